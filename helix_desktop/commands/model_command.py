@@ -85,11 +85,11 @@ def _model_as_json(model: ModelInfo) -> dict[str, Any]:
 
 
 def _format_model_line(model: ModelInfo) -> str:
-    price = (
-        f"${model.prices.input:g} in, ${model.prices.output:g} out"
-        if model.prices.input
-        else "price unknown"
-    )
+    price = "price unknown"
+    if model.prices.input:
+        price = f"${model.prices.input:g} in, ${model.prices.output:g} out"
+    elif model.is_free:
+        price = "free"
     lacks = [f"no {name}" for name in ("tools", "images") if not getattr(model.abilities, name)]
     return f"{model.name:<48}{model.window:>10,}  {price:<24}{', '.join([*lacks, model.note])}"
 

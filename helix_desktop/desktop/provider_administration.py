@@ -260,6 +260,6 @@ def _build_model_choice(info: ModelInfo) -> ModelChoice:
         tools=info.abilities.tools,
         thinking=bool(info.abilities.reasoning),
         temperature=info.abilities.temperature,
-        local=info.provider in model_setup_port.LOCAL_PROVIDERS,
+        local=info.is_free,
         sure=info.window_from,
     )

@@ -549,7 +549,8 @@ class ModelRole(StrEnum):
 class ModelSet:
     """Prices are in dollars per million tokens; 0: unknown. `effort`: how long to think ("low",
     "medium", "high"; empty: the default). `temperature`, `top_p`: None: the provider's default.
-    `cache_seconds`: how long the provider caches a request; 0: unknown.
+    `cache_seconds`: how long the provider caches a request; 0: unknown. `is_free`: nobody
+    charges for the model, because it runs on the user's computer.
     """
 
     role: ModelRole
@@ -564,6 +565,7 @@ class ModelSet:
     temperature: float | None = None
     top_p: float | None = None
     cache_seconds: int = 0
+    is_free: bool = False
 
 
 @dataclass(frozen=True, slots=True)

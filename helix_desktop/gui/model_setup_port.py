@@ -130,4 +130,5 @@ def lacks_price(state: Moment) -> bool:
 
 
 def has_unknown_price(model: ModelSet) -> bool:
-    return model.price_input <= 0 and model.model.partition("/")[0] not in LOCAL_PROVIDERS
+    is_free = model.is_free or model.model.partition("/")[0] in LOCAL_PROVIDERS
+    return model.price_input <= 0 and not is_free

@@ -89,6 +89,22 @@ class EventStreamParser:
             raise EventTooLong(f"an event of more than {self.longest:,} bytes")
 
 
+@dataclass(slots=True)
+class LineStreamParser:
+    """Reads a stream with a JSON document on each line, as Ollama sends it."""
+
+    longest: int = LONGEST_EVENT
+    _unfinished: bytes = b""
+
+    def feed_bytes(self, chunk: bytes) -> list[ServerSentEvent]:
+        lines = (self._unfinished + chunk).split(b"\n")
+        self._unfinished = lines.pop()
+        if len(self._unfinished) > self.longest:
+            raise EventTooLong(f"an event of more than {self.longest:,} bytes")
+        whole_lines = [line for line in lines if line.strip()]
+        return [ServerSentEvent(line.decode(errors="replace")) for line in whole_lines]
+
+
 def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
     """Return an event's data, or None, and its name."""
     data: list[bytes] = []

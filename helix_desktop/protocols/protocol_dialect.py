@@ -27,6 +27,7 @@ class ModelAbilities:
         ""  # How to send effort: "effort", "budget", "adaptive", "level"; "": not at all.
     )
     temperature: bool = True  # True if the model accepts temperature and top_p.
+    window: int = 0  # The window that the server is asked for; 0: it has its own.
 
 
 @dataclass(frozen=True, slots=True)

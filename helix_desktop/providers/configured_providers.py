@@ -140,13 +140,23 @@ class ConfiguredProviders:
         with suppress(StoreFailed):  # On a read-only disk, the provider is asked again.
             _write_model_notes(self._reported, provider, {**reported})
 
-    def save_learned_window(self, provider: str, model: str, window: int) -> None:
-        """Save a window that a refusal named. Only the user overrides it."""
-        _write_model_notes(
-            self._learned,
-            provider,
-            {**_model_notes_of(self._learned, provider), model: {"window": window}},
-        )
+    def save_reported_model(self, provider: str, model: str, reported: Object) -> None:
+        """Save what a provider says of one of its models now."""
+        models = _model_notes_of(self._reported, provider)
+        with suppress(StoreFailed):
+            _write_model_notes(self._reported, provider, {**models, model: reported})
+
+    def save_learned_window(
+        self, provider: str, model: str, window: int, *, is_assumed: bool = False
+    ) -> None:
+        """Save a window that a refusal named, or that a reply made likely (`is_assumed`).
+        Only the user overrides it.
+        """
+        learned: Object = {"window": window}
+        if is_assumed:
+            learned["is_assumed"] = True
+        models = _model_notes_of(self._learned, provider)
+        _write_model_notes(self._learned, provider, {**models, model: learned})
 
     @contextmanager
     def _open_document_for_change(self) -> Iterator[tomlkit.TOMLDocument]:

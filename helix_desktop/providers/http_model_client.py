@@ -22,7 +22,12 @@ from helix_desktop.errors import (
 )
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import dump_json_body
-from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong, ServerSentEvent
+from helix_desktop.protocols.event_stream import (
+    EventStreamParser,
+    EventTooLong,
+    LineStreamParser,
+    ServerSentEvent,
+)
 from helix_desktop.protocols.protocol_dialect import OutgoingRequest, ProtocolDialect
 from helix_desktop.protocols.provider_failures import (
     ProviderRefusal,
@@ -210,7 +215,7 @@ async def _events_of_answer(answer: http_transport.HttpAnswer) -> AsyncGenerator
     if not answer.is_stream:
         yield ServerSentEvent((await answer.read_whole_body()).decode("utf-8", errors="replace"))
         return
-    parser = EventStreamParser()
+    parser = LineStreamParser() if answer.has_a_document_on_each_line else EventStreamParser()
     async with aclosing(answer.body_chunks()) as chunks:
         async for chunk in chunks:
             try:

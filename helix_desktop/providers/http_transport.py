@@ -256,6 +256,11 @@ class HttpAnswer:
         )
 
     @property
+    def has_a_document_on_each_line(self) -> bool:
+        """Whether the body is a stream of JSON documents, as Ollama sends it."""
+        return "ndjson" in self.response_headers.get("content-type", "")
+
+    @property
     def is_web_page(self) -> bool:
         """Whether it is a web page, such as a site's front page instead of its interface."""
         return self.response_headers.get("content-type", "").startswith("text/html")

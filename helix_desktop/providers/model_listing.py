@@ -1,32 +1,20 @@
 """Lists a provider's models, merged with the catalogue and the user's corrections."""
 
-import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
 from helix_desktop import json_values
-from helix_desktop.errors import (
-    InvalidInput,
-    ModelFailed,
-    NotFound,
-    ProviderKeyRefused,
-    ProviderUnreachable,
-)
+from helix_desktop.errors import InvalidInput, NotFound, ProviderKeyRefused
 from helix_desktop.protocols.anthropic import anthropic_client
 from helix_desktop.protocols.gemini import gemini_client
-from helix_desktop.protocols.provider_failures import (
-    ProviderRefusal,
-    failure_of_refusal,
-    read_refusal_body,
-)
-from helix_desktop.providers import demo_model, provider_catalog
+from helix_desktop.providers import demo_model, local_server_details, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
+from helix_desktop.providers.json_fetching import fetch_json
 from helix_desktop.providers.model_prices import ModelInfo
 
-SECONDS, LOADING = 20.0, 120.0
+SECONDS = 20.0
 MOST_PAGES = 20
 _NO_CHAT = (
     "embed", "whisper", "tts-", "dall-e", "moderation", "rerank", "imagen", "veo-", "sora",
@@ -94,19 +82,24 @@ async def fetch_reported_models(
     transport = provider_catalog.transport_to_provider(
         config, dialect, provider_catalog.require_usable_key(config, key), connections
     )
-    items = await _fetch_all_pages(config, transport, seconds)
-    details = await _local_details(transport, seconds) if config.is_local else {}
-    return {
-        name: _reported_details(item) | json_values.object_at(details, name)
-        for item in items
-        if (
-            name := (
-                json_values.text_at(item, "id")
-                or json_values.text_at(item, "name").removeprefix("models/")
-            )
-        )
-        and not any(word in name.lower() for word in _NO_CHAT)
+    items = {
+        _name_of_listed_model(item): item
+        for item in await _fetch_all_pages(config, transport, seconds)
     }
+    names = [name for name in items if name and not _is_for_no_chat(name)]
+    details: Mapping[str, json_values.Object] = {}
+    if config.is_local:
+        details = await local_server_details.fetch_local_details(transport, names, seconds)
+    return {name: _reported_details(items[name]) | details.get(name, {}) for name in names}
+
+
+def _name_of_listed_model(item: json_values.Json) -> str:
+    named = json_values.text_at(item, "name").removeprefix("models/")
+    return json_values.text_at(item, "id") or named
+
+
+def _is_for_no_chat(name: str) -> bool:
+    return any(word in name.lower() for word in _NO_CHAT)
 
 
 async def _fetch_all_pages(
@@ -137,30 +130,6 @@ def _models_path(config: provider_catalog.ProviderConfig) -> str:
     if config.kind == anthropic_client.KIND:
         return f"{'' if versioned else '/v1'}/models?limit=1000"
     return "/models"
-
-
-async def fetch_json(transport: ProviderTransport, path: str, seconds: float) -> json_values.Object:
-    """Fetch a JSON document. Raises ModelFailed if it is refused or is none."""
-    try:
-        async with asyncio.timeout(seconds), transport.open_get(path, seconds) as answer:
-            status, headers, content = (
-                answer.status_code,
-                dict(answer.response_headers),
-                await answer.read_whole_body(),
-            )
-    except TimeoutError:
-        raise ProviderUnreachable(
-            f"{transport.where} did not respond within {seconds:.0f} seconds."
-        ) from None
-    if status != 200:
-        raise failure_of_refusal(
-            ProviderRefusal(transport.where, status, read_refusal_body(content), headers)
-        )
-    if (found := json_values.parse_object(content)) is None:
-        raise ModelFailed(
-            f"{transport.where} did not return a list of models.", remedy="Check the address."
-        )
-    return found
 
 
 def _reported_details(item: json_values.Json) -> json_values.Object:
@@ -215,61 +184,6 @@ def _reported_abilities(item: json_values.Json) -> json_values.Object:
     return known
 
 
-# --- Asking local servers for details of their models
-
-
-async def _local_details(transport: ProviderTransport, seconds: float) -> json_values.Object:
-    """Return details from Ollama, LM Studio or llama.cpp: the window with which a model runs."""
-    root = replace(transport, base_url=transport.base_url.removesuffix("/v1"))
-    for path, read in (
-        ("/api/v0/models", _parse_lm_studio_models),
-        ("/api/ps", _parse_ollama_models),
-        ("/props", _parse_llama_cpp_models),
-    ):
-        try:
-            found = await fetch_json(root, path, min(seconds, 5.0))
-        except ModelFailed:
-            continue
-        return dict(read(found))
-    return {}
-
-
-def _parse_lm_studio_models(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
-    for item in json_values.list_at(found, "data"):
-        loaded = json_values.number_at(item, "loaded_context_length")
-        most = json_values.number_at(item, "max_context_length")
-        note = (
-            "window as loaded in LM Studio"
-            if loaded
-            else "the model's largest window; it is not loaded yet"
-        )
-        known: json_values.Object = (
-            {"window": loaded or most, "note": note} if loaded or most else {}
-        )
-        if kind := json_values.text_at(item, "type"):  # Older versions of LM Studio do not say.
-            known["images"] = kind == "vlm"
-        yield json_values.text_at(item, "id"), known
-
-
-def _parse_ollama_models(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
-    """Yield models in memory, and the windows with which they run. Ollama silently cuts
-    longer requests.
-    """
-    for item in json_values.list_at(found, "models"):
-        if window := json_values.number_at(item, "context_length"):
-            yield (
-                json_values.text_at(item, "name"),
-                {"window": window, "note": "window as loaded in Ollama"},
-            )
-
-
-def _parse_llama_cpp_models(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
-    window = json_values.number_at(found, "default_generation_settings", "n_ctx")
-    alias = json_values.text_at(found, "model_alias") or json_values.text_at(found, "model_path")
-    if window:
-        yield alias, {"window": window, "note": "window as llama.cpp was started with"}
-
-
 async def ask_provider_about_model(
     configured: ConfiguredProviders,
     provider: str,
@@ -289,30 +203,24 @@ async def ask_provider_about_model(
             remedy=f"The provider's models are: {', '.join(sorted(said)[:20]) or 'none'}.",
         )
     if config.is_local and config.kind != demo_model.DEMO:
-        said[model] = await load_in_ollama(config, model, connections) or said[model]
+        said[model] = {**said[model], **await load_local_model(config, said, model, connections)}
     configured.save_reported_models(provider, said)
     return provider_catalog.describe_model(config, model, reported=said.get(model))
 
 
-async def load_in_ollama(
-    config: provider_catalog.ProviderConfig, model: str, connections: ProviderConnections
+async def load_local_model(
+    config: provider_catalog.ProviderConfig,
+    reported: Mapping[str, json_values.Object],
+    model: str,
+    connections: ProviderConnections,
 ) -> json_values.Object:
-    """Make Ollama load a model, to learn its real window. Does nothing for other servers."""
-    dialect = provider_catalog.dialect_of_provider(config)
-    there = provider_catalog.transport_to_provider(config, dialect, "", connections)
-    root = replace(there, base_url=there.base_url.removesuffix("/v1"))
-    try:
-        if not json_values.text_at(await fetch_json(root, "/api/version", 3.0), "version"):
-            return {}  # Some servers answer every path.
-        async with (
-            asyncio.timeout(LOADING),
-            root.open_post(
-                "/api/generate", json_values.dump_json({"model": model, "stream": False}), {}
-            ) as answer,
-        ):
-            await answer.read_whole_body()
-        return json_values.object_at(
-            dict(_parse_ollama_models(await fetch_json(root, "/api/ps", 5.0))), model
-        )
-    except (ModelFailed, TimeoutError):
+    """Make a local server load a model, to learn the window with which it runs. Return an
+    empty object if the server does not load models when they are needed.
+    """
+    kind = provider_catalog.local_server_kind(reported.get(model))
+    if kind is None or not local_server_details.is_loaded_when_needed(kind):
         return {}
+    dialect = provider_catalog.dialect_of_provider(config)
+    transport = provider_catalog.transport_to_provider(config, dialect, "", connections)
+    root = local_server_details.server_root(transport)
+    return await local_server_details.load_model(root, kind, model)

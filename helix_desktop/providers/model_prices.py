@@ -1,7 +1,8 @@
 """Knows the windows, prices and abilities of models, from shipped data, providers'
 lists and the user.
 
-An unknown model gets a window of 128,000 tokens and a note that this is a guess.
+An unknown model gets a window of 128,000 tokens and a note that this is a guess. On this
+computer the guess is small, because local servers silently cut what does not fit.
 """
 
 import re
@@ -12,10 +13,24 @@ from helix_desktop import resources
 from helix_desktop.engine.context_usage import WindowSizeSource, compute_cost
 from helix_desktop.engine.facts import ModelRole, ModelSet, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import Object, number_at, object_at, parse_object, text_at, value_at
+from helix_desktop.json_values import (
+    Object,
+    number_at,
+    object_at,
+    parse_object,
+    text_at,
+    value_at,
+    without_fields,
+)
 from helix_desktop.protocols.protocol_dialect import ModelAbilities
 
 DEFAULT_WINDOW = 128_000
+ASSUMED_LOCAL_WINDOW = 8_192
+MOST_ASSUMED_WINDOW = 131_072
+# An assumed window is doubled once a request has filled this share of it and was read whole.
+FILLED_SHARE = 0.6
+
+_PRICES = ("input", "output", "cache_read", "cache_write")
 
 # Name suffixes to ignore: "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest".
 _DATE = re.compile(
@@ -56,6 +71,8 @@ class ModelInfo:
     cache_seconds: int = (
         0  # How many seconds the provider keeps its cache after a request; 0 if unknown.
     )
+    server: str = ""  # What a local server says it is; see `LocalServerKind`.
+    is_free: bool = False  # True for a model on this computer that nobody charges for.
 
     @property
     def name(self) -> str:
@@ -72,6 +89,7 @@ class ModelInfo:
             price_cache_read=self.prices.cache_read,
             price_cache_write=self.prices.cache_write,
             cache_seconds=self.cache_seconds,
+            is_free=self.is_free,
         )
 
 
@@ -126,9 +144,7 @@ def model_info_from(provider: str, model: str, known: Object, note: str = "") ->
         reasoning=text_at(known, "reasoning"),
         temperature=value_at(known, "temperature") is not False,
     )
-    prices = TokenPrices(
-        *(_price_or_zero(known, name) for name in ("input", "output", "cache_read", "cache_write"))
-    )
+    prices = TokenPrices(*(_price_or_zero(known, name) for name in _PRICES))
     window = number_at(known, "window") or DEFAULT_WINDOW
     return ModelInfo(provider, model, window, abilities, prices, note)
 
@@ -145,26 +161,55 @@ def merge_model_knowledge(
     reported: Object | None = None,
     learned: Object | None = None,
     corrected: Object | None = None,
+    is_local: bool = False,
 ) -> ModelInfo:
     """Merge what is known: by the user, from refusals, from the provider's list, and
-    from the shipped data.
+    from the shipped data. `is_local`: the model runs on this computer.
     """
-    ours = shipped_models().entry_for_model(model)
-    layers = {
-        WindowSizeSource.USER: corrected or {},
-        WindowSizeSource.LEARNED: learned or {},
-        WindowSizeSource.REPORTED: reported or {},
-        WindowSizeSource.SHIPPED: ours,
-    }
-    merged = {**ours, **(reported or {}), **(learned or {}), **(corrected or {})}
-    source = next(
-        (name for name, layer in layers.items() if "window" in layer), WindowSizeSource.ASSUMED
+    reported, learned, corrected = reported or {}, learned or {}, corrected or {}
+    shipped = shipped_models().entry_for_model(model)
+    server = text_at(reported, "server")
+    if server:
+        is_local = True
+        # The catalogue knows what others charge for a model, and how large its window
+        # may be. A server on this computer charges nothing, and usually runs it with less.
+        shipped = without_fields(shipped, "window", *_PRICES)
+    source = _source_of_window(shipped, reported, learned, corrected)
+    merged = {**shipped, **reported, **learned, **corrected}
+    if source is WindowSizeSource.ASSUMED and is_local:
+        merged.setdefault("window", ASSUMED_LOCAL_WINDOW)
+    largest = number_at(merged, "largest_window")
+    if largest and number_at(merged, "window") > largest:
+        merged["window"] = largest
+    note = _window_note(shipped, reported, source, number_at(merged, "window"))
+    info = model_info_from(provider, model, merged, note)
+    is_free = is_local and not any(_price_or_zero(merged, name) for name in _PRICES)
+    return replace(
+        info,
+        window_from=source,
+        are_images_known=bool(shipped) or "images" in merged,
+        server=server,
+        is_free=is_free,
     )
-    info = model_info_from(provider, model, merged, _window_note(ours, reported or {}, source))
-    return replace(info, window_from=source, are_images_known=bool(ours) or "images" in merged)
 
 
-def _window_note(shipped: Object, reported: Object, source: WindowSizeSource) -> str:
+def _source_of_window(
+    shipped: Object, reported: Object, learned: Object, corrected: Object
+) -> WindowSizeSource:
+    """Return how the window is known, by the most certain of those who name one."""
+    if "window" in corrected:
+        return WindowSizeSource.USER
+    if "window" in learned:
+        is_guess = value_at(learned, "is_assumed") is True
+        return WindowSizeSource.ASSUMED if is_guess else WindowSizeSource.LEARNED
+    if "window" in reported:
+        return WindowSizeSource.REPORTED
+    return WindowSizeSource.SHIPPED if "window" in shipped else WindowSizeSource.ASSUMED
+
+
+def _window_note(
+    shipped: Object, reported: Object, source: WindowSizeSource, assumed_window: int
+) -> str:
     if source is WindowSizeSource.USER:
         return "window as you set it"
     if source is WindowSizeSource.LEARNED:
@@ -173,4 +218,23 @@ def _window_note(shipped: Object, reported: Object, source: WindowSizeSource) ->
         return text_at(reported, "note") or "window as the provider reports it"
     if source is WindowSizeSource.SHIPPED:
         return text_at(shipped, "note") or f"window and prices as of {shipped_models().as_of}"
-    return f"unknown model: a window of {DEFAULT_WINDOW:,} tokens is assumed; correct it with `model set --window`"
+    window = assumed_window or DEFAULT_WINDOW
+    return f"unknown model: a window of {window:,} tokens is assumed; correct it with `model set --window`"
+
+
+def window_shown_by_reply(info: ModelInfo, counted: int, usage: Usage) -> Object:
+    """Return what a reply shows of an assumed window, to be saved, or an empty object.
+
+    `counted`: our own count of the request. A server that read much less of a long
+    request has cut its beginning. A request that filled most of the assumed window and
+    was read whole shows that the window may be larger.
+    """
+    if info.window_from is not WindowSizeSource.ASSUMED or not usage.input or not info.is_free:
+        return {}
+    is_long = counted > info.window // 4
+    if is_long and usage.input < counted // 2:
+        return {"window": usage.input}
+    used = usage.input + usage.output
+    if used > FILLED_SHARE * info.window and info.window < MOST_ASSUMED_WINDOW:
+        return {"window": min(2 * info.window, MOST_ASSUMED_WINDOW), "is_assumed": True}
+    return {}

@@ -12,11 +12,12 @@ from helix_desktop.engine.messages import Request
 from helix_desktop.engine.ports import Clock, ModelClient
 from helix_desktop.errors import ActionRefused, InvalidInput, NoUsableKeyring, ProviderKeyRefused
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import Object
+from helix_desktop.json_values import Object, text_at
 from helix_desktop.protocols.anthropic import anthropic_client
 from helix_desktop.protocols.anthropic.anthropic_client import AnthropicMessages
 from helix_desktop.protocols.gemini import gemini_client
 from helix_desktop.protocols.gemini.gemini_client import GeminiProtocol
+from helix_desktop.protocols.ollama.ollama_client import OllamaChat
 from helix_desktop.protocols.openai_chat import chat_client
 from helix_desktop.protocols.openai_chat.chat_client import OpenAIChat
 from helix_desktop.protocols.openai_responses import responses_client
@@ -25,6 +26,7 @@ from helix_desktop.protocols.protocol_dialect import ProtocolDialect
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_model_client import HttpModelClient
+from helix_desktop.providers.local_server_details import LocalServerKind, server_root
 from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
 from helix_desktop.resources import read_json_resource
 from helix_desktop.secrets import ProviderKey, host_of_address
@@ -204,6 +206,15 @@ def dialect_of_provider(config: ProviderConfig) -> ProtocolDialect:
     return DIALECTS[config.kind](config.base_url, config.name, config.key_header)
 
 
+def dialect_of_model(config: ProviderConfig, info: ModelInfo) -> ProtocolDialect:
+    """Return the protocol in which this model is asked. Ollama's own is used where the
+    server says that it is Ollama, because the other one cannot name a window.
+    """
+    if info.server == LocalServerKind.OLLAMA and config.kind == chat_client.KIND:
+        return OllamaChat(config.base_url, config.name, config.key_header)
+    return dialect_of_provider(config)
+
+
 def connect_model_client(
     config: ProviderConfig,
     model: str | ModelInfo,
@@ -220,23 +231,22 @@ def connect_model_client(
     info = model if isinstance(model, ModelInfo) else describe_model(config, model)
     if config.kind == DEMO:
         return DemoModel(info.name, clock.sleep_seconds)
-    dialect, clean = dialect_of_provider(config), require_usable_key(config, key)
-    transport = transport_to_provider(
-        config,
-        dialect,
-        clean,
-        connections or http_transport.ProviderConnections(connect=config.patience.connect),
-    )
-    return HttpModelClient(info, dialect, transport, clock, key=clean)
+    dialect = dialect_of_model(config, info)
+    clean_key = require_usable_key(config, key)
+    if connections is None:
+        connections = http_transport.ProviderConnections(connect=config.patience.connect)
+    transport = transport_to_provider(config, dialect, clean_key, connections)
+    if isinstance(dialect, OllamaChat):
+        transport = server_root(transport)
+    return HttpModelClient(info, dialect, transport, clock, key=clean_key)
 
 
 def request_body_of(config: ProviderConfig, info: ModelInfo, request: Request) -> Object:
     """Return a request's body as it is sent. The demonstration's is shown as a chat completion."""
-    dialect = (
-        OpenAIChat("", config.name)
-        if config.kind == DEMO
-        else dialect_of_provider(check_provider_config(config))
-    )
+    if config.kind == DEMO:
+        dialect: ProtocolDialect = OpenAIChat("", config.name)
+    else:
+        dialect = dialect_of_model(check_provider_config(config), info)
     return dialect.compile_request(replace(request, model=info.id), info.abilities).body
 
 
@@ -300,8 +310,26 @@ def describe_model(config: ProviderConfig, model: str, reported: Object | None =
         reported=listed,
         learned=config.learned.get(model),
         corrected=config.corrections.get(model),
+        is_local=runs_on_this_computer(config),
     )
+    if info.server == LocalServerKind.OLLAMA:
+        info = replace(info, abilities=replace(info.abilities, window=info.window))
     return replace(info, cache_seconds=cache_life_seconds(config, model))
+
+
+def runs_on_this_computer(config: ProviderConfig) -> bool:
+    """Whether the models themselves seem to be here. Local model servers speak Chat
+    Completions and need no key; otherwise it is a program that passes requests on.
+    """
+    speaks_as_local_server = config.kind in {chat_client.KIND, DEMO}
+    has_key = bool(config.variable or config.key_host)
+    return config.is_local and speaks_as_local_server and not has_key
+
+
+def local_server_kind(reported: Object | None) -> LocalServerKind | None:
+    """Return the kind of local server that reported this of its model."""
+    name = text_at(reported, "server")
+    return LocalServerKind(name) if name in set(LocalServerKind) else None
 
 
 def cache_life_seconds(config: ProviderConfig, model: str) -> int:

@@ -8,17 +8,20 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
 
-from helix_desktop.engine.facts import ModelReplied, ModelRole, ModelSet
-from helix_desktop.engine.messages import Delta, Request
+from helix_desktop.engine.context_usage import WindowSizeSource
+from helix_desktop.engine.facts import ModelReplied, ModelRole, ModelSet, Reasoning, Text, ToolCall
+from helix_desktop.engine.messages import Delta, Reply, Request, ToolResult
 from helix_desktop.engine.ports import Clock, ModelClient, TokenCounter
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import ContextTooLong, HelixError, UnknownModel
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import number_at
 from helix_desktop.providers import http_transport, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
-from helix_desktop.providers.demo_model import DemoModel
+from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.model_prices import ModelInfo
+from helix_desktop.providers.local_model_state import LocalModelState
+from helix_desktop.providers.model_prices import ModelInfo, window_shown_by_reply
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 
@@ -67,6 +70,8 @@ class ChosenModel:
         try:
             async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]
                 async for delta in deltas:
+                    if isinstance(delta, Reply):
+                        await self._learn_window_from_reply(request, delta)
                     yield delta
         except ContextTooLong as error:
             if LEAST_LEARNED_WINDOW <= error.window < self.info.window:
@@ -74,12 +79,41 @@ class ChosenModel:
                 await asyncio.to_thread(learn, self.config.name, self.info.id, error.window)
             raise
 
+    async def _learn_window_from_reply(self, request: Request, reply: Reply) -> None:
+        """Save what a reply shows of a window that nobody states."""
+        if self.info.window_from is not WindowSizeSource.ASSUMED or not self.info.is_free:
+            return
+        counted = await asyncio.to_thread(count_request_tokens, request, self.access.tokens)
+        shown = window_shown_by_reply(self.info, counted, reply.usage)
+        if window := number_at(shown, "window"):
+            await asyncio.to_thread(
+                self.access.configured.save_learned_window,
+                self.config.name,
+                self.info.id,
+                max(window, LEAST_LEARNED_WINDOW),
+                is_assumed="is_assumed" in shown,
+            )
+
+
+def count_request_tokens(request: Request, tokens: TokenCounter) -> int:
+    """Count a request's texts, without the few tokens that a protocol adds."""
+    texts = [request.system]
+    texts += [tool.name + tool.description + tool.schema for tool in request.tools]
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, Text | Reasoning | ToolResult):
+                texts.append(part.text)
+            elif isinstance(part, ToolCall):
+                texts.append(part.name + part.arguments)
+    return sum(tokens.count_tokens(text) for text in texts)
+
 
 class WorkspaceModels:
     """`names` returns the current settings: the model of each role, as `provider/model`."""
 
     def __init__(self, access: ModelAccess, names: Callable[[], Mapping[str, str]]) -> None:
         self._access = access
+        self._local_models = LocalModelState(access.configured, access.connections)
         self._names = names
         self._known: dict[str, ChosenModel] = {}
         self._read = access.configured.change_stamp()
@@ -116,6 +150,17 @@ class WorkspaceModels:
         if name not in self._known:
             self._known[name] = self._find_chosen_model(name)
         return self._known[name]
+
+    async def update_local_model(self, main: str = "", *, may_load: bool) -> None:
+        """Ask the main model's server, if it is on this computer, with which window it
+        runs the model now. `main`: another main model.
+        """
+        name = main or self._names().get(ModelRole.MAIN, "")
+        provider, _, model = name.partition("/")
+        if not model or provider == DEMO:
+            return
+        with suppress(HelixError):  # The request will meet this error again and show it.
+            await self._local_models.update_model(provider, model, may_load=may_load)
 
     def model_facts(self, main: str = "") -> tuple[ModelSet, ...]:
         """Return facts about the models in use (`main`: another main one). Unknown

@@ -397,6 +397,7 @@ class Workbench:
 
     async def _predict_request_of(self, session: Session) -> None:
         with suppress(HelixError):  # The turn will meet this error again and show it.
+            await self.models.update_local_model(self._instead.get(session.id, ""), may_load=False)
             session.preview_setup(await self._build_conversation_settings(session.conversation))
 
     async def fork_conversation(
@@ -850,6 +851,7 @@ class Workbench:
         await self.claims.ensure_may_act(conversation.id)
         self.copies.check_copy_is_there(conversation.state.own_copy)
         await self.copies.put_back_after_merge(conversation.state.own_copy)
+        await self.models.update_local_model(self._instead.get(conversation.id, ""), may_load=True)
         made = await self._build_conversation_settings(conversation)
         return replace(made, notes=(*made.notes, *self.hooks.pop_hook_notes(conversation.id)))
 

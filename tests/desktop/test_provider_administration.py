@@ -205,7 +205,7 @@ async def test_a_correction_holds_until_it_is_reset(connecting: ProviderAdminist
         assert (model.window, model.images, model.sure) == (8_192, False, WindowSizeSource.USER)
         await connecting.reset_model_values("mine/scripted")
         (model, _) = await connecting.list_known_models()
-        assert (model.window, model.images, model.sure) == (128_000, True, WindowSizeSource.ASSUMED)
+        assert (model.window, model.images, model.sure) == (8_192, True, WindowSizeSource.ASSUMED)
 
 
 async def test_the_demonstration_is_always_there(connecting: ProviderAdministration) -> None:

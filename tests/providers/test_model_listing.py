@@ -13,6 +13,7 @@ from helix_desktop.errors import ModelFailed, NotFound, ProviderKeyRefused, Prov
 from helix_desktop.providers import model_listing
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections
+from helix_desktop.providers.model_prices import ASSUMED_LOCAL_WINDOW
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig
 from tests.peers.peer import Answer, Pause, Peer, Seen, json_answer
 from tests.providers.asking import PROTOCOLS, Protocol
@@ -55,7 +56,8 @@ async def test_every_kind_of_list_is_read(
         assert "key-of-the-list" in " ".join(peer.requests[0].headers.values())
         assert "key-of-the-list" not in peer.requests[0].path
     assert model.id == "scripted"
-    expected = {"anthropic": 200_000, "gemini": 1_048_576}.get(protocol.kind, 128_000)
+    windows = {"anthropic": 200_000, "gemini": 1_048_576, "openai-chat": ASSUMED_LOCAL_WINDOW}
+    expected = windows.get(protocol.kind, 128_000)
     assert model.window == expected
 
 
@@ -67,7 +69,7 @@ async def test_every_kind_of_list_is_read(
         ({"id": "m", "context_window": 131_072}, 131_072),
         ({"id": "m", "max_context_length": 32_768}, 32_768),
         ({"id": "m", "meta": {"n_ctx": 16_384}}, 16_384),
-        ({"id": "m", "context_length": "many"}, 128_000),
+        ({"id": "m", "context_length": "many"}, ASSUMED_LOCAL_WINDOW),
     ],
 )
 async def test_windows_wherever_a_server_puts_them(
@@ -144,11 +146,9 @@ async def test_a_list_that_never_ends_ends(connections: ProviderConnections) -> 
             "m",
             8192,
         ),
-        ("/api/v0/models", {"data": [{"id": "m", "max_context_length": 131_072}]}, "m", 131_072),
-        ("/api/ps", {"models": [{"name": "m:latest", "context_length": 4096}]}, "m:latest", 4096),
         ("/props", {"default_generation_settings": {"n_ctx": 2048}, "model_alias": "m"}, "m", 2048),
     ],
-    ids=["lm studio loaded", "lm studio not loaded", "ollama", "llama.cpp"],
+    ids=["lm studio loaded", "llama.cpp"],
 )
 async def test_local_servers_are_asked_for_the_window_they_run_with(
     path: str, answer: Any, model: str, window: int, connections: ProviderConnections
@@ -163,7 +163,9 @@ async def test_local_servers_are_asked_for_the_window_they_run_with(
 async def test_a_model_lm_studio_does_not_describe_may_see_pictures(
     kind: str | None, images: bool, connections: ProviderConnections
 ) -> None:
-    about = {"id": "m", "loaded_context_length": 8192} | ({"type": kind} if kind else {})
+    about = {"id": "m", "loaded_context_length": 8192, "max_context_length": 8192} | (
+        {"type": kind} if kind else {}
+    )
     with Server({**listed({"id": "m"}), "/api/v0/models": {"data": [about]}}) as peer:
         (found,) = await model_listing.list_models(peer.config(), None, connections)
     assert found.abilities.images is images
@@ -178,29 +180,6 @@ async def test_a_server_that_answers_every_path_with_its_list_keeps_the_window_i
         (found,) = await model_listing.list_models(peer.config(), None, connections)
     assert (found.window, found.window_from) == (32_000, WindowSizeSource.REPORTED)
     assert found.note == "window as the provider reports it"
-
-
-async def test_ollama_loads_a_model_to_tell_its_window(connections: ProviderConnections) -> None:
-    answers = {
-        "/api/version": {"version": "0.20"},
-        "/api/ps": {"models": [{"name": "m:latest", "context_length": 16_384}]},
-    }
-    with Server(answers, [json_answer({"done": True})]) as peer:
-        loaded = await model_listing.load_in_ollama(peer.config(), "m:latest", connections)
-        assert peer.bodies == [{"model": "m:latest", "stream": False}]
-    assert loaded["window"] == 16_384
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [{}, {"/api/version": {"object": "list", "data": []}}, {"/api/version": {"version": 1}}],
-)
-async def test_another_server_is_not_asked_to_load(
-    answer: dict[str, Any], connections: ProviderConnections
-) -> None:
-    with Server(answer) as peer:
-        assert await model_listing.load_in_ollama(peer.config(), "m", connections) == {}
-        assert peer.bodies == []
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import ModelRole, ModelSet, Text, TurnEnd, TurnEnded
+from helix_desktop.engine.context_usage import WindowSizeSource
+from helix_desktop.engine.facts import Folded, ModelRole, ModelSet, Text, TurnEnd, TurnEnded
+from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError
-from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.providers.provider_catalog import ProviderConfig, describe_model
 from tests.peers.chat_server import ChatServer, reply, too_long
+from tests.peers.ollama_server import OllamaServer
+from tests.peers.peer import Answer, Seen, json_answer
 from tests.workbench.conftest import Desks
 
 
@@ -28,7 +32,7 @@ async def test_a_fast_model_that_is_not_there_any_more_leaves_its_place_to_the_m
 
 
 async def test_a_window_named_by_a_refusal_holds_from_then_on(desks: Desks, folder: Path) -> None:
-    with ChatServer([reply("Hello."), too_long(16_384), reply("It fits now.")]) as server:
+    with ChatServer([reply("Hello."), too_long(4_096), reply("It fits now.")]) as server:
         desk = desks()
         desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
         bench = await desk.create_workspace("Small", folder)
@@ -44,11 +48,93 @@ async def test_a_window_named_by_a_refusal_holds_from_then_on(desks: Desks, fold
         windows = [
             fact.window for fact in facts if isinstance(fact, ModelSet) and fact.role == "main"
         ]
-        assert windows == [128_000, 16_384]
+        assert windows == [8_192, 4_096]
         assert [fact.reason for fact in facts if isinstance(fact, TurnEnded)] == [
             TurnEnd.DONE,
             TurnEnd.DONE,
         ]
-        assert session.context.next_request_meter().window == 16_384
+        assert session.context.next_request_meter().window == 4_096
     info = desks().configured.find_provider("peer")
-    assert info.learned == {"scripted": {"window": 16_384}}
+    assert info.learned == {"scripted": {"window": 4_096}}
+
+
+def windows_of(session: Session) -> list[int]:
+    """The windows that the main model had, in the order in which they were recorded."""
+    facts = [recorded.fact for recorded in session.all_facts]
+    return [fact.window for fact in facts if isinstance(fact, ModelSet) and fact.role == "main"]
+
+
+async def talk(session: Session, *messages: str) -> None:
+    for message in messages:
+        session.send_message((Text(message),))
+        await asyncio.wait_for(session.wait_until_idle(), 120)
+
+
+async def test_ollama_never_cuts_what_the_window_could_not_hold(desks: Desks, folder: Path) -> None:
+    """A model that is not in memory was thought to have 128,000 tokens, and had 4,096."""
+    with OllamaServer() as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("ollama", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role(f"ollama/{server.model}")
+        session = await bench.start_conversation("Long")
+        paste = " ".join(f"line{number}" for number in range(1500))
+        await talk(session, *(f"Read this, part {part}: {paste}" for part in range(6)))
+        assert windows_of(session) == [8_192]
+        assert server.loaded == 8_192
+        assert server.cut == 0
+        assert any(isinstance(one.fact, Folded) for one in session.all_facts)
+
+
+async def test_ollama_is_asked_for_the_window_that_the_user_set(desks: Desks, folder: Path) -> None:
+    with OllamaServer() as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("ollama", base_url=server.base_url))
+        desk.configured.correct_model("ollama", server.model, {"window": 16_384})
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role(f"ollama/{server.model}")
+        session = await bench.start_conversation("Large")
+        await talk(session, "Hello")
+        assert (windows_of(session), server.loaded) == ([16_384], 16_384)
+
+
+class RestartedServer(ChatServer):
+    """A llama.cpp that is started again with another window."""
+
+    window = 8_192
+
+    def listing(self, seen: Seen) -> Answer:
+        if seen.path == "/props":
+            return json_answer({"default_generation_settings": {"n_ctx": self.window}})
+        return super().listing(seen)
+
+
+async def test_a_server_that_was_started_again_with_another_window_is_noticed(
+    desks: Desks, folder: Path
+) -> None:
+    with RestartedServer([reply("One."), reply("Two.")]) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("mine", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role("mine/scripted")
+        session = await bench.start_conversation("Restart")
+        await talk(session, "Hello")
+        server.window = 4_096
+        await talk(session, "Hello again")
+        assert windows_of(session) == [8_192, 4_096]
+
+
+async def test_an_assumed_window_grows_when_a_request_has_filled_it(
+    desks: Desks, folder: Path
+) -> None:
+    filled = {"prompt_tokens": 6_000, "completion_tokens": 5}
+    with ChatServer([reply("One.", usage=filled), reply("Two.")]) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("mine", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role("mine/scripted")
+        session = await bench.start_conversation("Grows")
+        await talk(session, "Hello", "Hello again")
+        assert windows_of(session) == [8_192, 16_384]
+    info = describe_model(desk.configured.find_provider("mine"), "scripted")
+    assert (info.window, info.window_from) == (16_384, WindowSizeSource.ASSUMED)

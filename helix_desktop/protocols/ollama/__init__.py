@@ -1,0 +1,1 @@
+"""What is known of Ollama's own protocol."""

@@ -1,0 +1,83 @@
+"""Notices before each request with which window a local server runs a model now.
+
+A server may have been started again with another window, or may have dropped the model
+from memory, since its models were listed.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import field
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import Object, value_at, without_fields
+from helix_desktop.protocols.openai_chat import chat_client
+from helix_desktop.providers import local_server_details, provider_catalog
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
+from helix_desktop.providers.provider_catalog import ProviderConfig
+
+ASKING_SECONDS = 2.0  # What a turn waits at most for a busy server. It keeps what was known.
+# A server that did not say who it is, or did not answer, is not asked before each request.
+PAUSE_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class LocalModelState:
+    """Asks local servers about the model that is used next. Shared by all workspaces."""
+
+    configured: ConfiguredProviders
+    connections: ProviderConnections
+    clock: Callable[[], float] = time.monotonic
+    _unknown_since: dict[str, float] = field(default_factory=dict)
+
+    async def update_model(self, provider: str, model: str, *, may_load: bool) -> None:
+        """Ask the server, and save what has changed. `may_load`: load the model if the
+        server has not, because nothing else tells its window.
+        """
+        config = self.configured.find_provider(provider)
+        if not config.is_local or config.kind != chat_client.KIND:
+            return
+        known = config.reported.get(model, {})
+        reported = await self._ask_model_server(config, model, known, may_load=may_load)
+        if reported and reported != known:
+            self.configured.save_reported_model(provider, model, reported)
+
+    async def _ask_model_server(
+        self, config: ProviderConfig, model: str, known: Object, *, may_load: bool
+    ) -> Object:
+        dialect = provider_catalog.dialect_of_provider(config)
+        transport = provider_catalog.transport_to_provider(config, dialect, "", self.connections)
+        root = local_server_details.server_root(transport)
+        kind = provider_catalog.local_server_kind(known)
+        details: Object = {}
+        if kind is not None:
+            details = await self._details_now(root, kind, model)
+        if not details:
+            # Another server may listen at this address now.
+            asked_at = self._unknown_since.get(config.base_url)
+            if asked_at is not None and self.clock() - asked_at < PAUSE_SECONDS:
+                return {}
+            kind = await local_server_details.identify_local_server(root, ASKING_SECONDS)
+            if kind is None:
+                self._unknown_since[config.base_url] = self.clock()
+                return {}
+            details = await self._details_now(root, kind, model)
+        if kind is None:
+            return {}
+        is_loaded = value_at(details, "is_loaded") is True
+        if may_load and not is_loaded and local_server_details.is_loaded_when_needed(kind):
+            details = await local_server_details.load_model(root, kind, model) or details
+        # What the list of models said and the server does not repeat still holds.
+        kept = without_fields(known, "window", "note", "is_loaded", "largest_window")
+        return {**kept, **details, "server": kind.value}
+
+    async def _details_now(
+        self,
+        root: ProviderTransport,
+        kind: local_server_details.LocalServerKind,
+        model: str,
+    ) -> Object:
+        details = await local_server_details.fetch_details_of_kind(
+            root, kind, (model,), ASKING_SECONDS
+        )
+        return details.get(model, {})

@@ -1,0 +1,297 @@
+"""Asks a model server on this computer what it is, and with which window its models run.
+
+Servers are told apart by what they answer, not by their port: each has one path that
+the others do not have. A window that no server states is never guessed large, because
+Ollama and LM Studio silently cut the beginning of what does not fit.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+from helix_desktop import json_values
+from helix_desktop.errors import ModelFailed
+from helix_desktop.json_values import Object
+from helix_desktop.providers.http_transport import ProviderTransport
+from helix_desktop.providers.json_fetching import fetch_json, fetch_json_by_post
+
+ANSWER_SECONDS = 5.0  # A server that takes longer to describe itself is busy with a prompt.
+LOADING_SECONDS = 120.0
+# Ollama loads a model with 4,096 tokens if nobody asks for more, which the tools of an
+# agent fill. The memory for 8,192 is about 1 GB for a model of 8 billion parameters.
+LEAST_OLLAMA_WINDOW = 8_192
+MOST_DESCRIBED = 30  # Ollama is asked about each model, so only about so many.
+
+
+class LocalServerKind(StrEnum):
+    """The servers that say who they are. The values are their names in sentences."""
+
+    OLLAMA = "Ollama"
+    LM_STUDIO = "LM Studio"
+    LLAMA_CPP = "llama.cpp"
+    LLAMAFILE = "llamafile"
+    VLLM = "vLLM"
+    KOBOLDCPP = "KoboldCpp"
+    JAN = "Jan"
+
+
+Details = dict[str, Object]
+
+
+def server_root(transport: ProviderTransport) -> ProviderTransport:
+    """Return the transport to the server's own paths, which are beside `/v1`."""
+    return replace(transport, base_url=transport.base_url.rstrip("/").removesuffix("/v1"))
+
+
+async def identify_local_server(root: ProviderTransport, seconds: float) -> LocalServerKind | None:
+    """Return the kind of server at an address, or None if it is none of those known."""
+    limit = min(seconds, ANSWER_SECONDS)
+    recognised = await asyncio.gather(
+        *(_answers_as(root, kind, limit) for kind in _RECOGNISING_PATHS)
+    )
+    for kind, is_this_kind in zip(_RECOGNISING_PATHS, recognised, strict=True):
+        if is_this_kind:
+            return kind
+    return None
+
+
+async def fetch_local_details(
+    transport: ProviderTransport, models: Sequence[str], seconds: float
+) -> Details:
+    """Return what the server says of each of these models, under the catalogue's names."""
+    root = server_root(transport)
+    kind = await identify_local_server(root, seconds)
+    if kind is None:
+        return {}
+    details = await fetch_details_of_kind(root, kind, models, min(seconds, ANSWER_SECONDS))
+    return {model: {**details.get(model, {}), "server": kind.value} for model in models}
+
+
+async def fetch_details_of_kind(
+    root: ProviderTransport, kind: LocalServerKind, models: Sequence[str], seconds: float
+) -> Details:
+    """Return what a server of a known kind says now. A failure leaves models out."""
+    try:
+        return await _DETAILS[kind](root, models, seconds)
+    except ModelFailed:
+        return {}
+
+
+async def load_model(root: ProviderTransport, kind: LocalServerKind, model: str) -> Object:
+    """Make a server load a model, if it loads them when they are needed, and return what
+    is known then. Nothing else tells the window with which Ollama and LM Studio run it.
+    """
+    body: Object = {"model": model, "stream": False}
+    try:
+        if kind is LocalServerKind.OLLAMA:
+            await fetch_json_by_post(root, "/api/generate", body, LOADING_SECONDS)
+        elif kind is LocalServerKind.LM_STUDIO:
+            body["messages"] = [{"role": "user", "content": "Hello"}]
+            body["max_tokens"] = 1
+            await fetch_json_by_post(root, "/v1/chat/completions", body, LOADING_SECONDS)
+    except ModelFailed:
+        return {}  # The request itself will meet this error again, and show it.
+    details = await fetch_details_of_kind(root, kind, (model,), ANSWER_SECONDS)
+    return details.get(model, {})
+
+
+def is_loaded_when_needed(kind: LocalServerKind) -> bool:
+    return kind in (LocalServerKind.OLLAMA, LocalServerKind.LM_STUDIO)
+
+
+# --- What each server says
+
+
+async def _answers_as(root: ProviderTransport, kind: LocalServerKind, seconds: float) -> bool:
+    path, is_recognised = _RECOGNISING_PATHS[kind]
+    try:
+        return is_recognised(await fetch_json(root, path, seconds))
+    except ModelFailed:
+        return False
+
+
+def _has_text(*path: str | int) -> Callable[[Object], bool]:
+    return lambda answer: bool(json_values.text_at(answer, *path))
+
+
+def _is_koboldcpp(answer: Object) -> bool:
+    return json_values.text_at(answer, "result") == "KoboldCpp"
+
+
+def _is_lm_studio(answer: Object) -> bool:
+    models = json_values.list_at(answer, "data")
+    return any(json_values.text_at(model, "state") for model in models) or any(
+        json_values.number_at(model, "max_context_length") for model in models
+    )
+
+
+def _is_llama_cpp(answer: Object) -> bool:
+    return json_values.number_at(answer, "default_generation_settings", "n_ctx") > 0
+
+
+def _is_llamafile(answer: Object) -> bool:
+    named = json_values.text_at(answer, "build_info") + json_values.text_at(answer, "model_path")
+    return _is_llama_cpp(answer) and "llamafile" in named
+
+
+def _is_jan(answer: Object) -> bool:
+    return "Jan" in json_values.text_at(answer, "info", "title")
+
+
+# In this order, because KoboldCpp answers Ollama's paths too, and a llamafile is a llama.cpp.
+_RECOGNISING_PATHS: dict[LocalServerKind, tuple[str, Callable[[Object], bool]]] = {
+    LocalServerKind.KOBOLDCPP: ("/api/extra/version", _is_koboldcpp),
+    LocalServerKind.LM_STUDIO: ("/api/v0/models", _is_lm_studio),
+    LocalServerKind.OLLAMA: ("/api/version", _has_text("version")),
+    LocalServerKind.LLAMAFILE: ("/props", _is_llamafile),
+    LocalServerKind.LLAMA_CPP: ("/props", _is_llama_cpp),
+    LocalServerKind.JAN: ("/openapi.json", _is_jan),
+    LocalServerKind.VLLM: ("/version", _has_text("version")),
+}
+
+
+async def _fetch_ollama_details(
+    root: ProviderTransport, models: Sequence[str], seconds: float
+) -> Details:
+    loaded = await fetch_json(root, "/api/ps", seconds)
+    loaded_models = {
+        json_values.text_at(item, "name"): item for item in json_values.list_at(loaded, "models")
+    }
+    described = await asyncio.gather(
+        *(_describe_ollama_model(root, model, seconds) for model in models[:MOST_DESCRIBED])
+    )
+    details: Details = {}
+    for model, known in zip(models, described, strict=False):
+        item = loaded_models.get(model) or loaded_models.get(f"{model}:latest")
+        details[model] = _with_ollama_window(known, item)
+    return details
+
+
+async def _describe_ollama_model(root: ProviderTransport, model: str, seconds: float) -> Object:
+    """Return what Ollama says of a model, whether it is in memory or not."""
+    try:
+        shown = await fetch_json_by_post(root, "/api/show", {"model": model}, seconds)
+    except ModelFailed:
+        return {}
+    known: Object = {}
+    family = json_values.text_at(shown, "model_info", "general.architecture")
+    if largest := json_values.number_at(shown, "model_info", f"{family}.context_length"):
+        known["largest_window"] = largest
+    own_window = re.search(
+        r"^num_ctx\s+(\d+)", json_values.text_at(shown, "parameters"), re.MULTILINE
+    )
+    if own_window:
+        known["own_window"] = int(own_window[1])
+    if abilities := json_values.list_at(shown, "capabilities"):
+        known["tools"] = "tools" in abilities
+        known["images"] = "vision" in abilities
+        if "thinking" in abilities:
+            known["reasoning"] = "effort"
+    return known
+
+
+def _with_ollama_window(known: Object, loaded: json_values.Json) -> Object:
+    """Add the window to ask for. Each request names it, so the model runs with no other."""
+    window = json_values.number_at(known, "own_window") or LEAST_OLLAMA_WINDOW
+    running = json_values.number_at(loaded, "context_length")
+    if running:
+        window = max(running, min(window, LEAST_OLLAMA_WINDOW))
+    largest = json_values.number_at(known, "largest_window") or window
+    details = json_values.without_fields(known, "own_window")
+    details["window"] = min(window, largest)
+    if not running:
+        details["note"] = "window that Ollama is asked for; the model is not loaded yet"
+        return details
+    details["is_loaded"] = True
+    details["note"] = "window as loaded in Ollama"
+    if memory := json_values.number_at(loaded, "size"):
+        details["note"] = f"window as loaded in Ollama, with {memory / 1e9:.1f} GB of memory"
+    return details
+
+
+async def _fetch_lm_studio_details(
+    root: ProviderTransport, _models: Sequence[str], seconds: float
+) -> Details:
+    details: Details = {}
+    answer = await fetch_json(root, "/api/v0/models", seconds)
+    for item in json_values.list_at(answer, "data"):
+        loaded = json_values.number_at(item, "loaded_context_length")
+        largest = json_values.number_at(item, "max_context_length")
+        known: Object = {}
+        if loaded:
+            known = {"window": loaded, "note": "window as loaded in LM Studio", "is_loaded": True}
+        if largest:
+            known["largest_window"] = largest
+        if kind := json_values.text_at(item, "type"):  # Older versions of LM Studio do not say.
+            known["images"] = kind == "vlm"
+        if abilities := json_values.list_at(item, "capabilities"):
+            known["tools"] = "tool_use" in abilities
+        details[json_values.text_at(item, "id")] = known
+    return details
+
+
+async def _fetch_llama_cpp_details(
+    root: ProviderTransport, models: Sequence[str], seconds: float
+) -> Details:
+    """llama.cpp and llamafile run one model, under whatever name it is asked for."""
+    answer = await fetch_json(root, "/props", seconds)
+    known: Object = {
+        "window": json_values.number_at(answer, "default_generation_settings", "n_ctx"),
+        "note": "window as llama.cpp was started with",
+        "is_loaded": True,
+    }
+    if isinstance(json_values.value_at(answer, "modalities", "vision"), bool):
+        known["images"] = json_values.value_at(answer, "modalities", "vision")
+    template = json_values.text_at(answer, "chat_template")
+    states_tools = json_values.value_at(answer, "chat_template_caps", "supports_tools")
+    if isinstance(states_tools, bool):
+        known["tools"] = states_tools
+    elif template:
+        known["tools"] = "tools" in template
+    return dict.fromkeys(models, known)
+
+
+async def _fetch_koboldcpp_details(
+    root: ProviderTransport, models: Sequence[str], seconds: float
+) -> Details:
+    answer = await fetch_json(root, "/api/extra/true_max_context_length", seconds)
+    window = json_values.number_at(answer, "value")
+    known: Object = {"window": window, "note": "window as KoboldCpp was started with"}
+    version = await fetch_json(root, "/api/extra/version", seconds)
+    if isinstance(json_values.value_at(version, "vision"), bool):
+        known["images"] = json_values.value_at(version, "vision")
+    known["is_loaded"] = True
+    return dict.fromkeys(models, known) if window else {}
+
+
+async def _fetch_vllm_details(
+    root: ProviderTransport, _models: Sequence[str], seconds: float
+) -> Details:
+    details: Details = {}
+    answer = await fetch_json(root, "/v1/models", seconds)
+    for item in json_values.list_at(answer, "data"):
+        if window := json_values.number_at(item, "max_model_len"):
+            note = "window as vLLM was started with"
+            known: Object = {"window": window, "note": note, "is_loaded": True}
+            details[json_values.text_at(item, "id")] = known
+    return details
+
+
+async def _no_details(_root: ProviderTransport, _models: Sequence[str], _seconds: float) -> Details:
+    return {}
+
+
+_DETAILS: dict[
+    LocalServerKind,
+    Callable[[ProviderTransport, Sequence[str], float], Awaitable[Details]],
+] = {
+    LocalServerKind.OLLAMA: _fetch_ollama_details,
+    LocalServerKind.LM_STUDIO: _fetch_lm_studio_details,
+    LocalServerKind.LLAMA_CPP: _fetch_llama_cpp_details,
+    LocalServerKind.LLAMAFILE: _fetch_llama_cpp_details,
+    LocalServerKind.KOBOLDCPP: _fetch_koboldcpp_details,
+    LocalServerKind.VLLM: _fetch_vllm_details,
+    LocalServerKind.JAN: _no_details,
+}
