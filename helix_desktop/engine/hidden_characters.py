@@ -34,7 +34,7 @@ _RIGHT_TO_LEFT = re.compile(
 _ALIKE = frozenset(read_message_patterns()["alike"])
 # Characters that are ordinary within Chinese or Japanese text,
 # but can pass for a slash, a bar or a dash on their own.
-_ALIKE_ALONE = frozenset("ノﾉ一丨丶丿ー口〜～〳〡゠")
+_ALIKE_ALONE = frozenset("ノﾉ一丨丶丿ー口〜～〳〡゠〇⼃⼂㇓㇔")
 # Letters of living alphabets that look like Latin letters. A word made only of them is marked.
 _LOOKS_LATIN = frozenset(read_message_patterns()["looks_latin"])
 # Alphabets rarely used in file names, with many letters that look Latin.
@@ -169,8 +169,10 @@ def _is_suspect(sign: str) -> bool:
     if "\u0250" <= sign <= "\u02ff" or "\u1d00" <= sign <= "\u1dbf" or _script_of(sign) in _RARE:
         return True
     kind = unicodedata.decomposition(sign).partition(" ")[0]
+    if kind == "<font>":  # A letter of mathematics, whatever its alphabet.
+        return True
     plain = unicodedata.normalize("NFKC", sign)
-    return kind in {"<font>", "<wide>", "<narrow>", "<compat>", "<noBreak>"} and plain.isascii()
+    return kind in {"<wide>", "<narrow>", "<compat>", "<noBreak>"} and plain.isascii()
 
 
 def _is_invisible(sign: str) -> bool:
@@ -207,7 +209,7 @@ def _is_beside_cjk(text: str, at: int) -> bool:
 
 
 def _is_combining(sign: str) -> bool:
-    return unicodedata.category(sign) in {"Mn", "Me"}
+    return unicodedata.category(sign) in {"Mn", "Me", "Mc"}
 
 
 def _is_usual_combination(text: str, at: int) -> bool:
@@ -218,4 +220,8 @@ def _is_usual_combination(text: str, at: int) -> bool:
     whole = text[max(base, 0) : at + 1]
     if len(whole) < 2 or not whole[0].isalpha() or unicodedata.normalize("NFC", whole) != whole:
         return False
-    return _script_of(whole[0]) not in {"LATIN", "GREEK", "CYRILLIC"}
+    script = _script_of(whole[0])
+    if unicodedata.category(text[at]) == "Mc":
+        # Such a mark takes room of its own, like a colon or a vowel's stroke.
+        return _script_of(text[at]) == script
+    return script not in {"LATIN", "GREEK", "CYRILLIC"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from unicodedata import category
 
 import pytest
 from hypothesis import given
@@ -41,6 +43,28 @@ from tests.unmarking import unmark_text
 def test_what_is_shown(text: str, shown: str) -> None:
     assert hidden_characters.mark_text(text) == shown
     assert unmark_text(shown) == text
+
+
+# Letters that living alphabets use beside Latin ones, and that look like two signs.
+LIVING_LETTERS = frozenset("æÆœŒơƠƁƊƤƬƳŉƇƓƘӕӔЫЮ")
+# Each with what it looks like, from Unicode's table of confusable characters.
+LOOK_ALIKES = Path(__file__).with_name("look_alikes.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_every_sign_that_looks_like_an_ascii_one_is_marked() -> None:
+    signs = {line[0] for line in LOOK_ALIKES} - LIVING_LETTERS
+    assert len(signs) > 1_600
+    alone = [sign for sign in signs if "⟨" not in hidden_characters.mark_text(f"a {sign} b")]
+    within = [sign for sign in signs if "⟨" not in hidden_characters.mark_text(f"ab{sign}cd")]
+    assert (alone, within) == ([], [])
+
+
+def test_every_combining_mark_on_a_letter_that_does_not_carry_it_is_marked() -> None:
+    marks = [sign for sign in map(chr, range(0x11_0000)) if category(sign) in ("Mc", "Mn", "Me")]
+    assert len(marks) > 2_000
+    for before in ("a", "; ", "/", "а"):
+        shown = [sign for sign in marks if "⟨" not in hidden_characters.mark_text(before + sign)]
+        assert shown == []
 
 
 _ANY = st.text(
