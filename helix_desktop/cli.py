@@ -31,14 +31,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         place = _pop_target_argument(given)
         return _run_command_line(given, place) if given else _open_window(None, place)
     except HelixError as error:
-        from helix_desktop.console import escape_control_characters
+        from helix_desktop.console import print_text
 
-        print(escape_control_characters(str(error)), file=sys.stderr)
+        print_text(str(error), file=sys.stderr)
         return WRONG_USE if isinstance(error, InvalidInput) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        from helix_desktop.console import discard_output
+        from helix_desktop.console import discard_output, print_text
 
         if isinstance(
             error, BrokenPipeError
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         else:
             raise
-        print(sentence, file=sys.stderr)
+        print_text(sentence, file=sys.stderr)
         return FAILED
 
 
@@ -124,16 +124,19 @@ def _set_output_to_utf8() -> None:
 
 def _open_window(home: Path | None, place: str) -> int:
     from helix_desktop import screen_check
+    from helix_desktop.console import print_text
 
     if reason := screen_check.describe_missing_screen():
-        print(f"The window could not be opened: {reason}. {screen_check.INSTEAD}", file=sys.stderr)
+        print_text(
+            f"The window could not be opened: {reason}. {screen_check.INSTEAD}", file=sys.stderr
+        )
         return FAILED
     try:
         from helix_desktop import window_start
     except ImportError as error:
         if not (error.path or "").endswith((".so", ".pyd")):
             raise
-        print(
+        print_text(
             f"The window could not be opened: {error}. To see what to install, run: helix-desktop doctor",
             file=sys.stderr,
         )

@@ -3,7 +3,9 @@ end of a socket.
 """
 
 import contextlib
+import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -11,26 +13,40 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, Any, Protocol, Self, TextIO
 
 from helix_desktop import concurrency
 from helix_desktop.atomic_files import ReplacementFile
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 
 PIECE = 1 << 20
-# Terminals obey control characters: a text could change the title, the colours or the clipboard.
-_OBEYED = {
-    code: "\N{REPLACEMENT CHARACTER}"
-    for code in (*range(0x20), *range(0x7F, 0xA0))
-    if chr(code) not in "\t\n\r"
-}
+# Terminals obey control characters: a text could change the title, the colours or the clipboard, or
+# overwrite its own line. Direction marks and line separators make a text look like another one, and
+# tags (U+E0000 to U+E007F) carry a text that nobody sees.
+_OBEYED = re.compile(
+    "\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 def escape_control_characters(text: str) -> str:
-    """Escapes control characters in foreign text, so that a terminal shows them and
-    does not act on them.
+    """Makes control characters and direction marks in foreign text visible, as `⟨202E⟩`. All
+    text that is printed goes through this, in a pipe too: `less -R` and `head` pass them on.
     """
-    return text.translate(_OBEYED)
+    return _OBEYED.sub(lambda found: f"⟨{ord(found[0]):04X}⟩", text)
+
+
+def print_text(
+    text: str, *, file: TextIO | None = None, end: str = "\n", flush: bool = False
+) -> None:
+    """Prints a text of a command, which may hold foreign words. Nothing else prints."""
+    print(escape_control_characters(text), file=file, end=end, flush=flush)
+
+
+def dump_printed_json(value: Any, indent: int | None = None) -> str:
+    """JSON for a terminal or a script: the same value, with such characters as escapes."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _OBEYED.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 class Console(Protocol):
@@ -110,8 +126,7 @@ class Terminal:
 
     async def print_line(self, text: str) -> None:
         if sys.stdout is not None:
-            line = escape_control_characters(text) if sys.stdout.isatty() else text
-            _write_to_output(line.encode("utf-8", "replace") + b"\n")
+            _write_to_output(escape_control_characters(text).encode("utf-8", "replace") + b"\n")
 
     async def print_error(self, sentence: str) -> None:
         if sys.stderr is not None:

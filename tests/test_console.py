@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import stat
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from helix_desktop.console import PIECE, Terminal
+from helix_desktop.console import (
+    PIECE,
+    Terminal,
+    dump_printed_json,
+    escape_control_characters,
+)
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 
 
@@ -156,4 +165,23 @@ async def test_foreign_text_gives_a_terminal_no_orders(monkeypatch: pytest.Monke
             told += os.read(near, 1000)
         said = told.decode()
     os.close(near)
-    assert said.split() == ["a\ufffd]0;title\ufffd", "b", "c\ufffd31m"]
+    assert said.split() == ["a⟨001B⟩]0;title⟨0007⟩", "b", "c⟨009B⟩31m"]
+
+
+@given(st.text(st.characters() | st.sampled_from('\u202e\u2066\x1b\r\n\x9b\u2028\U000e0041⟨\\"')))
+def test_what_is_printed_has_no_control_and_no_direction_mark(text: str) -> None:
+    shown = escape_control_characters(text)
+    hidden = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\U000e0000-\U000e007f]"
+    assert re.search(hidden, shown) is None
+    assert "\r" not in shown.replace("\r\n", "")
+
+
+@given(
+    st.text(
+        st.characters(exclude_categories=["Cs"]) | st.sampled_from('\u202e\x1b\r\x9b\U000e0041\\"')
+    )
+)
+def test_printed_json_is_the_same_value_and_needs_no_marks(text: str) -> None:
+    printed = dump_printed_json({"text": [text]}, indent=1)
+    assert json.loads(printed) == {"text": [text]}
+    assert escape_control_characters(printed) == printed

@@ -18,6 +18,7 @@ from acp.utils import notify_model, serialize_params
 from helix_desktop.acp_agent import conversation_options, conversation_updates
 from helix_desktop.acp_agent.agent_description import SIGN_IN
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates
+from helix_desktop.console import escape_control_characters
 from helix_desktop.engine import session_events
 from helix_desktop.engine.code_fences import wrap_in_code_fence
 from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
@@ -284,10 +285,12 @@ class EditorConversation:
         the editor has no forms.
         """
         if not self._abilities.fills_forms:
-            words = f"\n\n*{question.title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"
+            title = mark_on_one_line(question.title)
+            words = f"\n\n*{title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"
             await self.send_update(update_agent_message_text(words))
             return None
-        scope = {"sessionId": self.id, "mode": "form", "message": question.title}
+        title = mark_on_one_line(question.title)
+        scope = {"sessionId": self.id, "mode": "form", "message": title}
         wanted = {**scope, "requestedSchema": json.loads(question.form)}
         answer = await self._client.send_request("elicitation/create", wanted)
         accepted = isinstance(answer, dict) and answer.get("action") == "accept"
@@ -318,7 +321,10 @@ def _build_question_card(question: PermissionQuestion) -> schema.ToolCallUpdate:
     why = re.sub(
         r"([^\w\s])", r"\\\1", mark_on_one_line(question.why[:1].upper() + question.why[1:])
     )
-    preview = question.preview if question.plan else wrap_in_code_fence(mark_text(question.preview))
+    if question.plan:  # It is Markdown, which the editor draws.
+        preview = escape_control_characters(question.preview)
+    else:
+        preview = wrap_in_code_fence(mark_text(question.preview), is_exact=True)
     return schema.ToolCallUpdate(
         tool_call_id=question.call.id,
         title=mark_on_one_line(question.title) or conversation_updates.title_of_call(question.call),

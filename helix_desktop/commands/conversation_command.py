@@ -3,7 +3,6 @@ and exports them.
 """
 
 import asyncio
-import json
 import math
 from argparse import Namespace
 from collections.abc import Collection
@@ -14,7 +13,7 @@ from helix_desktop.commands import (
     workspace_access,
 )
 from helix_desktop.commands.workspace_access import find_conversation_by_prefix
-from helix_desktop.console import Console
+from helix_desktop.console import Console, dump_printed_json
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.facts import Fact, ModelReplied, Text, ToolCall, ToolReturned, UserSaid
 from helix_desktop.engine.sha256_digest import Digest
@@ -147,5 +146,5 @@ async def export_conversation_file(
     )
     lines = list(openai_chat_export.export_openai_lines(facts, contents.get))
     for line in lines if not arguments.json else ():
-        await console.print_line(json.dumps(line, ensure_ascii=False))
+        await console.print_line(dump_printed_json(line))
     return await workspace_access.print_result(arguments, console, lines)

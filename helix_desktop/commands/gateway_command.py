@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from helix_desktop import glibc_memory, running_instance
 from helix_desktop.commands import workspace_access
-from helix_desktop.console import Console
+from helix_desktop.console import Console, print_text
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.program_folders import ProgramFolders
@@ -55,13 +55,15 @@ def run_gateway_command(arguments: Namespace) -> int:
         registration = _build_manual_registration(arguments, where)
         registrations = GatewayRegistrations(registration)
         address = gateway_socket.agent_address(sock.getsockname()[1], registration.token)
-        print(
+        print_text(
             json.dumps({"address": address}) if arguments.json else f"listening on {address}",
             flush=True,
         )
         saved = arguments.workspace or gateway_workspaces.USUAL_WORKSPACE_NAME
         how = f"Use this address in place of the provider's: ANTHROPIC_BASE_URL={address}\n"
-        print(f"{how}Conversations are saved in {saved}. To stop, press Ctrl+C.", file=sys.stderr)
+        print_text(
+            f"{how}Conversations are saved in {saved}. To stop, press Ctrl+C.", file=sys.stderr
+        )
 
     serve = partial(workspace_access.listen_for_commands, where=where)
     asyncio.run(

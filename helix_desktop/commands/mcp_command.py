@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.commands import workspace_access
-from helix_desktop.console import Console, Terminal
+from helix_desktop.console import Console, Terminal, print_text
 from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.facts import ModelRole, Received
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
@@ -251,5 +251,7 @@ def install_in_client_settings(arguments: Namespace) -> int:
     asyncio.run(workspace_access.print_result(arguments, Terminal(), told, *lines))
     if arguments.write:
         written = client_configuration.add_snippet_if_missing(found[0])
-        print(f"{found[0].file} {'written' if written else 'already has it'}.", file=sys.stderr)
+        print_text(
+            f"{found[0].file} {'written' if written else 'already has it'}.", file=sys.stderr
+        )
     return 0

@@ -18,7 +18,7 @@ from helix_desktop.commands.workspace_access import (
     WAY_TO_FORGET,
     open_all_workspaces,
 )
-from helix_desktop.console import Console, Terminal
+from helix_desktop.console import Console, Terminal, dump_printed_json, print_text
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gateway import project_workspace, wrapped_agent
 from helix_desktop.histories import history_finding
@@ -154,10 +154,10 @@ def _delete_recorded_conversations(arguments: Namespace) -> int:
             removed |= {
                 name: removed.get(name, type(figure)()) + figure for name, figure in one.items()
             }
-        lines = [json.dumps(removed, ensure_ascii=False, indent=1)]
-    print(*lines, sep="\n")
+        lines = [dump_printed_json(removed, indent=1)]
+    print_text("\n".join(lines))
     if console.complaint:
-        print(console.complaint, file=sys.stderr)
+        print_text(console.complaint, file=sys.stderr)
     return code
 
 
@@ -228,7 +228,7 @@ def _answer_import_requests(arguments: Namespace) -> int:
         )  # If the resident was killed, its importer may still be working, so wait until it ends.
     read: set[tuple[Path, str]] = set()
     for line in sys.stdin:
-        print(json.dumps(_answer_import_request(where, json.loads(line), read)), flush=True)
+        print_text(json.dumps(_answer_import_request(where, json.loads(line), read)), flush=True)
     claim.close()
     return 0
 

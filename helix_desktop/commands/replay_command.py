@@ -3,7 +3,6 @@ have cost.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -11,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop.commands import Types, parse_number
-from helix_desktop.console import escape_control_characters
+from helix_desktop.console import dump_printed_json, escape_control_characters, print_text
 from helix_desktop.engine.context_policy import Policy, preset_policy
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.ports import TokenCounter
@@ -45,7 +44,7 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
         history_reading.read_history_files(arguments.files)
     )
     for complaint in imported.complaints:
-        print(escape_control_characters(complaint), file=sys.stderr)
+        print_text(complaint, file=sys.stderr)
     counter = token_counting.TiktokenCounter()
     together = arguments.one_conversation and imported.recordings
     recordings = [join_recordings(imported.recordings)] if together else imported.recordings
@@ -55,13 +54,13 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
         figures = text_report.results_as_json(
             results, is_comparison=compared, with_points=arguments.points
         )
-        print(json.dumps(figures, ensure_ascii=False, indent=1))
+        print_text(dump_printed_json(figures, indent=1))
         return 0
     for result in results:
-        print(escape_control_characters("\n".join(text_report.report_lines(result))), end="\n\n")
+        print_text("\n".join(text_report.report_lines(result)), end="\n\n")
     if compared:
-        print("\n".join(text_report.comparison_lines(results)), end="\n\n")
-    print("\n".join(text_report.legend_lines()))
+        print_text("\n".join(text_report.comparison_lines(results)), end="\n\n")
+    print_text("\n".join(text_report.legend_lines()))
     return 0
 
 
@@ -98,14 +97,14 @@ def _build_progress_display(where: str, count: int) -> Callable[[int], None]:
     where = escape_control_characters(where)
     if not sys.stderr.isatty():
         return lambda at: (
-            print(f"{where}: {count} messages", file=sys.stderr) if at == count else None
+            print_text(f"{where}: {count} messages", file=sys.stderr) if at == count else None
         )
 
     def show_replay_progress(at: int) -> None:
         if at == count or at % max(1, count // 100) == 0:
             full = BAR * at // max(1, count)
             bar = "█" * full + "░" * (BAR - full)
-            print(
+            print_text(
                 f"\r\x1b[K{bar} {where[:70]}",
                 end="\r\x1b[K" if at == count else "",
                 file=sys.stderr,

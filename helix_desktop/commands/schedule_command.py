@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from helix_desktop import program_folders
 from helix_desktop.commands import format_local_time, workspace_access
-from helix_desktop.console import Terminal
+from helix_desktop.console import Terminal, print_text
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.resident import schedule_changes, schedules
 from helix_desktop.resident.schedules import WorkSchedule
@@ -52,7 +52,9 @@ async def _change_schedules(
     where: program_folders.ProgramFolders, change: schedules.ScheduleChange
 ) -> None:
     if refused := await schedule_changes.change_schedules(where, change):
-        print(refused, file=sys.stderr)  # Standard output must contain nothing else with `--json`.
+        print_text(
+            refused, file=sys.stderr
+        )  # Standard output must contain nothing else with `--json`.
 
 
 async def _print_schedules(arguments: Namespace, found: list[WorkSchedule]) -> int:

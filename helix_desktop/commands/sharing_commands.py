@@ -11,7 +11,7 @@ from typing import Any
 
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.workspace_access import print_result
-from helix_desktop.console import Console, Terminal
+from helix_desktop.console import Console, Terminal, print_text
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.secrets import SharedStoreKey
 from helix_desktop.store import workspace_link
@@ -147,8 +147,7 @@ async def run_join_command(arguments: Namespace) -> int:
 
 def _read_typed_line(question: str) -> str:
     if sys.stdin is None or sys.stdin.isatty():
-        sys.stderr.write(question)
-        sys.stderr.flush()
+        print_text(question, file=sys.stderr, end="", flush=True)
     return sys.stdin.readline().strip() if sys.stdin is not None else ""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from helix_desktop.commands import format_local_time, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
+from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.errors import InvalidInput
 from helix_desktop.store import fleet_task_files, fleet_tasks
 from helix_desktop.store.fleet_task_list import FleetTaskList
@@ -163,7 +164,11 @@ async def _print_tasks(
     for task in found:
         by = f" (on {task.worker})" if task.worker else ""
         where = f" -w {shlex.quote(arguments.workspace)}" if arguments.workspace else ""
-        words = filter(None, (task.result.why, _describe_retry(task, where), task.result.answer))
+        why = task.result.why
+        if task.state is fleet_tasks.FleetTaskState.NEEDS_YOU:
+            # What is to be allowed is shown exactly, and all of it.
+            why = mark_text(why)
+        words = filter(None, (why, _describe_retry(task, where), task.result.answer))
         lines += [f"{task.id}  {task.state.value}{by}", *words]
     return await print_result(
         arguments, console, [fleet_tasks.task_as_json(task) for task in found], *lines

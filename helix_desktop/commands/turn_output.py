@@ -4,7 +4,7 @@ import asyncio
 import json
 from dataclasses import field
 
-from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.console import Console, dump_printed_json, escape_control_characters
 from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.fact_encoding import encode_fact
 from helix_desktop.engine.messages import RetryDelay, TextDelta
@@ -142,7 +142,7 @@ class TurnPrinter:
 
 def fact_as_json_line(recorded: facts.Recorded) -> str:
     body = {"conversation": recorded.conversation, "seq": recorded.seq, "time": recorded.time}
-    return json.dumps({**body, **json.loads(encode_fact(recorded.fact))}, ensure_ascii=False)
+    return dump_printed_json({**body, **json.loads(encode_fact(recorded.fact))})
 
 
 def _plain_text_of_fact(fact: facts.Fact) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -15,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import parse_number, workspace_access
-from helix_desktop.console import Console, Terminal, escape_control_characters
+from helix_desktop.console import Console, Terminal, dump_printed_json, escape_control_characters
 from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable, StoreBusy
 from helix_desktop.store import fleet_task_files, workspace_link
 
@@ -102,9 +101,7 @@ async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Consol
         }
         short = f"{task.id}  {state.value}  {escape_control_characters(result.why)}".rstrip()
         with suppress(ConnectionError):  # If the caller was killed, the task has ended anyway.
-            await console.print_line(
-                json.dumps(told, ensure_ascii=False) if arguments.json else short
-            )
+            await console.print_line(dump_printed_json(told) if arguments.json else short)
 
     if os.environ.get(workspace_link.STORE) and bench.workspace.link is None:
         told = NotFound(

@@ -14,7 +14,6 @@ way to it and continues in its process.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 from argparse import Namespace
@@ -26,7 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 from helix_desktop import commands, errors, program_folders, program_settings, running_instance
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.console import Console, Terminal, escape_control_characters
+from helix_desktop.console import (
+    Console,
+    Terminal,
+    dump_printed_json,
+    print_text,
+)
 from helix_desktop.engine.facts import ConversationStarted
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.engine.tool_names import ALLOWED_GROUPS, ToolName
@@ -121,7 +125,9 @@ def is_confirmed(arguments: Namespace) -> bool:
     with suppress(EOFError):
         if arguments.yes or (can_ask and input("Continue? [y/N] ").strip().lower() in ("y", "yes")):
             return True
-    print(f"Nothing was changed.{'' if can_ask else ' To confirm, add --yes.'}", file=sys.stderr)
+    print_text(
+        f"Nothing was changed.{'' if can_ask else ' To confirm, add --yes.'}", file=sys.stderr
+    )
     return False
 
 
@@ -381,9 +387,9 @@ async def print_result(arguments: Namespace, console: Console, value: Any, *line
     for success.
     """
     if arguments.json:
-        await console.print_line(json.dumps(value, ensure_ascii=False, indent=1))
-    # Escaped in a pipe, too, because `less -R` and `head` pass control characters on.
-    for line in () if arguments.json else map(escape_control_characters, lines):
+        await console.print_line(dump_printed_json(value, indent=1))
+        return 0
+    for line in lines:
         await console.print_line(line)
     return 0
 

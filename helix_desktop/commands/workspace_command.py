@@ -8,14 +8,14 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-import tomlkit
-
 from helix_desktop import running_instance
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.cache_command import STANDARD, file_unless_dash
 from helix_desktop.commands.workspace_access import print_result
-from helix_desktop.console import Console, Terminal, escape_control_characters
+from helix_desktop.console import Console, Terminal, print_text
+from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace, build_roots_of_folder
+from helix_desktop.store.imported_proposals import list_imported_questions
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
@@ -28,7 +28,7 @@ def _parse_colour(text: str) -> str:
 def _run_export(arguments: Namespace) -> int:
     target = file_unless_dash(arguments.file)
     if target is not None and target.is_file():
-        print(f"{target} already exists.", file=sys.stderr)
+        print_text(f"{target} already exists.", file=sys.stderr)
         if not workspace_access.is_confirmed(arguments):
             return 1
     return workspace_access.run_on_workspace(arguments, target=target)
@@ -73,14 +73,14 @@ async def run_import_workspace(arguments: Namespace) -> int:
         roots = build_roots_of_folder(arguments.folder)
     imported = await workspaces.import_workspace(arguments.file, name=arguments.name)
     known = workspaces.change_roots(imported.id, roots) if roots else imported
-    if proposed := tomlkit.dumps(dict(known.settings.proposed)).strip():
-        print(
-            "The file asks for these settings. To agree, open the workspace in the window:",
-            file=sys.stderr,
-        )
-        print(escape_control_characters(proposed), file=sys.stderr)
+    questions = list_imported_questions(known.settings.proposed)
+    if questions:
+        sentence = "The file asks for these settings. To agree, open the workspace in the window:"
+        print_text(sentence, file=sys.stderr)
+    for question in questions:
+        print_text(f"\n{mark_text(question.text)}", file=sys.stderr)
     for sentence in imported.left_out:
-        print(escape_control_characters(sentence), file=sys.stderr)
+        print_text(sentence, file=sys.stderr)
     return await _print_workspace(arguments, known, Terminal())
 
 

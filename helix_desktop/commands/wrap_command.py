@@ -14,7 +14,7 @@ from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import options_of_command
 from helix_desktop.commands.gateway_command import check_upstream_address
 from helix_desktop.commands.workspace_access import is_confirmed
-from helix_desktop.console import escape_control_characters
+from helix_desktop.console import dump_printed_json, escape_control_characters, print_text
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import (
     address_in_agent_settings,
@@ -64,7 +64,7 @@ def run_wrap_command(arguments: Namespace) -> int:
             "\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams)
         )
         routes = [{"agent": agent.name, **asdict(one)} for one in upstreams]
-        print(json.dumps(routes, ensure_ascii=False, indent=1) if arguments.json else text)
+        print_text(dump_printed_json(routes, indent=1) if arguments.json else text)
         return 0
     workspace = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
@@ -90,7 +90,7 @@ def run_wrap_command(arguments: Namespace) -> int:
             {one["conversation"]: one for each in told for one in each.get("figures", [])}.values()
         )
     unrecorded = next((one["unrecorded"] for one in told if "unrecorded" in one), "")
-    print(
+    print_text(
         json.dumps(done) if arguments.json else wrapped_agent.format_run_summary(done, unrecorded),
         file=sys.stderr,
     )
@@ -173,7 +173,7 @@ def _print_notices_before_agent_start(
             f"recording, not folding: {title} is signed in with a subscription. To fold, use --fold-plans."
         )
     for sentence in told:
-        print(f"Helix Desktop: {sentence}", file=sys.stderr)
+        print_text(f"Helix Desktop: {sentence}", file=sys.stderr)
 
 
 def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -> str:
@@ -188,7 +188,7 @@ def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -
     found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
     if found is None:
         found = project_workspace.create_project_workspace(workspaces, folder)
-        print(
+        print_text(
             f"Helix Desktop: the new workspace {found.name} stores what agents do in this folder.",
             file=sys.stderr,
         )
@@ -221,7 +221,7 @@ def _change_agent_configuration(
             say("The gateway now runs in the background, and starts when you log in.")
             say("The agent's conversations are saved in the workspace Connected agents.")
     if arguments.json:
-        print(
+        print_text(
             json.dumps(
                 {"file": str(change.file), "diff": diff, "written": is_changed}, ensure_ascii=False
             )

@@ -3,7 +3,11 @@
 import re
 
 
-def wrap_in_code_fence(text: str, language: str = "") -> str:
-    """Wrap a text in a fence longer than any in it, so that nothing in it counts as mark-up."""
+def wrap_in_code_fence(text: str, language: str = "", *, is_exact: bool = False) -> str:
+    """Wrap a text in a fence longer than any in it, so that nothing in it counts as mark-up.
+
+    `is_exact`: blank lines at its end stay, because the user agrees to this very text.
+    """
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+    content = text if is_exact else text.rstrip()
+    return f"{fence}{language}\n{content}\n{fence}"

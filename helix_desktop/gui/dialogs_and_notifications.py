@@ -14,6 +14,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import CoroutineStarter
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, describe_untrusted_items
+from helix_desktop.gui.common.consent_dialog import ConsentDialog, ConsentQuestion
 from helix_desktop.gui.common.policy_names import list_policy_choices
 from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
 from helix_desktop.gui.frame.conversation_list import format_age
@@ -23,13 +24,18 @@ from helix_desktop.gui.importing.history_import_port import HistoryDetails
 from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.model_setup_port import ModelSetupPort
-from helix_desktop.gui.question_dialogs import ask_folder, ask_to_choose_one, show_text_box
+from helix_desktop.gui.question_dialogs import ask_folder, show_text_box
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.window_tour import WindowTour
-from helix_desktop.gui.workbench_types import ConnectedAgents, ProjectItem, Workbench
+from helix_desktop.gui.workbench_types import (
+    ConnectedAgents,
+    ImportedQuestion,
+    ProjectItem,
+    Workbench,
+)
 from helix_desktop.program_settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING, RECORDER
 
 if TYPE_CHECKING:
@@ -152,27 +158,31 @@ class DialogsAndNotifications(QObject):
                 act=lambda: show_text_box(self._window, title, text),
                 shown_ms=60_000,
             )
-        if bench.read_imported_proposals():
-            self._ask_to_allow_imported_settings(bench)
+        question = bench.next_imported_question()
+        if question is not None:
+            self._ask_to_allow_imported_settings(bench, question)
 
-    def _ask_to_allow_imported_settings(self, bench: Workbench) -> None:
-        text = tr(
-            "This workspace was imported and contains folders, permissions, MCP servers or instructions from another computer. Nothing listed here takes effect until you allow it:\n\n{proposals}",
-            proposals=bench.read_imported_proposals(),
-        )
+    def _ask_to_allow_imported_settings(self, bench: Workbench, question: ImportedQuestion) -> None:
+        """Asks one question of the import. The next one follows when the workspace is reopened."""
 
         def decide_and_reopen(accept: bool) -> None:  # noqa: FBT001 - a step of this very function
             async def apply_decision() -> Workbench:
-                await bench.decide_imported_proposals(accept=accept)
+                await bench.decide_imported_question(question, accept=accept)
                 return await self._window.workbenches.reopen_workspace(bench.id)
 
             self._window.change_and_reopen_workspace(bench.id, apply_decision())
 
-        ways = [
-            (tr("Discard"), lambda: decide_and_reopen(False)),
-            (tr("Allow"), lambda: decide_and_reopen(True)),
-        ]
-        ask_to_choose_one(self._window, tr("Imported settings"), text, tr("Decide later"), ways)
+        asked = ConsentQuestion(
+            tr("Imported settings"),
+            translate_name("imported settings", question.topic),
+            question.text,
+            tr("Allow"),
+            tr("Discard"),
+            tr("Decide later"),
+        )
+        agreed = partial(decide_and_reopen, True)
+        refused = partial(decide_and_reopen, False)
+        ConsentDialog(self._window.theme, asked, self._window, agreed, refused).open()
 
     # --- Rules files that the user has not agreed to yet
 
@@ -342,7 +352,9 @@ class DialogsAndNotifications(QObject):
 
         if self._agents is None:
             self._agents = self._installation.connected_agents()
-        dialog = ConnectAgentsDialog(self._window, self._window.background_runner, self._agents)
+        dialog = ConnectAgentsDialog(
+            self._window.theme, self._window, self._window.background_runner, self._agents
+        )
         dialog.open()
         dialog.refresh_connections()
 

@@ -7,6 +7,7 @@ from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QLabel, QLineEdit, QMessageBox, QWidget
 
+from helix_desktop.console import escape_control_characters
 from helix_desktop.gui.screen_fitting import keep_on_screen
 from helix_desktop.gui.translation import tr
 
@@ -123,7 +124,11 @@ def show_text_box(parent: QWidget, title: str, text: str, command: str = "") -> 
 def _build_message_box(
     parent: QWidget, title: str, text: str, button: QMessageBox.StandardButton
 ) -> QMessageBox:
-    box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, button, parent)
+    # Names of files and words of servers are part of many questions.
+    shown = escape_control_characters(text)
+    box = QMessageBox(
+        QMessageBox.Icon.NoIcon, escape_control_characters(title), shown, button, parent
+    )
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)
     if (label := box.findChild(QLabel, "qt_msgbox_label")) is not None:

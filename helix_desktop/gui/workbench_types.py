@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from helix_desktop.project.project_item import ProjectItem
     from helix_desktop.resident.connected_agents import ConnectedAgents
     from helix_desktop.store.all_workspaces import KnownWorkspace
+    from helix_desktop.store.imported_proposals import ImportedQuestion
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.tools.changes.checkpoints import CheckpointProgress
     from helix_desktop.tools.home_access import HomeOpening
@@ -37,7 +38,8 @@ else:
 
 __all__ = [
     "CauseCost", "CheckpointProgress", "ConnectedAgents", "Conversation", "DoctorFinding", "FileChanges",
-    "FileUndoResult", "FolderCopy", "ForeignConversation", "HomeOpening", "KnownWorkspace", "McpConnectionStatus",
+    "FileUndoResult", "FolderCopy", "ForeignConversation", "HomeOpening", "ImportedQuestion", "KnownWorkspace",
+    "McpConnectionStatus",
     "ProjectItem", "ProjectItems", "RequestCost", "ServerConfig", "Session", "SharingStatus",
     "StoredWorkspace", "Workbench", "Workbenches",
 ]  # fmt: skip

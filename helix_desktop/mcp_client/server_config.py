@@ -106,7 +106,10 @@ class ServerConfig:
 
     @property
     def full_description_without_secrets(self) -> str:
-        """Describe it with every header and variable, a line each. Secrets are shown as dots."""
+        """Describe it with every header and variable, a line each. Secrets are shown as dots.
+
+        Nothing is shortened: the user agrees to this text.
+        """
         lines = [
             self.description_without_secrets,
             *(f"{name}={value}" for name, value in self.env.items()),
@@ -119,7 +122,7 @@ class ServerConfig:
             _REFERENCE.sub(lambda m: "••••••" if m[1] in ("secret", "input") else m.group(), x)
             for x in lines
         )
-        return "\n".join(line[:500] for line in masked)
+        return "\n".join(masked)
 
     @property
     def _secret_binding(self) -> str:

@@ -31,10 +31,10 @@ from helix_desktop.store import workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder, StagedEntry
 from helix_desktop.store.cache_reader import FORGOTTEN
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
+from helix_desktop.store.imported_proposals import PROPOSED_KEYS
 from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact
 
 VERSION = 1
-PROPOSED = ("roots", "permissions", "mcp", "instructions", "changes", "copies", "limits")
 _PAGE = 200
 _LINE_LIMIT = 64 << 20  # In bytes. No fact is longer than this.
 _FACTS_AT_ONCE = 8 << 20  # In bytes. The facts in memory at a time, or one longer line.
@@ -303,9 +303,15 @@ def unpack_export(
 
 def _move_settings_to_proposals(text: str, name: str) -> str:
     document = tomlkit.parse(text).unwrap()
-    proposals = document.get("proposed", {}) if isinstance(document.get("proposed"), dict) else {}
-    proposals |= {key: document.pop(key) for key in PROPOSED if document.get(key)}
-    document.pop("proposed", None)
+    earlier = document.pop("proposed", {})
+    proposals = {}
+    for key in PROPOSED_KEYS:
+        # Only these: a file could otherwise propose the address of a shared store.
+        if isinstance(earlier, dict) and earlier.get(key):
+            proposals[key] = earlier[key]
+        if document.get(key):
+            proposals[key] = document[key]
+        document.pop(key, None)
     document.pop(
         "shared", None
     )  # Without the store's key, the copy is not connected to the shared store.

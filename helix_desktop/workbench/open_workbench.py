@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import tomlkit
-
 from helix_desktop import concurrency
 from helix_desktop.engine import content_recall, facts, large_output_shortener, session_events
 from helix_desktop.engine.automatic_folding import ConversationFolding
@@ -26,9 +24,10 @@ from helix_desktop.engine.session_setup import ConversationSetup, HookOutcome, S
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import estimate_entry_tokens
-from helix_desktop.errors import HelixError, InvalidInput, NotFound
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
+from helix_desktop.store.imported_proposals import ImportedQuestion, list_imported_questions
 from helix_desktop.store.in_memory_stores import MemoryJournal
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import Report, ignore_progress
@@ -816,22 +815,29 @@ class Workbench:
             *self.copies.notes,
         )
 
-    def read_imported_proposals(self) -> str:
-        """Return what an imported workspace asks to be allowed as TOML, or an empty string."""
-        proposed = self.workspace.settings.proposed
-        return tomlkit.dumps(dict(proposed)).strip() if proposed else ""
+    def next_imported_question(self) -> ImportedQuestion | None:
+        """Return what is to be asked next about an imported workspace, or None."""
+        questions = list_imported_questions(self.workspace.settings.proposed)
+        return questions[0] if questions else None
 
-    async def decide_imported_proposals(self, *, accept: bool) -> None:
-        """Apply the imported permissions, or discard them. Folders that are not on this
+    async def decide_imported_question(self, question: ImportedQuestion, *, accept: bool) -> None:
+        """Apply what this question asks for, or discard it. Folders that are not on this
         machine are left out.
         """
-        proposed = dict(self.workspace.settings.proposed) if accept else {}
-        if "roots" in proposed:
-            folders = map(str, proposed["roots"])
-            proposed["roots"] = await asyncio.to_thread(
-                lambda: [one for one in folders if Path(one).is_dir()]
+        left = dict(self.workspace.settings.proposed)
+        for key, value in question.settings.items():
+            if left.pop(key, None) != value:
+                raise ActionRefused(
+                    "The imported settings have changed since they were shown. Nothing was changed."
+                )
+        accepted = dict(question.settings) if accept else {}
+        if "roots" in accepted:
+            folders = map(str, accepted["roots"])
+            accepted["roots"] = await asyncio.to_thread(
+                lambda: [folder for folder in folders if Path(folder).is_dir()]
             )
-        await self.change_settings({**proposed, "proposed": None})
+        remaining = left if list_imported_questions(left) else None
+        await self.change_settings({**accepted, "proposed": remaining})
 
     def _model_client_for(self, conversation: str, role: facts.ModelRole) -> ModelClient | None:
         if (writer := self._writers.get(conversation)) is not None:

@@ -2,12 +2,11 @@
 
 from collections.abc import Collection
 
+from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.fast_dataclass import dataclass
-
-LONGEST_PREVIEW = 2_000  # This many characters of what a task would do are kept.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +39,12 @@ def name_to_allow(question: PermissionQuestion) -> str:
 
 
 def describe_missing_permission(question: PermissionQuestion) -> str:
-    """Say why a task waits and, below that, exactly what it would do with the permission."""
-    left = len(question.preview) - LONGEST_PREVIEW
-    digest = Digest.of_content(question.preview.encode("utf-8", "replace")).hex
-    more = f"\n… (+{left:,} characters, SHA-256 {digest})" if left > 0 else ""
-    why = f"The task needs your permission: {question.title}."
-    return f"{why}\n\n{question.preview[:LONGEST_PREVIEW]}{more}".strip()
+    """Say why a task waits and, below that, exactly what it would do with the permission.
+
+    All of it: what stands behind the end of a shortened text would be allowed unseen.
+    """
+    why = f"The task needs your permission: {mark_on_one_line(question.title)}."
+    return f"{why}\n\n{question.preview}" if question.preview else why
 
 
 def is_allowed_unattended(question: PermissionQuestion, allowed: Collection[str]) -> bool:

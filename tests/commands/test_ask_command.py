@@ -288,7 +288,7 @@ def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(
         assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
         capfd.readouterr()
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
-        assert "one \ufffd]0;title\ufffd two" in capfd.readouterr().out
+        assert "one ⟨001B⟩]0;title⟨0007⟩ two" in capfd.readouterr().out
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 1
         assert capfd.readouterr().err.endswith("No key was sent. Enter a key for this provider.\n")
 

@@ -135,7 +135,7 @@ def test_nothing_to_do_is_said_for_what_it_is(helix: Helix, project: Path) -> No
     assert helix("changes", "show", "-w", "Work") == (0, "", "")
     assert (
         helix("changes", "list", "-w", "Work")[1]
-        == "No changes to files were recorded in Only \ufffd[2Jwords.\n"
+        == "No changes to files were recorded in Only ⟨001B⟩[2Jwords.\n"
     )
 
 

@@ -200,7 +200,7 @@ def test_a_title_that_orders_the_terminal_about_is_only_shown(helix: Helix, tmp_
     )
     for command in (["import", "-w", "Work", tmp_path / "s.jsonl"], ["list", "-w", "Work"]):
         code, out, _ = helix("conversation", *command)
-        assert (code, "Look\ufffd]52;c;cm0=\ufffd here" in out) == (0, True)
+        assert (code, "Look⟨001B⟩]52;c;cm0=⟨0007⟩ here" in out) == (0, True)
 
 
 def test_an_unknown_format_is_refused_once_before_anything_is_read(

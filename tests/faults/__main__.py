@@ -100,6 +100,13 @@ ALL = (
         4_000,
     ),
     Trial(
+        "consent",
+        "texts of any length and script on every surface that asks: all is shown",
+        "--texts",
+        500,
+        40,
+    ),
+    Trial(
         "forgetting",
         "secrets in every place and at every depth, then forgotten",
         "--secrets",

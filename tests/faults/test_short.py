@@ -59,6 +59,14 @@ def test_what_a_card_shows_is_what_runs() -> None:
 
 
 @needs_linux
+def test_what_a_person_agrees_to_is_all_shown_on_every_surface() -> None:
+    words = [sys.executable, "-m", "tests.faults.consent", "--texts", "40", "--seed", "7"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "40 card, 40 task in the window" in done.stdout
+
+
+@needs_linux
 def test_a_copy_whose_maker_is_killed_hinders_nobody() -> None:
     words = [sys.executable, "-m", "tests.faults.copies", "--kills", "12", "--seed", "3"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)

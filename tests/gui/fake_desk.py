@@ -86,6 +86,7 @@ from helix_desktop.histories.conversation_restoring import (
 )
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.store.imported_proposals import ImportedQuestion
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 from helix_desktop.workbench.conversation_sharing import SharingStatus
 from helix_desktop.workbench.copy_files import CopyStatus, FolderCopy
@@ -758,10 +759,13 @@ class FakeWorkbench(StandIn):
         known = ("src/lock/manager.rs", "src/lock/table.rs", "tests/upgrade.rs", "Cargo.lock")
         return [name for name in known if prefix.casefold() in name.casefold()][:limit]
 
-    def read_imported_proposals(self) -> str:
-        return self.proposed
+    def next_imported_question(self) -> ImportedQuestion | None:
+        if not self.proposed:
+            return None
+        return ImportedQuestion("permissions", self.proposed, {})
 
-    async def decide_imported_proposals(self, *, accept: bool) -> None:
+    async def decide_imported_question(self, question: ImportedQuestion, *, accept: bool) -> None:
+        assert question.text == self.proposed
         self.decided.append(accept)
         self.proposed = ""
 

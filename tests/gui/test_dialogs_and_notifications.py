@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QApplication,
     QDoubleSpinBox,
     QLabel,
-    QMessageBox,
     QPlainTextEdit,
     QPushButton,
     QScrollArea,
@@ -25,6 +24,7 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.gui import chat_action_handling
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
+from helix_desktop.gui.common.consent_dialog import ConsentDialog
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
 from helix_desktop.gui.frame.tour_card import TourStepCard
@@ -41,6 +41,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.program_settings import NOTIFY_DONE, RECORDER, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.store.imported_proposals import ImportedQuestion
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, now
 from tests.gui.fake_setup import QWEN, SONNET, FakeInstallation, FakeSetup
@@ -458,8 +459,8 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
         window.notices.shown_text
         == f"{parser.name} was opened, but there were problems with some of its files."
     )
-    question = window.findChildren(QMessageBox)[0]
-    assert 'roots = ["/elsewhere"]' in question.text()
+    question = window.findChildren(ConsentDialog)[0]
+    assert question.findChildren(QPlainTextEdit)[0].toPlainText() == 'roots = ["/elsewhere"]'
     next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
     assert parser.decided == [True]
     window.notices.hide()
@@ -474,14 +475,14 @@ def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(
     desk: FakeDesk,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def full(*, accept: bool) -> None:
+    async def full(question: ImportedQuestion, *, accept: bool) -> None:
         raise StoreFailed("The disk is full.")
 
     parser = desk.benches["parser"]
     parser.proposed = "roots"
-    monkeypatch.setattr(parser, "decide_imported_proposals", full)
+    monkeypatch.setattr(parser, "decide_imported_question", full)
     window.go_to_workspace("parser")
-    question = window.findChildren(QMessageBox)[0]
+    question = window.findChildren(ConsentDialog)[0]
     next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
     assert window.current_workbench is parser
     assert window.notices.shown_text == "The disk is full."

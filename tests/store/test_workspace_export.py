@@ -565,3 +565,20 @@ async def test_settings_that_would_take_minutes_to_read_are_refused(
                 target.writestr(name, f"{held}\n{more}" if name == "workspace.toml" else held)
         with pytest.raises(InvalidInput, match="too many settings"):
             await workspaces.import_workspace(bad)
+
+
+async def test_models_count_only_once_the_user_agrees_and_no_shared_store_is_proposed(
+    workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
+    workspace.change_settings(
+        {
+            "models.main": "elsewhere/expensive",
+            "proposed": {"shared": {"url": "postgresql://evil/x"}, "roots": ["/"]},
+        }
+    )
+    settings = (
+        await workspaces.import_workspace(await exported(workspace, tmp_path / "w.helix"))
+    ).settings
+    assert dict(settings.models) == {}
+    assert settings.proposed["models"] == {"main": "elsewhere/expensive"}
+    assert "shared" not in settings.proposed

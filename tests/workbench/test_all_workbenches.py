@@ -64,7 +64,9 @@ async def test_folders_that_are_not_here_are_not_taken_over(
     await bench.change_settings({"roots": [str(folder), str(tmp_path / "of another machine")]})
     await desk.export_workspace(bench.id, tmp_path / "pairs.helix")
     copy = await desk.open_workspace((await desk.import_workspace(tmp_path / "pairs.helix")).id)
-    await copy.decide_imported_proposals(accept=True)
+    question = copy.next_imported_question()
+    assert question is not None
+    await copy.decide_imported_question(question, accept=True)
     assert copy.workspace.settings.roots == (str(folder),)
 
 

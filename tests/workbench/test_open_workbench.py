@@ -559,11 +559,15 @@ async def test_what_an_import_brings_counts_once_it_is_allowed(
         (await desk.import_workspace(tmp_path / "pairs.helix", "Copy")).id
     )
     assert copy.permission_mode == "ask"
-    assert "allow all" in copy.read_imported_proposals()
-    assert str(folder) in copy.read_imported_proposals()
-    await copy.decide_imported_proposals(accept=True)
+    question = copy.next_imported_question()
+    assert question is not None
+    assert "allow all" in question.text
+    assert str(folder) in question.text
+    await copy.decide_imported_question(question, accept=True)
     assert copy.permission_mode == "allow all"
-    assert copy.read_imported_proposals() == ""
+    assert copy.next_imported_question() is None
+    with pytest.raises(ActionRefused, match="have changed since"):
+        await copy.decide_imported_question(question, accept=True)
 
 
 async def test_what_an_import_brings_can_be_discarded(
@@ -576,9 +580,11 @@ async def test_what_an_import_brings_can_be_discarded(
     copy = await desk.open_workspace(
         (await desk.import_workspace(tmp_path / "pairs.helix", "Copy")).id
     )
-    await copy.decide_imported_proposals(accept=False)
+    question = copy.next_imported_question()
+    assert question is not None
+    await copy.decide_imported_question(question, accept=False)
     assert (copy.permission_mode, copy.allowed_folders) == ("ask", ())
-    assert copy.read_imported_proposals() == ""
+    assert copy.next_imported_question() is None
 
 
 async def test_an_emptied_trash_takes_conversations_with_their_content(

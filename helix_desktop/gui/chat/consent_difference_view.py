@@ -5,8 +5,9 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtWidgets import QAbstractSlider, QSizePolicy, QWidget
 
 from helix_desktop.engine import hidden_characters
-from helix_desktop.gui.common.consent_text_view import describe_exact_text
+from helix_desktop.gui.common.consent_text_view import ExactTextView, describe_exact_text
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.views.difference_view import DifferenceView
 
 LEAST, END = 2, 6  # The minimum number of visible lines, and the pixels below the last line.
@@ -57,3 +58,17 @@ class ExactDifferenceView(DifferenceView):
             QGuiApplication.clipboard().setText(self._text)
         else:
             super().keyPressEvent(event)
+
+
+def build_exact_preview(
+    theme: Theme, text: str, title: str, parent: QWidget, *, is_command: bool
+) -> ExactTextView | ExactDifferenceView:
+    """Builds what every question shows: the change of a file with its lines and colours,
+    anything else as text. `title`: that of the question, which names the file.
+    """
+    if not is_command and text.startswith("--- "):
+        difference = ExactDifferenceView(theme, text, highlight_language_of(title), parent)
+        if difference.fits:
+            return difference
+        difference.setParent(None)
+    return ExactTextView(theme, text, parent)

@@ -25,7 +25,7 @@ from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences, translate_title
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -244,7 +244,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         return label
 
     def _build_plan_editor(self) -> QtWidgets.QPlainTextEdit:
-        text = QtWidgets.QPlainTextEdit(self._question.preview, self)
+        # What is approved is the text in this field, so nothing in it may be hidden.
+        text = QtWidgets.QPlainTextEdit(make_safe_text(self._question.preview), self)
         text.setProperty("look", "code")
         text.setAccessibleName(tr("Plan (can be edited)"))
         text.setMinimumHeight(self._theme.zoomed_pixels(160))
@@ -252,10 +253,18 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         return text
 
     def _build_preview(self) -> "ExactTextView | ExactDifferenceView":
-        from helix_desktop.gui.common.consent_text_view import ExactTextView
+        from helix_desktop.gui.chat.consent_difference_view import (
+            ExactDifferenceView,
+            build_exact_preview,
+        )
 
-        self._change = self._build_change_preview()
-        shown = self._change or ExactTextView(self._theme, self._question.preview, self)
+        question = self._question
+        is_command = question.call.name in COMMANDS
+        shown = build_exact_preview(
+            self._theme, question.preview, question.title, self, is_command=is_command
+        )
+        if isinstance(shown, ExactDifferenceView):
+            self._change = shown
         shown.setAccessibleName(tr("Exactly what will run"))
         shown.reading_state_changed.connect(self._enable_buttons_if_preview_is_read)
         self._inside.addWidget(shown)
@@ -267,21 +276,6 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             self._below_change = build_row((self._length, 1), self._columns)
             self._inside.addLayout(self._below_change)
         return shown
-
-    def _build_change_preview(self) -> "ExactDifferenceView | None":
-        """A preview as a file difference if the call changes a file; None for a command."""
-        question = self._question
-        if question.call.name in COMMANDS or not question.preview.startswith("--- "):
-            return None
-        from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
-
-        found = ExactDifferenceView(
-            self._theme, question.preview, highlight_language_of(question.title), self
-        )
-        if not found.fits:
-            found.setParent(None)
-            return None
-        return found
 
     def _build_columns_button(self, difference: "ExactDifferenceView") -> QtWidgets.QPushButton:
         button = self._build_answer_button(tr("Side by side"), "", "pill")

@@ -14,12 +14,12 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.consent_dialog import ConsentDialog, ConsentQuestion
 from helix_desktop.gui.common.figure_formats import format_dollars, format_time_ago
 from helix_desktop.gui.context_meter import describe_token_count
-from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.theme import set_widget_look
+from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, format_number, format_percent, tr
 from helix_desktop.resident import connected_agents
@@ -128,10 +128,16 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     """The dialog updates itself every second while it is open."""
 
     def __init__(
-        self, parent: QWidget, doing: BackgroundRunner, agents: connected_agents.ConnectedAgents
+        self,
+        theme: Theme,
+        parent: QWidget,
+        doing: BackgroundRunner,
+        agents: connected_agents.ConnectedAgents,
     ) -> None:
         super().__init__(tr("Connect an agent"), parent, 1_060, 780)
-        self._doing, self._agents = doing, agents
+        self._theme = theme
+        self._doing = doing
+        self._agents = agents
         self._shown: connected_agents.AgentConnections | None = None
         self._shows_missing = False
         self._cards: dict[str, ConnectedAgentCard] = {}
@@ -277,9 +283,13 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         title = (tr("Disconnect {agent}?") if row.connected else tr("Connect {agent}?")).format(
             agent=row.title
         )
-        ask_to_confirm(
-            self, title, difference, tr("Change the file"), lambda: self._run_and_refresh(change())
-        )
+        sentence = tr("This would change the agent's settings file:")
+
+        def change_the_file() -> None:
+            self._run_and_refresh(change())
+
+        question = ConsentQuestion(title, sentence, difference, tr("Change the file"))
+        ConsentDialog(self._theme, question, self, change_the_file).open()
 
     def _run_and_refresh(self, work: Coroutine[Any, Any, None]) -> None:
         self._words.hide()

@@ -8,7 +8,6 @@ from typing import Any
 
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QStackedWidget, QWidget
 
-from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
@@ -17,6 +16,7 @@ from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label,
 from helix_desktop.gui.fleet import fleet_rows
 from helix_desktop.gui.fleet.fleet_rows import Figures, FleetList
 from helix_desktop.gui.fleet.task_answer_buttons import TaskAnswerButtons
+from helix_desktop.gui.fleet.task_question_view import TaskQuestionView
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
@@ -117,10 +117,8 @@ class FleetDialog(TransientDialog):
             build_plain_label("", "heading", card),
             build_plain_label("", "", card),
         )
-        self._exact = build_plain_label("", "mono", card)
-        self._exact.setFont(
-            self._theme.monospaced_font()
-        )  # This font never joins several characters into one sign.
+        self._question = TaskQuestionView(self._theme, card)
+        self._question.reading_state_changed.connect(self._allow_answers_once_read)
         self._open = build_push_button(
             tr("Open conversation"), card, self._open_chosen_conversation
         )
@@ -139,7 +137,7 @@ class FleetDialog(TransientDialog):
             wraps=True,
         )
         build_column(
-            head, self._detail, self._exact, owner=card, margins=(16, 12, 16, 12), spacing=8
+            head, self._detail, self._question, owner=card, margins=(16, 12, 16, 12), spacing=8
         )
         return card
 
@@ -181,18 +179,20 @@ class FleetDialog(TransientDialog):
         state, one, task = self._chosen_task()
         self._card.setVisible(bool(task))
         self._title.setText(make_safe_text(task.get("text", "")[:LONGEST_TEXT]))
-        why, exact = fleet_rows.describe_task_reason(state, task) if task else ("", "")
+        why = fleet_rows.describe_task_reason(state, task) if task else ""
         words = filter(None, (why, task.get("answer", "")[:LONGEST_TEXT]))
-        for label, text in (
-            (self._detail, make_safe_text("\n".join(words))),
-            (self._exact, mark_text(exact)),
-        ):
-            label.setText(text)
-            label.setVisible(bool(text))
+        detail = make_safe_text("\n".join(words))
+        self._detail.setText(detail)
+        self._detail.setVisible(bool(detail))
         self._open.setEnabled(bool(task.get("conversation")))
         self._stop.setVisible(state in ("running", "waiting", "needs_you"))
         self._retry.setVisible(state in ("failed", "cancelled"))
-        self._answers.show_question(one.get("workspace", ""), task if state == "needs_you" else {})
+        waiting = task if state == "needs_you" else {}
+        self._answers.show_question(one.get("workspace", ""), waiting)
+        self._question.show_task_request(waiting)
+
+    def _allow_answers_once_read(self) -> None:
+        self._answers.enable_allowing(self._question.is_read_to_end)
 
     def _open_chosen_conversation(self) -> None:
         _, one, task = self._chosen_task()

@@ -198,13 +198,19 @@ def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Fi
     return rows
 
 
-def describe_task_reason(state: str, task: Figures) -> tuple[str, str]:
-    """Returns the reason for a task's state, and exactly what it asks for. A task that
-    continues has none.
-    """
+def describe_task_reason(state: str, task: Figures) -> str:
+    """Returns the sentence that says why a task is in its state. A task that continues has none."""
     goes_on = state == "running" or (state == "waiting" and task["asked"])
-    why, _, exact = ("" if goes_on else task["why"]).partition("\n\n")
-    return translate_sentences(why), exact
+    if goes_on:
+        return ""
+    sentence, _ = split_task_question(task)
+    return translate_sentences(sentence)
+
+
+def split_task_question(task: Figures) -> tuple[str, str]:
+    """Returns a task's sentence, and exactly what it asks for, which stands below it."""
+    sentence, _, exact = task["why"].partition("\n\n")
+    return sentence, exact
 
 
 def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
@@ -216,7 +222,7 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
     again = (
         state == "running" and task["claims"] > 1 and not task["asked"]
     )  # A permitted task goes on as before.
-    now = describe_task_reason(state, task)[0] or (
+    now = describe_task_reason(state, task) or (
         tr("attempt {n}", n=task["claims"]) if again else ""
     )
     text, now = (" ".join(words.split())[:LONGEST_CELL] for words in (task["text"], now))

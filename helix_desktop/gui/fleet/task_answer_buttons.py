@@ -25,18 +25,19 @@ class TaskAnswerButtons:
         self._parent, self._answer, self._workspace = parent, answer, ""
         self._task: Figures = {}
         self._all = build_push_button("", parent, lambda: allow_all(self._workspace, self._task))
+        self._once = build_push_button(
+            tr("Allow once"),
+            parent,
+            lambda: answer(self._workspace, self._task, allowed=True),
+            "primary",
+        )
         self.buttons = (
             build_push_button(tr("What to do instead"), parent, self._ask_what_to_do_instead),
             build_push_button(
                 tr("Deny"), parent, lambda: answer(self._workspace, self._task, allowed=False)
             ),
             self._all,
-            build_push_button(
-                tr("Allow once"),
-                parent,
-                lambda: answer(self._workspace, self._task, allowed=True),
-                "primary",
-            ),
+            self._once,
         )
 
     def show_question(self, workspace: str, task: Figures) -> None:
@@ -47,6 +48,11 @@ class TaskAnswerButtons:
         )
         for button in self.buttons:
             button.setVisible(bool(task))
+
+    def enable_allowing(self, is_enabled: bool) -> None:  # noqa: FBT001 - as a widget's own methods
+        """Allows an answer once all of the question was in sight."""
+        for button in (self._all, self._once):
+            button.setEnabled(is_enabled)
 
     def _ask_what_to_do_instead(self) -> None:
         # Another task may be chosen when the user has written the answer.

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.common.widgets import (
     build_plain_label,
@@ -33,6 +34,9 @@ from helix_desktop.gui.translation import format_count, tr
 LOG_HEIGHT = 110
 LOG_LINES = 200
 MAX_DESCRIPTION_LENGTH = 300  # Longer descriptions of tools are cut to this many characters.
+LONGEST_DESCRIPTION = (
+    4_000  # Characters of what a server runs that the list shows. The question showed all.
+)
 
 ServerWorkRunner = Callable[[Coroutine[Any, Any, Any]], None]
 
@@ -79,7 +83,8 @@ class McpServerCard(QWidget):
         before, self._server = self._server, server
         config, shown = server.config, before.config
         self._name.setText(config.name)
-        self._words.setText("" if server.mistake else config.full_description_without_secrets)
+        described = "" if server.mistake else config.full_description_without_secrets
+        self._words.setText(mark_text(described[:LONGEST_DESCRIPTION]))
         self._state.setText(describe_server_state(server))
         self._switch.setText(tr("Turn off") if config.enabled else tr("Turn on"))
         self._restart.setVisible(config.enabled and not server.mistake)

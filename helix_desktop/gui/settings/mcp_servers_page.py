@@ -10,13 +10,14 @@ from PySide6.QtWidgets import QPlainTextEdit
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.consent_dialog import ConsentDialog, ConsentQuestion
 from helix_desktop.gui.common.widgets import build_line_edit, build_push_button
-from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.mcp_server_card import McpServerCard
 from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import ServerConfig, Workbench
 
@@ -26,9 +27,14 @@ REFRESH_MS = 1_000
 
 
 class McpServersPage(SettingsPage):
-    def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
+    def __init__(
+        self, theme: Theme, bench: Workbench, program: Installation, doing: BackgroundRunner
+    ) -> None:
         super().__init__(tr("MCP servers"))
-        self._bench, self._program, self._doing = bench, program, doing
+        self._theme = theme
+        self._bench = bench
+        self._program = program
+        self._doing = doing
         self._cards: dict[str, McpServerCard] = {}
         self.add_sentence(
             tr(
@@ -128,10 +134,10 @@ class McpServersPage(SettingsPage):
             self._error_label.setText(translate_sentences(str(error)))
             return
         self._error_label.setText("")
-        words = _describe_new_servers(servers)
-        ask_to_confirm(
-            self, tr("Add MCP server"), words, tr("Add"), partial(self._add_server, text, name)
-        )
+        sentence, described = _describe_new_servers(servers)
+        add = partial(self._add_server, text, name)
+        question = ConsentQuestion(tr("Add MCP server"), sentence, described, tr("Add"))
+        ConsentDialog(self._theme, question, self, add).open()
 
     def _add_server(self, text: str, name: str) -> None:
         def clear_server_form() -> None:
@@ -146,17 +152,20 @@ class McpServersPage(SettingsPage):
         )
 
 
-def _describe_new_servers(servers: Sequence[ServerConfig]) -> str:
-    lines: dict[bool, list[str]] = {False: [], True: []}
+def _describe_new_servers(servers: Sequence[ServerConfig]) -> tuple[str, str]:
+    """The question, and exactly what would be started or contacted: programs first."""
+    started: list[str] = []
+    contacted: list[str] = []
     for server in servers:
         words = server.full_description_without_secrets
-        far = words.startswith(("http://", "https://"))
-        lines[far].append(words if server.name in words else f"{server.name}: {words}")
-    started = tr("Add this server? The server will run with your permissions:\n\n{command}", command="\n".join(lines[False]))  # fmt: skip
-    asked = tr(
-        "Add this server? The agent's requests will be sent to:\n\n{address}",
-        address="\n".join(lines[True]),
-    )
-    return "\n\n".join(
-        text for text, there in ((started, lines[False]), (asked, lines[True])) if there
-    )
+        line = words if server.name in words else f"{server.name}: {words}"
+        if words.startswith(("http://", "https://")):
+            contacted.append(line)
+        else:
+            started.append(line)
+    sentences = []
+    if started:
+        sentences.append(tr("Add this server? The server will run with your permissions."))
+    if contacted:
+        sentences.append(tr("Add this server? The agent's requests will be sent to this address."))
+    return "\n".join(sentences), "\n\n".join(started + contacted)

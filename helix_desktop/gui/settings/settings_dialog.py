@@ -114,7 +114,7 @@ class SettingsDialog(widgets.TransientDialog):
             add("policy", lambda: workspace_settings_pages.PolicyPage(bench, doing))
             add("permissions", lambda: PermissionsPage(bench, program, doing))
             add("brought", lambda: RulesAndSkillsPage(window.theme, bench, doing))
-            add("servers", lambda: McpServersPage(bench, program, doing))
+            add("servers", lambda: McpServersPage(window.theme, bench, program, doing))
             add("limits", lambda: workspace_settings_pages.TurnLimitsPage(bench, doing))
             add("checkpoints", lambda: workspace_settings_pages.CheckpointsPage(bench, doing))
             add("storage", lambda: StoragePage(bench, program, doing))

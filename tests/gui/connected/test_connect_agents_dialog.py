@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
+from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton
 
 from helix_desktop.gateway.agent_cost_and_savings import Figures
+from helix_desktop.gui.common.consent_dialog import ConsentDialog
 from helix_desktop.gui.connected.connect_agents_dialog import (
     ConnectAgentsDialog,
     FigureTile,
@@ -71,7 +72,7 @@ def button(dialog: ConnectAgentsDialog, text: str) -> QPushButton:
 
 def test_nothing_empty_is_shown_before_the_agents_are_known(window: MainWindow) -> None:
     """Four empty boxes and two empty command lines with a button to copy them stood there."""
-    dialog = ConnectAgentsDialog(window, window.background_runner, Agents())
+    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, Agents())
     dialog.open()
     assert not any(tile.isVisible() for tile in dialog._tiles)
     assert not any(
@@ -81,7 +82,7 @@ def test_nothing_empty_is_shown_before_the_agents_are_known(window: MainWindow) 
 
 def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: MainWindow) -> None:
     agents = Agents()
-    dialog = ConnectAgentsDialog(window, window.background_runner, agents)
+    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, agents)
     dialog.open()
     dialog.refresh_connections()
     assert "The gateway is off" in words(dialog)
@@ -111,7 +112,7 @@ def test_a_gateway_that_another_program_started_can_be_turned_on_here(window: Ma
     """
     agents = Agents()
     agents.is_started_elsewhere = True
-    dialog = ConnectAgentsDialog(window, window.background_runner, agents)
+    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, agents)
     dialog.open()
     dialog.refresh_connections()
     assert "Gateway on 127.0.0.1:4356" in words(dialog)
@@ -126,7 +127,7 @@ def test_a_gateway_that_another_program_started_can_be_turned_on_here(window: Ma
 
 
 def test_the_line_of_an_agent_is_copied(window: MainWindow) -> None:
-    dialog = ConnectAgentsDialog(window, window.background_runner, Agents())
+    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, Agents())
     dialog.open()
     dialog.refresh_connections()
     button(dialog, "Copy command").click()
@@ -136,15 +137,15 @@ def test_the_line_of_an_agent_is_copied(window: MainWindow) -> None:
 
 def test_connecting_shows_the_difference_and_asks(window: MainWindow) -> None:
     agents = Agents()
-    dialog = ConnectAgentsDialog(window, window.background_runner, agents)
+    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, agents)
     dialog.open()
     dialog.refresh_connections()
     button(dialog, "Connect…").click()
-    box = dialog.findChild(QMessageBox)
+    box = dialog.findChild(ConsentDialog)
     assert box is not None
-    assert "+ the address" in box.informativeText() + box.text() + box.detailedText()
+    assert "+ the address" in box.findChildren(QPlainTextEdit)[0].toPlainText()
     assert not agents.connected
-    next(each for each in box.buttons() if each.text() == "Change the file").click()
+    next(each for each in box.findChildren(QPushButton) if each.text() == "Change the file").click()
     assert agents.connected
     assert "Waiting for the first request" in words(dialog)
     dialog.reject()

@@ -27,6 +27,8 @@ from helix_desktop import program_folders
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
+from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.fleet.fleet_rows import LEAST_WIDTH, task_cells
@@ -262,15 +264,51 @@ def test_a_task_that_needs_the_user_says_exactly_what_it_would_do(
     )
     choose(dialog, "Task 3")
     assert dialog._detail.text() == "The task needs your permission: Run a command."
-    assert dialog._exact.text() == "git push --force\ngit gc"
-    assert dialog._exact.font().isFeatureSet(QFont.Tag.fromString("liga")), (
+    shown = dialog._question.findChildren(ExactTextView)[0]
+    assert shown.toPlainText() == "git push --force\ngit gc"
+    assert shown.font().isFeatureSet(QFont.Tag.fromString("liga")), (
         "what is allowed is drawn sign by sign"
     )
-    assert QFontInfo(dialog._exact.font()).fixedPitch()
+    assert QFontInfo(shown.font()).fixedPitch()
     choose(dialog, "Task 5")
-    assert not dialog._exact.isVisible()
+    assert not dialog._question.isVisible()
     (row,) = dialog._task_list.findItems("Task 3", Qt.MatchFlag.MatchExactly, 1)
     assert row.text(5) == "The task needs your permission: Run a command."
+
+
+def test_a_long_call_of_a_task_is_allowed_only_once_its_end_was_in_sight(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    """The first 2,000 characters stood there with a hash, and what followed was allowed unseen."""
+    dialog, _, _, _parent = opened(theme, doing, places)
+    command = "\n".join([*(f"echo {number}" for number in range(1_000)), "rm -rf important"])
+    why = f"The task needs your permission: Run a command.\n\n{command}"
+    asking = {**FOUND[0], "needs_you": [task(3, "needs-you", why=why, asked="run_command")]}
+    dialog._show_fleet([asking])
+    choose(dialog, "Task 3")
+    qt_works(1)
+    once = next(each for each in dialog._answers.buttons if each.text() == "Allow once")
+    assert not once.isEnabled()
+    (shown,) = dialog._question.findChildren(ExactTextView)
+    for _ in range(200):
+        shown.show_next_part()
+        qt_works(1)
+    assert shown.toPlainText().endswith("rm -rf important")
+    assert once.isEnabled()
+    dialog._show_fleet([asking])
+    assert dialog._question.findChildren(ExactTextView) == [shown], "what was read stays read"
+
+
+def test_a_task_shows_the_change_of_a_file_as_the_chat_does(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, _, _, _parent = opened(theme, doing, places)
+    change = "--- a.py\n+++ a.py\n@@ -1,2 +1,2 @@\n \n-x = 1\n+x = 2\n"
+    for asked, kind in (("edit_file", ExactDifferenceView), ("run_command", ExactTextView)):
+        why = f"The task needs your permission: Edit a.py.\n\n{change}"
+        dialog._show_fleet([{**FOUND[0], "needs_you": [task(3, "needs-you", why=why, asked=asked)]}])  # fmt: skip
+        choose(dialog, "Task 3")
+        assert isinstance(dialog._question._exact, kind)
 
 
 def test_the_call_that_is_shown_is_allowed_once_or_denied(

@@ -31,6 +31,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import ModelRole, ModelSet
 from helix_desktop.errors import NoUsableKeyring
+from helix_desktop.gui.common.consent_dialog import ConsentDialog
 from helix_desktop.gui.common.setting_fields import LongTextField
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about_page import AboutPage
@@ -578,16 +579,16 @@ def test_files_that_agents_do_not_see_are_written_line_by_line(
 def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    page = McpServersPage(bench, program, window.background_runner)
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     assert "No MCP server was found in this text." in said(page)
     page._text.setPlainText("npx server 'a b'")
     page._name.setText("github")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
-    box = page.findChildren(QMessageBox)[0]
-    assert "github: npx server 'a b'" in box.text()
+    box = page.findChildren(ConsentDialog)[0]
+    assert box.findChildren(QPlainTextEdit)[0].toPlainText() == "github: npx server 'a b'"
     assert bench.mcp_servers.running == []
-    next(each for each in box.buttons() if each.text() == "Add").click()
+    next(each for each in box.findChildren(QPushButton) if each.text() == "Add").click()
     assert bench.mcp_servers.running == [
         McpServerState(ServerConfig("github", command="npx", args=("server", "a b")))
     ]
@@ -603,13 +604,14 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
 def test_of_a_server_far_away_it_is_not_said_that_it_is_started(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, text: str, becomes: str
 ) -> None:
-    page = McpServersPage(bench, program, window.background_runner)
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
     page._text.setPlainText(text)
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
-    asked = page.findChildren(QMessageBox)[0].text()
+    box = page.findChildren(ConsentDialog)[0]
+    (asked,) = [label.text() for label in box.findChildren(QLabel) if "Add this" in label.text()]
     assert becomes in asked
-    assert asked.endswith(text)
-    assert asked.count("\n\n") == 1
+    assert "\n" not in asked
+    assert box.findChildren(QPlainTextEdit)[0].toPlainText().endswith(text)
 
 
 def test_what_was_pasted_stays_until_it_is_kept(
@@ -621,7 +623,7 @@ def test_what_was_pasted_stays_until_it_is_kept(
     async def refused(*_: object) -> None:
         raise NoUsableKeyring("There is no keyring here.")
 
-    page = McpServersPage(bench, program, window.background_runner)
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
     page._text.setPlainText("npx server")
     with monkeypatch.context() as patched:
         patched.setattr(bench.mcp_servers, "add_pasted_servers", refused)
@@ -638,7 +640,7 @@ def test_a_server_is_switched_off_restarted_and_removed(
     bench.mcp_servers.running = [
         listed_server("npx server", "github", "ready", tools=dict.fromkeys("abc", ""))
     ]
-    page = McpServersPage(bench, program, window.background_runner)
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
     assert "ready · 3 tools" in said(page)
     QTest.mouseClick(button(page, "Restart"), Qt.MouseButton.LeftButton)
     assert page._error_label.text() == "There is no MCP server named github."
@@ -660,7 +662,7 @@ def test_a_server_that_waits_for_its_user_is_signed_in_to(
     bench.mcp_servers.running = [
         listed_server("https://far.example/mcp", "far", "sign in", "Sign-in required.")
     ]
-    page = McpServersPage(bench, program, window.background_runner)
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
     assert "Waiting for you to sign in." in said(page)
     QTest.mouseClick(button(page, "Sign in"), Qt.MouseButton.LeftButton)
     assert "ready" in said(page)
@@ -680,7 +682,7 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
         replace(github, log=("hello",)),
         McpServerState(ServerConfig("broken"), mistake="args have to be texts"),
     ]
-    page = McpServersPage(bench, program, window.background_runner)
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
     page.show()
     assert "The server's settings could not be read: args have to be texts" in said(page)
     QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
@@ -825,7 +827,7 @@ def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
     ]
     storage, servers = (
         StoragePage(bench, program, window.background_runner),
-        McpServersPage(bench, program, window.background_runner),
+        McpServersPage(window.theme, bench, program, window.background_runner),
     )
     setup = FakeSetup()
     setup.added = [(OLLAMA, "", "")]
@@ -857,7 +859,7 @@ def test_a_tool_of_a_server_is_marked_as_reading(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     bench.mcp_servers.running = [listed_server("npx", "issues", "ready", tools={"search": ""})]
-    page = McpServersPage(bench, program, window.background_runner)
+    page = McpServersPage(window.theme, bench, program, window.background_runner)
     box = next(
         box for box in page.findChildren(QCheckBox) if box.accessibleName() == "Read-only: search"
     )

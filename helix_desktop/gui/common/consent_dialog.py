@@ -1,0 +1,69 @@
+"""Asks before something from elsewhere takes effect: shows it exactly, and agrees once it was seen."""
+
+from collections.abc import Callable
+
+from PySide6.QtWidgets import QDialogButtonBox, QPushButton, QSizePolicy, QWidget
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.consent_text_view import ExactTextView
+from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label
+from helix_desktop.gui.rows_and_columns import build_column
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import tr
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentQuestion:
+    """`text`: exactly what takes effect. `yes`, `no` and `later` are the words on the buttons."""
+
+    title: str
+    sentence: str
+    text: str
+    yes: str
+    no: str = ""
+    later: str = ""
+
+
+class ConsentDialog(TransientDialog):
+    """`agreed` is called for `yes`, `refused` for `no`. To close the dialog decides nothing."""
+
+    def __init__(
+        self,
+        theme: Theme,
+        question: ConsentQuestion,
+        parent: QWidget,
+        agreed: Callable[[], object],
+        refused: Callable[[], object] = bool,
+    ) -> None:
+        super().__init__(question.title, parent, 720, 420)
+        self._text = ExactTextView(theme, question.text, self)
+        self._text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self._text.setAccessibleName(tr("Exactly what you allow"))
+        self._length = build_plain_label("", "faint", self)
+        self._agree = QPushButton(question.yes, self)
+        self._agree.setProperty("look", "primary")
+        buttons = QDialogButtonBox(self)
+        buttons.addButton(self._agree, QDialogButtonBox.ButtonRole.AcceptRole)
+        if question.no:
+            refuse = buttons.addButton(question.no, QDialogButtonBox.ButtonRole.DestructiveRole)
+            refuse.clicked.connect(lambda: self._decide(refused))
+        later = question.later or tr("Cancel")
+        cancel = buttons.addButton(later, QDialogButtonBox.ButtonRole.RejectRole)
+        cancel.setDefault(True)
+        self._agree.clicked.connect(lambda: self._decide(agreed))
+        buttons.rejected.connect(self.reject)
+        words = build_plain_label(question.sentence, "", self)
+        rows = (words, (self._text, 1), self._length, buttons)
+        build_column(*rows, owner=self, margins=20, spacing=12)
+        self._text.reading_state_changed.connect(self._update_as_text_is_read)
+        self._update_as_text_is_read()
+
+    def _decide(self, act: Callable[[], object]) -> None:
+        self.accept()
+        act()
+
+    def _update_as_text_is_read(self) -> None:
+        words = self._text.describe_length_and_warnings()
+        self._length.setText(words)
+        self._length.setVisible(bool(words))
+        self._agree.setEnabled(self._text.is_end_seen)

@@ -1,0 +1,66 @@
+"""What a task asks for, exactly, as the card in a chat shows it."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.engine.tool_names import EDITS
+from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView, build_exact_preview
+from helix_desktop.gui.common.consent_text_view import ExactTextView
+from helix_desktop.gui.common.widgets import build_plain_label
+from helix_desktop.gui.fleet.fleet_rows import Figures, split_task_question
+from helix_desktop.gui.rows_and_columns import build_column
+from helix_desktop.gui.theme import Theme
+
+HIGHEST = 280  # Pixels. The list above it stays in sight.
+
+
+class TaskQuestionView(QWidget):
+    """`reading_state_changed`: another question is shown, or the end of it has been seen."""
+
+    reading_state_changed = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._shown: list[str] = []
+        self._exact: ExactTextView | ExactDifferenceView | None = None
+        self._length = build_plain_label("", "faint", self)
+        self._column = build_column(self._length, owner=self, margins=0, spacing=4)
+        self.hide()
+
+    @property
+    def is_read_to_end(self) -> bool:
+        return self._exact is None or self._exact.is_end_seen
+
+    def show_task_request(self, task: Figures) -> None:
+        """Shows what this task asks for. Empty: it asks for nothing. What is shown stays
+        as it is read.
+        """
+        question = [task.get(name, "") for name in ("id", "why", "asked")]
+        if question == self._shown:
+            return
+        self._shown = question
+        if self._exact is not None:
+            self._column.removeWidget(self._exact)
+            self._exact.hide()
+            self._exact.deleteLater()
+            self._exact = None
+        sentence, exact = split_task_question(task) if task else ("", "")
+        self.setVisible(bool(exact))
+        if exact:
+            # A command may look like a change of a file. Only what edits files is shown as one.
+            is_command = task["asked"] not in EDITS
+            title = sentence.removesuffix(".")
+            self._exact = build_exact_preview(
+                self._theme, exact, title, self, is_command=is_command
+            )
+            self._exact.setMaximumHeight(self._theme.zoomed_pixels(HIGHEST))
+            self._exact.reading_state_changed.connect(self._update_as_it_is_read)
+            self._column.insertWidget(0, self._exact)
+        self._update_as_it_is_read()
+
+    def _update_as_it_is_read(self) -> None:
+        words = self._exact.describe_length_and_warnings() if self._exact is not None else ""
+        self._length.setText(words)
+        self._length.setVisible(bool(words))
+        self.reading_state_changed.emit()

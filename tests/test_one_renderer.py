@@ -1,0 +1,156 @@
+"""What a person allows is shown by one renderer (`engine/hidden_characters.py`), whole and with marks.
+
+A surface that asks without it is forbidden, and so is one that prints what came from elsewhere
+past `console.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import helix_desktop
+
+PACKAGE = Path(helix_desktop.__file__).parent
+# What shows a text exactly: these functions, and the widgets and texts that are made by them.
+RENDERERS = {
+    "mark_text", "mark_on_one_line", "marked_lines", "ExactTextView", "ExactDifferenceView", "build_exact_preview",
+    "ConsentQuestion", "ConsentDialog", "TrustDialog", "TaskQuestionView", "PermissionQuestionPanel", "PermissionQuestionCard",
+}  # fmt: skip
+# What gives permission. Only a module that shows by the renderer what is allowed may call it.
+CONSENTS = {
+    "answer_question", "as_permission", "answer_task", "trust_items", "decide_imported_question", "add_pasted_servers",
+    "toggle_agent_connection",
+}  # fmt: skip
+CONSENTS_ELSEWHERE = {
+    "commands/turn_output.py": "answers by the names that the user gave on the command line, and shows nothing",
+    "commands/project_command.py": "`project trust` needs the hash that `project show` printed below the marked text",
+    "gui/signal_connections.py": "passes on what was pressed on the card",
+}
+# The exact value of a question. Outside of a renderer it is only asked whether there is one.
+EXACT_VALUES = {"preview", "full_description_without_secrets", "proposed"}
+EXACT_VALUES_ELSEWHERE = {
+    (
+        "gui/chat/permission_card.py",
+        "preview",
+    ): "a plan as edited, cleaned; its width; the address that is opened",
+    ("acp_agent/editor_conversation.py", "preview"): "a plan, which the editor draws as Markdown",
+    (
+        "gui/settings/mcp_servers_page.py",
+        "full_description_without_secrets",
+    ): "joined, then a ConsentQuestion",
+    (
+        "gui/settings/mcp_server_card.py",
+        "full_description_without_secrets",
+    ): "cut, then marked, in the list of servers that were agreed to",
+    ("commands/workspace_command.py", "proposed"): "made into questions, whose text is marked",
+}
+SURFACES = ("gui/", "commands/", "acp_agent/")
+# What asks by itself, and the one module that may.
+DOORS = {
+    "QMessageBox": {"gui/question_dialogs.py", "gui/screen_fitting.py", "gui/main_window.py"},
+    "QInputDialog": {"gui/question_dialogs.py"},
+    "input": {"commands/workspace_access.py"},
+    "RequestPermissionRequest": {"acp_agent/editor_conversation.py"},
+}
+# Output that is no text for people: protocols of worker processes.
+PRINTS = {
+    "console.py", "gui/transcript/formula_worker.py", "tools/regex_search_worker.py", "tools/html_worker.py",
+}  # fmt: skip
+
+
+def offences(source: str, file: str) -> list[str]:
+    tree = ast.parse(source)
+    return sorted({*_asking(tree, file), *_printing(tree, file)})
+
+
+def _asking(tree: ast.Module, file: str) -> Iterator[str]:
+    if not file.startswith(SURFACES):
+        return
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.alias)}
+    for consent in CONSENTS & names:
+        if not RENDERERS & names and file not in CONSENTS_ELSEWHERE:
+            yield f"{file}: {consent} without a renderer"
+    called = {_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for door, modules in DOORS.items():
+        # `input` is a figure of tokens as well.
+        if door in (called if door == "input" else names) and file not in modules:
+            yield f"{file}: {door}"
+    shown = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _name(node.func) in RENDERERS
+        for part in ast.walk(node)
+    }
+    tested = {
+        id(test)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.If, ast.IfExp))
+        for test in (node.test, *getattr(node.test, "values", ()))
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or node.attr not in EXACT_VALUES:
+            continue
+        if id(node) not in shown | tested and (file, node.attr) not in EXACT_VALUES_ELSEWHERE:
+            yield f"{file}: {node.attr} is not shown by a renderer"
+
+
+def _printing(tree: ast.Module, file: str) -> Iterator[str]:
+    if file in PRINTS:
+        return
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id == "print":
+            yield f"{file}: print"
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("write", "writelines"):
+            target = ast.unparse(node.func.value)
+            if "stdout" in target or "stderr" in target:
+                yield f"{file}: {target}.{node.func.attr}"
+
+
+def _name(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def test_nothing_asks_or_prints_past_the_renderer() -> None:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        file = path.relative_to(PACKAGE).as_posix()
+        found += offences(path.read_text(encoding="utf-8"), file)
+    assert found == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    for file in {*CONSENTS_ELSEWHERE, *(file for file, _ in EXACT_VALUES_ELSEWHERE)}:
+        assert (PACKAGE / file).is_file()
+    for file, name in EXACT_VALUES_ELSEWHERE:
+        assert f".{name}" in (PACKAGE / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("label.setText(question.preview)", "preview is not shown by a renderer"),
+        ("session.answer_question(1, answer)", "answer_question without a renderer"),
+        ("QMessageBox(parent)", "QMessageBox"),
+        ("answer = input('Allow? ')", "input"),
+        ("print(task.result.answer)", "print"),
+        ("sys.stdout.write(text)", "sys.stdout.write"),
+        ("run = session.answer_question", "answer_question without a renderer"),
+    ],
+)
+def test_a_surface_that_asks_by_itself_is_found(source: str, why: str) -> None:
+    assert any(why in offence for offence in offences(source, "gui/new_surface.py"))
+
+
+def test_a_surface_that_uses_the_renderer_is_not() -> None:
+    source = "label.setText(mark_text(question.preview))\nsession.answer_question(1, answer)"
+    assert offences(source, "gui/new_surface.py") == []
