@@ -19,7 +19,6 @@ ALLOWED = {
     "decompression.py": {"zlib", "zstandard", "zipfile", "decompressobj", "decompress", "ZstdDecompressor", "ZipFile"},
     "engine/changes/git_patch.py": {"zlib"},  # compresses what goes into a patch
     # texts that it compressed itself, a piece of a conversation at a time
-    "engine/summary_claims.py": {"zlib", "decompress"},
     # parts of a body that it compressed itself
     "gateway/incremental_parsing.py": {"zstandard", "ZstdDecompressor", "decompress"},
     "store/shared/fact_segments.py": {"zstandard"},  # compresses, and names the error

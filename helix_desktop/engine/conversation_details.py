@@ -21,25 +21,25 @@ from helix_desktop.engine import agent_findings, stated_rules_and_decisions, too
 from helix_desktop.engine.agent_findings import split_sentences
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.user_preferences import UserPreferences
 from helix_desktop.fast_dataclass import dataclass
 
 # The heading of a list in a handover.
-NEWEST_OUTPUTS = "Its newest outputs, as recall_cached_content finds them:"
+NEWEST_OUTPUTS = "Its newest outputs, newest first, as recall_cached_content finds them:"
+KEPT_HEADING = "\nKept word for word:"  # The line break starts a new paragraph after the last item.
 LONGEST_SENTENCE = 1_000  # At most this many characters of a stated rule or decision are kept.
 BRIEF_MESSAGE = (
     600  # In messages of the user with more characters, each sentence is searched for demands.
 )
 ERROR_LINE = 2_000
 COMMAND = 2_000
-FAILED_COMMAND, PROOF_COMMAND = (
-    100,
-    150,
-)  # Characters kept of a command that failed, or that proves something.
+SHOWN_COMMAND = 400  # Of a longer command that failed or proves something, the rest is cut.
+LONGEST_FAILURE = 600  # Of a longer failure that was solved, the rest is cut.
 LONGEST_REFERENCE = 8_000  # An address or path of more characters than this is cut.
 LONGEST_MESSAGE = (
     100_000  # Only this many characters at the beginning of a user's message are kept.
 )
-MOST_FAILURES = 12  # Only this many of the newest failures without a solution are kept.
+MOST_FAILURES = 12  # Only this many of the newest failures without a solution are critical.
 LINES_READ = 100_000  # Only this many lines of an output are searched for errors.
 # The most characters of a stored list of details. What it has no room for is discarded.
 REFERENCE_LIMIT = 2_000_000
@@ -107,13 +107,16 @@ _NOD = re.compile(
 )  # A whole message that only agrees.
 _RECORDED = re.compile(r"\[[^\]]*\]")  # A note added by a recorder: [Request interrupted by user].
 _DIGITS = re.compile(r"\d+")
+_DONE = re.compile(r"^(?:created|changed|deleted) ")
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class DetailSource:
     seq: int
-    role: str  # One of "user", "assistant", "call" and "output".
+    # "user", "assistant", "call", "output", or "addition": what an agent's own program adds to
+    # the user's message.
+    role: str
     text: str
     tool: str = ""
     ok: bool = True
@@ -180,6 +183,12 @@ def merge_details_and_replace_todos(
     return merge_details(chain(standing, fresh, tasks))
 
 
+def names_a_file(written: str) -> bool:
+    """Whether a detail names a file. Earlier versions took words of a command for files."""
+    path = _DONE.sub("", written)
+    return "/" in path or "." in path or "\\" in path or written != path
+
+
 @dataclass(frozen=True, slots=True)
 class _AttemptedCall:
     """What a call tries to do, its command line, and the files that it writes if it succeeds."""
@@ -193,12 +202,14 @@ class _AttemptedCall:
 class DetailCollector:
     """Collects details in one pass over the sources.
 
-    A failure waits for its solution and then becomes a lesson. Details without room in an entry are
-    dropped at once, because a command may print a million numbers.
+    A failure waits for its solution and then becomes a lesson; a proof holds until the same
+    fails. Details without room in an entry are dropped at once, because a command may print a
+    million numbers.
     """
 
     def __init__(self) -> None:
         self.found: Known = {}
+        self._preferences = UserPreferences()
         self._size = 0  # The characters of the entry that the found details would make.
         self._asked = ""  # The assistant's last sentence, which the user's next message may answer.
         # The assistant's last message. What is kept of it depends on whether it also makes a call.
@@ -209,6 +220,8 @@ class DetailCollector:
         self._last_call = 0  # The fact number of the last call.
         # Failures without a solution yet, by action and error: the fact number and a description.
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}
+        # By action: the command that last worked and proves something, and its fact number.
+        self._proofs: dict[str, tuple[int, str]] = {}
         # True if a call has changed a file or checked something since the user's last message.
         self._acted = False
         self._tried: dict[int, _AttemptedCall] = {}  # Calls without a result yet, by fact number.
@@ -228,20 +241,43 @@ class DetailCollector:
         if source.role == "call":
             self._remember_attempted_call(source)
             source = replace(source, text=format_argument_values(source.text))
-        take = {
-            "user": self._collect_from_user,
-            "assistant": self._collect_from_assistant,
-            "call": self._collect_from_call,
-            "output": self._collect_from_output,
-        }
-        take[source.role](source)
+        match source.role:
+            case "user":
+                self._collect_from_user(source)
+            case "assistant":
+                self._collect_from_assistant(source)
+            case "call":
+                self._collect_from_call(source)
+            case "output":
+                self._collect_from_output(source)
         self._collect_references(source)
+
+    def inherit_details(self, before: Iterable[Detail]) -> list[Detail]:
+        """Take over what later messages may settle. Return the other details of a document."""
+        others = []
+        for detail in before:
+            if detail.kind == "rule":
+                self._preferences.add_demand(detail.text, detail.seq, detail.times)
+            elif detail.kind == "works":
+                self._proofs[detail.text] = (detail.seq, detail.text)
+            elif detail.kind == "failure" and " failed: " in detail.text:
+                label, _, why = detail.text.partition(" failed: ")
+                self._failures[label, why] = (detail.seq, detail.text)
+            elif detail.kind != "written" or names_a_file(detail.text):
+                others.append(detail)
+        return others
 
     def finish_collecting(self) -> list[Detail]:
         self._collect_from_last_message_without_calls()
-        for tried in self._tried.values():
-            self._collect_written_paths(tried)
-        for seq, failure in list(self._failures.values())[-MOST_FAILURES:]:
+        for demand in self._preferences.demands:
+            kind = "wish" if demand.is_settled else "rule"
+            self.add_detail(Detail(kind, demand.text, demand.seq, demand.times))
+        for seq, command in self._proofs.values():
+            self._add_detail_line("works", command, seq)
+        failures = sorted(self._failures.values())
+        for seq, failure in failures[:-MOST_FAILURES]:
+            self._add_detail_line("error", failure, seq)
+        for seq, failure in failures[-MOST_FAILURES:]:
             self._add_detail_line("failure", failure, seq)
         for seq, tasks in self._open.values():
             for text in tasks:
@@ -252,11 +288,15 @@ class DetailCollector:
     def _add_detail_line(
         self, kind: str, text: str, seq: int, limit: int = LONGEST_SENTENCE
     ) -> None:
-        line = text.strip()
-        if "\n" in line or "\r" in line:
-            line = " ".join(line.split())
+        line = _join_lines(text)
         if line:
-            self.add_detail(Detail(kind, line[:limit], seq))
+            self.add_detail(Detail(kind, tool_result_reading.shorten_with_mark(line, limit), seq))
+
+    def _add_demand(self, text: str, seq: int) -> None:
+        line = _join_lines(text)
+        if line:
+            shown = tool_result_reading.shorten_with_mark(line, LONGEST_SENTENCE)
+            self._preferences.add_demand(shown, seq)
 
     def add_detail(self, detail: Detail) -> None:
         """Add a detail. Discard the least important if there are far more than an entry
@@ -272,6 +312,7 @@ class DetailCollector:
     def _collect_from_user(self, source: DetailSource) -> None:
         self._collect_from_last_message_without_calls()
         self._acted = False
+        self._preferences.add_next_message()
         text = source.text.strip()
         if text:
             self.add_detail(Detail("message", text[:LONGEST_MESSAGE], source.seq))
@@ -283,7 +324,7 @@ class DetailCollector:
         if len(text) > BRIEF_MESSAGE:
             self._collect_demands(source)
         elif demands or not (confirmed or _NOD.fullmatch(text) or _RECORDED.fullmatch(text)):
-            self._add_detail_line("rule", text, source.seq)
+            self._add_demand(text, source.seq)
         for name in source.names:
             self._add_detail_line("artifact", name, source.seq)
 
@@ -291,7 +332,7 @@ class DetailCollector:
         """Collect a long message's demanding sentences, and pasted errors."""
         for sentence in split_sentences(source.text[:LONGEST_MESSAGE]):
             if stated_rules_and_decisions.states_a_rule(sentence):
-                self._add_detail_line("rule", sentence, source.seq)
+                self._add_demand(sentence, source.seq)
             elif _states_a_limit(sentence):
                 self._add_detail_line("figure", sentence, source.seq)
             elif stated_rules_and_decisions.states_a_wish(sentence):
@@ -310,22 +351,30 @@ class DetailCollector:
         if tasks := list(agent_findings.find_tasks_left_open(self._said.text)):
             self._open["said"] = (source.seq, tasks)
         said = split_sentences(source.text)
-        self._asked = said[-1][: LONGEST_SENTENCE // 2] if said and len(said[-1]) > 3 else ""
+        self._asked = ""
+        if said and len(said[-1]) > 3:
+            self._asked = tool_result_reading.shorten_with_mark(said[-1], LONGEST_SENTENCE // 2)
 
     def _collect_from_last_message_without_calls(self) -> None:
         """Keep the report and conclusions of the last message, unless it called a tool."""
         answer, self._said = self._said, None
         if answer is None or (self._called and self._last_call == answer.seq):
             return
-        reported = agent_findings.extract_report(answer.text) if self._acted else ""
-        self._add_detail_line("report", reported, answer.seq)
+        reported = ""
+        if self._acted:
+            reported = agent_findings.extract_report(answer.text)
+            self._preferences.add_answer()
+        mark = tool_result_reading.CUT if 0 < len(reported) < len(answer.text.rstrip()) else ""
+        self._add_detail_line("report", reported + mark, answer.seq)
         for text in agent_findings.find_conclusions(answer.text[len(reported) :]):
             self._add_detail_line("lesson", text, answer.seq)
 
     def _remember_attempted_call(self, source: DetailSource) -> None:
         given = tool_result_reading.parse_call_arguments(source.text)
         command = tool_result_reading.command_of_call(source.tool, given, source.text)
-        paths = tuple(tool_result_reading.find_changed_paths(source.tool, given, command))
+        paths = tuple(
+            tool_result_reading.find_changed_paths(source.tool, given, command, source.text)
+        )
         if (tasks := tool_result_reading.find_open_tasks(given)) is not None:
             self._open["given"] = (source.seq, tasks)
         self._acted = (
@@ -344,10 +393,10 @@ class DetailCollector:
     def _collect_written_paths(
         self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()
     ) -> None:
+        recorded = [change.path for change in changes]
         for path in tried.paths:
-            if not any(
-                path.endswith(change.path) or change.path.endswith(path) for change in changes
-            ):
+            self._preferences.add_changed_file(path)
+            if not any(path.endswith(known) or known.endswith(path) for known in recorded):
                 self._add_detail_line("written", path, tried.seq)
 
     def _collect_from_call(self, source: DetailSource) -> None:
@@ -360,59 +409,51 @@ class DetailCollector:
     def _collect_from_output(self, source: DetailSource) -> None:
         has_call = self._answered < self._called
         tried = self._tried.pop(self._answered, _AttemptedCall(source.seq, source.tool))
-        subject, line = tried.subject, tried.line
         self._answered += has_call
-        label = line[:FAILED_COMMAND] or subject
         for change in source.changes:
-            done = (
-                "created"
-                if change.before is None
-                else "deleted"
-                if change.after is None
-                else "changed"
-            )
+            self._preferences.add_changed_file(change.path)
+            done = describe_change(before=change.before, after=change.after)
             self._add_detail_line("written", f"{done} {change.path}", source.seq)
-        for name in tool_result_reading.find_created_files(source.text):
-            self._add_detail_line("written", name, source.seq)
         for name in source.names:
             self._add_detail_line("artifact", name, source.seq)
         for error in find_error_lines(source.text):
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
-        why = tool_result_reading.describe_failure(
-            source.text, ok=source.ok, command=bool(line) or not has_call
-        )
-        self._collect_written_paths_or_refusal(tried, source, failed=bool(why))
-        if why:
-            was_not_run = (
-                not source.ok and tool_result_reading.read_refusal(source.text) is not None
-            )
-            key = (label if was_not_run else subject, why)  # No other repairs what was not run.
-            self._failures.pop(key, None)
-            self._failures[key] = (source.seq, f"{label}{'' if was_not_run else ' failed'}: {why}")
-        elif solved := [each for each in self._failures if each[0] in (subject, label)]:
-            for each in solved:
-                seq, failure = self._failures.pop(each)
-                worked = (
-                    "it worked"
-                    if failure.startswith((f"{label} failed", f"{label}: "))
-                    else f"worked: {label}"
-                )
-                self._add_detail_line(
-                    "lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq)
-                )
-        elif line and tool_result_reading.is_verifying_command(line):
-            self._add_detail_line(
-                "works", tool_result_reading.strip_here_documents(line), source.seq, PROOF_COMMAND
-            )
-
-    def _collect_written_paths_or_refusal(
-        self, tried: _AttemptedCall, source: DetailSource, *, failed: bool
-    ) -> None:
+        is_command = bool(tried.line) or not has_call
+        why = tool_result_reading.describe_failure(source.text, ok=source.ok, command=is_command)
         refusal = None if source.ok else tool_result_reading.read_refusal(source.text)
         if refusal is not None:
-            self._add_detail_line("rule", refusal, source.seq)
-        elif tried.line or not failed:
+            self._add_demand(refusal, source.seq)
+        elif not why:
             self._collect_written_paths(tried, source.changes)
+        if why:
+            self._remember_failure(tried, source.seq, why, was_refused=refusal is not None)
+        else:
+            self._settle_failures(tried, source.seq)
+
+    def _remember_failure(
+        self, tried: _AttemptedCall, seq: int, why: str, *, was_refused: bool
+    ) -> None:
+        label = _show_command(tried.line) or tried.subject
+        # Only the same command shows that what was not run works after all.
+        key = (label if was_refused else tried.subject, why)
+        self._failures.pop(key, None)
+        self._failures[key] = (seq, f"{label}: {why}" if was_refused else f"{label} failed: {why}")
+        if not was_refused:
+            self._proofs.pop(tried.subject, None)
+            self._proofs.pop(label, None)
+
+    def _settle_failures(self, tried: _AttemptedCall, seq: int) -> None:
+        """Turn the failures that this call solves into lessons, or note what it proves."""
+        label = _show_command(tried.line) or tried.subject
+        solved = [key for key in self._failures if key[0] in (tried.subject, label)]
+        for key in solved:
+            failed_seq, failure = self._failures.pop(key)
+            is_same = failure.startswith((f"{label} failed", f"{label}: "))
+            worked = "it worked" if is_same else f"worked: {label}"
+            shown = tool_result_reading.shorten_with_mark(failure, LONGEST_FAILURE)
+            self._add_detail_line("lesson", f"{shown} — then {worked}", max(failed_seq, seq))
+        if not solved and tried.line and tool_result_reading.is_verifying_command(tried.line):
+            self._proofs[tried.subject] = (seq, label)
 
     def _collect_references(self, source: DetailSource) -> None:
         """Examine each word once. References contain no spaces."""
@@ -446,6 +487,24 @@ class DetailCollector:
             return True
         self._shapes[shape] += 1
         return self._shapes[shape] <= MOST_NUMBERED_WORDS
+
+
+def _join_lines(text: str) -> str:
+    line = text.strip()
+    return " ".join(line.split()) if "\n" in line or "\r" in line else line
+
+
+def _show_command(line: str) -> str:
+    """Return a command as a document shows it: whole, or with a mark where it was cut."""
+    shown = tool_result_reading.strip_here_documents(line, mark=tool_result_reading.CUT)
+    return tool_result_reading.shorten_with_mark(_join_lines(shown), SHOWN_COMMAND)
+
+
+def describe_change(*, before: object, after: object) -> str:
+    """Return what was done to a file. None: there was nothing, or nothing is left."""
+    if before is None:
+        return "created"
+    return "deleted" if after is None else "changed"
 
 
 def _states_a_limit(sentence: str) -> bool:

@@ -10,9 +10,7 @@ left out.
 import asyncio
 import math
 import re
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
@@ -24,7 +22,14 @@ from helix_desktop.engine import (
     span_text_and_detail_sources,
 )
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
-from helix_desktop.engine.changes.undo_notes_for_model import UNDID, UndoneFiles, read_undone_files
+from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.engine.changes.undo_notes_for_model import (
+    UNDID,
+    UNDO,
+    UndoneFiles,
+    name_changes_of_fact,
+    read_undone_files,
+)
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_details import (
@@ -34,9 +39,11 @@ from helix_desktop.engine.conversation_details import (
     Detail,
     DetailCollector,
     DetailSource,
+    describe_change,
     sort_details,
 )
 from helix_desktop.engine.conversation_spending import ConversationSpending
+from helix_desktop.engine.interpreter_pauses import InterpreterPauses
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
@@ -49,6 +56,7 @@ from helix_desktop.engine.span_text_and_detail_sources import (
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.fold_covers import covers_overlap
 from helix_desktop.engine.state.view_items import ViewItem
+from helix_desktop.engine.state_of_work import describe_state_of_work
 from helix_desktop.engine.strategies import handover, truncation
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_document import (
@@ -57,7 +65,6 @@ from helix_desktop.engine.strategies.fold_document import (
     build_fold_document,
 )
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
-from helix_desktop.engine.summary_claims import SourceTexts, find_unsupported_claims
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ModelFailed
@@ -72,9 +79,6 @@ PIECES_AT_ONCE = 4  # A model is asked about so many pieces of a long history at
 PART_NOTE = "This is a part of the conversation. The other parts are summarized separately.\n\n"
 MERGE_NOTE = "These are summaries of consecutive parts of the conversation, oldest first. Make one of them.\n\n"
 LOST_PART = "[No summary of this part could be written. recall_history finds its messages.]"
-LONGEST_STRETCH = (
-    0.002  # After computing for this many seconds, a short pause lets other threads run.
-)
 ENTRY = "details of a conversation"
 
 Models = Callable[[facts.ModelRole], ModelClient | None]
@@ -183,41 +187,72 @@ class FoldDocumentWriter:
         """Return the fold of the first attempt that works. Raises NoDocumentWritten if
         none does.
         """
-        self.heard_at, self._piece_done_at = math.inf, -math.inf
+        self.heard_at = math.inf
+        self._piece_done_at = -math.inf
         limit = self._document_limit_tokens(reading)
         started = self.clock.current_time()
-        if too_little := self.reason_not_to_fold(reading):
+        too_little = self.reason_not_to_fold(reading)
+        if too_little:
             raise NoDocumentWritten(too_little)
-        found, entries, known = await self._gather_details(reading)
-        number, critical = reading.branch.handovers + 1, reading.situation.policy.critical_tokens
-        making = DocumentPlan(
-            reading.plan, fold, number, found, entries[0], critical, limit, entries[1:]
-        )
-        failures, asking = [], self.spending.build_model_inquiry(self._set_time_of_model_activity)
+        making = await self._plan_document(reading, fold, limit)
+        asking = self.spending.build_model_inquiry(self._set_time_of_model_activity)
+        question = await self._build_question(reading, making.state)
+        failures = []
         for rung in self._writing_attempts(reading):
             try:
-                text, claims = await self._ask_and_rewrite_once_if_unsupported(
-                    rung, reading, known, asking, seconds
-                )
+                text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
                 answer = _answer_limit_tokens(reading.situation, rung.role)
-                made = await self._build_document(rung, making, text, answer, asking, seconds)
+                document = await self._build_document(rung, making, text, answer, asking, seconds)
             except ModelFailed as error:
                 failures.append(f"{rung.name}: {error.what}")
                 continue
-            if made.tokens <= limit + FRAME_TOKENS:
-                took = self.clock.current_time() - started
-                folded = self._build_document_fold(
-                    reading, making, made, rung.client.model_name, took
-                )
-                if claims:
-                    again = f"The text was written again, because {claims:,} of its sentences had no basis in these messages."
-                    folded = replace(folded, why=". ".join(filter(None, (folded.why, again))))
-                return WrittenDocument(folded, reading)
-            failures.append(f"{rung.name}: the text was too long")
+            if document.tokens > limit + FRAME_TOKENS:
+                failures.append(f"{rung.name}: the text was too long")
+                continue
+            took = self.clock.current_time() - started
+            model = rung.client.model_name
+            return WrittenDocument(
+                self._build_document_fold(reading, making, document, model, took), reading
+            )
+        reasons = [failure.rstrip(".").replace(";", ",") for failure in failures]
         raise NoDocumentWritten(
-            "; ".join(each.rstrip(".").replace(";", ",") for each in failures)
+            "; ".join(reasons)
             or "No model is available to write the handover document or the summary."
         )
+
+    async def _plan_document(
+        self, reading: DocumentMaterial, fold: str, limit: int, number: int | None = None
+    ) -> DocumentPlan:
+        """Collect all that a document contains besides what a model writes."""
+        details, entries = await self._gather_details(reading)
+        state = ""
+        if STRATEGIES[reading.plan.kind].sections:
+            state = await describe_state_of_work(reading.situation.state, self.cache)
+        return DocumentPlan(
+            plan=reading.plan,
+            fold=fold,
+            number=reading.branch.handovers + 1 if number is None else number,
+            found=details,
+            entry=entries[0],
+            critical=min(reading.situation.policy.critical_tokens, limit // 2),
+            limit=limit,
+            index=entries[1:],
+            state=state,
+        )
+
+    async def _build_question(self, reading: DocumentMaterial, state: str) -> str:
+        limit = self._document_limit_tokens(reading)
+        tail = reading.situation.policy.tail_steps
+        question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
+        files = await read_undone_files(reading.situation.state, self.cache)
+        undone = files.describe_undos(files.made)
+        if undone:
+            question += (
+                f"\n{undone} What was undone is not done: do not report it as completed work."
+            )
+        if state:
+            question += f"\nThis stands above your text, so do not repeat it:\n{state}"
+        return question
 
     def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
         """Return why a document could not be shorter than what it replaces, or an empty string."""
@@ -251,11 +286,7 @@ class FoldDocumentWriter:
             min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)),
             LEAST_DOCUMENT_TOKENS,
         )
-        found, entries, _ = await self._gather_details(reading)
-        critical = min(reading.situation.policy.critical_tokens, limit // 2)
-        making = DocumentPlan(
-            reading.plan, fold, 0, found, entries[0], critical, limit, entries[1:]
-        )
+        making = await self._plan_document(reading, fold, limit, number=0)
         sections = truncation.fill_truncation_sections(reading.todo)
         made = await asyncio.to_thread(build_fold_document, making, sections, self.tokens)
         return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading)
@@ -270,48 +301,69 @@ class FoldDocumentWriter:
 
     async def _gather_details(
         self, reading: DocumentMaterial
-    ) -> tuple[list[Detail], tuple[Digest, ...], SourceTexts]:
-        """Return the details a document may name, inherited and new, the entries of
-        all, and everything that a document may say: the texts of a long history are
-        never all in memory as they are.
+    ) -> tuple[list[Detail], tuple[Digest, ...]]:
+        """Return the details a document may name, inherited and new, and the entries of
+        all: the texts of a long history are never all in memory.
         """
         before: list[Detail] = []
         seqs: list[int] = []
-        for at, item in enumerate(reading.items):
-            if at % 2_000 == 0:
+        for number, item in enumerate(reading.items):
+            if number % 2_000 == 0:
                 await asyncio.sleep(0)
-            entry = (
-                await self._read_details_of_earlier_document(reading.branch, item)
-                if item.fold
-                else None
-            )
-            if entry is None:
-                seqs.extend(reading.branch.messages_of_item(item) if item.fold else (item.first,))
-            else:
+            entry = None
+            if item.fold:
+                entry = await self._read_details_of_earlier_document(reading.branch, item)
+            if entry is not None:
                 before += entry
+            elif item.fold:
+                seqs.extend(reading.branch.messages_of_item(item))
+            else:
+                seqs.append(item.first)
         collecting = DetailCollector()
-        known = SourceTexts().with_sources(
-            [DetailSource(each.seq, "user", each.text) for each in before]
-        )
-        for at in range(0, len(seqs), span_text_and_detail_sources.BATCH):
-            some = seqs[at : at + span_text_and_detail_sources.BATCH]
+        before = collecting.inherit_details(before)
+        for start in range(0, len(seqs), span_text_and_detail_sources.BATCH):
+            some = seqs[start : start + span_text_and_detail_sources.BATCH]
             sources = await read_detail_sources(reading.branch, some, self.cache)
             stored = list(details_of_stored_entries(reading.branch, some))
             await asyncio.to_thread(_collect_with_pauses, collecting, sources, stored)
-            known = await asyncio.to_thread(known.with_sources, sources)
-        found, unseen = await asyncio.to_thread(
+        for change in await self._read_recorded_changes(reading, before):
+            collecting.add_detail(change)
+        merged, unseen = await asyncio.to_thread(
             _merge_and_split_details, before, collecting, reading.todo
         )
-        found = _without_undone_work(
-            found, await read_undone_files(reading.situation.state, self.cache)
-        )
+        undone_files = await read_undone_files(reading.situation.state, self.cache)
+        details = _without_undone_work(merged, undone_files)
         index = [await self._store_details_entry(unseen)] if unseen else []
-        main = await self._store_details_entry(found, *index)
-        return (
-            [each for each in found if each.is_critical or each.kind == "stored"],
-            (main, *index),
-            known,
-        )
+        main = await self._store_details_entry(details, *index)
+        named = [detail for detail in details if detail.is_critical or detail.kind == "stored"]
+        return named, (main, *index)
+
+    async def _read_recorded_changes(
+        self, reading: DocumentMaterial, before: Sequence[Detail]
+    ) -> list[Detail]:
+        """Return what the steps of the span did to files, where an earlier document has it not."""
+        known = {(detail.text, detail.seq) for detail in before if detail.kind == "written"}
+        span = reading.plan.span
+        changed = [
+            (recorded.seq, recorded.fact)
+            for recorded in reading.situation.state.facts_on_path()
+            if isinstance(recorded.fact, facts.FilesChanged)
+            and recorded.fact.by != UNDO
+            and span.first <= recorded.seq <= span.last
+        ]
+        contents = await self.cache.read_contents({fact.difference.digest for _, fact in changed})
+        names: dict[str, str] = {}
+        details = []
+        for seq, fact in changed:
+            content = contents.get(fact.difference.digest)
+            if content is None:
+                continue
+            for change in name_changes_of_fact(fact, content, names):
+                done = describe_change(before=change.before, after=change.after)
+                text = f"{done} {printable_path(names[change.path])}"
+                if (text, seq) not in known:
+                    details.append(Detail("written", text, seq))
+        return details
 
     async def _store_details_entry(self, found: Sequence[Detail], *index: Digest) -> Digest:
         text = await asyncio.to_thread(format_details_entry, found, *index)
@@ -325,15 +377,6 @@ class FoldDocumentWriter:
         return read_span_texts(
             reading.branch, items, self.cache, dated=STRATEGIES[reading.plan.kind].dated
         )
-
-    async def _read_texts_of_folds(self, reading: DocumentMaterial) -> list[DetailSource]:
-        """Return folds that the span shows, names of tools, and what stands beside the messages."""
-        items = (item for item in reading.items if any(block.fold for block in item.blocks))
-        texts = [one.text async for one in read_span_texts(reading.branch, items, self.cache)]
-        names = {call.call.name for call in reading.branch.calls.values()}
-        seqs = (seq for seq in reading.branch.order if seq <= reading.plan.span.last)
-        beside = span_text_and_detail_sources.sources_beside_messages(reading.situation.state, seqs)
-        return [*beside, *(DetailSource(0, "output", text) for text in (*texts, *names))]
 
     async def _read_details_of_earlier_document(
         self, branch: ConversationBranch, item: ViewItem
@@ -411,37 +454,6 @@ class FoldDocumentWriter:
             yield WritingAttempt(
                 f"{main.model_name}, with the text in {how}", main, facts.ModelRole.MAIN, way
             )
-
-    async def _ask_and_rewrite_once_if_unsupported(
-        self,
-        rung: WritingAttempt,
-        reading: DocumentMaterial,
-        known: SourceTexts,
-        asking: ModelInquiry,
-        seconds: float,
-    ) -> tuple[str, int]:
-        """Return the text, and the number of unsupported claims in its first version."""
-        limit, tail = self._document_limit_tokens(reading), reading.situation.policy.tail_steps
-        question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
-        files = await read_undone_files(reading.situation.state, self.cache)
-        if undone := files.describe_undos(files.made):
-            question += (
-                f"\n{undone} What was undone is not done: do not report it as completed work."
-            )
-        text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
-        if reading.plan.panic or not STRATEGIES[reading.plan.kind].sections:
-            return text, 0
-        more = [DetailSource(0, "user", question), *await self._read_texts_of_folds(reading)]
-        claims = await asyncio.to_thread(find_unsupported_claims, text, more, known)
-        if claims and rung.way == "prefix":  # This writer also saw the messages after the span.
-            seqs = [seq for seq in reading.branch.order if seq > reading.plan.span.last]
-            more += await read_detail_sources(reading.branch, seqs, self.cache)
-            claims = await asyncio.to_thread(find_unsupported_claims, text, more, known)
-        if claims:
-            question += handover.unsupported_claims_question(claims)
-            with suppress(ModelFailed):
-                text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
-        return text, len(claims)
 
     async def _ask_attempt_for_text(
         self,
@@ -555,7 +567,7 @@ def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
 def _collect_with_pauses(
     collecting: DetailCollector, sources: Sequence[DetailSource], stored: Sequence[Detail]
 ) -> None:
-    collecting.collect_from_sources(sources, between=_InterpreterPauses().sleep_after_long_stretch)
+    collecting.collect_from_sources(sources, between=InterpreterPauses().sleep_after_long_stretch)
     for detail in stored:
         collecting.add_detail(detail)
 
@@ -582,19 +594,6 @@ def _without_undone_work(found: Sequence[Detail], files: UndoneFiles) -> list[De
     ]  # What an earlier document said of it.
     undone = files.describe_undos(files.made)
     return sort_details([*kept, Detail("decision", undone, files.last_seq)] if undone else kept)
-
-
-class _InterpreterPauses:
-    """Pauses as long as the work before it took, so that other threads can run."""
-
-    def __init__(self) -> None:
-        self._begun = time.thread_time()
-
-    def sleep_after_long_stretch(self) -> None:
-        took = time.thread_time() - self._begun
-        if took > LONGEST_STRETCH:
-            time.sleep(took)
-            self._begun = time.thread_time()
 
 
 def _require_text(text: str) -> str:

@@ -6,29 +6,30 @@ collected from the originals.
 """
 
 import asyncio
-import re
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from itertools import combinations, islice
 
 from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.conversation_details import Detail, DetailSource
 from helix_desktop.engine.messages import Block, Role
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import ViewItem
 from helix_desktop.engine.strategies.markers import call_answered_by, describe_output
-from helix_desktop.engine.view import ConversationState
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.engine.tool_result_reading import parse_call_arguments
 from helix_desktop.engine.view_contents import content_for_model
 from helix_desktop.errors import CacheCorrupt, NotFound
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import text_at
 
 MOST_BYTES = 2 << 20  # Only the beginning and the end of an output with more bytes are read.
 BATCH = 200  # How many messages are gathered before other tasks may run.
 SHORT_BYTES = 8_000  # Outputs of up to so many bytes are read together.
-MOST_ARGUMENTS = 8  # Of a call with more texts, the others are not counted.
-_ARGUMENT = re.compile(r'"[^"]{1,200}"')
+LEAST_HASH_DIGITS = 4
+# Another agent calls this tool by a longer name, such as mcp__helix__recall_cached_content.
+_RECALLING = (str(ToolName.RECALL), str(ToolName.COMPACT_CACHE))
 GONE = "[not available any more]"
 
 
@@ -94,44 +95,22 @@ async def read_detail_sources(
     branch: ConversationBranch, seqs: list[int], cache: ContentCache
 ) -> list[DetailSource]:
     """Return the original messages and outputs, except what the user has excluded."""
-    found: list[DetailSource] = []
-    for at in range(0, len(seqs), BATCH):
+    sources: list[DetailSource] = []
+    for start in range(0, len(seqs), BATCH):
         await asyncio.sleep(0)  # Lets other tasks run.
-        messages = [branch.message_at(seq) for seq in seqs[at : at + BATCH]]
+        messages = [branch.message_at(seq) for seq in seqs[start : start + BATCH]]
         texts = await read_short_outputs(messages, cache)
-        for seq, fact in ((message.seq, message.fact) for message in messages):
-            if isinstance(fact, facts.ToolReturned):
-                if not branch.is_excluded(facts.PartRef(seq)):
-                    text = texts.get(fact.output) or await read_stored_text(cache, fact.output)
-                    found.append(_source_of_output(branch, seq, fact, text))
-            elif (
-                isinstance(fact, facts.UserSaid) and not fact.by
-            ):  # The program's notes stay in the view.
-                found.append(await _source_of_user_message(branch, seq, fact, cache))
-            elif isinstance(fact, facts.ModelReplied):
-                found.extend(sources_of_reply(branch, seq, fact))
-    return found
-
-
-def sources_beside_messages(history: ConversationState, seqs: Iterable[int]) -> list[DetailSource]:
-    """Return what a writer also knows: settings, models, days, and how many calls there were."""
-    said = [history.branch.message_at(seq) for seq in seqs]
-    blocks = (block.content for block in history.settings.settings_blocks)
-    texts = [content.text for content in blocks if isinstance(content, facts.Text)]
-    hours = {one.time // 3600 * 3600 for one in said if one.time}
-    days = {datetime.fromtimestamp(hour, zone) for hour in hours for zone in (UTC, None)}
-    texts += {f"{day:%A %d %B %Y}" for day in days}
-    replies = [one.fact for one in said if isinstance(one.fact, facts.ModelReplied)]
-    texts += {reply.model for reply in replies}
-    counts = Counter(type(one.fact).__name__ for one in said)
-    calls = (part for one in replies for part in one.parts if isinstance(part, facts.ToolCall))
-    for call in calls:  # A writer counts the calls of a tool, or those with an equal argument.
-        found = islice(_ARGUMENT.finditer(call.arguments), MOST_ARGUMENTS)
-        words = sorted({call.name, *(one.group() for one in found)})
-        counts.update(words)
-        counts.update(" ".join(pair) for pair in combinations(words, 2))
-    texts.append(" ".join(map(str, set(counts.values()))))
-    return [DetailSource(0, "system", text) for text in texts]
+        for message in messages:
+            seq = message.seq
+            match message.fact:
+                case facts.ToolReturned() as result if not branch.is_excluded(facts.PartRef(seq)):
+                    text = texts.get(result.output) or await read_stored_text(cache, result.output)
+                    sources.append(_source_of_output(branch, seq, result, text))
+                case facts.UserSaid(by="") as said:  # The program's notes stay in the view.
+                    sources += await _sources_of_user_message(branch, seq, said, cache)
+                case facts.ModelReplied() as reply:
+                    sources += sources_of_reply(branch, seq, reply)
+    return sources
 
 
 async def read_short_outputs(
@@ -140,16 +119,20 @@ async def read_short_outputs(
     """Return the texts of short outputs. Facts of a long history do not hold them, so
     they are read together.
     """
-    outputs = [each.fact for each in messages if isinstance(each.fact, facts.ToolReturned)]
+    outputs = [message.fact for message in messages if isinstance(message.fact, facts.ToolReturned)]
     lacking = {
-        one.output.digest for one in outputs if not one.head and one.output.size <= SHORT_BYTES
+        result.output.digest
+        for result in outputs
+        if not result.head and result.output.size <= SHORT_BYTES
     }
-    read = await cache.read_contents(lacking) if lacking else {}
-    found = (
-        (one.output, one.head or content_for_model(one.output, read.get(one.output.digest, b"")))
-        for one in outputs
-    )
-    return {stored: text for stored, text in found if isinstance(text, str) and text}
+    contents = await cache.read_contents(lacking) if lacking else {}
+    texts: dict[facts.Stored, str] = {}
+    for result in outputs:
+        stored = result.output
+        text = result.head or content_for_model(stored, contents.get(stored.digest, b""))
+        if isinstance(text, str) and text:
+            texts[stored] = text
+    return texts
 
 
 def _source_of_output(
@@ -161,20 +144,32 @@ def _source_of_output(
     return DetailSource(seq, "output", text, tool, ok, changes=fact.changes, excerpt=excerpt)
 
 
-async def _source_of_user_message(
+async def _sources_of_user_message(
     branch: ConversationBranch, seq: int, fact: facts.UserSaid, cache: ContentCache
-) -> DetailSource:
-    texts, names = [], []
-    for index, part in enumerate(fact.parts):
-        if branch.is_excluded(facts.PartRef(seq, index)):
-            continue
+) -> list[DetailSource]:
+    """Return the user's own words, and apart from them what an agent's program added."""
+    shown = [
+        part
+        for index, part in enumerate(fact.parts)
+        if not branch.is_excluded(facts.PartRef(seq, index))
+    ]
+    words, additions = split_off_agent_additions(shown)
+    added_parts = {number for number, _ in additions}
+    own_texts = [words] if words else []
+    added_texts = [text for _, text in additions if text]
+    names = []
+    for number, part in enumerate(shown):
         if isinstance(part, facts.Text):
-            texts.append(part.text)
-        else:
-            names.append(f"{part.name} {part.stored.digest.hex}")
-            if part.stored.media_type.startswith("text/"):
-                texts.append(await read_stored_text(cache, part.stored))
-    return DetailSource(seq, "user", "\n".join(texts), names=tuple(names))
+            continue
+        names.append(f"{part.name} {part.stored.digest.hex}")
+        if part.stored.media_type.startswith("text/"):
+            texts = added_texts if number in added_parts else own_texts
+            texts.append(await read_stored_text(cache, part.stored))
+    sources = [DetailSource(seq, "user", "\n".join(own_texts), names=tuple(names))]
+    if added_texts:
+        sources.append(DetailSource(seq, "addition", "\n".join(added_texts)))
+    # A message that is an addition alone is no message of the user.
+    return sources if own_texts or names or not added_texts else sources[1:]
 
 
 def sources_of_reply(
@@ -192,12 +187,36 @@ def sources_of_reply(
 def details_of_stored_entries(branch: ConversationBranch, seqs: list[int]) -> Iterator[Detail]:
     """Yield every entry that the messages refer to, so that its hash can be recalled."""
     for seq in seqs:
+        match branch.message_at(seq).fact:
+            case facts.ToolReturned() as result:
+                about = _describe_stored_output(branch, seq)
+                yield Detail("stored", f"{result.output.digest.hex} {about}", seq)
+                for picture in result.images:
+                    yield Detail("stored", f"{picture.digest.hex} picture", seq)
+            case facts.UserSaid(parts=parts):
+                for part in parts:
+                    if isinstance(part, facts.Attachment):
+                        about = f"attachment {part.name}"
+                        yield Detail("stored", f"{part.stored.digest.hex} {about}", seq)
+
+
+def _describe_stored_output(branch: ConversationBranch, seq: int) -> str:
+    """Describe an output. What was recalled is described by the output that it is a part of."""
+    described = describe_output(branch, seq)
+    call = call_answered_by(branch, seq)
+    if call is None or not call.name.endswith(_RECALLING):
+        return described
+    asked = text_at(parse_call_arguments(call.arguments), "sha256").lower()
+    original = _seq_of_output_with_hash(branch, asked, before=seq)
+    return f"part of {describe_output(branch, original)}" if original else described
+
+
+def _seq_of_output_with_hash(branch: ConversationBranch, prefix: str, *, before: int) -> int:
+    """Return the last output before a message whose hash begins so, or 0."""
+    if len(prefix) < LEAST_HASH_DIGITS:
+        return 0
+    for seq in reversed(branch.order[: branch.message_position(before)]):
         fact = branch.message_at(seq).fact
-        if isinstance(fact, facts.ToolReturned):
-            yield Detail("stored", f"{fact.output.digest.hex} {describe_output(branch, seq)}", seq)
-            for picture in fact.images:
-                yield Detail("stored", f"{picture.digest.hex} picture", seq)
-        elif isinstance(fact, facts.UserSaid):
-            for part in fact.parts:
-                if isinstance(part, facts.Attachment):
-                    yield Detail("stored", f"{part.stored.digest.hex} attachment {part.name}", seq)
+        if isinstance(fact, facts.ToolReturned) and fact.output.digest.hex.startswith(prefix):
+            return seq
+    return 0

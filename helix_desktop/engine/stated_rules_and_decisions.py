@@ -33,17 +33,6 @@ def read_rule_words(name: str) -> tuple[str, ...]:
     return tuple(word for pack in packs.values() for word in pack)
 
 
-def compile_rule_words(name: str, flags: int = 0) -> re.Pattern[str]:
-    """Return the pattern of a list of patterns, in which <name> stands for those of
-    another list.
-    """
-    joined = "|".join(read_rule_words(name))
-    return re.compile(
-        re.sub("<([a-z ]+)>", lambda named: f"(?:{compile_rule_words(named[1]).pattern})", joined),
-        flags,
-    )
-
-
 @functools.cache
 def _word_pattern(name: str) -> re.Pattern[str]:
     words = sorted(map(re.escape, {*read_rule_words(name)}), key=len, reverse=True)

@@ -7,6 +7,7 @@ failure. So the patterns are those with which programs end.
 
 import json
 import re
+import shlex
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
@@ -65,9 +66,12 @@ _REFUSED = re.compile(read_message_patterns()["refused"])
 _WORDS_OF_REFUSAL = re.compile(r"[Tt]he user said:\s*(.+)", re.DOTALL)
 _POSITION = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
 _COLOUR_CODE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
-_MADE_FILE = re.compile(
-    r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE
+_TEST_TOOL = re.compile(r"(?:^|_)(?:run_?tests?|pytest)$", re.IGNORECASE)
+_PATCHED_FILE = re.compile(
+    r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (\S.*?)\s*$", re.MULTILINE
 )
+_BEGIN_PATCH = "*** Begin Patch"
+CUT = " [cut]"
 _VERIFYING_COMMAND = re.compile(read_message_patterns()["verifying_command"])
 
 
@@ -80,8 +84,19 @@ def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> 
     """Return the command line that a call runs, or nothing."""
     if not _SHELL_TOOL.search(tool) or (_path_argument(values) and "command" in values):
         return ""
-    line = next((str(values[key]) for key in _COMMAND_KEYS if isinstance(values.get(key), str)), "")
-    return line or ("" if values else arguments)
+    for key in _COMMAND_KEYS:
+        value = values.get(key)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list) and value:
+            return _command_of_words([str(word) for word in value])
+    return "" if values else arguments
+
+
+def _command_of_words(words: list[str]) -> str:
+    """Return the command line of a program and its arguments, without the shell that reads it."""
+    is_read_by_shell = len(words) == 3 and words[0].endswith("sh") and words[1].endswith("c")
+    return words[2] if is_read_by_shell else shlex.join(words)
 
 
 def find_call_subject_and_place(arguments: str) -> tuple[str, str]:
@@ -114,27 +129,48 @@ def _unescape_json(text: str) -> str:
         return text.replace("\\n", " ")
 
 
-def find_changed_paths(tool: str, values: Mapping[str, object], command: str) -> Iterator[str]:
-    """Yield the files that a call writes, creates, renames or deletes, judging by its arguments."""
-    if command:
-        line = strip_here_documents(command[:4_000])
-        yield from dict.fromkeys(
-            found
-            for pattern in _CHANGING_COMMANDS
-            for found in pattern.findall(line)
-            if found.strip("./~") and not found.isdigit()
-        )
+def find_changed_paths(
+    tool: str, values: Mapping[str, object], command: str, arguments: str = ""
+) -> Iterator[str]:
+    """Yield the files that a call writes, creates, renames or deletes, where the tool says so.
+
+    What a command line changes is not guessed: `=> import(` looks like a redirection.
+    """
+    if command and not command.lstrip().startswith("apply_patch"):
+        return
+    texts = [command, arguments, *(value for value in values.values() if isinstance(value, str))]
+    patch = next((text for text in texts if _BEGIN_PATCH in text), "")
+    if patch and (command or "patch" in tool.casefold()):
+        yield from dict.fromkeys(_PATCHED_FILE.findall(patch.replace("\\n", "\n")))
         return
     verb = values.get("command")
     doing = f"{tool} {verb if isinstance(verb, str) else ''}"
     path = _path_argument(values)
     looks = isinstance(verb, str) and _READING_TOOL.match(verb)
     edits = _EDIT_TOOL.search(doing) and not _READING_TOOL.match(tool)
-    writes = any(_TEXT_ARGUMENT.fullmatch(key) for key in values) or not _SHOWS_AND_CHANGES.search(
-        tool
-    )
+    has_text = any(_TEXT_ARGUMENT.fullmatch(key) for key in values)
+    writes = has_text or not _SHOWS_AND_CHANGES.search(tool)
     if path and edits and writes and not looks:
         yield path
+
+
+def guess_if_command_changes_files(command: str) -> bool:
+    """Whether a command line looks as if it changed files: good enough for a mark on a timeline."""
+    line = strip_here_documents(command[:4_000])
+    return any(
+        path.strip("./~") and not path.isdigit()
+        for pattern in _CHANGING_COMMANDS
+        for path in pattern.findall(line)
+    )
+
+
+def is_test_tool(tool: str) -> bool:
+    return bool(_TEST_TOOL.search(tool))
+
+
+def shorten_with_mark(text: str, limit: int) -> str:
+    """Return the text, or its beginning with a mark that it was cut."""
+    return text if len(text) <= limit else text[: limit - len(CUT)].rstrip() + CUT
 
 
 def _path_argument(values: Mapping[str, object]) -> str:
@@ -152,60 +188,55 @@ def describe_failure(text: str, *, ok: bool, command: bool) -> str:
     """Return the last lines that say why the call failed, or nothing if it did not."""
     ended = _COLOUR_CODE.sub("", text[-SEARCHED_TAIL:])
     if ok and not command:
-        return (
-            ended.strip()
-            if len(text) <= LONGEST_REASON and _FAILURE.fullmatch(ended.strip())
-            else ""
-        )
-    if lines := _FAILURE.findall(ended):
-        return "; ".join(
-            dict.fromkeys(" ".join(line.split())[:LONGEST_REASON] for line in lines[-MOST_REASONS:])
-        )
+        is_nothing_else = len(text) <= LONGEST_REASON and _FAILURE.fullmatch(ended.strip())
+        return ended.strip() if is_nothing_else else ""
+    reasons = [" ".join(line.split()) for line in _FAILURE.findall(ended)[-MOST_REASONS:]]
+    if reasons:
+        return "; ".join(dict.fromkeys(shorten_with_mark(line, LONGEST_REASON) for line in reasons))
     if ok:
         return ""
     said = [line.strip() for line in ended.splitlines() if line.strip()]
     if not said:
         return "it failed and said nothing"
-    return said[-1][:LONGEST_REASON] if command else " ".join(said)[:LONGEST_REASON]
+    return shorten_with_mark(said[-1] if command else " ".join(said), LONGEST_REASON)
 
 
 def read_refusal(text: str) -> str | None:
     """Return what the user said when refusing a call, which may be nothing, or None if
     it was not refused.
     """
-    said = _WORDS_OF_REFUSAL.search(text) if _REFUSED.match(text) else None
-    return said[1] if said else "" if _REFUSED.match(text) else None
+    if not _REFUSED.match(text):
+        return None
+    said = _WORDS_OF_REFUSAL.search(text)
+    return said[1] if said else ""
 
 
 def find_pasted_errors(text: str) -> list[str]:
     """Return the last pasted lines that report a failure or begin with a position in a file."""
-    lines = (line.strip()[:LONGEST_REASON] for line in text[-SEARCHED_TAIL:].splitlines())
-    return list(
-        dict.fromkeys(line for line in lines if _FAILURE.fullmatch(line) or _POSITION.match(line))
-    )[-MOST_PASTED:]
-
-
-def find_created_files(text: str) -> list[str]:
-    """Return the files that an output reports as created, as git commit and editors do."""
-    return [commit or file for commit, file in _MADE_FILE.findall(text[-SEARCHED_TAIL:])]
+    lines = [line.strip() for line in text[-SEARCHED_TAIL:].splitlines()]
+    errors = [line for line in lines if _FAILURE.fullmatch(line) or _POSITION.match(line)]
+    shown = (shorten_with_mark(line, LONGEST_REASON) for line in errors)
+    return list(dict.fromkeys(shown))[-MOST_PASTED:]
 
 
 def is_verifying_command(command: str) -> bool:
     return bool(_VERIFYING_COMMAND.search(strip_here_documents(command)))
 
 
-def strip_here_documents(command: str) -> str:
+def strip_here_documents(command: str, mark: str = "") -> str:
+    """Return a command without the texts that its lines pass on, with a mark in their place."""
     ends: dict[str, list[int]] = {}
     for line in _LONE_WORD.finditer(command):
         ends.setdefault(line[0], []).append(line.end())
-    kept, at = [], 0
+    pieces = []
+    start = 0
     for opening in _HERE_DOCUMENT.finditer(command):
         possible = ends.get(opening[1], [])
         nearest = bisect_right(possible, opening.end())
-        if opening.start() >= at and nearest < len(possible):
-            kept.append(command[at : opening.start()])
-            at = possible[nearest]
-    return "".join((*kept, command[at:]))
+        if opening.start() >= start and nearest < len(possible):
+            pieces.append(command[start : opening.start()])
+            start = possible[nearest]
+    return mark.join([*pieces, command[start:]])
 
 
 def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:

@@ -89,10 +89,7 @@ def test_a_refused_call_has_written_nothing_and_what_the_user_said_instead_is_a_
     assert of_kind(found, "written") == []
     assert ("Never delete build." in of_kind(found, "rule")) == ("said:" in answer)
     failed = DetailSource(6, "output", "make: *** [all] Error 2", "run_command", ok=False)
-    assert of_kind(collect_details([user("Clean up", 1), call, failed]), "written") == [
-        "build/cache",
-        "made.txt",
-    ]
+    assert of_kind(collect_details([user("Clean up", 1), call, failed]), "written") == []
 
 
 def test_every_message_of_the_user_is_kept_whole() -> None:
@@ -637,7 +634,7 @@ def test_what_an_agent_found_before_a_change_is_a_lesson_and_what_it_does_next_i
 def test_of_an_answer_after_work_the_beginning_is_a_report() -> None:
     said = "Done. The parser rewinds the stream now, " + "and so do the other readers, " * 40
     asked, answer = user("Mend the parser, please", 1), DetailSource(4, "assistant", said)
-    for works, report in (("make", [said[:600].strip()]), ("cat a.py", [])):
+    for works, report in (("make", [f"{said[:600]} [cut]"]), ("cat a.py", [])):
         assert (
             of_kind(
                 collect_details(
@@ -675,13 +672,13 @@ def test_a_file_is_written_where_the_call_worked() -> None:
     assert of_kind(
         collect_details([edit, DetailSource(2, "output", "done", "edit_file")]), "written"
     ) == ["a.py"]
-    assert of_kind(collect_details([edit]), "written") == ["a.py"]  # nothing has answered it yet
+    assert of_kind(collect_details([edit]), "written") == []  # nothing has answered it yet
     changed = DetailSource(
         2, "output", "done", changes=(FileChanged("a.py", None, Digest.of_content(b"b")),)
     )
     assert of_kind(collect_details([edit, changed]), "written") == ["created a.py"]
     command = call(1, "bash", command="echo x > a.py && make")
-    assert of_kind(
-        collect_details([command, DetailSource(2, "output", "make: *** [all] Error 2", "bash")]),
-        "written",
-    ) == ["a.py"]
+    assert (
+        of_kind(collect_details([command, DetailSource(2, "output", "ok", "bash")]), "written")
+        == []
+    )

@@ -147,3 +147,39 @@ async def test_long_entries_are_read_at_both_ends_and_missing_ones_said_to_be() 
         await span_text_and_detail_sources.read_stored_text(cache, huge)
         == span_text_and_detail_sources.GONE
     )
+
+
+async def test_what_an_agents_program_adds_is_not_the_users() -> None:
+    """`<environment_context>` and `<turn_aborted>` stood as preferences in handovers."""
+    talk, cache = Talk(), MemoryCache()
+    context = "<environment_context>\n<cwd>/srv/never</cwd>\n</environment_context>"
+    aborted = "<turn_aborted>\nThe user must have interrupted it.\n</turn_aborted>"
+    talk.user(f"{context}\n\nNever touch main.py")
+    talk.user(aborted)
+    sources = await span_text_and_detail_sources.read_detail_sources(
+        talk.state.branch, [1, 2], cache
+    )
+    assert [(source.role, source.text) for source in sources] == [
+        ("user", "Never touch main.py"),
+        ("addition", context),
+        ("addition", aborted),
+    ]
+
+
+def test_what_was_recalled_is_listed_by_its_file() -> None:
+    talk = Talk()
+    read = talk.step("a", text="whole")
+    digest = stored("whole").digest
+    for call, tool, asked in (
+        ("b", "recall_cached_content", digest.hex),
+        ("c", "mcp__helix__recall_cached_content", digest.hex[:8]),
+        ("d", "recall_cached_content", "ffff"),
+    ):
+        arguments = f'{{"sha256": "{asked}"}}'
+        talk.add(ModelReplied((ToolCall(call, tool, arguments, 9),), "m", Stop.CALLS))
+        talk.output(call, f"lines of it, {call}")
+    seqs = [seq for seq in talk.state.branch.order if seq >= read]
+    details = span_text_and_detail_sources.details_of_stored_entries(talk.state.branch, seqs)
+    about = [detail.text.partition(" ")[2] for detail in details]
+    assert about[:3] == ["read a.py · 1 line · 5 B"] + ["part of read a.py · 1 line · 5 B"] * 2
+    assert about[3].startswith("recall_cached_content ffff")

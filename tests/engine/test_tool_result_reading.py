@@ -15,7 +15,7 @@ def changed(tool: str, **given: object) -> list[str]:
     found = tool_result_reading.parse_call_arguments(arguments)
     return list(
         tool_result_reading.find_changed_paths(
-            tool, found, tool_result_reading.command_of_call(tool, found, arguments)
+            tool, found, tool_result_reading.command_of_call(tool, found, arguments), arguments
         )
     )
 
@@ -30,11 +30,33 @@ def changed(tool: str, **given: object) -> list[str]:
         ("editor", {"command": "view", "path": "a.py"}, []),
         ("editor", {"command": "create", "path": "a.py", "file_text": "x"}, ["a.py"]),
         ("read_file", {"path": "a.py"}, []),
-        ("bash", {"command": "cat > new.py <<'EOF'\nx > y\nEOF"}, ["new.py"]),
+        ("bash", {"command": "cat > new.py <<'EOF'\nx > y\nEOF"}, []),
+        ("bash", {"command": "node -e 'const f = () => import(`./a.js`)'"}, []),
+        ("bash", {"command": "echo '<a>Logout</a>' > x.html"}, []),
+        (
+            "apply_patch",
+            {"input": "*** Begin Patch\n*** Update File: a b.py\n@@\n*** Add File: c.py\n+x"},
+            ["a b.py", "c.py"],
+        ),
+        (
+            "shell",
+            {"command": ["apply_patch", "*** Begin Patch\n*** Delete File: d.py\n*** End Patch"]},
+            ["d.py"],
+        ),
+        (
+            "shell",
+            {
+                "command": [
+                    "bash",
+                    "-lc",
+                    "apply_patch <<'E'\n*** Begin Patch\n*** Update File: e.py\n*** Move to: f.py\nE",
+                ]
+            },
+            ["e.py", "f.py"],
+        ),
         ("bash", {"command": "pytest 2>&1 | tail > /dev/null"}, []),
-        ("bash", {"command": "mv a.py b.py && rm -f c.py"}, ["c.py", "b.py"]),
         ("bash", {"command": "grep -n x a.py"}, []),
-        ("bash", {"command": "# x -> y\nsed -i '' 's/x => y/z -> y/' a.py"}, ["a.py"]),
+        ("bash", {"command": "# x -> y\nsed -i '' 's/x => y/z -> y/' a.py"}, []),
     ],
 )
 def test_the_files_a_call_changes(tool: str, given: dict[str, object], files: list[str]) -> None:
@@ -97,13 +119,28 @@ def test_what_a_person_pastes_says_what_failed_as_programs_end_or_with_a_place_i
     ]
 
 
-def test_files_an_output_says_were_made() -> None:
-    commit = "[main 1a2b] Split\n 2 files changed, 9 insertions(+)\n create mode 100644 src/a b.py\n delete mode 100644 old.py"
-    assert tool_result_reading.find_created_files(commit) == ["src/a b.py", "old.py"]
-    assert tool_result_reading.find_created_files("File created successfully at: /tmp/x.md") == [
-        "/tmp/x.md"
-    ]
-    assert tool_result_reading.find_created_files("File not found: a.py") == []
+@pytest.mark.parametrize(
+    ("command", "changes"),
+    [
+        ("cat > new.py <<'EOF'\nx > y\nEOF", True),
+        ("mv a.py b.py && rm -f c.py", True),
+        ("sed -i 's/x => y/z -> y/' a.py", True),
+        ("pytest 2>&1 | tail > /dev/null", False),
+        ("grep -n x a.py", False),
+    ],
+)
+def test_a_command_that_seems_to_change_files_has_a_mark_on_the_timeline(
+    command: str, changes: bool
+) -> None:
+    assert tool_result_reading.guess_if_command_changes_files(command) is changes
+
+
+def test_what_is_cut_says_so() -> None:
+    assert tool_result_reading.shorten_with_mark("x" * 20, 20) == "x" * 20
+    assert tool_result_reading.shorten_with_mark("x" * 21, 20) == "x" * 14 + " [cut]"
+    why = tool_result_reading.describe_failure("Error: " + "y" * 500, ok=False, command=True)
+    assert why.endswith(" [cut]")
+    assert len(why) == tool_result_reading.LONGEST_REASON
 
 
 def test_commands_that_prove_something() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import FilesChanged, FoldKind, Text, ToolCall
 from helix_desktop.engine.ports import PermissionQuestion
-from helix_desktop.engine.summary_claims import find_unsupported_claims_of_fold
+from helix_desktop.engine.unknown_names import find_unknown_names_of_fold
 from helix_desktop.workbench import Workbenches
 from helix_desktop.workbench.tour_folder import MODEL, create_tour_folder
 from tests.scripted_tour import folds_of, run_tour_session
@@ -58,4 +58,4 @@ async def test_the_first_handover_of_a_new_user_keeps_what_matters_and_claims_no
     assert fold.details.kept >= fold.details.found / 2
     assert "written again" not in fold.why
     state = session.conversation.state
-    assert await find_unsupported_claims_of_fold(state, fold, bench.workspace.cache) == []
+    assert await find_unknown_names_of_fold(state, fold, bench.workspace.cache) == []

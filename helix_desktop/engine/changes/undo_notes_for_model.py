@@ -145,7 +145,7 @@ async def read_undone_files(state: ConversationState, cache: ContentCache) -> Un
             isinstance(fact, FilesChanged)
             and (content := contents.get(fact.difference.digest)) is not None
         ):
-            for change in _name_changes(fact, content, found.names):
+            for change in name_changes_of_fact(fact, content, found.names):
                 if fact.by == UNDO:
                     found.add_undo(change, is_shown=seq in shown)
                 elif seq in shown:
@@ -155,7 +155,9 @@ async def read_undone_files(state: ConversationState, cache: ContentCache) -> Un
     return found
 
 
-def _name_changes(fact: FilesChanged, content: bytes, names: dict[str, str]) -> list[PathChange]:
+def name_changes_of_fact(
+    fact: FilesChanged, content: bytes, names: dict[str, str]
+) -> list[PathChange]:
     """Return the changes, and add the names that the user knows these paths by."""
     changes = without_folders(decode_difference(content))
     names.update(

@@ -5,7 +5,7 @@ out, and where the rest is.
 from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import conversation_details
-from helix_desktop.engine.conversation_details import Detail
+from helix_desktop.engine.conversation_details import KEPT_HEADING, Detail
 from helix_desktop.engine.facts import DetailsKept
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
@@ -16,7 +16,6 @@ from helix_desktop.fast_dataclass import dataclass
 
 NOTES = "Notes about the past, not instructions."
 MOST_NAMED, HASH_DIGITS = 12, 12
-KEPT_HEADING = "\nKept word for word:"  # The line break starts a new paragraph after the last item.
 CUT_OFF = "[… cut off here: the summary was too long]"
 
 
@@ -46,6 +45,7 @@ class DocumentPlan:
     critical: int
     limit: int
     index: tuple[Digest, ...] = ()  # The entry of names that the model never saw, if there are any.
+    state: str = ""  # What the record says of the state of the work.
 
 
 def build_fold_document(
@@ -53,12 +53,14 @@ def build_fold_document(
 ) -> FoldDocument:
     """Build the text, in sections or as a list, with the details that are missing."""
     room = min(making.critical, making.limit // 2)
+    state = _fit_state(making, tokens)
     named = _format_list_of_newest_outputs(making, tokens)
-    shortened = _shorten_sections(written, making.limit - room - tokens.count_tokens(named), tokens)
-    body = "\n".join(shortened.values())
+    taken = room + tokens.count_tokens(named) + tokens.count_tokens(state)
+    shortened = _shorten_sections(written, making.limit - taken, tokens)
+    body = "\n".join([state, *shortened.values()])
     lacking = conversation_details.find_missing_critical_details(making.found, body)
     added = conversation_details.choose_fitting_details(lacking, room, tokens)
-    whole = _assemble_document(making, named, shortened, added)
+    whole = _assemble_document(making, [state, named], shortened, added)
     critical = sum(detail.is_critical for detail in making.found)
     in_text = critical - len(lacking)
     rest = critical - in_text - len(added)
@@ -78,26 +80,37 @@ def format_document_header(making: DocumentPlan) -> str:
 
 
 def _format_list_of_newest_outputs(making: DocumentPlan, tokens: TokenCounter) -> str:
-    """List the newest outputs that the document replaces, with short hashes."""
+    """List the newest outputs that the document replaces, newest first, with short hashes."""
     if not STRATEGIES[making.plan.kind].sections:
         return ""
-    stored = [detail.text.partition(" ") for detail in making.found if detail.kind == "stored"]
-    lines = {name: f"- {name[:HASH_DIGITS]} {about}" for name, _, about in reversed(stored)}
+    stored = [detail for detail in making.found if detail.kind == "stored"]
+    lines: dict[str, str] = {}
+    for detail in sorted(stored, key=lambda detail: detail.seq, reverse=True):
+        name, _, about = detail.text.partition(" ")
+        lines.setdefault(name, f"- {name[:HASH_DIGITS]} {about}")
     newest = list(lines.values())[:MOST_NAMED]
     while newest and tokens.count_tokens("\n".join(newest)) > making.limit // 8:
         newest.pop()
-    return "\n".join([conversation_details.NEWEST_OUTPUTS, *newest[::-1]]) if newest else ""
+    return "\n".join([conversation_details.NEWEST_OUTPUTS, *newest]) if newest else ""
+
+
+def _fit_state(making: DocumentPlan, tokens: TokenCounter) -> str:
+    """Return the state of the work, without its last lines if there is little room."""
+    lines = making.state.split("\n") if STRATEGIES[making.plan.kind].sections else []
+    while len(lines) > 1 and tokens.count_tokens("\n".join(lines)) > making.limit // 3:
+        lines.pop()
+    return "\n".join(lines) if len(lines) > 1 else ""
 
 
 def _assemble_document(
-    making: DocumentPlan, named: str, written: Mapping[str, str], added: Sequence[Detail]
+    making: DocumentPlan, above: Sequence[str], written: Mapping[str, str], added: Sequence[Detail]
 ) -> str:
     if not STRATEGIES[making.plan.kind].sections:
         kept = (
             [KEPT_HEADING, *map(conversation_details.format_document_line, added)] if added else []
         )
         return "\n".join([format_document_header(making), *written.values(), *kept])
-    pieces = [format_document_header(making), *filter(None, [named])]
+    pieces = [format_document_header(making), *filter(None, above)]
     for name in handover.SECTIONS:
         belonging = (
             detail for detail in added if conversation_details.SECTION_OF[detail.kind] == name

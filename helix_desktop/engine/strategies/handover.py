@@ -28,10 +28,6 @@ SECTIONS = (
 EXPECTED_TOKENS = 3_000  # The expected number of tokens in a document, until one has been written.
 SHARE_BEFORE_PAUSE = 0.4  # Before a pause, a handover needs only this share of the usual context.
 NOTHING_TO_REPORT = "Nothing to report."
-MOST_CLAIMS = (
-    30  # At most this many claims without a source are reported to the writer for correction.
-)
-
 FENCE = "```"  # Models often wrap a whole document in such fences, which are removed.
 _HEADING_MARKS = " \t#*_:.()0123456789"  # Characters that models put around headings.
 
@@ -173,11 +169,6 @@ def missing_sections_question(missing: Sequence[str]) -> str:
     """Return the question for sections missing in a first answer, asked once."""
     names = "\n".join(f"## {name}" for name in missing)
     return f"These sections of the handover document are missing. Answer with them alone:\n{names}"
-
-
-def unsupported_claims_question(claims: Sequence[str]) -> str:
-    listed = "\n".join(f"- {claim[:300]}" for claim in claims[:MOST_CLAIMS])
-    return f"\nA first version claimed what stands nowhere in the conversation. Leave this out, or say what really stands there:\n{listed}"
 
 
 def split_handover_sections(text: str) -> dict[str, str]:

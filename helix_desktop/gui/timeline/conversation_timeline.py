@@ -26,6 +26,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.tool_result_reading import (
     command_of_call,
     find_changed_paths,
+    guess_if_command_changes_files,
     parse_call_arguments,
 )
 from helix_desktop.engine.view import ConversationState
@@ -227,6 +228,8 @@ class ConversationTimeline:
             return False
         given, tool = parse_call_arguments(answered.call.arguments), answered.call.name
         command = command_of_call(tool, given, answered.call.arguments)
+        if command:
+            return guess_if_command_changes_files(command)
         return any(find_changed_paths(tool, given, command))
 
     def _spread_imported_cost(self, first: int, cost: float) -> None:

@@ -47,20 +47,20 @@ from helix_desktop.gui.views.boxes_view import BoxesView
 _DOCUMENT_KINDS = frozenset(
     {FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION}
 )
-CLAIMS = 50
+MOST_UNKNOWN_NAMES = 50
 _BEFORE_AFTER: SectionKey = ("before and after",)
 
 
 @dataclass(frozen=True, slots=True)
 class ShownFold:
-    """What the panel shows of an event. `earlier`: older versions. `claims`: statements
-    without a source.
+    """What the panel shows of an event. `earlier`: older versions. `unknown_names`: what
+    stands in the document and in none of the messages, with its sentence.
     """
 
     event: TimelineEvent
     window: int
     earlier: str
-    claims: Sequence[str] = ()
+    unknown_names: Sequence[str] = ()
 
     @property
     def document_text(self) -> str:
@@ -179,7 +179,7 @@ class FoldPanel(QWidget):
             [shown.is_fold_undone(fold.fold) for fold in folds],
             shown.window,
             shown.earlier,
-            shown.claims,
+            shown.unknown_names,
         )
         if same and looks == self._drawn_state:
             return
@@ -348,11 +348,14 @@ def _build_covered_output_boxes(
 def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
     event = shown.event
     fold: Folded = event.current_folds[0]
-    if shown.claims:
+    if shown.unknown_names:
         unfounded = tr("In the handover document, but not in the messages that it replaces")
         yield build_heading_box(ink, width, unfounded, gap=12)
         yield build_note_box(
-            ink, width, "\n".join(f"• {claim}" for claim in shown.claims[:CLAIMS]), font=ink.text
+            ink,
+            width,
+            "\n".join(f"• {name}" for name in shown.unknown_names[:MOST_UNKNOWN_NAMES]),
+            font=ink.text,
         )
     if fold.why:
         yield build_heading_box(ink, width, tr("Why"), gap=12)

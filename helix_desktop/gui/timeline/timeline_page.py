@@ -17,7 +17,7 @@ from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
 from helix_desktop.engine.span_text_and_detail_sources import read_short_outputs
 from helix_desktop.engine.state.moment import Moment
-from helix_desktop.engine.summary_claims import find_unsupported_claims_of_fold
+from helix_desktop.engine.unknown_names import find_unknown_names_of_fold
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -84,7 +84,7 @@ class TimelinePage(QWidget):
         self._last_read_seq = 0
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: TimelineEvent | None = None
-        self._claims: dict[str, Sequence[str]] = {}  # A fold's unsupported claims, by its text.
+        self._unknown_names: dict[str, Sequence[str]] = {}  # By a fold's text.
         self._wanted_fold = ""
         self._reading: Iterator[None] = iter(())
         self.chart = TimelineChart(theme, self)
@@ -293,22 +293,24 @@ class TimelinePage(QWidget):
             else ""
         )
         fold = event.current_folds[0] if event.made_folds else None
-        claims = self._claims.get(fold.text) if fold is not None else ()
-        self.panel.show_fold_document(ShownFold(event, story.model_window, name, claims or ()))
-        if claims is None and fold is not None and self._bench is not None:
-            self._find_and_show_claims(event, fold, self._bench)
+        names = self._unknown_names.get(fold.text) if fold is not None else ()
+        self.panel.show_fold_document(ShownFold(event, story.model_window, name, names or ()))
+        if names is None and fold is not None and self._bench is not None:
+            self._find_and_show_unknown_names(event, fold, self._bench)
 
-    def _find_and_show_claims(self, event: TimelineEvent, fold: Folded, bench: Workbench) -> None:
-        """Marks unsupported statements of the chosen fold, once what it replaces has been read."""
+    def _find_and_show_unknown_names(
+        self, event: TimelineEvent, fold: Folded, bench: Workbench
+    ) -> None:
+        """Marks names that the replaced messages do not contain, once these have been read."""
 
-        def show_claims(found: Sequence[str]) -> None:
-            self._claims[fold.text] = found
+        def show_names(found: Sequence[str]) -> None:
+            self._unknown_names[fold.text] = found
             if found and self._chosen is event:
                 self._show_chosen_in_panel()
 
-        self._claims[fold.text] = ()
-        work = find_unsupported_claims_of_fold(event.history, fold, bench.workspace.cache)
-        self._doing.run_in_background(work, then=show_claims, owner=self)
+        self._unknown_names[fold.text] = ()
+        work = find_unknown_names_of_fold(event.history, fold, bench.workspace.cache)
+        self._doing.run_in_background(work, then=show_names, owner=self)
 
     def _timeline_of_event(self, event: TimelineEvent) -> ConversationTimeline:
         return next(

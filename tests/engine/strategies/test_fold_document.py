@@ -5,17 +5,17 @@ their limit.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.conversation_details import Detail
+from helix_desktop.engine.conversation_details import KEPT_HEADING, Detail, sort_details
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.strategies import handover, observation
 from helix_desktop.engine.strategies.fold_document import (
     CUT_OFF,
-    KEPT_HEADING,
     DocumentPlan,
     build_fold_document,
 )
@@ -83,9 +83,9 @@ def test_the_newest_outputs_it_covers_are_named_so_that_each_can_be_recalled() -
         Detail("stored", f"{Digest.of_content(bytes([n % 20])).hex} read {n % 20}.py · 9 lines", n)
         for n in range(25)
     ]
-    text = build_fold_document(making(found=stored), written(), Quarters()).text
+    text = build_fold_document(making(found=sort_details(stored)), written(), Quarters()).text
     named = re.findall(r"^- ([0-9a-f]{12}) read (\d+)\.py · 9 lines$", text, re.MULTILINE)
-    assert [int(number) for _, number in named] == [*range(13, 20), *range(5)]
+    assert [int(number) for _, number in named] == [*range(4, -1, -1), *range(19, 12, -1)]
     assert all(
         Digest.of_content(bytes([int(number)])).hex.startswith(digits) for digits, number in named
     )
@@ -95,6 +95,27 @@ def test_the_newest_outputs_it_covers_are_named_so_that_each_can_be_recalled() -
     assert short.tokens <= 400 + 260
     assert " 4.py" in short.text
     assert " 13.py" not in short.text
+
+
+def test_the_state_of_the_work_stands_above_the_text_and_says_once_what_is_open() -> None:
+    state = "State of the work\n- Open tasks [8]: write the tests\n- Last test run [9]: `make test`"
+    text = build_fold_document(replace(making(), state=state), written(), Quarters()).text
+    assert text.index(state) < text.index("## Project Background")
+    assert text.count("write the tests") == 1
+    listed = build_fold_document(
+        replace(making(FoldKind.OBSERVATIONS), state=state), {"": "- 12:00 [3]"}, Quarters()
+    )
+    assert state not in listed.text
+
+
+def test_a_state_that_is_too_long_loses_its_last_lines() -> None:
+    state = "\n".join(
+        ["State of the work", *(f"- line {number} " + "x" * 200 for number in range(9))]
+    )
+    made = build_fold_document(replace(making(limit=400), state=state), written(), Quarters())
+    assert made.tokens <= 400 + 260
+    assert "- line 1 " in made.text
+    assert "- line 8 " not in made.text
 
 
 def test_a_section_with_nothing_to_say_says_so() -> None:

@@ -506,7 +506,7 @@ def test_what_stands_before_the_first_section_is_not_shown(theme: Theme, before:
     assert "Sure!" not in shown
 
 
-def test_what_a_fold_claims_and_nothing_supports_is_shown(
+def test_names_in_a_document_that_occur_nowhere_are_marked(
     theme: Theme, written: Written, settle: Settle
 ) -> None:
     made = TimelinePage(theme, BackgroundRunner(now))
@@ -518,7 +518,7 @@ def test_what_a_fold_claims_and_nothing_supports_is_shown(
     made.choose_fold(fold.fold)  # type: ignore[union-attr]
     settle()
     assert made.panel._shown is not None
-    assert made.panel._shown.claims
+    assert made.panel._shown.unknown_names
     assert "not in the messages that it replaces" in made.panel.document.all_text()
     made.close()
 

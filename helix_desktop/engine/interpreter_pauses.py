@@ -1,0 +1,22 @@
+"""Lets other threads run while one computes for long.
+
+Python runs one thread at a time, and a thread that computes gives way seldom: the window
+would not be painted and other agents' streams would wait.
+"""
+
+import time
+
+LONGEST_STRETCH_SECONDS = 0.002
+
+
+class InterpreterPauses:
+    """Pauses as long as the work before it took."""
+
+    def __init__(self) -> None:
+        self._begun = time.thread_time()
+
+    def sleep_after_long_stretch(self) -> None:
+        took = time.thread_time() - self._begun
+        if took > LONGEST_STRETCH_SECONDS:
+            time.sleep(took)
+            self._begun = time.thread_time()

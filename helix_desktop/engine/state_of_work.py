@@ -1,0 +1,471 @@
+"""Says where the work stands, from the record alone: tests, commits, changes, refusals, tasks.
+
+A handover begins with these lines, because a model that summarises takes a plan for
+what was done, and a red test run for a green one. Nothing here is guessed: what the
+record does not say is not said, or said to be unknown.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+
+from helix_desktop.engine import facts, span_text_and_detail_sources, test_and_commit_commands
+from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.engine.changes.undo_notes_for_model import (
+    name_changes_of_fact,
+    read_undone_files,
+)
+from helix_desktop.engine.interpreter_pauses import InterpreterPauses
+from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.strategies.markers import call_answered_by
+from helix_desktop.engine.test_and_commit_commands import GitCommand, ReportedCommit
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
+from helix_desktop.engine.tool_result_reading import (
+    command_of_call,
+    describe_call_as_source,
+    find_changed_paths,
+    find_open_tasks,
+    is_test_tool,
+    parse_call_arguments,
+    read_refusal,
+    shorten_with_mark,
+)
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.fast_dataclass import dataclass
+
+HEADING = (
+    "State of the work at number {seq}, written by the program from the record. "
+    "Where anything below says otherwise, this holds."
+)
+LONGEST_COMMAND = 240  # A longer command is cut, with a mark.
+LONGEST_SUMMARY = 240
+LONGEST_TASK = 160
+MOST_FILES = 12
+MOST_TASKS = 10
+MOST_EVENTS = 3  # Of refusals, stops and commands of git, this many of the newest are named.
+# After a commit, these may have changed what is committed or what the files are.
+_GIT_CHANGES = frozenset({
+    "reset", "revert", "checkout", "switch", "restore", "rebase", "merge", "pull", "cherry-pick",
+    "stash", "am", "apply", "clean",
+})  # fmt: skip
+_ADDS_EVERYTHING = frozenset((".", "-A", "--all", ":/", "*", "-u", "--update"))
+_DENIED_BY = {"user": "the user", "rule": "a rule", "mode": "the permission mode"}
+_INTERRUPTED = "[Request interrupted by user"
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredCall:
+    """A call with its result. `seq`: the result's number. `text`: its output, where it matters."""
+
+    seq: int
+    call: facts.ToolCall
+    result: facts.ToolReturned
+    values: Mapping[str, object]
+    command: str
+    text: str = ""
+
+    @property
+    def was_refused(self) -> bool:
+        return not self.result.ok and read_refusal(self.text) is not None
+
+    @property
+    def was_stopped(self) -> bool:
+        begins = self.text.startswith((NOT_BEGUN, UNREAD, _INTERRUPTED))
+        return self.result.stopped or (begins and not self.result.ok)
+
+    @property
+    def was_run(self) -> bool:
+        return not self.was_refused and not self.was_stopped
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.call.name, self.call.arguments
+
+    @property
+    def is_test_run(self) -> bool:
+        if is_test_tool(self.call.name):
+            return True
+        return test_and_commit_commands.runs_tests(self.command)
+
+    @property
+    def git_commands(self) -> list[GitCommand]:
+        if "git" not in self.command:
+            return []
+        return list(test_and_commit_commands.find_git_commands(self.command))
+
+    @property
+    def needs_text(self) -> bool:
+        """Whether the state depends on what the output says."""
+        return not self.result.ok or "commit" in self.command
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChange:
+    """A file that differs from what it was. `is_exact`: its content before and after is known."""
+
+    path: str
+    seq: int
+    before: object = None
+    after: object = None
+    is_exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCommit:
+    answered: AnsweredCall
+    reported: ReportedCommit | None
+
+    def describe(self) -> str:
+        if self.reported is None:
+            return f"`{_on_one_line(self.answered.command)}`"
+        subject = shorten_with_mark(self.reported.subject, LONGEST_SUMMARY)
+        return f'{self.reported.commit} on {self.reported.branch}, "{subject}"'
+
+
+@dataclass(slots=True)
+class StateOfWork:
+    """What the record says of the work. It is filled fact by fact, oldest first."""
+
+    tests: AnsweredCall | None = None
+    commit: RecordedCommit | None = None
+    unconfirmed_commit: AnsweredCall | None = None
+    git_since: list[tuple[int, str]] = field(default_factory=list)
+    changes: dict[str, OpenChange] = field(default_factory=dict)
+    not_added: dict[str, OpenChange] = field(default_factory=dict)
+    changed_by_commit_command: list[str] = field(default_factory=list)
+    denied: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+    stopped: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+    stopped_turn: int = 0
+    tasks: tuple[int, list[str]] | None = None
+    _added: list[GitCommand] = field(default_factory=list)
+
+    def add_answered_call(self, answered: AnsweredCall) -> None:
+        if answered.was_stopped:
+            self.stopped[answered.key] = (answered.seq, describe_call(answered.call))
+            if answered.is_test_run and not answered.text.startswith(NOT_BEGUN):
+                self.tests = answered
+        if not answered.was_run:
+            return
+        if answered.result.ok:
+            self.denied.pop(answered.key, None)
+            self.stopped.pop(answered.key, None)
+        if answered.is_test_run:
+            self.tests = answered
+        tasks = find_open_tasks(answered.values)
+        if tasks is not None and answered.result.ok:
+            self.tasks = (answered.seq, tasks)
+        self._add_git_commands(answered)
+
+    def _add_git_commands(self, answered: AnsweredCall) -> None:
+        for git in answered.git_commands:
+            if git.verb in ("add", "stage", "rm", "mv"):
+                self._added.append(git)
+            elif git.verb == "commit" and "--dry-run" not in git.rest:
+                self._add_commit(answered, git)
+            elif git.verb in _GIT_CHANGES and not answered.result.exit_code and answered.result.ok:
+                self.git_since.append((answered.seq, git.text))
+
+    def _add_commit(self, answered: AnsweredCall, git: GitCommand) -> None:
+        reported = test_and_commit_commands.find_reported_commit(answered.text)
+        alone = len(test_and_commit_commands.split_command_line(answered.command)) == 1
+        if reported is None and not (answered.result.exit_code == 0 and alone):
+            self.unconfirmed_commit = answered
+            return
+        self.commit = RecordedCommit(answered, reported)
+        self.unconfirmed_commit = None
+        self.git_since.clear()
+        self.changed_by_commit_command.clear()
+        before = {**self.not_added, **self.changes}
+        self.not_added = {
+            path: change for path, change in before.items() if not self._may_be_in(change, git)
+        }
+        self.changes.clear()
+        self._added.clear()
+
+    def _may_be_in(self, change: OpenChange, commit: GitCommand) -> bool:
+        """Whether a changed file may be in a commit. Unknown counts as yes."""
+        named = commit.rest.split()
+        takes_all = any(
+            word == "--all" or (word[:1] == "-" and word[1:2] != "-" and "a" in word.split("m")[0])
+            for word in named
+        )
+        is_new = change.is_exact and change.before is None
+        if takes_all and not is_new:
+            return True
+        words = [word.strip("'\"") for git in self._added for word in git.rest.split()] + named
+        if _ADDS_EVERYTHING.intersection(words) or any(
+            "*" in word or "$" in word for word in words
+        ):
+            return True
+        names = [word.strip("'\"").removeprefix("./").rstrip("/") for word in words]
+        return any(_is_same_or_within(change.path, name) for name in names if name)
+
+    def add_change(self, change: OpenChange, call: str = "") -> None:
+        commit = self.commit
+        if commit is not None and call and commit.answered.call.id == call:
+            # The command that committed also changed files, before the commit or after it.
+            programs = test_and_commit_commands.split_command_line(commit.answered.command)
+            if "commit" not in programs[-1].text:
+                self.changed_by_commit_command.append(change.path)
+            return
+        earlier = self.changes.pop(change.path, None)
+        if earlier is not None:
+            is_exact = earlier.is_exact and change.is_exact
+            change = replace(change, before=earlier.before, is_exact=is_exact)
+        if not change.is_exact or change.before != change.after:
+            self.changes[change.path] = change
+
+
+def _is_same_or_within(path: str, name: str) -> bool:
+    """Whether two ways to write a path may mean the same file, or a folder and a file in it."""
+    whole = f"/{path.strip('/')}/"
+    return f"/{name.strip('/')}/" in whole or f"/{name.strip('/')}".endswith(whole.rstrip("/"))
+
+
+def describe_call(call: facts.ToolCall) -> str:
+    command = command_of_call(call.name, parse_call_arguments(call.arguments), call.arguments)
+    if command:
+        return f"{call.name} `{_on_one_line(command)}`"
+    return f"{call.name} {describe_call_as_source(call.arguments)}".strip()
+
+
+async def describe_state_of_work(state: ConversationState, cache: ContentCache) -> str:
+    """Return the state as lines, or an empty string if the record says nothing of it."""
+    seq = state.seq
+    work = await read_state_of_work(state, cache)
+    lines = [
+        *await _lines_about_tests(work, cache),
+        *_lines_about_commits_and_changes(work),
+        *await _lines_about_undos(state, cache),
+        *_lines_about_events(work),
+        *_lines_about_tasks(work),
+    ]
+    if not lines:
+        return ""
+    return "\n".join([HEADING.format(seq=seq), *(f"- {line}" for line in lines)])
+
+
+async def read_state_of_work(state: ConversationState, cache: ContentCache) -> StateOfWork:
+    recorded_facts = state.facts_on_path()
+    differences = await _read_differences(recorded_facts, cache)
+    answered_calls = await _read_answered_calls(state, recorded_facts, cache)
+    return await asyncio.to_thread(_follow_record, recorded_facts, differences, answered_calls)
+
+
+def _follow_record(
+    recorded_facts: Sequence[facts.Recorded],
+    differences: Mapping[int, bytes],
+    answered_calls: Mapping[int, AnsweredCall],
+) -> StateOfWork:
+    # What a call changed is known better from comparing folders than from the call.
+    compared = {
+        recorded.fact.call
+        for recorded in recorded_facts
+        if isinstance(recorded.fact, facts.FilesChanged)
+    }
+    calls: dict[str, facts.ToolCall] = {}
+    names: dict[str, str] = {}
+    work = StateOfWork()
+    pause_now_and_then = InterpreterPauses().sleep_after_long_stretch
+    for recorded in recorded_facts:
+        pause_now_and_then()
+        match recorded.fact:
+            case facts.ModelReplied(parts=parts):
+                calls.update({part.id: part for part in parts if isinstance(part, facts.ToolCall)})
+            case facts.ToolReturned() if recorded.seq in answered_calls:
+                answered = answered_calls[recorded.seq]
+                work.add_answered_call(answered)
+                _add_foreign_denial(work, answered)
+                if answered.was_run and answered.call.id not in compared:
+                    _add_changes_of_call(work, answered)
+            case facts.FilesChanged() as changed if recorded.seq in differences:
+                content = differences[recorded.seq]
+                for path_change in name_changes_of_fact(changed, content, names):
+                    name = names[path_change.path]
+                    change = OpenChange(name, recorded.seq, path_change.before, path_change.after)
+                    work.add_change(change, changed.call)
+            case facts.Decided(allowed=False) as decided:
+                _add_denial(work, calls.get(decided.call), decided.by, recorded.seq)
+            case facts.TurnEnded(reason=reason):
+                work.stopped_turn = recorded.seq if reason is facts.TurnEnd.STOPPED else 0
+            case facts.TodoSet(items=items):
+                work.tasks = (recorded.seq, [text for text, how in items if how != "done"])
+    return work
+
+
+async def _read_differences(
+    recorded_facts: Sequence[facts.Recorded], cache: ContentCache
+) -> dict[int, bytes]:
+    """Return the difference of each change to files, by the number of its fact."""
+    digests = {
+        one.seq: one.fact.difference.digest
+        for one in recorded_facts
+        if isinstance(one.fact, facts.FilesChanged)
+    }
+    contents = await cache.read_contents(frozenset(digests.values()))
+    return {seq: contents[digest] for seq, digest in digests.items() if digest in contents}
+
+
+async def _read_answered_calls(
+    state: ConversationState, recorded_facts: Sequence[facts.Recorded], cache: ContentCache
+) -> dict[int, AnsweredCall]:
+    """Return each result with its call, by the result's number, with its text where it matters."""
+    answered_calls = await asyncio.to_thread(_pair_calls_with_results, state, recorded_facts)
+    without_text = {seq: one for seq, one in answered_calls.items() if one.needs_text}
+    messages = [recorded for recorded in recorded_facts if recorded.seq in without_text]
+    texts = await span_text_and_detail_sources.read_short_outputs(messages, cache)
+    for seq, answered in without_text.items():
+        text = texts.get(answered.result.output) or await read_output(answered, cache)
+        answered_calls[seq] = replace(answered, text=text)
+    return answered_calls
+
+
+def _pair_calls_with_results(
+    state: ConversationState, recorded_facts: Sequence[facts.Recorded]
+) -> dict[int, AnsweredCall]:
+    pause_now_and_then = InterpreterPauses().sleep_after_long_stretch
+    answered_calls = {}
+    for recorded in recorded_facts:
+        pause_now_and_then()
+        result = recorded.fact
+        call = call_answered_by(state.branch, recorded.seq)
+        if call is not None and isinstance(result, facts.ToolReturned):
+            values = parse_call_arguments(call.arguments)
+            command = command_of_call(call.name, values, call.arguments)
+            answered = AnsweredCall(recorded.seq, call, result, values, command)
+            answered_calls[recorded.seq] = answered
+    return answered_calls
+
+
+async def read_output(answered: AnsweredCall, cache: ContentCache) -> str:
+    return answered.result.head or await span_text_and_detail_sources.read_stored_text(
+        cache, answered.result.output
+    )
+
+
+def _add_foreign_denial(work: StateOfWork, answered: AnsweredCall) -> None:
+    """Add the refusal of a call that another program reports in the call's output."""
+    # This program's own refusals are recorded as decisions.
+    is_own = answered.text.startswith(("This call was not run", UNREAD))
+    if answered.was_refused and not is_own:
+        what = f"{describe_call(answered.call)}, by the user"
+        work.denied[answered.key] = (answered.seq, what)
+
+
+def _add_denial(work: StateOfWork, call: facts.ToolCall | None, by: str, seq: int) -> None:
+    if call is not None:
+        what = f"{describe_call(call)}, by {_DENIED_BY.get(by, by)}"
+        work.denied[(call.name, call.arguments)] = (seq, what)
+
+
+def _add_changes_of_call(work: StateOfWork, answered: AnsweredCall) -> None:
+    """Add what a call changed, by its result, or for other agents by the call itself."""
+    for change in answered.result.changes:
+        work.add_change(OpenChange(change.path, answered.seq, change.before, change.after))
+    if answered.result.changes or not answered.result.ok:
+        return
+    call = answered.call
+    for path in find_changed_paths(call.name, answered.values, answered.command, call.arguments):
+        work.add_change(OpenChange(path, answered.seq, is_exact=False))
+
+
+# --- The lines
+
+
+async def _lines_about_tests(work: StateOfWork, cache: ContentCache) -> list[str]:
+    answered = work.tests
+    if answered is None:
+        return []
+    shown = f"`{_on_one_line(answered.command)}`" if answered.command else answered.call.name
+    begin = f"Last test run [{answered.seq}]: {shown}"
+    if answered.was_stopped:
+        return [f"{begin} was stopped before it ended"]
+    output = await read_output(answered, cache)
+    summary = test_and_commit_commands.find_test_summary(output)
+    ended = _describe_exit_code(answered, output)
+    if not summary:
+        return [f"{begin}: {ended}, without output"]
+    return [f'{begin}: {ended}, "{shorten_with_mark(summary, LONGEST_SUMMARY)}"']
+
+
+def _describe_exit_code(answered: AnsweredCall, output: str) -> str:
+    code = answered.result.exit_code
+    if code is None:
+        code = test_and_commit_commands.read_exit_code(output)
+    if code is None:
+        return "no exit code is recorded" if answered.result.ok else "it failed"
+    if answered.command and not test_and_commit_commands.is_exit_code_of_tests(answered.command):
+        return f"exit code {code} of the whole command line"
+    return f"exit code {code}"
+
+
+def _lines_about_commits_and_changes(work: StateOfWork) -> Iterator[str]:
+    changed = _list_files(work.changes.values())
+    if work.commit is None:
+        if changed:
+            yield f"Changed files, without a recorded commit: {changed}"
+    else:
+        yield f"Last commit [{work.commit.answered.seq}]: {work.commit.describe()}"
+        yield f"Changed since that commit: {changed or 'nothing that is recorded'}"
+        if work.not_added:
+            yield f"Changed before it, and in no recorded git add: {_list_files(work.not_added.values())}"
+        if work.changed_by_commit_command:
+            names = ", ".join(work.changed_by_commit_command[:MOST_FILES])
+            yield f"Changed by the command that committed: {names}"
+    if work.unconfirmed_commit is not None:
+        answered = work.unconfirmed_commit
+        yield f"No commit is reported by the output of `{_on_one_line(answered.command)}` [{answered.seq}]"
+    for seq, text in work.git_since[-MOST_EVENTS:]:
+        yield f"Run since then [{seq}]: `{_on_one_line(text)}`"
+
+
+async def _lines_about_undos(state: ConversationState, cache: ContentCache) -> list[str]:
+    files = await read_undone_files(state, cache)
+    undone = files.describe_undos(files.made)
+    return [undone] if undone else []
+
+
+def _lines_about_events(work: StateOfWork) -> Iterator[str]:
+    for seq, what in list(work.denied.values())[-MOST_EVENTS:]:
+        yield f"Denied [{seq}]: {what}"
+    for seq, what in list(work.stopped.values())[-MOST_EVENTS:]:
+        yield f"Stopped before it was done [{seq}]: {what}"
+    if work.stopped_turn:
+        yield f"The turn that ended at number {work.stopped_turn} was stopped or interrupted."
+
+
+def _lines_about_tasks(work: StateOfWork) -> Iterator[str]:
+    if work.tasks is None:
+        return
+    seq, tasks = work.tasks
+    if not tasks:
+        yield f"Open tasks [{seq}]: none is left on the list"
+        return
+    more = f"; and {len(tasks) - MOST_TASKS} more" if len(tasks) > MOST_TASKS else ""
+    shown = "; ".join(
+        shorten_with_mark(" ".join(task.split()), LONGEST_TASK) for task in tasks[:MOST_TASKS]
+    )
+    yield f"Open tasks [{seq}]: {shown}{more}"
+
+
+def _list_files(changes: Iterable[OpenChange]) -> str:
+    newest = sorted(changes, key=lambda change: -change.seq)
+    names = [printable_path(change.path) + _what_was_done(change) for change in newest[:MOST_FILES]]
+    more = f" and {len(newest) - MOST_FILES:,} more" if len(newest) > MOST_FILES else ""
+    return ", ".join(names) + more
+
+
+def _what_was_done(change: OpenChange) -> str:
+    if not change.is_exact:
+        return ""
+    if change.after is None:
+        return " (deleted)"
+    return " (new)" if change.before is None else ""
+
+
+def _on_one_line(command: str) -> str:
+    """Return a command's first line, with a mark if that is not all of it."""
+    line = command.strip().split("\n")[0]
+    is_whole = line == command.strip()
+    shown = shorten_with_mark(line, LONGEST_COMMAND)
+    return shown if is_whole or shown != line else f"{line} [cut]"

@@ -1,0 +1,229 @@
+"""Recognises commands that run tests or commit, and reads what their outputs report.
+
+A handover states the last test run and the last commit. A false line there is worse
+than a missing one. So a command counts only by its own words, outside of quotes and
+here documents, and a result only by the lines with which such programs end.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+from helix_desktop.engine.tool_result_reading import strip_here_documents
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import object_at, parse_json_or_none
+
+SEARCHED_TAIL = 20_000  # Programs report their result in the last so many characters.
+SEARCHED_HEAD = 300  # Agents report a command's exit code in the first so many characters.
+LONGEST_COMMAND = 4_000  # Of a longer command, only this many characters are read.
+MOST_SUMMARY_LINES = 3
+
+_OPERATOR_OR_QUOTED = re.compile(
+    r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\."""
+    r"|(?P<comment>(?<![^\s;&|])\#[^\n]*)"
+    r"|(?P<operator>&&|\|\||\|&?|;|\n|(?<!>)&(?!>))",
+    re.DOTALL,
+)
+# What may stand before the program: settings of the environment, and programs that start another.
+_BEFORE_PROGRAM = re.compile(
+    r"\s*(?:[({]\s*|\w+=(?:'[^']*'|\"[^\"]*\"|\S)*\s+"
+    r"|(?:do|then|else|if|while|until|!)\s+"
+    r"|(?:sudo|time|nice|env|command|exec|nohup|npx|bunx)\s+(?:-\S+\s+)*"
+    r"|(?:xvfb-run|stdbuf)\s+(?:-\S+\s+)*"
+    r"|timeout\s+(?:-\S+\s+)*\d\S*\s+"
+    r"|(?:poetry|pipenv|uv|hatch|rye|pdm)\s+run\s+(?:-\S+\s+)*"
+    r"|(?:pnpm|yarn|bundle)\s+exec\s+)"
+)
+_INNER_SHELL = re.compile(r"(?:\S*/)?(?:ba|z|da)?sh\s+-\w*c\s+(['\"])(.*)\1\s*", re.DOTALL)
+_TEST_RUNNER = re.compile(
+    r"""(?:[^\s/]*/)*(?:
+      pytest(?:-\d)?|py\.test|nosetests|tox|nox|jest|vitest|mocha|ava|ctest|rspec|phpunit|trial|behave
+    | python[\d.]*\s+(?:-[^m\s]\S*\s+)*-m\s+(?:pytest|unittest|nose2?|tox|nox|django\s+test)
+    | python[\d.]*\s+(?:-\S+\s+)*(?:\S*/)?(?:(?:manage|setup)\.py\s+test|runtests\.py|run_tests?\.py|test[\w-]*\.py|[\w-]+_test\.py)
+    | coverage\s+run\s+(?:-\S+\s+)*-m\s+(?:pytest|unittest)
+    | (?:npm|yarn|pnpm|bun|deno)\s+(?:run\s+)?(?:-\S+\s+)*test(?::[\w:-]+)?
+    | npm\s+t | node\s+--test
+    | (?:go|dotnet|swift|mix|bazel|lein|stack|cabal|rails|composer|flutter|dart)\s+test
+    | cargo\s+(?:\+\S+\s+)?(?:nextest\s+run|test)
+    | rake\s+(?:test|spec)
+    | (?:mvnw?|gradlew?)\s+(?:-\S+\s+)*(?:\S+\s+)?(?:\S*:)?(?:test|verify|check)
+    | make\s+(?:-\S+\s+)*(?:check|test[\w-]*)
+    | runtests(?:\.py|\.sh)?|run[-_]tests?(?:\.py|\.sh)?|test\.sh
+    )(?![\w.-])""",
+    re.VERBOSE,
+)
+# These run a program somewhere else, which may follow any of their arguments.
+_RUNS_ELSEWHERE = re.compile(
+    r"(?:docker|docker-compose|podman|kubectl|ssh|conda|nix|xargs|parallel|watch|strace|just)\s"
+)
+_WORD_START = re.compile(r"(?<=\s)(?=\S)")
+# With these options, a runner tells of tests but runs none.
+_RUNS_NO_TEST = re.compile(r"\s--?(?:version|help|h|collect-only|co|list|listTests|no-run)\b")
+_GIT = re.compile(
+    r"(?:\S*/)?git\s+(?:-[Cc]\s+(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+\s+|--?\S+\s+)*([a-z-]+)(?![\w-])(.*)",
+    re.DOTALL,
+)
+_COMMITTED = re.compile(
+    r"^\[([^\]\s]+)(?: [^\]\n]*?)? ([0-9a-f]{7,40})\] (.*)$",
+    re.MULTILINE,
+)
+_EXIT_CODE_AT_START = re.compile(
+    r"^(?:Exit code:?|Process exited with code) (\d{1,3})\s*$", re.MULTILINE
+)
+_EXIT_CODE_AT_END = re.compile(
+    r"(?:(?:Command|Process) exited with code|exit code:?) (\d{1,3})[\])]?\s*\Z"
+)
+_COLOUR_CODE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_COUNTED = r"\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?)"
+_TEST_SUMMARY = re.compile(
+    rf"(?:=+ )?{_COUNTED}(?:, {_COUNTED})* in [\d.]+ ?s.*"  # pytest
+    r"|(?:=+ )?no tests ran\b.*"
+    r"|Ran \d+ tests? in .*|OK(?: \(.*\))?|FAILED \(.*\)"  # unittest
+    r"|Tests?:?  *\d.*\b(?:passed|failed|total|skipped)\b.*"  # jest, vitest
+    r"|\d+ (?:passing|failing|pending)\b.*"  # mocha
+    r"|test result: .*"  # cargo
+    r"|(?:ok|FAIL)\s+\S+\s.*|FAIL"  # go
+    r"|\d+ examples?, \d+ failures?.*"  # rspec
+    r"|Tests: \d+, Assertions: .*"  # phpunit
+    r"|\d+% tests passed.*"  # ctest
+    r"|(?:\[\w+\] )?Tests run: .*|BUILD (?:SUCCESS|FAIL)\w*.*"  # maven, gradle
+)
+_REPORTS_FAILURE = re.compile(
+    r"\b[1-9]\d* (?:failed|failing|errors?|failures?)\b|\b(?:failures?|errors?)[=:] ?[1-9]|FAIL",
+    re.IGNORECASE,
+)
+_NO_FAILURE = re.compile(r"\b0 (?:failed|failing|errors?|failures?)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPart:
+    """One program and its arguments. `operator`: what joins it to the command before it."""
+
+    text: str
+    operator: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GitCommand:
+    """`verb`: such as "commit". `rest`: its options and arguments."""
+
+    verb: str
+    rest: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCommit:
+    """A commit as git reports it after making it."""
+
+    branch: str
+    commit: str
+    subject: str
+
+
+def split_command_line(command: str) -> list[CommandPart]:
+    """Split a command line at its operators, outside of quotes and here documents."""
+    line = strip_here_documents(command[:LONGEST_COMMAND])
+    found: list[CommandPart] = []
+    text = operator = ""
+    start = 0
+    for token in _OPERATOR_OR_QUOTED.finditer(line):
+        if not token["comment"] and not token["operator"]:
+            continue
+        text += line[start : token.start()]
+        start = token.end()
+        if token["operator"]:
+            found.append(CommandPart(text.strip(), operator))
+            text, operator = "", token["operator"]
+    found.append(CommandPart((text + line[start:]).strip(), operator))
+    return [simple for simple in found if simple.text]
+
+
+def _programs_of_command(command: str) -> Iterator[CommandPart]:
+    """Yield every program, without what starts it, also those of an inner shell."""
+    for simple in split_command_line(command):
+        text = simple.text
+        while before := _BEFORE_PROGRAM.match(text):
+            text = text[before.end() :]
+        inner = _INNER_SHELL.fullmatch(text)
+        if inner:
+            yield from _programs_of_command(inner[2])
+        else:
+            yield CommandPart(text, simple.operator)
+
+
+def runs_tests(command: str) -> bool:
+    return any(_runs_tests(program.text) for program in _programs_of_command(command))
+
+
+def _runs_tests(program: str) -> bool:
+    if _RUNS_NO_TEST.search(program):
+        return False
+    if _RUNS_ELSEWHERE.match(program):
+        return any(
+            _TEST_RUNNER.match(program, word.start()) for word in _WORD_START.finditer(program)
+        )
+    return bool(_TEST_RUNNER.match(program))
+
+
+def is_exit_code_of_tests(command: str) -> bool:
+    """Whether the exit code can only be that of the tests: nothing runs after them."""
+    programs = list(_programs_of_command(command))
+    last = len(programs) - 1
+    return bool(programs) and _runs_tests(programs[last].text) and programs[last].operator != "||"
+
+
+def find_git_commands(command: str) -> Iterator[GitCommand]:
+    for program in _programs_of_command(command):
+        git = _GIT.fullmatch(program.text)
+        if git:
+            yield GitCommand(git[1], git[2], program.text)
+
+
+def find_reported_commit(output: str) -> ReportedCommit | None:
+    """Return the last commit that an output reports."""
+    reported = _COMMITTED.findall(output[-SEARCHED_TAIL:])
+    return ReportedCommit(*reported[-1]) if reported else None
+
+
+def read_exit_code(output: str) -> int | None:
+    """Return the exit code that an agent wrote into a command's output, or None."""
+    if output.startswith("{"):
+        metadata = object_at(object_at(parse_json_or_none(output)).get("metadata"))
+        code = metadata.get("exit_code")
+        return code if isinstance(code, int) else None
+    head = output[:SEARCHED_HEAD].partition("Output:\n")[0]
+    reported = _EXIT_CODE_AT_START.search(head) or _EXIT_CODE_AT_END.search(output[-SEARCHED_HEAD:])
+    return int(reported[1]) if reported else None
+
+
+def find_test_summary(output: str) -> str:
+    """Return the lines in which test runners summarise a run, or else the last line."""
+    lines = [
+        _COLOUR_CODE.sub("", line).strip()
+        for line in _text_of(output)[-SEARCHED_TAIL:].splitlines()
+    ]
+    summaries = list(dict.fromkeys(line for line in lines if _TEST_SUMMARY.fullmatch(line)))
+    if not summaries:
+        return next((line for line in reversed(lines) if line), "")
+    shown = summaries[-MOST_SUMMARY_LINES:]
+    # A command may run several suites. A failure before the last of them must not be hidden.
+    failures = [line for line in summaries if _reports_failure(line)]
+    if failures and failures[-1] not in shown:
+        shown.insert(0, failures[-1])
+    return " / ".join(line.strip("= ") for line in shown)
+
+
+def _reports_failure(line: str) -> bool:
+    return bool(_REPORTS_FAILURE.search(_NO_FAILURE.sub("", line)))
+
+
+def _text_of(output: str) -> str:
+    """Return a command's own output, which some agents wrap in JSON."""
+    if not output.startswith('{"output"'):
+        return output
+    try:
+        inner = json.loads(output).get("output")
+    except (ValueError, AttributeError, RecursionError):
+        return output
+    return inner if isinstance(inner, str) else output

@@ -1,0 +1,94 @@
+"""Finds the names, paths and figures of a summary that occur nowhere in its messages.
+
+It compares words alone, so what it finds may still be true. It is shown to a person who
+looks at the document, and costs no request.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from helix_desktop.engine import span_text_and_detail_sources
+from helix_desktop.engine.agent_findings import split_sentences
+from helix_desktop.engine.conversation_details import (
+    KEPT_HEADING,
+    DetailSource,
+    format_argument_values,
+    split_into_pieces_at_line_ends,
+)
+from helix_desktop.engine.facts import Folded, Span
+from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.view import ConversationState
+
+COUNTABLE = 12  # Whole numbers up to this need no source, as the writer may have counted something.
+LONGEST_SENTENCE = 300
+
+_HEADING = re.compile(r"^#+ .*$", re.MULTILINE)
+# Where a statement comes from: [12], [12, 15], [3–9].
+_SOURCE_NUMBER = re.compile(r"\[[\d,;–\- x]+\]")
+_PATH = re.compile(r"(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*\w|\b[\w-]+\.[A-Za-z]\w{0,9}\b")
+_QUOTED_CODE = re.compile(r"`([^`\n]{3,80})`")
+_IDENTIFIER = re.compile(
+    r"\b(?:[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w+|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+)\b"
+)
+_FIGURE = re.compile(r"(?<![\w.,/-])\d[\d,]*(?:\.\d+)?(?![\w/-]|\.\d)")
+
+
+async def find_unknown_names_of_fold(
+    history: ConversationState, fold: Folded, cache: ContentCache
+) -> Sequence[str]:
+    """Return what occurs in no covered message and no setting, each with its sentence."""
+    if not isinstance(span := fold.cover, Span):
+        return []
+    seqs = [seq for seq in history.branch.order if span.first <= seq <= span.last]
+    sources = await span_text_and_detail_sources.read_detail_sources(history.branch, seqs, cache)
+    settings = [str(block.content) for block in history.settings.settings_blocks]
+    return await asyncio.to_thread(find_unknown_names, fold.text, [*_texts_of(sources), *settings])
+
+
+def find_unknown_names(document: str, texts: Sequence[str]) -> list[str]:
+    """Return the unknown names of each sentence that a model wrote, before the sentence."""
+    sentences = dict.fromkeys(_sentences_of_model(document))
+    names = {sentence: list(dict.fromkeys(_names_in(sentence))) for sentence in sentences}
+    unknown = {_normalise(name) for listed in names.values() for name in listed}
+    for text in texts:
+        for piece in split_into_pieces_at_line_ends(text):
+            searched = _normalise(piece)
+            unknown = {name for name in unknown if name not in searched}
+    marked = []
+    for sentence, listed in names.items():
+        missing = [name for name in listed if _normalise(name) in unknown]
+        if missing:
+            marked.append(f"{', '.join(missing)} — {sentence[:LONGEST_SENTENCE]}")
+    return marked
+
+
+def _sentences_of_model(document: str) -> Iterator[str]:
+    """Yield the sentences of the sections, without the lines that the program added to them."""
+    _, heading, sections = document.partition("\n## ")
+    for section in (sections if heading else document).split("\n## "):
+        written = section.partition(KEPT_HEADING)[0]
+        yield from split_sentences(_SOURCE_NUMBER.sub("", _HEADING.sub("", written)))
+
+
+def _names_in(sentence: str) -> Iterator[str]:
+    yield from (name for name in _QUOTED_CODE.findall(sentence) if " " not in name)
+    yield from _PATH.findall(_QUOTED_CODE.sub(" ", sentence))
+    rest = _PATH.sub(" ", _QUOTED_CODE.sub(" ", sentence))
+    yield from _IDENTIFIER.findall(rest)
+    for figure in _FIGURE.findall(rest):
+        if "." in figure or int(figure.replace(",", "")) > COUNTABLE:
+            yield figure
+
+
+def _normalise(text: str) -> str:
+    """Return a text in which a name is found however it is written: 1,200 is 1200."""
+    return re.sub(r"(?<=\d),(?=\d{3})", "", text.casefold())
+
+
+def _texts_of(sources: Iterable[DetailSource]) -> Iterator[str]:
+    for source in sources:
+        yield source.text
+        yield " ".join(change.path for change in source.changes)
+        if source.role == "call":
+            yield f"{source.tool}\n{format_argument_values(source.text)}"
