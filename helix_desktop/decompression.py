@@ -108,15 +108,18 @@ def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:
 
 
 @contextmanager
-def open_foreign_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_foreign_archive(
+    source: Path | io.BytesIO, most_members: int = MOST_ARCHIVE_MEMBERS
+) -> Iterator[zipfile.ZipFile]:
     """Opens a ZIP file from outside. BadZipFile if it is none, has too many members, or
     has a member that is a duplicate, encrypted, or compressed by a method whose output
     cannot be limited. A member yields no more than its declared size.
     """
-    with _ArchiveFile(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
+    raw = source if isinstance(source, io.BytesIO) else io.FileIO(source)
+    with _ArchiveFile(cast("io.RawIOBase", raw)) as file, zipfile.ZipFile(file) as archive:
         members = archive.infolist()
-        if len(members) > MOST_ARCHIVE_MEMBERS:
-            raise zipfile.BadZipFile(f"it has more than {MOST_ARCHIVE_MEMBERS} members")
+        if len(members) > most_members:
+            raise zipfile.BadZipFile(f"it has more than {most_members} members")
         for member in members:
             is_plain = (
                 member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)

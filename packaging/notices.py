@@ -25,6 +25,9 @@ INSIDE = {
     "Linux also MIT Kerberos (MIT), OpenLDAP (OLDAP-2.8), Cyrus SASL (BSD-4-Clause), libxcrypt and keyutils (LGPL-2.1-or-later), all "
     "dynamically linked",
     "obstore": "itself (MIT, Copyright Development Seed; the wheel brings no licence text, it is that of the other MIT libraries here)",
+    "pypdfium2": "PDFium (BSD-3-Clause and Apache-2.0, The PDFium Authors) with FreeType, libjpeg-turbo, OpenJPEG, libtiff, Little CMS, zlib, Anti-Grain "
+    "Geometry and ICU; their licences are in the wheel",
+    "python-calamine": "calamine (MIT) and other Rust crates (MIT or Apache-2.0)",
     "tiktoken": "the vocabularies o200k_base and cl100k_base (MIT, OpenAI)",
 }
 

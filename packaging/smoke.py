@@ -19,6 +19,12 @@ import helix_desktop
 
 SKIPPED = ("_worker", ".jail", "__main__")  # scripts, run and not imported
 
+EMPTY_PDF = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+    b"2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>endobj\ntrailer<</Root 1 0 R>>"
+)
+
 
 def main() -> int:
     names = [each.name for each in pkgutil.walk_packages(helix_desktop.__path__, "helix_desktop.")]
@@ -82,6 +88,8 @@ def _processes() -> None:
     """What starts this interpreter again: the readers of strangers' text, the sandbox,
     and the replay lab.
     """
+    from helix_desktop.documents.document_kinds import PDF
+    from helix_desktop.documents.document_reading import read_document_pages
     from helix_desktop.tools.fetch_tool import html_as_text
     from helix_desktop.tools.regex_search import GrepPiece, grep_pieces
     from helix_desktop.tools.sandbox import find_sandbox
@@ -91,6 +99,8 @@ def _processes() -> None:
 
     if asyncio.run(html_as_text(b"<p>one</p><script>no</script>")).strip() != "one":
         sys.exit("A page cannot be read.")
+    if asyncio.run(read_document_pages("page.pdf", EMPTY_PDF, PDF)).unit_count != 1:
+        sys.exit("A document cannot be read.")
     if asyncio.run(grep_pieces("tw.", pieces())).match_count != 1:
         sys.exit("Nothing can be searched.")
     with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ SHOWN_BYTES = 8_000  # At most this many bytes of one output are sent to the edi
 LARGEST_DIFF = 400_000  # A file of more bytes than this is not shown as a difference.
 TITLE = 80
 _KINDS: dict[str, schema.ToolKind] = {
-    ToolName.READ_FILE: "read", ToolName.LIST_FILES: "read", ToolName.GLOB_FILES: "search", ToolName.SEARCH_FILES: "search",
+    ToolName.READ_FILE: "read", ToolName.READ_DOCUMENT: "read", ToolName.LIST_FILES: "read", ToolName.GLOB_FILES: "search", ToolName.SEARCH_FILES: "search",
     ToolName.RUN_COMMAND: "execute", ToolName.FETCH_URL: "fetch", ToolName.DELEGATE: "think", ToolName.SET_TODO: "think",
     **dict.fromkeys(EDITS, "edit"), **dict.fromkeys(RECALLS, "read"),
 }  # fmt: skip

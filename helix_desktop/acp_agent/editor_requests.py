@@ -161,11 +161,12 @@ class EditorAgent:
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Result:
         conversation = self._find_or_open_conversation(session_id)
-        if not (
-            parts := tuple([await _convert_prompt_block(self._bench, block) for block in prompt])
-        ):
+        parts: list[UserPart] = []
+        for block in prompt:
+            parts += await _convert_prompt_block(self._bench, session_id, block)
+        if not parts:
             raise InvalidInput("The message is empty.")
-        return {"stopReason": await conversation.run_turn(parts)}
+        return {"stopReason": await conversation.run_turn(tuple(parts))}
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         self._find_or_open_conversation(session_id).cancel_turn()
@@ -222,46 +223,37 @@ class EditorAgent:
             )
 
 
-PROMPT_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-
-
-async def _convert_prompt_block(bench: Workbench, block: Any) -> UserPart:
+async def _convert_prompt_block(
+    bench: Workbench, conversation: str, block: Any
+) -> Sequence[UserPart]:
     """Stores the block's content in the cache. A linked file is passed on by name."""
     match block:
         case schema.TextContentBlock():
-            return Text(block.text)
+            return [Text(block.text)]
         case schema.ResourceContentBlock():
-            return Text(f"[{block.name}]({uri_as_path(block.uri)})")
+            return [Text(f"[{block.name}]({uri_as_path(block.uri)})")]
         case schema.ImageContentBlock():
-            return await _attach_base64_content(
-                bench, uri_as_path(block.uri or "image"), block.data, block.mime_type
-            )
+            content = _decode_base64(uri_as_path(block.uri or "image"), block.data)
+            name = uri_as_path(block.uri or "image")
+            return await bench.attach_file(name, content, conversation)
         case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as text):
-            return await bench.attach_content(
-                uri_as_path(text.uri), text.text.encode("utf-8", "replace"), "text/plain"
-            )
+            name = uri_as_path(text.uri)
+            content = text.text.encode("utf-8", "replace")
+            return [await bench.attach_content(name, content, "text/plain")]
         case schema.EmbeddedResourceContentBlock():
-            kind = block.resource.mime_type or ""
-            return await _attach_base64_content(
-                bench, uri_as_path(block.resource.uri), block.resource.blob, kind
-            )
+            name = uri_as_path(block.resource.uri)
+            content = _decode_base64(name, block.resource.blob)
+            return await bench.attach_file(name, content, conversation)
     raise InvalidInput(
         "This kind of content cannot be sent to the agent.", remedy="Send text, images or files."
     )
 
 
-async def _attach_base64_content(
-    bench: Workbench, name: str, base64_text: str, media_type: str
-) -> UserPart:
-    if media_type not in PROMPT_IMAGES and not media_type.startswith("text/"):
-        raise InvalidInput(f"{name} has a type that models do not read ({media_type[:60]}).")
+def _decode_base64(name: str, text: str) -> bytes:
     try:
-        content = base64.b64decode(base64_text, validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidInput(f"{name} is not valid base64.") from error
-    return await bench.attach_content(
-        name, content, media_type if media_type in PROMPT_IMAGES else "text/plain"
-    )
 
 
 def uri_as_path(uri: str) -> str:

@@ -16,16 +16,20 @@ from helix_desktop.console import Console
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from helix_desktop.engine.facts import Attachment, UserPart
     from helix_desktop.engine.session import Session
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
 
 FETCH_SECONDS = 20.0  # A turn waits at most this long for facts that other machines have written.
+LARGEST_ATTACHED = 200 << 20  # Bytes.
 WAIT_SECONDS = 1.0  # The pause between two checks of whether another machine has finished.
 
 
 def run_ask_command(arguments: Namespace) -> int:
-    if arguments.resume and (arguments.text or not arguments.conversation):
+    if arguments.resume and (arguments.text or arguments.attach or not arguments.conversation):
         raise errors.InvalidInput(
             "To resume a turn, specify its conversation with --conversation and no TEXT."
         )
@@ -125,11 +129,11 @@ async def _run_asked_turn(
     telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
     unsubscribe = session.subscribe_to_events(telling.answer_question_before_turn)
     try:
-        parts = (
-            await bench.slash_commands.expand_command_message(session, (Text(text),))
-            if text
-            else ()
-        )
+        parts: tuple[UserPart, ...] = ()
+        if text:
+            attached = await _attach_files(bench, session, arguments.attach)
+            said: tuple[UserPart, ...] = (Text(text), *attached)
+            parts = await bench.slash_commands.expand_command_message(session, said)
     finally:
         unsubscribe()
     unsubscribe = session.subscribe_to_events(telling.print_event)
@@ -149,6 +153,29 @@ async def _run_asked_turn(
     if not done:
         await console.print_error(telling.failure_reason)
     return 0 if (not reached or await _deliver_to_other_machines(bench, console)) and done else 1
+
+
+async def _attach_files(
+    bench: Workbench, session: Session, files: Sequence[str]
+) -> Sequence[Attachment]:
+    """Reads the files before anything is sent. One that cannot be read ends the command."""
+    attached: list[Attachment] = []
+    for file in files:
+        path = Path(file)
+        try:
+            size = (await asyncio.to_thread(path.stat)).st_size
+            if size > LARGEST_ATTACHED:
+                raise errors.InvalidInput(
+                    f"{path.name} is larger than 200 MB. Nothing was sent.",
+                    remedy="Name the file in the message instead.",
+                )
+            content = await asyncio.to_thread(path.read_bytes)
+        except OSError as error:
+            raise errors.InvalidInput(
+                f"{file} could not be read: {error.strerror or error}. Nothing was sent."
+            ) from error
+        attached += await bench.attach_file(path.name, content, session.id)
+    return attached
 
 
 def _is_last_turn_complete(session: Session) -> bool:

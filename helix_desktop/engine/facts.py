@@ -34,12 +34,24 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentOrigin:
+    """The document that an attachment's text was read from. `unit` is what its pages are called."""
+
+    original: Stored
+    unit: str = "page"
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file, image or oversized text that the user attached. Its content is in the cache."""
+    """A file, image or oversized text that the user attached. Its content is in the cache. Of a
+    document, it is the text that was read, or a page's picture.
+    """
 
     name: str
     stored: Stored
     tokens: int = 0
+    document: DocumentOrigin | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from helix_desktop.engine.content_recall import WHOLE_TOKENS
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_spending import ConversationSpending
+from helix_desktop.engine.document_pages import format_document_outline, parse_document_text
 from helix_desktop.engine.messages import ContextKind, Message, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
@@ -34,7 +35,7 @@ QUOTED_WORDS, QUOTED_ARGUMENTS = 500, 2_000
 COMPACTED = 1_500  # A compaction with more than twice this many tokens is cut.
 QUESTION_OUTPUT = 1_000
 LINE_NUMBERS = re.compile(
-    r'"(?:(?:first|last|start|end)_line|offset|view_range|lines)"\s*:\s*["\[\d]'
+    r'"(?:(?:first|last|start|end)_line|offset|view_range|lines|pages)"\s*:\s*["\[\d]'
 )  # Asked for.
 
 
@@ -342,10 +343,15 @@ class LargeOutputShortener:
 
 
 async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy: Policy) -> str:
-    """Return what a model is shown of an attachment too large for its window."""
-    text = await build_preview_in_thread(
-        await read_stored_text(cache, part.stored), policy.preview_tokens * 4
-    )
+    """Return what a model is shown of an attachment too large for its window: the outline of a
+    document, or a preview of another text.
+    """
+    whole = await read_stored_text(cache, part.stored)
+    room = policy.preview_tokens * 4
+    document = parse_document_text(whole) if part.document is not None else None
+    if document is not None:
+        return f"[Attachment: {part.name}]\n{format_document_outline(document, part.stored.digest.hex, room)}"
+    text = await build_preview_in_thread(whole, room)
     return f"[Attachment: {part.name}]\n{large_output_choice.format_excerpt(part.stored, part.tokens, text)}"
 
 

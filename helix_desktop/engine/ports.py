@@ -248,11 +248,14 @@ class CallContext:
 
 @dataclass(frozen=True, slots=True)
 class ForeignToolResult:
-    """The result of an MCP server's tool. `images` are pairs of media type and bytes."""
+    """The result of an MCP server's tool. `images` are pairs of media type and bytes, `files`
+    pairs of a name and other bytes, which may be documents.
+    """
 
     text: str
     ok: bool = True
     images: tuple[tuple[str, bytes], ...] = ()
+    files: tuple[tuple[str, bytes], ...] = ()
 
 
 class ToolSet(Protocol):

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 class ToolName(StrEnum):
     READ_FILE = "read_file"
+    READ_DOCUMENT = "read_document"
     WRITE_FILE = "write_file"
     EDIT_FILE = "edit_file"
     LIST_FILES = "list_files"

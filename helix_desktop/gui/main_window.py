@@ -146,7 +146,10 @@ class MainWindow(WindowFrame):
             self.showing, doing, parts, refresh, self.go_to_conversation, self
         )
         self.attaching = AttachmentReader(
-            doing, lambda: self.showing.bench, self.build_attachment_receiver
+            doing,
+            lambda: self.showing.bench,
+            lambda: self.current_session.id if self.current_session is not None else "",
+            self.build_attachment_receiver,
         )
         doing.failed.connect(self.notices.show_error_notice)
 
@@ -989,14 +992,14 @@ class MainWindow(WindowFrame):
         )
         allow(("other-side", "close-side"), when=len(self.chats) > 1)
 
-    def build_attachment_receiver(self) -> Callable[[Attachment], None]:
-        """Returns a function that adds an attachment to the message being written now,
-        even if it arrives late.
+    def build_attachment_receiver(self) -> Callable[[Sequence[Attachment]], None]:
+        """Returns a function that adds attachments to the message being written now,
+        even if they arrive late.
         """
         return partial(self._attach_to_draft, self.chat.composer.draft_place)
 
-    def _attach_to_draft(self, place: DraftPlace, attachment: Attachment) -> None:
-        if self.add_to_message_and_tell_if_current(place, (attachment,)):
+    def _attach_to_draft(self, place: DraftPlace, attachments: Sequence[Attachment]) -> None:
+        if self.add_to_message_and_tell_if_current(place, attachments):
             self.go_to_side(self.chat)
 
     def add_to_message_and_tell_if_current(

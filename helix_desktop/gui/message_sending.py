@@ -355,7 +355,8 @@ def recall_into_draft(
 ) -> None:
     if window.current_session is not None:
         work = window.current_session.context.recall_as_attachment(digest, lines=lines)
-        window.run_for_window(work, then=window.build_attachment_receiver())
+        receive = window.build_attachment_receiver()
+        window.run_for_window(work, then=lambda attachment: receive((attachment,)))
     elif window.current_workbench is not None:
         window.notices.show_notice(
             tr("Open a conversation first. The entry is added to its next message.")

@@ -448,18 +448,18 @@ class HostedServer:
 
     async def fetch_prompt_text(self, name: str, values: Mapping[str, str]) -> str:
         found = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
-        texts: list[str] = []
+        given = tool_results.ServerContent()
         for message in found.messages:
-            tool_results.append_result_part(message.content, texts, [])
-        return "\n\n".join(texts)
+            given.append_part(message.content)
+        return "\n\n".join(given.texts)
 
     async def fetch_resource(self, uri: str) -> ForeignToolResult:
         found = await self._ask_server(uri, lambda: self._client.read_resource(uri))
-        texts: list[str] = []
-        images: list[tuple[str, bytes]] = []
+        given = tool_results.ServerContent()
         for content in found.contents:
-            tool_results.append_resource_content(content, texts, images)
-        return ForeignToolResult("\n".join(texts), images=tuple(images))
+            given.append_resource(content)
+        text = "\n".join(given.texts)
+        return ForeignToolResult(text, images=tuple(given.images), files=tuple(given.files))
 
     async def _ask_server(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Return the server's answer, or fail at once if the connection is lost, with a

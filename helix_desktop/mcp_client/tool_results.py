@@ -5,70 +5,81 @@ additions are marked.
 import base64
 import binascii
 import json
+from dataclasses import field
 from typing import Any
 
+from helix_desktop.documents.document_kinds import find_document_kind
 from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.engine.ports import ForeignToolResult
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 LARGEST_IMAGE = 10 << 20
 
 
+@dataclass(slots=True)
+class ServerContent:
+    """What a server gave, as far as it was read: texts, pictures and other files."""
+
+    texts: list[str] = field(default_factory=list)
+    images: list[tuple[str, bytes]] = field(default_factory=list)
+    files: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def append_part(self, part: Any) -> None:
+        match getattr(part, "type", ""):
+            case "text":
+                self.texts.append(part.text)
+            case "image":
+                self._append_binary_part(part.data, part.mime_type, "picture", "")
+            case "audio":
+                size = len(part.data) * 3 // 4
+                self.texts.append(f"[sound, {part.mime_type}, {size:,} bytes: not shown]")
+            case "resource_link":
+                about = f": {part.description}" if part.description else ""
+                self.texts.append(f"[link to the resource {part.uri} ({part.name}){about}]")
+            case "resource":
+                self.append_resource(part.resource)
+
+    def append_resource(self, inner: Any) -> None:
+        """Append what a server gives to read, after its address."""
+        if getattr(inner, "text", None) is not None:
+            self.texts.append(f"[resource {inner.uri}]\n{inner.text}")
+            return
+        address = str(inner.uri)
+        kind = inner.mime_type or "application/octet-stream"
+        name = address.rpartition("/")[2] or address
+        self._append_binary_part(inner.blob, kind, f"resource {address}", name)
+
+    def _append_binary_part(self, data: str, kind: str, what: str, file_name: str) -> None:
+        try:
+            content = base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError):
+            self.texts.append(f"[{what}: its data is damaged]")
+            return
+        described = f"{what}, {kind}, {len(content):,} bytes"
+        if kind in IMAGES and len(content) <= LARGEST_IMAGE:
+            self.images.append((kind, content))
+            self.texts.append(f"[{described}]")
+        elif file_name and find_document_kind(file_name, content) is not None:
+            self.files.append((file_name, content))
+            self.texts.append(f"[{described}]")
+        else:
+            self.texts.append(f"[{described}: not shown]")
+
+
 def convert_tool_result(result: Any) -> ForeignToolResult:
-    texts: list[str] = []
-    images: list[tuple[str, bytes]] = []
+    given = ServerContent()
     for part in result.content:
-        append_result_part(part, texts, images)
+        given.append_part(part)
     structured = getattr(result, "structured_content", None)
-    if structured is not None and not any(_repeats_structured(text, structured) for text in texts):
-        texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
-    text = "\n".join(texts) or ("[no text]" if images else "[no output]")
-    return ForeignToolResult(text, not getattr(result, "is_error", False), tuple(images))
-
-
-def append_result_part(part: Any, texts: list[str], images: list[tuple[str, bytes]]) -> None:
-    kind = getattr(part, "type", "")
-    if kind == "text":
-        texts.append(part.text)
-    elif kind == "image":
-        _append_binary_part(part.data, part.mime_type, "picture", texts, images)
-    elif kind == "audio":
-        texts.append(f"[sound, {part.mime_type}, {len(part.data) * 3 // 4:,} bytes: not shown]")
-    elif kind == "resource_link":
-        about = f": {part.description}" if part.description else ""
-        texts.append(f"[link to the resource {part.uri} ({part.name}){about}]")
-    elif kind == "resource":
-        append_resource_content(part.resource, texts, images)
-
-
-def append_resource_content(inner: Any, texts: list[str], images: list[tuple[str, bytes]]) -> None:
-    """Append what a server gives to read, after its address."""
-    if getattr(inner, "text", None) is not None:
-        texts.append(f"[resource {inner.uri}]\n{inner.text}")
-    else:
-        _append_binary_part(
-            inner.blob,
-            inner.mime_type or "application/octet-stream",
-            f"resource {inner.uri}",
-            texts,
-            images,
-        )
-
-
-def _append_binary_part(
-    data: str, kind: str, what: str, texts: list[str], images: list[tuple[str, bytes]]
-) -> None:
-    try:
-        content = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        texts.append(f"[{what}: its data is damaged]")
-        return
-    if kind in IMAGES and len(content) <= LARGEST_IMAGE:
-        images.append((kind, content))
-        texts.append(f"[{what}, {kind}, {len(content):,} bytes]")
-    else:
-        texts.append(f"[{what}, {kind}, {len(content):,} bytes: not shown]")
+    if structured is not None and not any(
+        _repeats_structured(text, structured) for text in given.texts
+    ):
+        given.texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
+    text = "\n".join(given.texts) or ("[no text]" if given.images else "[no output]")
+    is_ok = not getattr(result, "is_error", False)
+    return ForeignToolResult(text, is_ok, tuple(given.images), tuple(given.files))
 
 
 def _repeats_structured(text: str, structured: Any) -> bool:

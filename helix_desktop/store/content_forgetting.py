@@ -12,6 +12,7 @@ from stat import S_ISREG
 from typing import Any
 
 from helix_desktop.engine import facts as vocabulary
+from helix_desktop.engine.document_pages import parse_document_text
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import Fact, Forgotten
 from helix_desktop.engine.forgotten_text_forms import TextForms
@@ -28,6 +29,7 @@ SHORTEST = 4  # In characters. A shorter text would occur almost everywhere.
 BLANK = "[forgotten]"
 WHY = "forgotten at the user's request"
 _PAGE = 200
+_DOCUMENT_HEAD = 2_000  # Bytes; the first line of a document's text names the document.
 
 
 class ForgetRequest:
@@ -66,6 +68,7 @@ def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterato
         for record in found:
             if record.state is EntryState.LIVE and _entry_holds_text(cache, record, wanted.traces):
                 wanted.digests.add(record.digest)
+                wanted.digests.update(_find_document_of_text(cache, record))
             elif wanted.occurs_in(record.about.source) or wanted.occurs_in(record.about.tool):
                 wanted.named.append(record.number)
             if record.about.media_type == GIT_BUNDLE and record.state is EntryState.LIVE:
@@ -96,6 +99,19 @@ def _entry_holds_text(cache: CacheFolder, record: CacheRecord, traces: TextForms
         return _occurs_in_joined_pieces(cache.reader.iterate_chunks(record), traces)
     except HelixError:
         return True  # A damaged entry may contain the text, so it is forgotten.
+
+
+def _find_document_of_text(cache: CacheFolder, record: CacheRecord) -> Iterator[Digest]:
+    """Yield the document that an entry's text was read from. Its own bytes are compressed, so the
+    text is not found in them.
+    """
+    try:
+        beginning = next(iter(cache.reader.iterate_chunks(record)), b"")[:_DOCUMENT_HEAD]
+    except HelixError:
+        return
+    document = parse_document_text(beginning.decode("utf-8", "replace"))
+    if document is not None:
+        yield document.original
 
 
 def _occurs_in_joined_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool:

@@ -516,11 +516,7 @@ def searchable_texts(fact: Fact, *, files: bool = False) -> list[str]:
 def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
     match fact:
         case vocabulary.UserSaid(parts=parts):
-            return [
-                ("attachment", part.stored.digest)
-                for part in parts
-                if isinstance(part, vocabulary.Attachment)
-            ]
+            return [("attachment", digest) for digest in _entries_attached_by(parts)]
         case vocabulary.ToolReturned():
             changes = [
                 digest for each in fact.changes for digest in (each.before, each.after) if digest
@@ -537,6 +533,14 @@ def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
         case vocabulary.ModelReplied(parts=parts):
             return [("recall", digest) for digest in _entries_recalled_by(parts)]
     return []
+
+
+def _entries_attached_by(parts: Iterable[object]) -> Iterator[Digest]:
+    for part in parts:
+        if isinstance(part, vocabulary.Attachment):
+            yield part.stored.digest
+            if part.document is not None:
+                yield part.document.original.digest
 
 
 def token_counts_of_entries(fact: Fact) -> list[tuple[vocabulary.Stored, int]]:

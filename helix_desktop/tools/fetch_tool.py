@@ -14,7 +14,6 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop.decompression import (
@@ -23,20 +22,18 @@ from helix_desktop.decompression import (
     DecodedTooLarge,
     UnreadableCoding,
 )
+from helix_desktop.documents.document_kinds import HTML
+from helix_desktop.documents.document_reading import read_document_pages
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, InvalidInput, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.processes.starter import end_process, start_isolated_script
-from helix_desktop.tools import built_in_tool, html_worker
+from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 
 if TYPE_CHECKING:
     import httpx
 
 HTML_SECONDS = 10.0
-MOST_BYTES = (
-    2 << 30
-)  # The worker's maximum address space in bytes. If a page needs more, its source is shown instead.
 LARGEST = 20 * 1024 * 1024
 SECONDS = 60
 MOST_REDIRECTS = 5
@@ -54,16 +51,13 @@ _READABLE = (
 
 
 async def html_as_text(page: bytes) -> str:
-    """Return a page's readable text, or its source if that takes too long."""
-    process = await start_isolated_script(Path(html_worker.__file__), memory_bytes=MOST_BYTES)
+    """Return a page's readable text, or its source if it cannot be read in time."""
     try:
         async with asyncio.timeout(HTML_SECONDS):
-            out, _ = await process.communicate(page)
-        return out.decode("utf-8") if not process.returncode else page.decode("utf-8", "replace")
-    except TimeoutError:
+            document = await read_document_pages("page.html", page, HTML)
+    except (TimeoutError, InvalidInput):
         return page.decode("utf-8", "replace")
-    finally:
-        await end_process(process)
+    return "\n\n".join(section.text for section in document.pages) + "\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
+from helix_desktop.documents.document_kinds import find_kind_by_ending
 from helix_desktop.engine.changes.diff_hunks import CONTEXT
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.content_recall import LINES_TOKENS
@@ -242,9 +243,10 @@ async def _read_image(use: ToolResources, place: RootPath, kind: str) -> ToolOut
 async def _describe_binary_file(use: ToolResources, place: RootPath) -> ToolOutput:
     shown = use.roots.display_path(place)
     size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
-    return ToolOutput(
-        f"{shown} is no text: {size:,} bytes of binary data, not shown.", source=shown
-    )
+    said = f"{shown} is no text: {size:,} bytes of binary data, not shown."
+    if find_kind_by_ending(place.full_path.name) is not None:
+        said += " To read it as text, call read_document (with call_tool)."
+    return ToolOutput(said, source=shown)
 
 
 async def _read_or_suggest_path(

@@ -27,6 +27,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import argument_schema, built_in_tool, permission
 from helix_desktop.tools.built_in_tool import BuiltInTool, FilesSeen, PermitAction, ToolOutput
 from helix_desktop.tools.changes.change_attribution import OpenStep
+from helix_desktop.tools.document_tool import read_document_as_text
 from helix_desktop.tools.permission import ActionEffect, PermissionMode, PermissionRule, ToolAction
 from helix_desktop.tools.tools_on_demand import OnDemandTools, check_arguments_of_server_tool
 
@@ -345,7 +346,10 @@ class Toolbox:
             await cache.store_content(data, EntryOrigin(name, title, kind))
             for kind, data in got.images
         ]
-        return ToolOutput(got.text, ok=got.ok, images=tuple(images), source=title)
+        said = got.text
+        for file_name, content in got.files:
+            said += "\n" + await read_document_as_text(cache, name, file_name, content)
+        return ToolOutput(said, ok=got.ok, images=tuple(images), source=title)
 
     def _permission_check_for(
         self, call: ToolCall, context: CallContext, ruling: PermissionOutcome

@@ -17,6 +17,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import (
     command_tools,
+    document_tool,
     fetch_tool,
     file_tools,
     hidden_files,
@@ -126,7 +127,7 @@ class WorkspaceTools:
         search = declare_tool(
             ToolName.SEARCH_FILES, partial(search_files_tool.search_files, self.sandbox)
         )
-        tools = [*file_tools.TOOLS, search]
+        tools = [*file_tools.TOOLS, *document_tool.TOOLS, search]
         tools += [*command_tools.build_command_tools(self.commands), *todo_tool.TOOLS]
         tools += recall_tools.build_recall_tools(compact, history)
         tools += fetch_tool.TOOLS if self.options.offers_fetch else ()

@@ -46,6 +46,7 @@ from helix_desktop.workbench.conversation_list_rows import ConversationListRows,
 from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.copy_files import FolderCopy
+from helix_desktop.workbench.document_attachments import FileAttachments
 from helix_desktop.workbench.folder_copies import RepositoryCopies
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
@@ -701,6 +702,30 @@ class Workbench:
         )
         return facts.Attachment(name, stored, await self._count_stored_tokens(stored, content))
 
+    async def attach_file(
+        self, name: str, content: bytes, conversation: str = ""
+    ) -> tuple[facts.Attachment, ...]:
+        """Store a file that the user adds to a message: a text, a picture, or a document as its
+        text. Raises InvalidInput for what the conversation's model cannot read.
+        """
+        files = FileAttachments(
+            self.workspace.cache,
+            self.token_counter.count_tokens,
+            self._conversation_sees_pictures(conversation),
+        )
+        return await files.store_file(name, content)
+
+    def _conversation_sees_pictures(self, conversation: str) -> bool:
+        """Whether pictures can be sent. False only where it is known that they cannot."""
+        session = self.sessions.find_open_session(conversation) if conversation else None
+        if session is not None and session.conversation.state.acp_agent:
+            return True  # A foreign agent says itself which pictures it takes.
+        with suppress(HelixError):
+            return self.models.model_by_name(
+                self.model_of_conversation(conversation)
+            ).info.abilities.images
+        return True
+
     async def count_sent_tokens(self, attachment: facts.Attachment) -> int:
         """Return how many tokens are sent. Of an attachment that is too large, only an
         excerpt is sent.
@@ -798,12 +823,18 @@ class Workbench:
         self._permissions.mode = PermissionMode(name)
         await self.change_settings({"permissions.mode": name})
 
-    async def attach_server_resource(self, server: str, uri: str) -> facts.Attachment:
+    async def attach_server_resource(self, server: str, uri: str) -> tuple[facts.Attachment, ...]:
+        """Attach what a server offers to read: its text, its pictures and its documents."""
         found = await (await self.mcp_servers.find_server(server)).fetch_resource(uri)
-        if found.images and not found.text.strip():
-            kind, data = found.images[0]
-            return await self.attach_content(uri, data, kind)
-        return await self.attach_content(uri, found.text.encode("utf-8", "replace"), "text/plain")
+        attached: list[facts.Attachment] = []
+        for kind, data in found.images:
+            attached.append(await self.attach_content(uri, data, kind))
+        for name, content in found.files:
+            attached += await self.attach_file(name, content)
+        if not attached:
+            text = found.text.encode("utf-8", "replace")
+            attached.append(await self.attach_content(uri, text, "text/plain"))
+        return tuple(attached)
 
     @property
     def opening_notes(self) -> Sequence[str]:

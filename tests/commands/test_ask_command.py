@@ -30,6 +30,7 @@ from helix_desktop.engine.session_events import (
 )
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
+from tests.documents import written_documents
 from tests.peers.chat_server import ChatServer, chunk, refused, reply
 from tests.peers.peer import Answer, sse
 from tests.scripted_tour import ClockWithoutPauses
@@ -458,3 +459,28 @@ async def facts_of(conversation: str) -> list[Fact]:
     found = [recorded.fact for recorded in await opened.journal.read_facts(conversation)]
     await opened.aclose()
     return found
+
+
+def test_an_attached_document_is_sent_as_text(
+    workspace: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report.pdf").write_bytes(written_documents.pdf())
+    said = ["--attach", str(tmp_path / "report.pdf"), "--json", "Read it"]
+    assert ask("--workspace", workspace, *said) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line[:1] == "{"]
+    (message,) = [line for line in lines if line.get("fact") == "UserSaid"]
+    (attached,) = [part for part in message["parts"] if part["is"] == "Attachment"]
+    assert attached["document"]["count"] == 3
+    capfd.readouterr()
+    assert cli.main(["cache", "get", "-w", workspace, attached["stored"]["digest"]]) == 0
+    assert written_documents.TITLE in capfd.readouterr().out
+
+
+def test_a_file_that_cannot_be_read_ends_before_anything_is_sent(
+    workspace: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "secret.pdf").write_bytes(written_documents.pdf(password="secret"))
+    capfd.readouterr()
+    for name, said in {"secret.pdf": "password", "gone.pdf": "could not be read"}.items():
+        assert ask("--workspace", workspace, "--attach", str(tmp_path / name), "Read it") != 0
+        assert said in capfd.readouterr().err

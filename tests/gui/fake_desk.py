@@ -90,6 +90,7 @@ from helix_desktop.store.imported_proposals import ImportedQuestion
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 from helix_desktop.workbench.conversation_sharing import SharingStatus
 from helix_desktop.workbench.copy_files import CopyStatus, FolderCopy
+from helix_desktop.workbench.document_attachments import find_picture_type
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
@@ -777,8 +778,14 @@ class FakeWorkbench(StandIn):
     ) -> tuple[UserPart, ...]:
         return (Text("expanded"), *parts[1:])
 
-    async def attach_server_resource(self, server: str, uri: str) -> Attachment:
-        return await self.attach_content(uri, f"{server} {uri}".encode(), "text/plain")
+    async def attach_file(
+        self, name: str, content: bytes, conversation: str = ""
+    ) -> tuple[Attachment, ...]:
+        kind = find_picture_type(content) or "text/plain"
+        return (await self.attach_content(name, content, kind),)
+
+    async def attach_server_resource(self, server: str, uri: str) -> tuple[Attachment, ...]:
+        return (await self.attach_content(uri, f"{server} {uri}".encode(), "text/plain"),)
 
     @property
     def project(self) -> FakeProject:

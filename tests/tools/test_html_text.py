@@ -16,9 +16,12 @@ async def test_a_page_is_read_as_a_reader_sees_it() -> None:
         "One bold word & a link (https://a.example/x)",
         "- first",
         "- second",
+        "```",
         "a",
         "b",
-        "| 1 | 2",
+        "```",
+        "| 1 | 2 |",
+        "| --- | --- |",
     ]
 
 

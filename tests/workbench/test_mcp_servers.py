@@ -292,7 +292,7 @@ async def test_prompts_are_said_with_a_slash_and_resources_are_attached(tmp_path
         assert isinstance(said, Text)
         assert said.text.endswith("Review src/a.py and look for wrong names and types.")
         (offered,) = bench.mcp_servers.list_offered_resources()
-        attached = await bench.attach_server_resource(offered.server, offered.uri)
+        (attached,) = await bench.attach_server_resource(offered.server, offered.uri)
         assert b"Four spaces." in await bench.workspace.cache.read_range(
             attached.stored.digest, 0, attached.stored.size
         )

@@ -7,10 +7,14 @@ from PySide6.QtCore import QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QPixmap
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
-from helix_desktop.engine.facts import Attachment, Stored, Text, UserPart
+from helix_desktop.engine.facts import Attachment, DocumentOrigin, Stored, Text, UserPart
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.gui.common.document_figures import (
+    describe_attachment_size,
+    describe_document_pages,
+)
 from helix_desktop.gui.common.widgets import build_push_button
-from helix_desktop.gui.context_meter import describe_token_count, format_token_count
+from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.rows_and_columns import build_row, clear_layout
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
@@ -37,29 +41,51 @@ def decode_message_parts(value: object) -> tuple[UserPart, ...]:
 
 
 def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
-    stored = attachment.stored
-    return {
+    encoded = {
         "name": attachment.name,
+        **_encode_stored(attachment.stored),
+        "tokens": attachment.tokens,
+    }
+    document = attachment.document
+    if document is not None:
+        encoded["document"] = {
+            **_encode_stored(document.original),
+            "unit": document.unit,
+            "count": document.count,
+        }
+    return encoded
+
+
+def _encode_stored(stored: Stored) -> dict[str, Any]:
+    return {
         "digest": stored.digest.hex,
         "size": stored.size,
         "lines": stored.lines,
         "media_type": stored.media_type,
-        "tokens": attachment.tokens,
     }
 
 
 def _decode_attachment(value: object) -> Attachment | None:
     try:
         assert isinstance(value, dict)  # noqa: S101 - a wrong shape is as good as a missing key
-        stored = Stored(
-            Digest.from_hex(value["digest"]),
-            int(value["size"]),
-            int(value["lines"]),
-            str(value["media_type"]),
-        )
-        return Attachment(str(value["name"]), stored, int(value["tokens"]))
+        stored = _decode_stored(value)
+        document = _decode_document(value["document"]) if "document" in value else None
+        return Attachment(str(value["name"]), stored, int(value["tokens"]), document)
     except (AssertionError, KeyError, TypeError, ValueError):
         return None
+
+
+def _decode_document(value: dict[str, Any]) -> DocumentOrigin:
+    return DocumentOrigin(_decode_stored(value), str(value["unit"]), int(value["count"]))
+
+
+def _decode_stored(value: dict[str, Any]) -> Stored:
+    return Stored(
+        Digest.from_hex(value["digest"]),
+        int(value["size"]),
+        int(value["lines"]),
+        str(value["media_type"]),
+    )
 
 
 def has_files_or_picture(mime: QMimeData) -> bool:
@@ -162,13 +188,14 @@ class AttachmentChips(QWidget):
 
     def _describe_attachment_tokens(self, attachment: Attachment) -> str:
         going = self._going.get(attachment.stored.digest, attachment.tokens)
-        if going != attachment.tokens:
-            return tr(
-                "{n} of {all} tokens",
-                n=format_token_count(going),
-                all=format_token_count(attachment.tokens),
-            )
-        return describe_token_count(attachment.tokens) if attachment.tokens else ""
+        if going == attachment.tokens:
+            return describe_attachment_size(attachment)
+        sent = tr(
+            "{n} of {all} tokens",
+            n=format_token_count(going),
+            all=format_token_count(attachment.tokens),
+        )
+        return " · ".join(filter(None, [describe_document_pages(attachment), sent]))
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
         name = attachment.name  # A long name is shortened in the middle, as its ends say the most.

@@ -6,7 +6,7 @@ the strictest size limit.
 
 import asyncio
 import mimetypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -79,20 +79,22 @@ def _encode_picture(picture: QImage, kind: bytes) -> bytes:
 
 
 LARGEST = 200 * 1024 * 1024
-HEAD = 4_096  # A file counts as text if this many bytes at its beginning contain no zero byte.
 
 
 @dataclass(eq=False)
 class AttachmentReader:
-    """`attacher` is called when reading starts. It returns what receives the attachment."""
+    """`attacher` is called when reading starts. It returns what receives the attachments. A
+    document may be several: its text, and pictures of its scanned pages.
+    """
 
     doing: BackgroundRunner
     bench: Callable[[], Workbench | None]
-    attacher: Callable[[], Callable[[Attachment], object]]
+    conversation: Callable[[], str]
+    attacher: Callable[[], Callable[[Sequence[Attachment]], object]]
 
     def attach_files(self, files: list[Path]) -> None:
         for file in files:
-            self._attach_when_read(file.name, partial(_read_file_with_media_type, file))
+            self._attach_when_read(file.name, partial(_read_file_for_message, file))
 
     def attach_dropped_data(self, mime: QMimeData) -> None:
         """Attaches the files or the picture of a drop or of the clipboard."""
@@ -101,39 +103,43 @@ class AttachmentReader:
         elif mime.hasImage():
             picture = QImage(mime.imageData())
             self._attach_when_read(
-                tr("picture.png"), lambda name: fit_picture_for_models(name, encode_png(picture))
+                tr("picture.png"), lambda name: fit_picture_for_models(name, encode_png(picture))[0]
             )
 
     def attach_long_text(self, text: str) -> None:
-        self._attach_when_read(
-            tr("pasted.txt"), lambda _name: (text.encode("utf-8", "replace"), "text/plain")
+        bench = self.bench()
+        if bench is None:
+            return
+        content = text.encode("utf-8", "replace")
+        receive = self.attacher()
+        self.doing.run_in_background(
+            bench.attach_content(tr("pasted.txt"), content, "text/plain"),
+            then=lambda attachment: receive((attachment,)),
         )
 
-    def _attach_when_read(self, name: str, read: Callable[[str], tuple[bytes, str]]) -> None:
-        if (bench := self.bench()) is not None:
-            self.doing.run_in_background(_read_and_attach(bench, name, read), then=self.attacher())
+    def _attach_when_read(self, name: str, read: Callable[[str], bytes]) -> None:
+        bench = self.bench()
+        if bench is None:
+            return
+        work = _read_and_attach(bench, self.conversation(), name, read)
+        self.doing.run_in_background(work, then=self.attacher())
 
 
 async def _read_and_attach(
-    bench: Workbench, name: str, read: Callable[[str], tuple[bytes, str]]
-) -> Attachment:
-    """Reads and attaches content. `read` gets the name, in a thread, and returns the
-    content and its media type.
-    """
-    return await bench.attach_content(name, *await asyncio.to_thread(read, name))
+    bench: Workbench, conversation: str, name: str, read: Callable[[str], bytes]
+) -> Sequence[Attachment]:
+    """Reads and attaches content. `read` gets the name, in a thread, and returns the content."""
+    content = await asyncio.to_thread(read, name)
+    return await bench.attach_file(name, content, conversation)
 
 
-def _read_file_with_media_type(file: Path, name: str) -> tuple[bytes, str]:
-    """Reads a file and finds its media type: a picture, text (whatever its name), or
-    other bytes.
-    """
+def _read_file_for_message(file: Path, name: str) -> bytes:
+    """Reads a file. A picture is made acceptable for models."""
     content = _read_file_bytes(file)
     guessed = mimetypes.guess_type(name)[0] or ""
     if guessed.startswith("image/") and guessed != "image/svg+xml":
-        return fit_picture_for_models(name, content)
-    if guessed.startswith("text/") or b"\0" not in content[:HEAD]:
-        return content, guessed if guessed.startswith("text/") else "text/plain"
-    return content, guessed or "application/octet-stream"
+        return fit_picture_for_models(name, content)[0]
+    return content
 
 
 def _read_file_bytes(file: Path) -> bytes:

@@ -7,6 +7,10 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import name_of_agent_addition
 from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.document_figures import (
+    describe_attachment_size,
+    describe_document_pages,
+)
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_duration
 from helix_desktop.gui.common.fold_descriptions import describe_fold, describe_token_change
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
@@ -150,15 +154,14 @@ def _build_attachment_boxes(
     """Builds boxes for an attachment. If it is folded, the tokens sent precede the
     original count.
     """
-    figures = (
-        describe_token_count(part.tokens) if part.tokens else format_byte_size(part.stored.size)
-    )
+    figures = describe_attachment_size(part) or format_byte_size(part.stored.size)
     if fold is not None:
-        figures = tr(
+        sent = tr(
             "{n} of {all} tokens",
             n=format_token_count(fold.tokens),
             all=format_token_count(part.tokens),
         )
+        figures = " · ".join(filter(None, [describe_document_pages(part), sent]))
     chip = LineChip(f"{make_safe_text(part.name)} · {figures}", want=OpenEntry(part.stored.digest))
     if part.stored.media_type.startswith("image/"):
         yield from _build_picture_boxes(page, part.stored, part.name)

@@ -1,0 +1,122 @@
+"""Members of a document that is a ZIP archive, within limits, as bytes and as XML."""
+
+import io
+import posixpath
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from xml.etree import ElementTree as ET
+
+from helix_desktop.decompression import open_foreign_archive, read_archive_member
+from helix_desktop.documents.document_kinds import MOST_MEMBERS
+from helix_desktop.documents.document_page import (
+    DocumentDamaged,
+    DocumentNeedsPassword,
+    DocumentTooLarge,
+)
+
+Element = ET.Element
+LARGEST_MEMBER = 64 << 20
+LARGEST_TOTAL = 256 << 20  # All members that are read, unpacked.
+_DECLARATIONS_WITHIN = 1 << 16
+
+
+class DocumentArchive:
+    """An open document. What is read of it is counted, however often a member is named."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._room = LARGEST_TOTAL
+        self.names = frozenset(archive.namelist())
+
+    def read_member(self, name: str) -> bytes:
+        if name not in self.names:
+            raise DocumentDamaged(f"it has no {name}")
+        declared = self._archive.getinfo(name).file_size
+        if declared > min(LARGEST_MEMBER, self._room):
+            raise DocumentTooLarge(name)
+        content = read_archive_member(self._archive, name, LARGEST_MEMBER)
+        self._room -= len(content)
+        return content
+
+    def read_xml(self, name: str) -> Element:
+        return parse_foreign_xml(self.read_member(name))
+
+    def read_xml_or_none(self, name: str) -> Element | None:
+        return self.read_xml(name) if name in self.names else None
+
+    def check_is_not_encrypted(self) -> None:
+        """Raise DocumentNeedsPassword if an OpenDocument file says that its members are encrypted."""
+        manifest = "META-INF/manifest.xml"
+        if manifest in self.names and b"encryption-data" in self.read_member(manifest):
+            raise DocumentNeedsPassword("its members are encrypted")
+
+    def check_unpacked_size(self) -> None:
+        """Raise DocumentTooLarge if the members together unpack to more than is read. For
+        libraries that unpack the archive themselves.
+        """
+        if sum(member.file_size for member in self._archive.infolist()) > LARGEST_TOTAL:
+            raise DocumentTooLarge("its members")
+
+
+@contextmanager
+def open_document_archive(content: bytes) -> Iterator[DocumentArchive]:
+    try:
+        with open_foreign_archive(io.BytesIO(content), MOST_MEMBERS) as archive:
+            yield DocumentArchive(archive)
+    except zipfile.BadZipFile as error:
+        if any(word in str(error) for word in ("larger than", "too large", "more than")):
+            raise DocumentTooLarge(str(error)) from error
+        raise DocumentDamaged(str(error)) from error
+    except RuntimeError as error:  # The library's answer to an encrypted member.
+        raise DocumentNeedsPassword(str(error)) from error
+
+
+def parse_foreign_xml(content: bytes) -> Element:
+    """Parse XML that declares no entities. Office programs write none, and entities that contain
+    each other are the usual bomb.
+    """
+    if b"<!ENTITY" in content[:_DECLARATIONS_WITHIN]:
+        raise DocumentDamaged("it declares entities")
+    try:
+        return ET.fromstring(content)  # noqa: S314 -- in the limited process, see above
+    except ET.ParseError as error:
+        raise DocumentDamaged(str(error)) from error
+
+
+def local_name(element: Element) -> str:
+    """Return a tag without its namespace, which two editions of the same format spell apart."""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def attribute_named(element: Element, name: str) -> str:
+    """Return an attribute by its name without a namespace, or nothing."""
+    for key, value in element.attrib.items():
+        if key.rpartition("}")[2] == name:
+            return value
+    return ""
+
+
+def child_named(element: Element, name: str) -> Element | None:
+    return next((child for child in element if local_name(child) == name), None)
+
+
+def descendants_named(element: Element, name: str) -> Iterator[Element]:
+    return (inner for inner in element.iter() if local_name(inner) == name)
+
+
+def read_relations(archive: DocumentArchive, member: str) -> dict[str, tuple[str, str]]:
+    """Return a member's relations in an Office file: the last word of the type and the member's
+    name, by id. Relations that lead out of the document are left out: nothing is fetched.
+    """
+    folder, name = posixpath.split(member)
+    found = archive.read_xml_or_none(f"{folder}/_rels/{name}.rels")
+    relations: dict[str, tuple[str, str]] = {}
+    for relation in found if found is not None else ():
+        if relation.get("TargetMode") == "External":
+            continue
+        target = relation.get("Target", "")
+        path = posixpath.normpath(posixpath.join(folder, target)) if target[:1] != "/" else target
+        kind = relation.get("Type", "").rpartition("/")[2]
+        relations[relation.get("Id", "")] = (kind, path.lstrip("/"))
+    return relations

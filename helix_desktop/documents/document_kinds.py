@@ -1,0 +1,176 @@
+"""The kinds of documents that are read, one declaration for each, and how a file's kind is found.
+
+A file's content decides before its name does, because a report saved as `report.txt` by
+mistake is still a PDF. Formats that are plain text (HTML, notebooks, CSV) have no mark in
+their content, so their name decides.
+"""
+
+import io
+import zipfile
+from pathlib import PurePath
+
+from helix_desktop.decompression import open_foreign_archive
+from helix_desktop.fast_dataclass import dataclass
+
+MOST_MEMBERS = 20_000  # A presentation of 2,000 slides has about 10,000 members.
+_PDF_MARK_WITHIN = 1_024  # Some scanners write a line before the mark.
+_OLE_MARK = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Old Office files, and new ones with a password.
+_ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentKind:
+    """A format. `unit` is what its pages are called; `reader` names its reader (`document_worker.py`)."""
+
+    name: str
+    title: str
+    endings: tuple[str, ...]
+    unit: str
+    reader: str
+    media_type: str
+
+
+PDF = DocumentKind("pdf", "PDF", (".pdf",), "page", "pdf", "application/pdf")
+WORD = DocumentKind(
+    "docx",
+    "Word",
+    (".docx", ".docm", ".dotx"),
+    "section",
+    "word",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+)
+POWERPOINT = DocumentKind(
+    "pptx",
+    "PowerPoint",
+    (".pptx", ".pptm", ".ppsx"),
+    "slide",
+    "powerpoint",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+)
+EXCEL = DocumentKind(
+    "xlsx",
+    "Excel",
+    (".xlsx", ".xlsm", ".xlsb"),
+    "sheet",
+    "spreadsheet",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+)
+OLD_EXCEL = DocumentKind(
+    "xls", "Excel", (".xls",), "sheet", "spreadsheet", "application/vnd.ms-excel"
+)
+ODT = DocumentKind(
+    "odt",
+    "OpenDocument text",
+    (".odt", ".ott"),
+    "section",
+    "open document",
+    "application/vnd.oasis.opendocument.text",
+)
+ODP = DocumentKind(
+    "odp",
+    "OpenDocument presentation",
+    (".odp",),
+    "slide",
+    "open document",
+    "application/vnd.oasis.opendocument.presentation",
+)
+ODS = DocumentKind(
+    "ods",
+    "OpenDocument spreadsheet",
+    (".ods",),
+    "sheet",
+    "spreadsheet",
+    "application/vnd.oasis.opendocument.spreadsheet",
+)
+EPUB = DocumentKind("epub", "EPUB", (".epub",), "chapter", "epub", "application/epub+zip")
+HTML = DocumentKind("html", "HTML", (".html", ".htm", ".xhtml"), "section", "html", "text/html")
+NOTEBOOK = DocumentKind(
+    "ipynb", "notebook", (".ipynb",), "cell", "notebook", "application/x-ipynb+json"
+)
+CSV = DocumentKind("csv", "CSV", (".csv", ".tsv"), "part", "csv", "text/csv")
+KINDS = (
+    PDF,
+    WORD,
+    POWERPOINT,
+    EXCEL,
+    OLD_EXCEL,
+    ODT,
+    ODP,
+    ODS,
+    EPUB,
+    HTML,
+    NOTEBOOK,
+    CSV,
+)
+_KINDS_NAMED_BY_TEXT = (HTML, NOTEBOOK, CSV)
+_KINDS_BY_MIMETYPE_MEMBER = {kind.media_type: kind for kind in (ODT, ODP, ODS, EPUB)}
+_KINDS_BY_FOLDER = {"word/": WORD, "ppt/": POWERPOINT, "xl/": EXCEL}
+# Formats that no reader takes, with the format to save them in instead.
+UNREAD_ENDINGS = {
+    ".doc": "docx",
+    ".rtf": "docx",
+    ".pages": "docx",
+    ".ppt": "pptx",
+    ".key": "pptx",
+    ".numbers": "xlsx",
+    ".mobi": "epub",
+    ".azw3": "epub",
+    ".djvu": "PDF",
+    ".xps": "PDF",
+    ".ps": "PDF",
+}
+
+
+def find_document_kind(name: str, content: bytes) -> DocumentKind | None:
+    """Return the kind of a file, or None if it is plain text, a picture or something else."""
+    if b"%PDF-" in content[:_PDF_MARK_WITHIN]:
+        return PDF
+    if content.startswith(b"PK\x03\x04"):
+        return _find_kind_of_archive(content)
+    named = find_kind_by_ending(name)
+    if content.startswith(_OLE_MARK):
+        return named if named in (OLD_EXCEL, WORD, POWERPOINT, EXCEL) else None
+    # A file that is called .docx but contains anything else is damaged, which its reader says.
+    is_text = b"\0" not in content[:4_096]
+    if named in _KINDS_NAMED_BY_TEXT:
+        return named if is_text or content.startswith((b"\xff\xfe", b"\xfe\xff")) else None
+    return named
+
+
+def find_kind_by_ending(name: str) -> DocumentKind | None:
+    ending = PurePath(name).suffix.lower()
+    return next((kind for kind in KINDS if ending in kind.endings), None)
+
+
+def is_office_file_with_password(content: bytes) -> bool:
+    """Whether this is an Office file that was encrypted: another container around the archive."""
+    return content.startswith(_OLE_MARK) and _ENCRYPTED_PACKAGE in content
+
+
+def _find_kind_of_archive(content: bytes) -> DocumentKind | None:
+    try:
+        with open_foreign_archive(io.BytesIO(content), MOST_MEMBERS) as archive:
+            names = archive.namelist()
+            mimetype = archive.read("mimetype")[:200] if "mimetype" in names else b""
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return _find_kind_of_unreadable_archive(content)
+    declared = mimetype.decode("ascii", "replace").strip()
+    if declared in _KINDS_BY_MIMETYPE_MEMBER:
+        return _KINDS_BY_MIMETYPE_MEMBER[declared]
+    for folder, kind in _KINDS_BY_FOLDER.items():
+        if any(name.startswith(folder) for name in names):
+            return kind
+    return None
+
+
+def _find_kind_of_unreadable_archive(content: bytes) -> DocumentKind | None:
+    """Guess by the names of members that stand in the bytes, so that a damaged report is called a
+    damaged report and not an unknown file.
+    """
+    for folder, kind in _KINDS_BY_FOLDER.items():
+        if folder.encode() in content:
+            return kind
+    for media_type, kind in _KINDS_BY_MIMETYPE_MEMBER.items():
+        if media_type.encode() in content[:_PDF_MARK_WITHIN]:
+            return kind
+    return None

@@ -1,0 +1,174 @@
+"""Reads a document's text, or draws its pages, in a limited process of its own.
+
+What cannot be read raises InvalidInput with the reason and what to do. It is said before
+anything is sent: a document is never sent as something that a model cannot read.
+"""
+
+import asyncio
+import base64
+import importlib.util
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from helix_desktop.documents import document_worker
+from helix_desktop.documents.document_kinds import DocumentKind, is_office_file_with_password
+from helix_desktop.documents.document_page import DocumentPage, PagePicture
+from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes import starter
+
+SECONDS = 60.0
+MOST_MEMORY = 3 << 30  # Bytes of address space; PDFium alone maps half a gigabyte.
+MOST_OUTPUT = 128 << 20  # Bytes that the process may write: far more text than a window takes.
+LARGEST_DOCUMENT = 200 << 20
+_LIBRARIES = ("helix_desktop", "pypdfium2", "python_calamine", "zstandard")
+_KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDocument:
+    """A document's pages. `unit_count`: how many pages or sheets it has, which may be fewer,
+    because a long sheet is several pages of this.
+    """
+
+    kind: DocumentKind
+    pages: tuple[DocumentPage, ...]
+
+    @property
+    def unit_count(self) -> int:
+        return len({page.unit_number for page in self.pages})
+
+    @property
+    def numbers_without_text(self) -> tuple[int, ...]:
+        """Return the numbers of pages that have no text, such as scanned ones."""
+        return tuple(number for number, page in enumerate(self.pages, 1) if not page.text.strip())
+
+
+async def read_document_pages(name: str, content: bytes, kind: DocumentKind) -> ReadDocument:
+    """Return the text of a document. Raises InvalidInput if it cannot be read."""
+    if len(content) > LARGEST_DOCUMENT:
+        raise _unreadable(name, kind, "too large")
+    if kind.name != "xls" and is_office_file_with_password(content):
+        raise _unreadable(name, kind, "password")
+    lines = await _run_worker(name, kind, {"reader": kind.reader}, content)
+    pages = tuple(
+        DocumentPage(str(line["text"]), str(line["title"]), int(line["unit"])) for line in lines
+    )
+    return ReadDocument(kind, pages)
+
+
+async def draw_pages(
+    name: str, content: bytes, kind: DocumentKind, page_numbers: Sequence[int], edge: int
+) -> list[PagePicture]:
+    """Return pictures of a PDF's pages, whose longer edge has `edge` pixels."""
+    wanted = {"reader": kind.reader, "pages": list(page_numbers), "edge": edge}
+    lines = await _run_worker(name, kind, wanted, content)
+    return [PagePicture(int(line["number"]), base64.b64decode(line["png"])) for line in lines]
+
+
+async def _run_worker(
+    name: str, kind: DocumentKind, wanted: dict[str, object], content: bytes
+) -> list[dict[str, Any]]:
+    process = await _start_worker()
+    try:
+        async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as both:
+            both.create_task(_send_document(process, wanted, content))
+            receiving = both.create_task(_receive_output(process))
+        output = receiving.result()
+    except TimeoutError:
+        raise _unreadable(name, kind, "too slow") from None
+    finally:
+        await starter.end_process(process)
+    if output is None:
+        raise _unreadable(name, kind, "too large")
+    lines = await asyncio.to_thread(_parse_lines, output)
+    end = str(lines[-1].get("end", "")) if lines else ""
+    if end != "read":
+        # Without a last line, the system ended the process: a library ran out of memory or time.
+        raise _unreadable(name, kind, end or "stopped")
+    return lines[:-1]
+
+
+async def _start_worker() -> starter.Process:
+    folders: dict[Path, None] = {}
+    for library in _LIBRARIES:
+        spec = importlib.util.find_spec(library)
+        if spec is not None and spec.origin:
+            folders[Path(spec.origin).parents[1]] = None
+    argv = starter.isolated_python_command(
+        "-S", document_worker.__file__, os.pathsep.join(map(str, folders))
+    )
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    launch = starter.ProcessLaunch(
+        starter.CommandAuthor.PROGRAM, argv, environment=kept, memory_bytes=MOST_MEMORY
+    )
+    return await starter.start_process(launch, stdin=starter.PIPE, stderr=starter.DEVNULL)
+
+
+async def _send_document(
+    process: starter.Process, wanted: dict[str, object], content: bytes
+) -> None:
+    stdin = cast(asyncio.StreamWriter, process.stdin)
+    try:
+        stdin.write(json.dumps(wanted).encode() + b"\n")
+        stdin.write(content)
+        await stdin.drain()
+        stdin.close()
+        await stdin.wait_closed()
+    except OSError:
+        return  # The process has ended, and its output says why.
+
+
+async def _receive_output(process: starter.Process) -> bytes | None:
+    """Return what the process writes, or None if that is more than any document needs."""
+    stdout = cast(asyncio.StreamReader, process.stdout)
+    pieces: list[bytes] = []
+    room = MOST_OUTPUT
+    while piece := await stdout.read(1 << 20):
+        room -= len(piece)
+        if room < 0:
+            await starter.end_process(process)
+            return None
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _parse_lines(output: bytes) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
+    for line in output.splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            break  # The process ended within a line.
+    return lines
+
+
+def _unreadable(name: str, kind: DocumentKind, reason: str) -> InvalidInput:
+    match reason:
+        case "password":
+            return InvalidInput(
+                f"{name} is protected with a password, so it cannot be read.",
+                remedy="Save a copy without the password, and use that.",
+            )
+        case "too large":
+            return InvalidInput(
+                f"{name} is too large to be read: unpacked, it needs more room than a document may use.",
+                remedy="Save the part that you need as a file of its own.",
+            )
+        case "too slow":
+            return InvalidInput(
+                f"{name} was not read within {SECONDS:.0f} seconds, so reading was stopped.",
+                remedy="Save the part that you need as a file of its own.",
+            )
+        case "stopped":
+            return InvalidInput(
+                f"{name} cannot be read: it needs too much memory or time, or it is damaged.",
+                remedy="Open it in the program that made it, and save it again.",
+            )
+    return InvalidInput(
+        f"{name} cannot be read: it is damaged, or it is not a file of the kind {kind.title}.",
+        remedy="Open it in the program that made it, and save it again.",
+    )

@@ -1,0 +1,60 @@
+"""EPUB: the chapters of a book, in the order they are read."""
+
+import posixpath
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+from helix_desktop.documents.document_archive import (
+    DocumentArchive,
+    Element,
+    attribute_named,
+    descendants_named,
+    open_document_archive,
+)
+from helix_desktop.documents.document_page import (
+    DocumentDamaged,
+    DocumentNeedsPassword,
+    DocumentPage,
+)
+from helix_desktop.documents.readers.html_reader import decode_html, read_html_text
+
+_ENCRYPTION = "META-INF/encryption.xml"
+_TEXT_ENDINGS = (".xhtml", ".html", ".htm", ".xml")
+
+
+def read_chapters(content: bytes) -> Iterator[DocumentPage]:
+    with open_document_archive(content) as archive:
+        _check_chapters_are_not_encrypted(archive)
+        container = archive.read_xml("META-INF/container.xml")
+        root = next(descendants_named(container, "rootfile"), None)
+        package_name = attribute_named(root, "full-path") if root is not None else ""
+        package = archive.read_xml(package_name)
+        number = 0
+        for member in _members_in_reading_order(package, posixpath.dirname(package_name)):
+            if member not in archive.names:
+                continue
+            number += 1
+            sections = read_html_text(decode_html(archive.read_member(member))).finish_sections()
+            text = "\n\n".join(section.text for section in sections)
+            title = next((section.title for section in sections if section.title), "")
+            yield DocumentPage(text, title, number)
+        if not number:
+            raise DocumentDamaged("it has no chapters")
+
+
+def _members_in_reading_order(package: Element, folder: str) -> Iterator[str]:
+    paths: dict[str, str] = {}
+    for item in descendants_named(package, "item"):
+        target = unquote(item.get("href", "").partition("#")[0])
+        paths[item.get("id", "")] = posixpath.normpath(posixpath.join(folder, target))
+    for reference in descendants_named(package, "itemref"):
+        if reference.get("idref", "") in paths:
+            yield paths[reference.get("idref", "")]
+
+
+def _check_chapters_are_not_encrypted(archive: DocumentArchive) -> None:
+    """Many books encrypt their fonts, which no reader needs. Encrypted chapters cannot be read."""
+    found = archive.read_xml_or_none(_ENCRYPTION)
+    for reference in descendants_named(found, "CipherReference") if found is not None else ():
+        if attribute_named(reference, "URI").lower().endswith(_TEXT_ENDINGS):
+            raise DocumentNeedsPassword("its chapters are encrypted")

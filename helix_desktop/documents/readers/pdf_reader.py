@@ -1,0 +1,117 @@
+"""PDF: the text of each page, its bookmarks as titles, and pages as pictures."""
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+
+import pypdfium2
+from pypdfium2 import raw
+
+from helix_desktop.documents.document_page import (
+    DocumentDamaged,
+    DocumentNeedsPassword,
+    DocumentPage,
+    DocumentTooLarge,
+    PagePicture,
+)
+
+MOST_PAGES = 20_000
+LARGEST_PICTURE = 3_700_000  # Bytes; the strictest provider takes five million characters.
+
+
+def read_pdf_pages(content: bytes) -> Iterator[DocumentPage]:
+    pdf = _open_pdf(content)
+    titles = _titles_by_page(pdf)
+    for index in range(len(pdf)):
+        page = pdf[index]
+        text_page = page.get_textpage()
+        text = text_page.get_text_bounded()
+        text_page.close()
+        page.close()
+        yield DocumentPage(_tidy_page_text(text), titles.get(index, ""), index + 1)
+
+
+def draw_pdf_pages(content: bytes, page_numbers: Sequence[int], edge: int) -> Iterator[PagePicture]:
+    """Yield pictures of pages whose longer edge has this many pixels."""
+    pdf = _open_pdf(content)
+    for number in page_numbers:
+        if not 1 <= number <= len(pdf):
+            continue
+        page = pdf[number - 1]
+        yield PagePicture(number, _draw_page_within_limit(page, edge))
+        page.close()
+
+
+def _open_pdf(content: bytes) -> pypdfium2.PdfDocument:
+    try:
+        pdf = pypdfium2.PdfDocument(content)
+    except pypdfium2.PdfiumError as error:
+        if raw.FPDF_GetLastError() == raw.FPDF_ERR_PASSWORD or "password" in str(error).lower():
+            raise DocumentNeedsPassword(str(error)) from error
+        raise DocumentDamaged(str(error)) from error
+    if len(pdf) > MOST_PAGES:
+        raise DocumentTooLarge(f"{len(pdf)} pages")
+    if not len(pdf):
+        raise DocumentDamaged("it has no pages")
+    return pdf
+
+
+def _titles_by_page(pdf: pypdfium2.PdfDocument) -> dict[int, str]:
+    titles: dict[int, str] = {}
+    try:
+        for bookmark in pdf.get_toc(max_depth=3):
+            target = bookmark.get_dest()
+            index = target.get_index() if target is not None else None
+            if index is not None:
+                titles.setdefault(index, " ".join(bookmark.get_title().split())[:120])
+    except (pypdfium2.PdfiumError, ValueError):
+        return titles  # Damaged bookmarks: the pages are read all the same.
+    return titles
+
+
+def _tidy_page_text(text: str) -> str:
+    # PDFium writes U+FFFE where a word was divided at the end of a line.
+    joined = text.replace("\ufffe\r\n", "").replace("\ufffe\n", "").replace("\ufffe", "")
+    lines = [line.rstrip() for line in joined.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    return "\n".join(lines).strip().replace("\0", "")
+
+
+def _draw_page_within_limit(page: pypdfium2.PdfPage, edge: int) -> bytes:
+    width, height = page.get_size()
+    scale = edge / max(width, height, 1)
+    colour = _encode_png(page.render(scale=scale, rev_byteorder=True))
+    if len(colour) <= LARGEST_PICTURE:
+        return colour
+    grey = _encode_png(page.render(scale=scale, grayscale=True))
+    if len(grey) <= LARGEST_PICTURE:
+        return grey
+    return _encode_png(page.render(scale=scale / 2, grayscale=True))
+
+
+def _encode_png(bitmap: pypdfium2.PdfBitmap) -> bytes:
+    channels = bitmap.n_channels
+    pixels = bytes(bitmap.buffer)
+    rows = bytearray()
+    for line in range(bitmap.height):
+        start = line * bitmap.stride
+        row = pixels[start : start + bitmap.width * channels]
+        if channels == 4:  # The fourth byte of each pixel has no meaning here.
+            plain = bytearray(bitmap.width * 3)
+            for channel in range(3):
+                plain[channel::3] = row[channel::4]
+            row = bytes(plain)
+        rows += b"\0" + row
+    colour_type = 0 if channels == 1 else 2
+    header = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, colour_type, 0, 0, 0)
+    bitmap.close()
+    chunks = (
+        _png_chunk(b"IHDR", header),
+        _png_chunk(b"IDAT", zlib.compress(bytes(rows), 6)),
+        _png_chunk(b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def _png_chunk(name: bytes, content: bytes) -> bytes:
+    checksum = zlib.crc32(name + content)
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", checksum)

@@ -1,0 +1,144 @@
+"""PowerPoint: the text, tables, charts and notes of each slide, in the order they are shown."""
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from helix_desktop.documents.document_archive import (
+    DocumentArchive,
+    Element,
+    attribute_named,
+    child_named,
+    descendants_named,
+    local_name,
+    open_document_archive,
+    read_relations,
+)
+from helix_desktop.documents.document_page import DocumentDamaged, DocumentPage
+from helix_desktop.documents.text_tables import format_markdown_table
+
+_TITLES = frozenset({"title", "ctrTitle"})
+_MAIN = "ppt/presentation.xml"
+
+
+def read_slides(content: bytes) -> Iterator[DocumentPage]:
+    with open_document_archive(content) as archive:
+        main = archive.read_xml(_MAIN)
+        relations = read_relations(archive, _MAIN)
+        slide_list = child_named(main, "sldIdLst")
+        number = 0
+        for entry in slide_list if slide_list is not None else ():
+            # Two attributes are called id; the relation's is the one with a namespace.
+            keys = [key for key in entry.attrib if key.endswith("}id")]
+            if not keys or entry.attrib[keys[0]] not in relations:
+                continue
+            number += 1
+            yield _read_slide(archive, relations[entry.attrib[keys[0]]][1], number)
+        if not number:
+            raise DocumentDamaged("it has no slides")
+
+
+def _read_slide(archive: DocumentArchive, member: str, number: int) -> DocumentPage:
+    slide = archive.read_xml(member)
+    title = ""
+    blocks: list[str] = []
+    for shape in _shapes_in(slide):
+        if local_name(shape) == "tbl":
+            rows = [
+                [_join_slide_paragraphs(cell) for cell in descendants_named(row, "tc")]
+                for row in descendants_named(shape, "tr")
+            ]
+            blocks.append(format_markdown_table(rows))
+            continue
+        text = _join_slide_paragraphs(shape)
+        if not text.strip():
+            continue
+        if not title and _is_title(shape):
+            title = " ".join(text.split())
+            blocks.insert(0, f"# {title}")
+        else:
+            blocks.append(text)
+    for kind, path in read_relations(archive, member).values():
+        blocks += _blocks_beside_slide(archive, kind, path)
+    return DocumentPage("\n\n".join(blocks), title[:120], number)
+
+
+def _shapes_in(parent: Element) -> Iterator[Element]:
+    """Yield shapes with text, and tables, also those within groups."""
+    for child in parent:
+        name = local_name(child)
+        if name in ("sp", "tbl", "cxnSp"):
+            yield child
+        elif name != "Fallback":
+            yield from _shapes_in(child)
+
+
+def _is_title(shape: Element) -> bool:
+    placeholder = next(descendants_named(shape, "ph"), None)
+    return placeholder is not None and attribute_named(placeholder, "type") in _TITLES
+
+
+def _join_slide_paragraphs(parent: Element) -> str:
+    lines: list[str] = []
+    for paragraph in descendants_named(parent, "p"):
+        pieces: list[str] = []
+        for inner in paragraph.iter():
+            if local_name(inner) == "t":
+                pieces.append(inner.text or "")
+            elif local_name(inner) == "br":
+                pieces.append("\n")
+        text = "".join(pieces)
+        if not text.strip():
+            continue
+        properties = child_named(paragraph, "pPr")
+        level = attribute_named(properties, "lvl") if properties is not None else ""
+        indent = int(level) if level.isdigit() else 0
+        lines.append(f"{'  ' * min(indent, 8)}- {text}" if indent else text)
+    return "\n".join(lines)
+
+
+def _blocks_beside_slide(archive: DocumentArchive, kind: str, path: str) -> list[str]:
+    """Return the text of what a slide shows or carries in members of its own."""
+    found = (
+        archive.read_xml_or_none(path) if kind in ("notesSlide", "chart", "diagramData") else None
+    )
+    if found is None:
+        return []
+    if kind == "chart":
+        return [_format_chart(found)]
+    text = _notes_text(found) if kind == "notesSlide" else _join_slide_paragraphs(found)
+    if not text.strip():
+        return []
+    return [f"Notes: {text}" if kind == "notesSlide" else text]
+
+
+def _notes_text(notes: Element) -> str:
+    """Return the speaker's notes, without the placeholder that repeats the slide's number."""
+    texts: list[str] = []
+    for shape in _shapes_in(notes):
+        placeholder = next(descendants_named(shape, "ph"), None)
+        kind = attribute_named(placeholder, "type") if placeholder is not None else ""
+        if kind not in ("sldNum", "dt", "hdr", "ftr", "sldImg"):
+            texts.append(_join_slide_paragraphs(shape))
+    return "\n".join(text for text in texts if text.strip())
+
+
+def _format_chart(chart: Element) -> str:
+    """Return a chart's title, and its series as a table with the categories in the first column."""
+    title = next(descendants_named(chart, "title"), None)
+    heading = _join_slide_paragraphs(title) if title is not None else ""
+    columns: list[list[str]] = []
+    for series in descendants_named(chart, "ser"):
+        category = child_named(series, "cat")
+        values = child_named(series, "val")
+        name = child_named(series, "tx")
+        if not columns:
+            columns.append(["", *_cached_values(category)])
+        columns.append([" ".join(_cached_values(name)), *_cached_values(values)])
+    rows = [list(row) for row in zip_longest(*columns, fillvalue="")]
+    return f"Chart: {heading}\n{format_markdown_table(rows)}".strip()
+
+
+def _cached_values(parent: Element | None) -> list[str]:
+    if parent is None:
+        return []
+    return [value.text or "" for value in descendants_named(parent, "v")]

@@ -1,0 +1,219 @@
+"""Word: headings, paragraphs, lists, tables, text boxes, notes, comments, headers and footers."""
+
+from collections.abc import Iterator, Mapping
+
+from helix_desktop.documents.document_archive import (
+    DocumentArchive,
+    Element,
+    attribute_named,
+    child_named,
+    descendants_named,
+    local_name,
+    open_document_archive,
+    read_relations,
+)
+from helix_desktop.documents.document_page import DocumentDamaged, DocumentPage
+from helix_desktop.documents.section_builder import SectionBuilder
+from helix_desktop.documents.text_tables import format_markdown_table
+
+_BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "softHyphen": ""}
+# What was deleted while changes were tracked, and the older twin of a drawing.
+_NOT_SHOWN = frozenset({"del", "moveFrom", "Fallback", "instrText", "delText", "txbxContent"})
+_NOTES = {"footnotes": "footnote", "endnotes": "endnote", "comments": "comment"}
+_STYLE_CHAIN = 20
+
+
+def read_word_sections(content: bytes) -> Iterator[DocumentPage]:
+    with open_document_archive(content) as archive:
+        main = _find_main_member(archive)
+        body = child_named(archive.read_xml(main), "body")
+        if body is None:
+            raise DocumentDamaged("it has no body")
+        relations = dict(read_relations(archive, main).values())
+        styles = archive.read_xml_or_none(relations.get("styles", ""))
+        writer = _WordWriter(_heading_levels_by_style(styles), _list_styles(styles))
+        writer.add_word_blocks(body)
+        for kind, word in _NOTES.items():
+            writer.add_notes(archive.read_xml_or_none(relations.get(kind, "")), word)
+        for kind, path in read_relations(archive, main).values():
+            if kind in ("header", "footer"):
+                writer.add_margin_text(archive.read_xml_or_none(path), kind)
+        yield from writer.sections.finish_sections()
+
+
+def _find_main_member(archive: DocumentArchive) -> str:
+    for kind, path in read_relations(archive, "").values():
+        if kind == "officeDocument":
+            return path
+    return "word/document.xml"
+
+
+def _list_styles(styles: Element | None) -> frozenset[str]:
+    """Return the paragraph styles that make a paragraph an item of a list."""
+    found: set[str] = set()
+    for style in descendants_named(styles, "style") if styles is not None else ():
+        if next(descendants_named(style, "numPr"), None) is not None:
+            found.add(attribute_named(style, "styleId"))
+    return frozenset(found)
+
+
+def _heading_levels_by_style(styles: Element | None) -> dict[str, int]:
+    """Return the heading level of each paragraph style, its own or that of the style below it."""
+    levels: dict[str, int] = {}
+    bases: dict[str, str] = {}
+    for style in descendants_named(styles, "style") if styles is not None else ():
+        name = attribute_named(style, "styleId")
+        level = _own_heading_level(style)
+        if level:
+            levels[name] = level
+        base = child_named(style, "basedOn")
+        if base is not None:
+            bases[name] = attribute_named(base, "val")
+    for name in bases:
+        inherited = name
+        for _ in range(_STYLE_CHAIN):
+            if inherited in levels or inherited not in bases:
+                break
+            inherited = bases[inherited]
+        if inherited in levels:
+            levels[name] = levels[inherited]
+    return levels
+
+
+def _own_heading_level(style: Element) -> int:
+    named = child_named(style, "name")
+    shown_name = attribute_named(named, "val").lower() if named is not None else ""
+    if shown_name == "title":
+        return 1
+    if shown_name.startswith("heading ") and shown_name[8:].isdigit():
+        return int(shown_name[8:])
+    outline = next(descendants_named(style, "outlineLvl"), None)
+    value = attribute_named(outline, "val") if outline is not None else ""
+    return int(value) + 1 if value.isdigit() and int(value) < 9 else 0
+
+
+class _WordWriter:
+    def __init__(self, levels: Mapping[str, int], list_styles: frozenset[str]) -> None:
+        self.sections = SectionBuilder()
+        self._levels = levels
+        self._list_styles = list_styles
+
+    def add_word_blocks(self, parent: Element) -> None:
+        for child in parent:
+            match local_name(child):
+                case "p":
+                    self._add_word_paragraph(child)
+                case "tbl":
+                    self.sections.add_section_block(
+                        format_markdown_table(list(_rows_of_word_table(child)))
+                    )
+                case "sdt" | "sdtContent" | "ins" | "moveTo" | "customXml" | "smartTag":
+                    self.add_word_blocks(child)
+
+    def add_notes(self, notes: Element | None, word: str) -> None:
+        if notes is None:
+            return
+        for note in descendants_named(notes, word):
+            text = _join_word_paragraphs(note)
+            if text.strip() and attribute_named(note, "type") in ("", "normal"):
+                number = attribute_named(note, "id")
+                self.sections.add_section_block(f"[^{word}-{number}]: {text.strip()}")
+
+    def add_margin_text(self, margin: Element | None, kind: str) -> None:
+        text = _join_word_paragraphs(margin) if margin is not None else ""
+        if text.strip():
+            self.sections.add_section_block(f"[{kind} of the pages] {text.strip()}")
+
+    def _add_word_paragraph(self, paragraph: Element) -> None:
+        properties = child_named(paragraph, "pPr")
+        text = _join_word_text(paragraph)
+        level = self._heading_level(properties)
+        list_depth = self._list_depth(properties)
+        if level:
+            self.sections.add_section_heading(level, text)
+        elif list_depth is not None:
+            self.sections.add_list_item(text, list_depth)
+        else:
+            self.sections.add_section_block(text)
+        for box in _outermost_text_boxes(paragraph):
+            self.add_word_blocks(box)
+
+    def _heading_level(self, properties: Element | None) -> int:
+        if properties is None:
+            return 0
+        outline = child_named(properties, "outlineLvl")
+        value = attribute_named(outline, "val") if outline is not None else ""
+        if value.isdigit() and int(value) < 9:
+            return int(value) + 1
+        return self._levels.get(_paragraph_style(properties), 0)
+
+    def _list_depth(self, properties: Element | None) -> int | None:
+        """Return how deep in a list a paragraph is, or None if it is not in one."""
+        if properties is None:
+            return None
+        numbering = child_named(properties, "numPr")
+        if numbering is None:
+            return 0 if _paragraph_style(properties) in self._list_styles else None
+        depth = child_named(numbering, "ilvl")
+        value = attribute_named(depth, "val") if depth is not None else ""
+        return int(value) if value.isdigit() else 0
+
+
+def _paragraph_style(properties: Element) -> str:
+    style = child_named(properties, "pStyle")
+    return attribute_named(style, "val") if style is not None else ""
+
+
+def _outermost_text_boxes(parent: Element) -> Iterator[Element]:
+    for child in parent:
+        if local_name(child) == "txbxContent":
+            yield child
+        elif local_name(child) != "Fallback":
+            yield from _outermost_text_boxes(child)
+
+
+def _join_word_text(element: Element) -> str:
+    """Return the text of a paragraph, without that of boxes that are anchored in it."""
+    pieces: list[str] = []
+    for child in element:
+        name = local_name(child)
+        if name in _NOT_SHOWN:
+            continue
+        if name == "t":
+            pieces.append(child.text or "")
+        elif name in _BREAKS and name != "tab":
+            pieces.append(_BREAKS[name])
+        elif name == "tab" and local_name(element) == "r":  # Elsewhere it declares a tab stop.
+            pieces.append("\t")
+        elif name in ("footnoteReference", "endnoteReference"):
+            pieces.append(f"[^{name.removesuffix('Reference')}-{attribute_named(child, 'id')}]")
+        else:
+            pieces.append(_join_word_text(child))
+    return "".join(pieces)
+
+
+def _join_word_paragraphs(parent: Element) -> str:
+    lines = [_join_word_text(paragraph) for paragraph in descendants_named(parent, "p")]
+    return "\n".join(line for line in lines if line.strip())
+
+
+def _rows_of_word_table(table: Element) -> Iterator[list[str]]:
+    for child in table:
+        if local_name(child) == "tr":
+            yield list(_cells_of_row(child))
+        elif local_name(child) in ("sdt", "sdtContent", "ins", "customXml"):
+            yield from _rows_of_word_table(child)
+
+
+def _cells_of_row(row: Element) -> Iterator[str]:
+    for child in row:
+        if local_name(child) in ("sdt", "sdtContent", "customXml"):
+            yield from _cells_of_row(child)
+        if local_name(child) != "tc":
+            continue
+        yield _join_word_paragraphs(child)
+        span = next(descendants_named(child, "gridSpan"), None)
+        width = attribute_named(span, "val") if span is not None else ""
+        # A cell over several columns keeps the ones behind it in their places.
+        for _ in range(min(int(width), 100) - 1 if width.isdigit() else 0):
+            yield ""

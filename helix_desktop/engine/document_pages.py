@@ -1,0 +1,135 @@
+"""The text of a document, as one text with a line before each page, and pages taken out of it.
+
+The text is what a model is sent, what is searched and what is counted. Its first line says which
+stored entry the original is.
+"""
+
+import re
+from collections.abc import Sequence
+
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.errors import InvalidInput, format_things
+from helix_desktop.fast_dataclass import dataclass
+
+_HEAD = re.compile(r"\[Text of the document (.+)\. The original: ([0-9a-f]{64})\]\n")
+_PAGE_LINE = re.compile(r"^=== (page|sheet|slide|chapter|section|cell|part) (\d+) of \d+(?:: (.*))? ===$", re.MULTILINE)  # fmt: skip
+_PAGE_RANGE = re.compile(r"(\d+)(?:\s*(?:-|–|to)\s*(\d+))?")
+PLURALS = {
+    "page": "pages",
+    "sheet": "sheets",
+    "slide": "slides",
+    "chapter": "chapters",
+    "section": "sections",
+    "cell": "cells",
+    "part": "parts",
+}
+TOKENS_OF_A_LINE = 30  # A line of an outline has about this many.
+_BEGINNING = 100  # Characters of a page in an outline.
+MOST_PAGES_ASKED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """A page's own text in a document's text. `start` and `end` include its line."""
+
+    number: int
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentText:
+    """A document's text, taken apart. `unit` is what a page is called."""
+
+    description: str
+    original: Digest
+    unit: str
+    pages: tuple[PageText, ...]
+
+
+def format_document_text(
+    name: str, unit: str, unit_count: int, original: Digest, pages: Sequence[tuple[str, str]]
+) -> str:
+    """Return the text of a document from the titles and texts of its pages."""
+    counted = format_things(unit_count, unit, PLURALS[unit])
+    words = "part" if len(pages) != unit_count else unit
+    lines = [f"[Text of the document {_one_line(name)}, {counted}. The original: {original.hex}]\n"]
+    for number, (title, text) in enumerate(pages, 1):
+        lines.append(_format_page(words, number, len(pages), title, text))
+    return "\n".join(lines)
+
+
+def parse_document_text(text: str) -> DocumentText | None:
+    """Take a document's text apart, or return None for any other text."""
+    head = _HEAD.match(text)
+    if head is None:
+        return None
+    found = list(_PAGE_LINE.finditer(text))
+    pages: list[PageText] = []
+    for index, line in enumerate(found):
+        end = found[index + 1].start() if index + 1 < len(found) else len(text)
+        body = text[line.end() : end].strip("\n")
+        pages.append(PageText(int(line[2]), line[3] or "", body))
+    unit = found[0][1] if found else "page"
+    return DocumentText(head[1], Digest.from_hex(head[2]), unit, tuple(pages))
+
+
+def parse_page_numbers(asked: str, count: int) -> list[int]:
+    """Return the pages that "3-7, 9" names. Raises InvalidInput for anything else."""
+    numbers: dict[int, None] = {}
+    for piece in filter(None, (piece.strip() for piece in asked.split(","))):
+        matched = _PAGE_RANGE.fullmatch(piece)
+        if matched is None:
+            raise InvalidInput(f'"{asked[:60]}" does not name pages. Write them as 3-7 or 3, 9.')
+        first = int(matched[1])
+        last = int(matched[2] or first)
+        if not 1 <= first <= last or first > count:
+            raise InvalidInput(f"There is no page {piece[:20]}; the last one is {count}.")
+        numbers.update(dict.fromkeys(range(first, min(last, count) + 1)))
+    if not numbers:
+        raise InvalidInput("No page was named. Write pages as 3-7 or 3, 9.")
+    return list(numbers)
+
+
+def format_chosen_pages(document: DocumentText, numbers: Sequence[int]) -> str:
+    chosen = set(numbers)
+    lines = [f"[{document.description}]\n"]
+    for page in document.pages:
+        if page.number in chosen:
+            count = len(document.pages)
+            lines.append(_format_page(document.unit, page.number, count, page.title, page.text))
+    return "\n".join(lines)
+
+
+def format_document_outline(document: DocumentText, source: str, room_tokens: int) -> str:
+    """Return an outline: each page's title or first words with its size, and how to read it."""
+    pages = document.pages
+    most_lines = max(room_tokens // TOKENS_OF_A_LINE, 10)
+    # A book of 2,000 pages is outlined by groups of pages.
+    group_size = -(-len(pages) // most_lines) or 1
+    call = f'read_document (with call_tool): document "{source}", pages "3-7"'
+    lines = [
+        f"[{document.description}. This is its outline. To read some of it, call {call}.]",
+    ]
+    for start in range(0, len(pages), group_size):
+        group = pages[start : start + group_size]
+        last = f"-{group[-1].number}" if len(group) > 1 else ""
+        words = sum(len(page.text.split()) for page in group)
+        label = next((page.title for page in group if page.title), "") or _beginning(group[0].text)
+        lines.append(f"{document.unit} {group[0].number}{last} ({words:,} words): {label}")
+    return "\n".join(lines)
+
+
+def _format_page(unit: str, number: int, count: int, title: str, text: str) -> str:
+    named = f": {_one_line(title)}" if title else ""
+    # A document cannot pretend to have other pages than it has.
+    body = _PAGE_LINE.sub(lambda line: f" {line[0]}", text.strip("\n"))
+    return f"=== {unit} {number} of {count}{named} ===\n{body}\n"
+
+
+def _beginning(text: str) -> str:
+    return _one_line(text[: _BEGINNING * 2])[:_BEGINNING]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

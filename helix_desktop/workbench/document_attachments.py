@@ -1,0 +1,151 @@
+"""Turns a file that the user adds to a message into attachments that a model can read.
+
+A document becomes its text, and scanned pages become pictures where the model sees pictures. The
+original is stored as well. What no model could read is refused, with what to do instead, so that
+nothing is shown and counted that is not sent.
+"""
+
+import asyncio
+import codecs
+import mimetypes
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+
+from helix_desktop.documents import document_kinds, document_reading
+from helix_desktop.documents.document_kinds import DocumentKind
+from helix_desktop.documents.document_reading import ReadDocument
+from helix_desktop.documents.scanned_pages import MOST_PICTURES, PICTURE_EDGE
+from helix_desktop.engine import facts
+from helix_desktop.engine.document_pages import format_document_text
+from helix_desktop.engine.ports import ContentCache, EntryOrigin
+from helix_desktop.engine.view_contents import estimate_entry_tokens
+from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+
+TEXT_WITHIN = 4_096  # A file counts as text if its first bytes contain no zero byte.
+PICTURE_TOKENS = 1_000  # What providers bill for a picture, about; their reports correct it.
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_PICTURE_MARKS = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+}
+LARGEST_PICTURE = 3_700_000  # Bytes; as base64, five million characters.
+_PICTURE_NOTE = "[This page is a picture.]"
+
+
+@dataclass(frozen=True, slots=True)
+class FileAttachments:
+    """Makes attachments of files. `sees_pictures`: whether the model that is written to does."""
+
+    cache: ContentCache
+    count_tokens: Callable[[str], int]
+    sees_pictures: bool
+
+    async def store_file(self, name: str, content: bytes) -> tuple[facts.Attachment, ...]:
+        """Store a file's text and, of a document, its original. Raises InvalidInput for a file
+        that cannot be read.
+        """
+        kind = await asyncio.to_thread(document_kinds.find_document_kind, name, content)
+        if kind is not None:
+            return await self._attach_document(name, content, kind)
+        picture_type = find_picture_type(content)
+        if picture_type:
+            return (await self._attach_picture_file(name, content, picture_type),)
+        text = await asyncio.to_thread(_decode_text_file, name, content)
+        guessed = mimetypes.guess_type(name)[0] or ""
+        media_type = guessed if guessed.startswith("text/") else "text/plain"
+        return (await self._attach_text(name, text, media_type, None),)
+
+    async def _attach_document(
+        self, name: str, content: bytes, kind: DocumentKind
+    ) -> tuple[facts.Attachment, ...]:
+        document = await document_reading.read_document_pages(name, content, kind)
+        scanned = document.numbers_without_text if kind is document_kinds.PDF else ()
+        if len(scanned) == len(document.pages):
+            self._check_scanned_document_can_be_seen(name, document, scanned)
+        original = await self.cache.store_content(
+            content, EntryOrigin("user", name, kind.media_type)
+        )
+        origin = facts.DocumentOrigin(original, kind.unit, document.unit_count)
+        pages = [(page.title, page.text or _PICTURE_NOTE) for page in document.pages]
+        text = format_document_text(
+            name, kind.unit, document.unit_count, original.digest, pages
+        ).encode("utf-8", "replace")
+        attached = [await self._attach_text(name, text, "text/plain", origin)]
+        if scanned and self.sees_pictures:
+            numbers = scanned[:MOST_PICTURES]
+            for picture in await document_reading.draw_pages(
+                name, content, kind, numbers, PICTURE_EDGE
+            ):
+                title = f"{name}, page {picture.page_number}"
+                attached.append(await self._attach_picture(title, picture.png, "image/png"))
+        return tuple(attached)
+
+    def _check_scanned_document_can_be_seen(
+        self, name: str, document: ReadDocument, scanned: Sequence[int]
+    ) -> None:
+        if not scanned:
+            raise InvalidInput(f"{name} has no text, so it was not attached.")
+        if not self.sees_pictures:
+            raise InvalidInput(
+                f"{name} has no text: its pages are pictures, and the model does not see pictures. It was not attached.",
+                remedy="Choose a model that sees pictures, or let a scanner's program recognize the text first.",
+            )
+
+    async def _attach_text(
+        self, name: str, text: bytes, media_type: str, origin: facts.DocumentOrigin | None
+    ) -> facts.Attachment:
+        stored = await self.cache.store_content(text, EntryOrigin("user", name, media_type))
+        tokens = await asyncio.to_thread(
+            estimate_entry_tokens, stored.size, text, self.count_tokens
+        )
+        return facts.Attachment(name, stored, tokens, origin)
+
+    async def _attach_picture_file(
+        self, name: str, content: bytes, media_type: str
+    ) -> facts.Attachment:
+        if not self.sees_pictures:
+            raise InvalidInput(
+                f"{name} is a picture, and the model does not see pictures. It was not attached.",
+                remedy="Choose a model that sees pictures.",
+            )
+        if len(content) > LARGEST_PICTURE:
+            raise InvalidInput(
+                f"{name} is larger than models accept (3.7 MB), so it was not attached.",
+                remedy="Save it smaller, and attach that.",
+            )
+        return await self._attach_picture(name, content, media_type)
+
+    async def _attach_picture(self, name: str, content: bytes, media_type: str) -> facts.Attachment:
+        stored = await self.cache.store_content(content, EntryOrigin("user", name, media_type))
+        return facts.Attachment(name, stored, PICTURE_TOKENS)
+
+
+def find_picture_type(content: bytes) -> str:
+    """Return the media type of a picture that every provider reads, or nothing."""
+    if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        return "image/webp"
+    for mark, media_type in _PICTURE_MARKS.items():
+        if content.startswith(mark):
+            return media_type
+    return ""
+
+
+def _decode_text_file(name: str, content: bytes) -> bytes:
+    """Return a text file's content, as UTF-8 if it is UTF-16. Raises InvalidInput for no text."""
+    if content.startswith(_UTF_16_MARKS):
+        return content.decode("utf-16", "replace").encode("utf-8", "replace")
+    ending = PurePath(name).suffix.lower()
+    better = document_kinds.UNREAD_ENDINGS.get(ending)
+    if better is not None:
+        raise InvalidInput(
+            f"{name} is in a format that is not read ({ending}), so it was not attached.",
+            remedy=f"Save it as {better}, and attach that.",
+        )
+    if b"\0" in content[:TEXT_WITHIN]:
+        raise InvalidInput(
+            f"{name} contains neither text nor a picture that a model can read, so it was not attached.",
+            remedy="If it is in the workspace's folder, mention it with @: the agent can work with it by commands.",
+        )
+    return content

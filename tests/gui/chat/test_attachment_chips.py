@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine.facts import Attachment, DocumentOrigin, Stored
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
+from helix_desktop.gui.common.document_figures import describe_attachment_size
+
+STORED = Stored(Digest.of_content(b"text"), 4, 1, "text/plain")
+ORIGINAL = Stored(Digest.of_content(b"original"), 900, 0, "application/pdf")
+
+
+def document(unit: str, count: int) -> Attachment:
+    return Attachment("a.pdf", STORED, 9_200, DocumentOrigin(ORIGINAL, unit, count))
+
+
+@pytest.mark.parametrize(
+    ("attachment", "said"),
+    [
+        (document("page", 14), "14 pages · 9.2K tokens"),
+        (document("sheet", 1), "1 sheet · 9.2K tokens"),
+        (document("slide", 3), "3 slides · 9.2K tokens"),
+        (document("part", 3), "9.2K tokens"),
+        (Attachment("a.txt", STORED, 20), "20 tokens"),
+    ],
+)
+def test_a_chip_says_pages_and_tokens(attachment: Attachment, said: str) -> None:
+    assert describe_attachment_size(attachment) == said
+
+
+def test_a_draft_keeps_where_a_document_came_from() -> None:
+    attached = document("page", 14)
+    assert decode_message_parts(encode_message_parts((attached,))) == (attached,)
