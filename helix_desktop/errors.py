@@ -20,6 +20,7 @@ HelixError                       something the user can be told in a sentence
 │   ├── ModelOverloaded          429, 529, 5xx: worth another try, perhaps after `retry_after` seconds
 │   └── ProviderUnreachable      connection refused, lost, silent or cut
 ├── NoUsableKeyring              the system has no keyring, or it is locked, silent or refuses
+├── OwnerEnded                   the process that had the workspace open ended before it answered
 ├── ActionRefused                a rule of the program or the user said no (permission, confinement, undo)
 └── StoppedByUser                the user stopped it
 
@@ -132,6 +133,10 @@ class ProviderUnreachable(ModelFailed):
 
 class NoUsableKeyring(HelixError):
     """The system has no keyring that keeps and gives back a key."""
+
+
+class OwnerEnded(HelixError):
+    """The process that had the workspace open ended before it answered."""
 
 
 class ActionRefused(HelixError):

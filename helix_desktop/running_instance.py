@@ -37,6 +37,7 @@ from helix_desktop.errors import (
     ActionRefused,
     HelixError,
     InvalidInput,
+    OwnerEnded,
     StoppedByUser,
     StoreFailed,
 )
@@ -358,7 +359,7 @@ def _report_lost_owner() -> Iterator[None]:
     try:
         yield
     except (EOFError, ConnectionError) as error:
-        raise HelixError(
+        raise OwnerEnded(
             "The running program was closed before it answered.", remedy="Try again."
         ) from error
 

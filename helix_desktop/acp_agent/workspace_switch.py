@@ -90,7 +90,9 @@ class WorkspaceSwitch:
         self._find_workspace = find_workspace
         self._write = write
         self._lines: dict[str, WorkspacePipe] = {}
-        self._lines_by_session: dict[str, WorkspacePipe] = {}
+        self._opened_pipes = 0
+        # A session outlives the process that has its workspace open.
+        self._workspaces_by_session: dict[str, str] = {}
         # Workspaces' requests to the editor, by the id we gave them: the sender, and
         # the id it had given.
         self._asked: dict[str, tuple[WorkspacePipe, Any]] = {}
@@ -164,28 +166,29 @@ class WorkspaceSwitch:
 
     async def _find_or_open_pipe(self, message: Message) -> WorkspacePipe:
         params = object_at(message, "params")
-        if (found := self._lines_by_session.get(str(params.get("sessionId")))) is not None:
-            return found
-        if not params.get("cwd") and message["method"] != "session/list":
-            raise NotFound(
-                f"No session or folder is named for {message['method'][:80]}, or the session is not open here."
-            )
-        folder = Path(str(params.get("cwd") or Path.cwd()))
+        workspace = self._workspaces_by_session.get(str(params.get("sessionId")))
+        if workspace is None:
+            workspace = await self._find_workspace_of_folder(message["method"], params.get("cwd"))
+        if workspace not in self._lines:
+            self._opened_pipes += 1
+            line = WorkspacePipe(self._opened_pipes, workspace, self._handle_workspace_message)
+            self._lines[workspace] = line
+            line.restart_with_greeting(self._greeting)
+            self._tasks.spawn_task(self._run_pipe_until_done(line), name="workspace of an editor")
+        return self._lines[workspace]
+
+    async def _find_workspace_of_folder(self, method: str, named_folder: Any) -> str:
+        if not named_folder and method != "session/list":
+            raise NotFound(f"{method[:80]} names no folder and no session of this editor.")
+        folder = Path(str(named_folder or Path.cwd()))
         if not folder.is_absolute():
             raise InvalidInput(f"{folder} is not an absolute path.")
         try:
-            workspace = await asyncio.to_thread(self._find_workspace, folder)
+            return await asyncio.to_thread(self._find_workspace, folder)
         except (OSError, ValueError) as error:
             raise InvalidInput(
                 f"{str(folder)[:200]!r} is not a folder that can be opened."
             ) from error
-        if workspace not in self._lines:
-            line = self._lines[workspace] = WorkspacePipe(
-                len(self._lines), workspace, self._handle_workspace_message
-            )
-            line.restart_with_greeting(self._greeting)
-            self._tasks.spawn_task(self._run_pipe_until_done(line), name="workspace of an editor")
-        return self._lines[workspace]
 
     async def _run_pipe_until_done(self, pipe: WorkspacePipe) -> None:
         """Serves a workspace until its work is done, even if another process opens the
@@ -205,11 +208,8 @@ class WorkspaceSwitch:
             for request in requests:
                 await self._send(build_error_response(request["id"], -32603, said))
             if not requests and code != LATER:
-                self._lines.pop(pipe.workspace, None)  # The next message opens the workspace again.
-                left = {
-                    name: each for name, each in self._lines_by_session.items() if each is not pipe
-                }
-                self._lines_by_session = left
+                # The next message of one of its sessions opens the workspace again.
+                self._lines.pop(pipe.workspace, None)
                 return
             await asyncio.sleep(
                 running_instance.GIVEN_WAY_SECONDS if code == LATER else RETRY_SECONDS
@@ -230,7 +230,7 @@ class WorkspaceSwitch:
             asked = value_at(request, "params") if "result" in message else None
             for each in (message.get("result"), asked, *list_at(message, "result", "sessions")):
                 if isinstance(session := value_at(each, "sessionId"), str):
-                    self._lines_by_session[session] = pipe
+                    self._workspaces_by_session[session] = pipe.workspace
             await self._send(message)
 
     async def _send(self, message: Message) -> None:

@@ -17,8 +17,10 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from helix_desktop.commands import workspace_access
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, print_text
 from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.facts import ModelRole, Received
@@ -62,7 +64,73 @@ def run_mcp_command(arguments: Namespace) -> int:
             if value := os.environ.get(variable):
                 setattr(arguments, name, value)
                 arguments.argv = [*arguments.argv, f"--{name}={value}"]
-    return workspace_access.run_on_workspace(arguments)
+    known = workspace_access.find_chosen_workspace(arguments)
+    workspace_access.open_all_workspaces(arguments.places).remove_interrupted_imports_and_writes()
+    with Terminal() as terminal:
+        serve = _serve_client_of_terminal if arguments.http is None else _serve_over_http
+        return asyncio.run(serve(arguments, known.id, terminal))
+
+
+async def _serve_client_of_terminal(arguments: Namespace, identity: str, terminal: Console) -> int:
+    """Serves the client until it disconnects, whichever process has the workspace open."""
+    from helix_desktop.mcp_server.client_line import ClientLine
+
+    line = ClientLine(terminal, _can_be_called_again)
+    tasks = OwnedTasks("MCP client")
+    tasks.spawn_task(line.receive_from_client(), name="read from the MCP client")
+    try:
+        return await workspace_access.serve_guest_wherever_open(
+            arguments, identity, line, line.prepare_for_next_process
+        )
+    finally:
+        await tasks.aclose(limit=1)
+
+
+def _can_be_called_again(tool_name: str) -> bool:
+    """Whether a second call of this tool changes nothing and costs nothing."""
+    from helix_desktop.mcp_server.offered_tools import OFFERS
+
+    for offer in OFFERS:
+        if offer.name == tool_name:
+            return not (offer.changes_workspace or offer.asks_model)
+    return False
+
+
+async def _serve_over_http(arguments: Namespace, identity: str, terminal: Console) -> int:
+    """Serves on one port and with one token, whichever process has the workspace open."""
+    console = _HttpAddressConsole(terminal)
+
+    async def keep_port() -> None:
+        if console.port:
+            arguments.http = console.port
+            arguments.argv = [*arguments.argv, f"--http={console.port}"]
+
+    return await workspace_access.serve_guest_wherever_open(arguments, identity, console, keep_port)
+
+
+class _HttpAddressConsole:
+    """Prints the address once, and remembers its port for the next process."""
+
+    def __init__(self, terminal: Console) -> None:
+        self._terminal = terminal
+        self._printed: set[str] = set()
+        self.port = 0
+
+    async def read_input(self) -> bytes:
+        return await self._terminal.read_input()
+
+    async def write_output(self, data: bytes) -> None:
+        await self._terminal.write_output(data)
+
+    async def print_line(self, text: str) -> None:
+        if text.startswith("http://"):
+            self.port = urlsplit(text).port or 0
+        if text not in self._printed:
+            self._printed.add(text)
+            await self._terminal.print_line(text)
+
+    async def print_error(self, sentence: str) -> None:
+        await self._terminal.print_error(sentence)
 
 
 async def serve_workspace_over_mcp(

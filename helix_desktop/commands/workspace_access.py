@@ -49,6 +49,8 @@ LASTING_PATIENCE = 1.0
 TOLD_EVERY = 2.0  # The interval between progress reports, in seconds.
 WAY_TO_FORGET = "To remove it, use `helix-desktop forget -w {} --text -`."
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
+MOVE_SECONDS = 0.1  # A guest looks so often who has the workspace open after it moved.
+MOST_BUSY_TRIES = 12
 PATIENCE = 5.0  # The process that has the workspace open must answer within this many seconds.
 
 
@@ -153,7 +155,8 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
         except errors.StoreBusy:
             if (wire := await running_instance.connect_to_owner(where.run, identity)) is not None:
                 answer = await _run_at_owner(wire, arguments, console)
-                if answer != running_instance.LATER:
+                # A guest must say again what it said to the process that gave way.
+                if answer != running_instance.LATER or _follows_workspace(arguments):
                     return answer
             elif loop.time() > until:
                 raise
@@ -181,14 +184,55 @@ async def _run_at_owner(
     """
     try:
         return await running_instance.run_at_owner(wire, arguments.argv, console)
-    except errors.HelixError as error:
-        gave_way, arguments.lost = (
-            getattr(arguments, "earlier", ""),
-            getattr(arguments, "lost", 0) + 1,
-        )
-        if type(error) is not errors.HelixError or not gave_way or arguments.lost > 3:
+    except errors.OwnerEnded:
+        arguments.lost = getattr(arguments, "lost", 0) + 1
+        gave_way = getattr(arguments, "earlier", "")
+        if not gave_way or arguments.lost > 3:
             raise
         return running_instance.LATER
+
+
+async def serve_guest_wherever_open(
+    arguments: Namespace, identity: str, console: Console, prepare: Callable[[], Awaitable[None]]
+) -> int:
+    """Serves a guest of a workspace, such as an MCP client, until the guest leaves.
+
+    If the workspace moves to another process meanwhile, `prepare` is called, and the guest
+    is served there.
+    """
+    arguments.follows_workspace = True
+    busy_tries = 0
+    has_been_served = False
+    while True:
+        try:
+            code = await run_here_or_at_owner(arguments, identity, console)
+        except errors.OwnerEnded:
+            code = running_instance.LATER
+        except errors.StoreBusy:
+            # A process that is ending holds the workspace for a while without answering.
+            busy_tries += 1
+            if not has_been_served or busy_tries == MOST_BUSY_TRIES:
+                raise
+            continue
+        if code != running_instance.LATER:
+            return code
+        has_been_served = True
+        busy_tries = 0
+        await prepare()
+        await _wait_for_next_owner(arguments.places.run, identity)
+
+
+async def _wait_for_next_owner(run: Path, identity: str) -> None:
+    """Lets others open the workspace first. A window that asked for it would have to wait
+    for its guests otherwise.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + running_instance.GIVEN_WAY_SECONDS
+    while loop.time() < until:
+        await asyncio.sleep(MOVE_SECONDS)
+        if (wire := await running_instance.connect_to_owner(run, identity)) is not None:
+            await wire.close()
+            return
 
 
 async def _run_on_temporary_copy(
@@ -261,12 +305,36 @@ async def _run_as_owner(
             note
         ) in workspace.notes:  # Each note describes a repair made when the workspace was opened.
             await console.print_error(note)
+        if _follows_workspace(arguments):
+            return await _serve_guest_until_released(arguments, workspace, console)
         try:
             return await _do_work(arguments, workspace, console)
         except asyncio.CancelledError:
             if not vars(arguments).pop("gives_way", False):
                 raise
             return None
+
+
+def _follows_workspace(arguments: Namespace) -> bool:
+    """Whether this command goes on in another process if the workspace is opened there."""
+    return bool(getattr(arguments, "follows_workspace", False))
+
+
+async def _serve_guest_until_released(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    """Serves a guest until it leaves. Returns LATER if a window wants to open the workspace."""
+    from helix_desktop.gateway import gateway_workspaces
+
+    tasks = OwnedTasks("guest")
+    serving = tasks.spawn_task(_do_work(arguments, workspace, console), name="serve a guest")
+    withdraw = gateway_workspaces.set_release_handler(workspace.id, serving.cancel)
+    try:
+        await asyncio.wait({serving})
+        return running_instance.LATER if serving.cancelled() else serving.result()
+    finally:
+        withdraw()
+        await tasks.aclose(limit=2)
 
 
 def open_secrets(where: program_folders.ProgramFolders) -> SecretStorage:

@@ -105,8 +105,11 @@ class HistoryImporter:
             wanted={str(file): frozenset(those) for file, those in part.files.items()}
         )
         work = bench.import_histories(
-            list(part.files), preparation=preparation, report=heard, result=result
-        )  # type: ignore[arg-type]
+            list(part.files),
+            preparation=preparation,
+            report=heard,
+            result=result,  # type: ignore[arg-type]
+        )
         self._going = concurrency.OwnedTasks("window").spawn_task(
             work, name="bring in conversations"
         )

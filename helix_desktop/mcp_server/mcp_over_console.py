@@ -12,9 +12,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
-LONGEST = (
-    32 << 20
-)  # The most bytes of a message: 16 MB of stored content can double in size as JSON.
+from helix_desktop.mcp_server.client_line import LONGEST, iterate_input_lines
+
 log = logging.getLogger(__name__)
 
 Read = Callable[[], Awaitable[bytes]]
@@ -62,27 +61,6 @@ async def open_message_streams(
         group.start_soon(send_messages)
         yield incoming, outgoing
         group.cancel_scope.cancel()
-
-
-async def iterate_input_lines(read: Read) -> AsyncIterator[bytes]:
-    """Yield whole lines. One that is too long is yielded as a short invalid line, to
-    get an error.
-    """
-    pieces: list[bytes] = []
-    size = 0
-    while data := await read():
-        *ended, rest = data.split(b"\n")
-        for part in ended:
-            size += len(part)
-            whole = b"".join((*pieces, part)) if size <= LONGEST else b"too long"
-            pieces, size = [], 0
-            if whole.strip():
-                yield whole
-        size += len(rest)
-        if size <= LONGEST:
-            pieces.append(rest)
-        else:
-            pieces.clear()
 
 
 def parse_message_line(line: bytes) -> SessionMessage | types.JSONRPCError:

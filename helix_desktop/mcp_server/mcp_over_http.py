@@ -13,7 +13,7 @@ from mcp.server.lowlevel import Server
 
 from helix_desktop.bounded_http_protocol import BoundedHttpProtocol
 from helix_desktop.errors import InvalidInput
-from helix_desktop.mcp_server.mcp_over_console import LONGEST
+from helix_desktop.mcp_server.client_line import LONGEST
 
 HOST = "127.0.0.1"
 PATH = "/mcp"

@@ -14,7 +14,7 @@ import pytest
 from helix_desktop import running_instance
 from helix_desktop.acp_agent import workspace_switch
 from helix_desktop.acp_agent.workspace_switch import WorkspacePipe, WorkspaceSwitch
-from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.errors import HelixError, InvalidInput, OwnerEnded
 
 Serve = Callable[[str, WorkspacePipe], Awaitable[int]]
 
@@ -177,6 +177,32 @@ async def test_a_workspace_that_moves_to_another_process_is_greeted_there_and_go
     ] == "The running program was closed."
     assert (await editor.ask("session/new", cwd="/one"))["result"]["greeted"]
     assert len(opened) == 2
+    await editor.end()
+
+
+async def test_a_session_goes_on_after_the_process_of_its_workspace_has_ended() -> None:
+    """Closing the window left the editor with “The session is not open here”."""
+    window_closes = asyncio.Event()
+    processes = 0
+
+    async def serve(workspace: str, line: WorkspacePipe) -> int:
+        nonlocal processes
+        processes += 1
+        if processes > 1:
+            return await echo(workspace, line)
+        serving = asyncio.ensure_future(echo(workspace, line))  # noqa: TID251 - to cancel it
+        await window_closes.wait()
+        serving.cancel()
+        raise OwnerEnded("The running program was closed before it answered.")
+
+    editor = SwitchedEditor(serve)
+    session = (await editor.ask("session/new", cwd="/one"))["result"]["sessionId"]
+    window_closes.set()
+    answer = await editor.ask("session/prompt", 2, sessionId=session)
+    if "error" in answer:  # The message may have been on its way when the process ended.
+        answer = await editor.ask("session/prompt", 3, sessionId=session)
+    assert answer["result"]["sessionId"] == session
+    assert processes == 2
     await editor.end()
 
 

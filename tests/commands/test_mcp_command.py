@@ -9,15 +9,20 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import httpx
 import mcp
 import pytest
 import tomlkit
 
 from helix_desktop import cli, program_folders
-from helix_desktop.commands import mcp_command
+from helix_desktop.commands import mcp_command, workspace_access
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.resident.resident_client import CollectingConsole
+from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.workbench import Workbenches
+
+CLIENT_INFO = {"name": "a client", "version": "1"}
 
 
 @pytest.fixture
@@ -210,3 +215,101 @@ async def test_the_sessions_of_ended_servers_are_kept_while_another_server_is_op
     await lasting
     assert workspace.id not in kept
     await workspace.aclose()
+
+
+@pytest.mark.parametrize("ending", ["kill", "end of input"])
+async def test_a_client_stays_served_when_the_process_that_has_the_workspace_open_ends(
+    made: list[str], ending: str
+) -> None:
+    """Every agent lost its server when a window, an `ask` or an import ended."""
+    program = [sys.executable, "-m", "helix_desktop", *made]
+    serve = [*program, "mcp", "--workspace", "w"]
+    owner = await asyncio.create_subprocess_exec(
+        *serve, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert owner.stdin
+    assert owner.stdout
+    greeting = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT_INFO}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": greeting}
+    owner.stdin.write(json.dumps(request).encode() + b"\n")
+    await owner.stdout.readline()
+    server = mcp.StdioServerParameters(command=serve[0], args=serve[1:])
+    async with mcp.Client(server, cache=None) as client:
+        stored = await client.call_tool("put_cached_content", {"content": "kept words"})
+        digest = stored.structured_content["sha256"]
+        if ending == "kill":
+            owner.kill()
+        else:
+            owner.stdin.close()
+        await owner.wait()
+        recalled = await client.call_tool("recall_cached_content", {"sha256": digest})
+        assert recalled.structured_content["text"] == "kept words"
+        listed = (await client.list_tools()).tools
+        assert "cache_stats" in {tool.name for tool in listed}
+
+
+async def test_a_server_over_http_keeps_its_port_and_token_when_the_owner_ends(
+    made: list[str],
+) -> None:
+    program = [sys.executable, "-m", "helix_desktop", *made]
+    serve = [*program, "mcp", "--workspace", "w"]
+    owner = await asyncio.create_subprocess_exec(
+        *serve, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert owner.stdin
+    assert owner.stdout
+    greeting = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT_INFO}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": greeting}
+    owner.stdin.write(json.dumps(request).encode() + b"\n")
+    await owner.stdout.readline()
+    guest = await asyncio.create_subprocess_exec(
+        *serve, "--http", "0", stdout=asyncio.subprocess.PIPE
+    )
+    assert guest.stdout
+    try:
+        url = (await guest.stdout.readline()).decode().strip()
+        name, _, value = (await guest.stdout.readline()).decode().strip().partition(": ")
+        headers = {name: value, "Accept": "application/json, text/event-stream"}
+        async with httpx.AsyncClient(headers=headers, timeout=30) as http:
+            assert (await http.post(url, json=request)).status_code == 200
+            owner.kill()
+            await owner.wait()
+            assert (await _post_until_answered(http, url, request)).status_code == 200
+    finally:
+        guest.kill()
+        await guest.wait()
+
+
+async def _post_until_answered(
+    http: httpx.AsyncClient, url: str, request: dict[str, Any]
+) -> httpx.Response:
+    """While the server moves, nobody listens."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await http.post(url, json=request)
+            except httpx.TransportError:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_window_opens_the_workspace_of_a_server_and_serves_its_client(
+    made: list[str],
+) -> None:
+    where = program_folders.find_program_folders(Path(made[1]))
+    serve = ["-m", "helix_desktop", *made, "mcp", "--workspace", "w"]
+    server = mcp.StdioServerParameters(command=sys.executable, args=serve)
+    window = Workbenches(
+        where,
+        SecretStorage(where.key_file, environ={}),
+        serve=lambda opened: workspace_access.listen_for_commands(opened, where),
+    )
+    async with mcp.Client(server, cache=None) as client:
+        stored = await client.call_tool("put_cached_content", {"content": "kept words"})
+        digest = stored.structured_content["sha256"]
+        (known,) = await asyncio.to_thread(AllWorkspaces(where.workspaces_folder).list_workspaces)
+        await window.open_workspace(known.id)
+        recalled = await client.call_tool("recall_cached_content", {"sha256": digest})
+        assert recalled.structured_content["text"] == "kept words"
+        await window.aclose()
+        again = await client.call_tool("recall_cached_content", {"sha256": digest})
+        assert again.structured_content["text"] == "kept words"

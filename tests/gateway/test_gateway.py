@@ -452,9 +452,9 @@ def test_a_stored_key_is_used_only_where_the_agent_sends_none(
 def test_a_stored_key_goes_to_no_other_host_than_its_providers(tmp_path: Path) -> None:
     _, script = scripted([Says("one")])
     with (
-        Provider(script) as other,
+        Provider(script) as other,  # type: ignore[arg-type]
         running(tmp_path, other.url, key="stored-4711", key_host="api.openai.com") as url,
-    ):  # type: ignore[arg-type]
+    ):
         agent = Agent("openai-chat", url)
         agent.say("look around")
         httpx.post(url + agent.path, json=agent.body(), timeout=60)

@@ -525,8 +525,14 @@ def test_a_changed_list_has_the_bytes_of_all_other_values(
 
 _NO_PLACES: Any = incremental_parsing.ValueOffsets(b"", array("q"), array("q"))
 _WITHOUT_PLACES = incremental_parsing.ParsedBody(
-    "anthropic", _NO_PLACES, {}, [], (), SimpleNamespace(), None
-)  # type: ignore[arg-type]
+    "anthropic",
+    _NO_PLACES,
+    {},
+    [],
+    (),
+    SimpleNamespace(),
+    None,  # type: ignore[arg-type]
+)
 
 
 @pytest.mark.parametrize(

@@ -197,8 +197,9 @@ def prepare(home: Path, port: int) -> None:
 async def _idle(session: object) -> None:
     async with asyncio.timeout(60):
         while not any(
-            isinstance(each.fact, TurnEnded) for each in session.conversation.state.facts
-        ):  # type: ignore[attr-defined]
+            isinstance(each.fact, TurnEnded)
+            for each in session.conversation.state.facts  # type: ignore[attr-defined]
+        ):
             await asyncio.sleep(0.05)
 
 

@@ -102,8 +102,8 @@ class Walk:
             )
             await click(page.body.view._buttons[0].back)
             await until(
-                lambda wrong=wrong: wrong not in (self.folder / "src" / "calc.py").read_text()
-            )  # type: ignore[misc]
+                lambda wrong=wrong: wrong not in (self.folder / "src" / "calc.py").read_text()  # type: ignore[misc]
+            )
             await until(lambda wrong=wrong: bool(self._added()) and wrong not in self._added())  # type: ignore[misc]
         assert (self.folder / "src" / "calc.py").read_text() == whole().replace(
             "value_90", "wrong_90"

@@ -102,27 +102,5 @@ async def test_who_sends_what_cannot_be_read_is_told_and_does_not_wait(
     assert (told["id"], told["error"]["code"]) == (number, code)
 
 
-async def test_a_line_too_long_is_dropped_without_being_kept(
-    monkeypatch: pytest.MonkeyPatch, expect: Expect
-) -> None:
-    expect("no JSON-RPC")
-    monkeypatch.setattr(mcp_over_console, "LONGEST", 1000)
-    huge = [b"x" * 400] * 100
-    lines = [
-        line
-        async for line in mcp_over_console.iterate_input_lines(
-            _reader([*huge, b"end\nnext\n", b"last"])
-        )
-    ]
-    assert lines == [b"too long", b"next"]
-
-
-def _reader(pieces: list[bytes]) -> mcp_over_console.Read:
-    async def read() -> bytes:
-        return pieces.pop(0) if pieces else b""
-
-    return read
-
-
 async def test_the_end_of_the_input_ends_the_server() -> None:
     assert await exchanged(answers=0) == []

@@ -77,9 +77,9 @@ def test_the_users_own_are_trusted_and_the_folders_come_first(root: Path, tmp_pa
     }
     trusted = {item.settings_key: item.content_sha256 for item in found.items_to_ask_about()}
     assert (
-        project_files.read_project_files([str(root)], trusted).find_item("command", "go").body
+        project_files.read_project_files([str(root)], trusted).find_item("command", "go").body  # type: ignore[union-attr]
         == "Go"
-    )  # type: ignore[union-attr]
+    )
 
 
 @pytest.mark.parametrize(

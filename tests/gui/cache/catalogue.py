@@ -57,8 +57,8 @@ class MemoryCatalogue(StandIn):
         line = EntryRow(
             stored,
             EntryOrigin(tool, source, media),
-            **{**USUAL, "time": NOW + len(self.lines), **more},
-        )  # type: ignore[arg-type]
+            **{**USUAL, "time": NOW + len(self.lines), **more},  # type: ignore[arg-type]
+        )
         self.lines.append(line)
         return line
 

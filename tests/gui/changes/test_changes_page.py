@@ -318,11 +318,11 @@ def test_the_lines_that_differ_stand_out_in_three_versions(page: ChangesPage, th
         shown.show()
     for old, new in zip(plain.views, marked.views, strict=True):
         assert old.grab().toImage() != new.grab().toImage()
-    assert [view._labels(number) for view, number in zip(marked.views, (1, 1, 0), strict=True)] == [
+    assert [view._labels(number) for view, number in zip(marked.views, (1, 1, 0), strict=True)] == [  # type: ignore[misc]
         "2 -",
         "2 +",
         "1  ",
-    ]  # type: ignore[misc]
+    ]
 
 
 def test_a_comment_goes_to_the_agent_with_its_place(page: ChangesPage) -> None:

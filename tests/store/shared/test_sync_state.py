@@ -75,9 +75,9 @@ class Pair:
     def facts(journal: JournalFile) -> list[str]:
         said = [one.fact for one in journal.read_recorded("c")]
         return [
-            str(fact.parts[0].text) if isinstance(fact, UserSaid) else type(fact).__name__
+            str(fact.parts[0].text) if isinstance(fact, UserSaid) else type(fact).__name__  # type: ignore[union-attr]
             for fact in said
-        ]  # type: ignore[union-attr]
+        ]
 
 
 @pytest.fixture
