@@ -107,8 +107,8 @@ class HistoryImporter:
         work = bench.import_histories(
             list(part.files),
             preparation=preparation,
-            report=heard,
-            result=result,  # type: ignore[arg-type]
+            report=heard,  # type: ignore[arg-type]
+            result=result,
         )
         self._going = concurrency.OwnedTasks("window").spawn_task(
             work, name="bring in conversations"

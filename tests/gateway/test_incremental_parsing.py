@@ -530,8 +530,8 @@ _WITHOUT_PLACES = incremental_parsing.ParsedBody(
     {},
     [],
     (),
-    SimpleNamespace(),
-    None,  # type: ignore[arg-type]
+    SimpleNamespace(),  # type: ignore[arg-type]
+    None,
 )
 
 

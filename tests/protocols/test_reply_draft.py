@@ -61,9 +61,9 @@ def test_a_sign_that_comes_in_two_halves_is_whole() -> None:
     made.add_call_piece("c", name="write", arguments='{"t":"\ud83d')
     made.add_call_piece("c", arguments='\ude00"}')
     assert made.finished_parts()[-1] == ToolCall(
-        made.finished_parts()[-1].id,
+        made.finished_parts()[-1].id,  # type: ignore[union-attr]
         "write",
-        '{"t":"😀"}',  # type: ignore[union-attr]
+        '{"t":"😀"}',
     )
 
 
