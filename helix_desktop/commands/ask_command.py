@@ -54,7 +54,9 @@ async def ask_in_workspace(
         if opens_it:
             resumed = arguments.conversation if arguments.resume else ""
             await _end_turns_left_open(bench, resumed, console)
-        return await _run_asked_turn(bench, arguments, text, console, reached=reached)
+        return await _run_asked_turn(
+            bench, arguments, text, console, reached=reached, closes_after=opens_it
+        )
 
 
 async def _check_slash_command(bench: Workbench, text: str, conversation: str) -> None:
@@ -107,7 +109,13 @@ async def _read_message(arguments: Namespace, console: Console) -> str:
 
 
 async def _run_asked_turn(
-    bench: Workbench, arguments: Namespace, text: str, console: Console, *, reached: bool
+    bench: Workbench,
+    arguments: Namespace,
+    text: str,
+    console: Console,
+    *,
+    reached: bool,
+    closes_after: bool,
 ) -> int:
     from helix_desktop.commands.turn_output import TurnPrinter
 
@@ -126,6 +134,8 @@ async def _run_asked_turn(
         bench.set_model_until_closed(session.id, arguments.model)
     elif not (session.conversation.state.acp_agent or bench.model_of_conversation(session.id)):
         raise _no_model_chosen_error(bench)
+    # A summary that is begun after the turn would be paid for and lost with this command.
+    session.folding.prepares_next_turn = not closes_after
     telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
     unsubscribe = session.subscribe_to_events(telling.answer_question_before_turn)
     try:
@@ -140,6 +150,8 @@ async def _run_asked_turn(
     try:
         telling.send_and_print(parts)
         await telling.print_until_turn_ends(console)
+        if closes_after:
+            await session.folding.wait_for_fold_in_work()
     finally:
         unsubscribe()
         telling.stop_or_take_back()

@@ -89,6 +89,9 @@ class ConversationFolding:
         self._ready: fold_document_writer.WrittenDocument | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation, services.clock)
+        # False for a command that ends with the turn, because nobody would wait for a
+        # summary that is begun afterwards.
+        self.prepares_next_turn = True
         # Set by the session. The reference is weak because the session holds this object.
         self.keep_cache_alive: (
             weakref.WeakMethod[Callable[[], Coroutine[Any, Any, None]]] | None
@@ -139,6 +142,8 @@ class ConversationFolding:
 
     def start_folds_after_turn(self) -> None:
         """Start, in the background, what is due between turns."""
+        if not self.prepares_next_turn:
+            return
         self._start_due_fold()
         self.schedule_fold_before_cache_expires()
 
@@ -264,6 +269,12 @@ class ConversationFolding:
         """Whether no fold is being made or waits to be adopted."""
         return self._flying is None and self._ready is None
 
+    async def wait_for_fold_in_work(self) -> None:
+        """Wait until the fold that is being made is finished, and adopt it."""
+        if (flying := self._flying) is not None:
+            await asyncio.wait([flying])
+            await self.adopt_ready_fold()
+
     async def aclose(self) -> None:
         """Stop, and release what was read. Only the fold being made is lost."""
         if self._pause is not None:
@@ -354,7 +365,7 @@ class ConversationFolding:
         """Write the document of a fold, as a task. Its end is reported in any case."""
         plan = reading.plan
         try:
-            wait = reading.situation.policy.summary_wait
+            wait = reading.situation.policy.summary_wait + self._writer.document_seconds()
             self._ready = await self._writer.write_document(
                 reading, self.conversation.new_fold_name(plan.kind), wait
             )

@@ -29,6 +29,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import JournalPort
 from helix_desktop.engine.prompt_cache_marks import MarkedRequest
+from helix_desktop.engine.server_speed import ServerSpeed
 from helix_desktop.engine.session_events import ConversationReplaced, Event, FactAppended
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.request_settings import RequestSettings
@@ -57,6 +58,7 @@ class Conversation:
         # The last undo and the number of rewinds when it was examined what the model
         # has to be told.
         self.examined_undo = (0, 0)
+        self.speed = ServerSpeed()
         self._lock = asyncio.Lock()
         self._given = 0
         self._policy: Policy | None = None

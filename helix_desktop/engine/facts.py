@@ -419,7 +419,8 @@ class TurnEnd(StrEnum):
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
     """`cause`: what failed, to offer a way on: key, credit, model, window, busy,
-    connection or store.
+    connection or store. "length": a reply that is too long. "repeated text": a reply that
+    was stopped because it repeated itself.
     """
 
     reason: TurnEnd

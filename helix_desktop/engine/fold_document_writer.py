@@ -266,16 +266,32 @@ class FoldDocumentWriter:
         """Wait as long as a turn may. Return an empty string if the work is finished."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
+        silence = policy.panic_silence + round(self.reading_seconds())
+        seconds += self.document_seconds()
         while not work.done():
             left = max(begun, self._piece_done_at) + seconds - loop.time()
             # As long as no model has been asked, `quiet` is infinite.
-            quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()
+            quiet = max(begun, self.heard_at) + silence - loop.time()
             if left <= 0:
                 return f"the summary was not finished within {seconds:.0f} seconds"
             if quiet <= 0:
-                return f"there was no response for {policy.panic_silence:g} seconds"
-            await asyncio.wait([work], timeout=min(left, quiet, policy.panic_silence))
+                return f"there was no response for {silence:g} seconds"
+            await asyncio.wait([work], timeout=min(left, quiet, silence))
         return ""
+
+    def reading_seconds(self) -> float:
+        """Return how long the main model may read the whole conversation in silence."""
+        used = self.conversation.current_meter().used
+        return self.conversation.speed.reading_seconds(used, is_local=self._is_model_local())
+
+    def document_seconds(self) -> float:
+        """Return how long the main model may take for a summary, beside the usual limit."""
+        used = self.conversation.current_meter().used
+        return self.conversation.speed.document_seconds(used, is_local=self._is_model_local())
+
+    def _is_model_local(self) -> bool:
+        chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        return chosen is not None and chosen.is_free
 
     def _set_time_of_model_activity(self) -> None:
         self.heard_at = asyncio.get_running_loop().time()

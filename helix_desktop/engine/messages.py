@@ -117,6 +117,7 @@ class Request:
     )
     temperature: float | None = None  # None: the provider's default, and for models that refuse it.
     top_p: float | None = None
+    room: int = 0  # The tokens that the window has left for the reply; 0: not known.
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,9 @@ class Reply:
     stop: Stop
     usage: Usage = Usage()
     model: str = ""
-    why: str = ""  # A sentence that says what happened if `stop` is CUT or FILTERED.
+    # A sentence that says what happened if `stop` is CUT or FILTERED, or why a reply that
+    # is too long cannot go on.
+    why: str = ""
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta | RetryDelay | Reply

@@ -5,6 +5,7 @@ is left to do.
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 
 from helix_desktop import errors
@@ -12,8 +13,9 @@ from helix_desktop.engine import context_usage, facts, request_building
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.changes.undo_notes_for_model import UNDO, read_undone_files
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, TextDelta, View
+from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, View
 from helix_desktop.engine.ports import ModelClient
+from helix_desktop.engine.repeated_text import RepetitionWatch
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.engine.session_setup import (
     ConversationSetup,
@@ -30,6 +32,13 @@ from helix_desktop.fast_dataclass import dataclass
 
 CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
+LEAST_ROOM = 64  # A reply may have this many tokens, even where the window seems to be full.
+FULL_SHARE = 0.97  # A reply with which this share of the window is full has filled it.
+REPEATED_ITSELF = "The model repeated the same text again and again, so its reply was stopped."
+FILLED_WINDOW = "The reply filled the model's context window, so it was not continued."
+# What ended a turn without an error; see `TurnEnded.cause`.
+TEXT_CAUSE = "repeated text"
+LENGTH_CAUSE = "length"
 _CAUSES: Mapping[type[errors.HelixError], str] = {
     errors.ProviderKeyRefused: "key",
     errors.NoCreditLeft: "credit",
@@ -142,6 +151,8 @@ class TurnLoop:
         )
         self._steps = 0
         self._cuts = 0
+        # After a reply was stopped as repeating itself, the user can have the turn go on.
+        self._goes_on_repeating = _was_stopped_as_repeating(conversation)
         folding.spending.begin_turn()
         self._calls = ToolCallRunner(conversation, services, folding, talk.ask)
 
@@ -204,6 +215,8 @@ class TurnLoop:
         """Build the next request. Facts appended meanwhile are not in it; `saw` is the
         newest fact that is.
         """
+        meter = self._conversation.current_meter()
+        room = max(meter.window - meter.used, LEAST_ROOM)
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
         request, digest, blocks = await asyncio.to_thread(
@@ -214,7 +227,9 @@ class TurnLoop:
         stable = now.stable if before.blocks else request.stable
         model = self._main_model_client().model_name
         return _PreparedRequest(
-            replace(request, model=model, stable=stable, settled=now.settled), view.seq, digest
+            replace(request, model=model, stable=stable, settled=now.settled, room=room),
+            view.seq,
+            digest,
         )
 
     def _main_model_client(self) -> ModelClient:
@@ -244,20 +259,36 @@ class TurnLoop:
 
     async def _stream_and_record_reply(self) -> Reply:
         asked = await self._build_request_and_mark_sent()
-        started, written, reply = self._services.clock.current_time(), "", None
+        started = self._services.clock.current_time()
+        first_word_after = 0.0
+        watch = RepetitionWatch()
+        reply = Reply((), facts.Stop.CUT)
+        stream = self._main_model_client().stream_reply(asked.request)
         try:
-            async for delta in self._main_model_client().stream_reply(asked.request):
-                self.wake = delta.wake if isinstance(delta, RetryDelay) else None
-                self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
-                if isinstance(delta, TextDelta):
-                    written += delta.text
-                elif isinstance(delta, Reply):
-                    reply = delta
+            async with aclosing(stream) as deltas:  # type: ignore[type-var]
+                async for delta in deltas:
+                    self.wake = delta.wake if isinstance(delta, RetryDelay) else None
+                    self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
+                    if isinstance(delta, Reply):
+                        reply = delta
+                        continue
+                    if not first_word_after and not isinstance(delta, RetryDelay):
+                        first_word_after = self._services.clock.current_time() - started
+                    if watch.is_repeating(delta) and not self._goes_on_repeating:
+                        reply = _reply_without_repetitions(watch)
+                        break
         except asyncio.CancelledError:
+            written = watch.written_text()
             partial = Reply((facts.Text(written),) if written else (), facts.Stop.STOPPED)
             await asyncio.shield(self._record_reply(partial, asked, started))
             raise
-        return await self._record_reply(reply or Reply((), facts.Stop.CUT), asked, started)
+        self._conversation.speed.measure_reply(
+            read_tokens=reply.usage.input - reply.usage.cache_read,
+            first_word_seconds=first_word_after,
+            written_tokens=reply.usage.output,
+            seconds=self._services.clock.current_time() - started,
+        )
+        return await self._record_reply(reply, asked, started)
 
     async def _record_reply(self, reply: Reply, asked: _PreparedRequest, started: float) -> Reply:
         """Record a reply. A broken one keeps its words, but not its calls, which may be cut off."""
@@ -319,6 +350,8 @@ class TurnLoop:
         return bool(steering)
 
     def _turn_end_after_reply(self, reply: Reply, *, going_on: bool) -> facts.TurnEnded | None:
+        if (end := self._turn_end_of_endless_reply(reply, going_on=going_on)) is not None:
+            return end
         calls_or_text = (
             isinstance(part, facts.ToolCall) or (isinstance(part, facts.Text) and part.text.strip())
             for part in reply.parts
@@ -341,6 +374,21 @@ class TurnLoop:
             )
         return self._turn_end_at_limit() if going_on else facts.TurnEnded(facts.TurnEnd.DONE)
 
+    def _turn_end_of_endless_reply(self, reply: Reply, *, going_on: bool) -> facts.TurnEnded | None:
+        """End the turn after a reply that repeats itself, and after one that has reached
+        the user's limit or the window's end: continued, it would only grow.
+        """
+        if reply.stop is facts.Stop.STOPPED:
+            return facts.TurnEnded(facts.TurnEnd.REPEATING, reply.why, TEXT_CAUSE)
+        if reply.stop is not facts.Stop.LENGTH or going_on:
+            return None
+        used = reply.usage.input + reply.usage.output
+        has_filled_window = used >= FULL_SHARE * self._conversation.current_meter().window
+        why = reply.why
+        if not why and has_filled_window:
+            why = FILLED_WINDOW
+        return facts.TurnEnded(facts.TurnEnd.FAILED, why, LENGTH_CAUSE) if why else None
+
     def _turn_end_at_limit(self) -> facts.TurnEnded | None:
         limits = self._services.limits()
         if limits.steps and self._steps >= limits.steps:
@@ -352,6 +400,18 @@ class TurnLoop:
             why = f"{name} was called {count} times with the same arguments and the same result."
             return facts.TurnEnded(facts.TurnEnd.REPEATING, why)
         return self._folding.spending.find_turn_end_at_limit()
+
+
+def _was_stopped_as_repeating(conversation: Conversation) -> bool:
+    recorded = conversation.state.facts[-1:]
+    last_fact = recorded[0].fact if recorded else None
+    return isinstance(last_fact, facts.TurnEnded) and last_fact.cause == TEXT_CAUSE
+
+
+def _reply_without_repetitions(watch: RepetitionWatch) -> Reply:
+    written = watch.text_without_repetitions()
+    parts = (facts.Text(written),) if written else ()
+    return Reply(parts, facts.Stop.STOPPED, why=REPEATED_ITSELF)
 
 
 def turn_end_of_error(error: errors.HelixError) -> facts.TurnEnded:

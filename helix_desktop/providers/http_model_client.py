@@ -11,8 +11,8 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import Usage
-from helix_desktop.engine.messages import Delta, Request, RetryDelay
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.engine.messages import Delta, Reply, Request, RetryDelay
 from helix_desktop.engine.ports import Clock
 from helix_desktop.errors import (
     ModelFailed,
@@ -94,9 +94,30 @@ class HttpModelClient:
             )
             await woken.wait()
 
+    def _limit_reply(self, request: Request) -> Request:
+        """Return the request with the user's limit for replies, and on this computer with
+        the room in the window. Otherwise a model that does not end fills the window.
+        """
+        if request.max_output:
+            return request
+        limit = self.info.reply_limit
+        if request.room and (limit or self.info.is_free):
+            limit = min(limit or request.room, request.room)
+        return replace(request, max_output=limit)
+
+    def _describe_reached_limit(self, request: Request, reply: Reply) -> str:
+        """Return why a reply that was cut at its length cannot go on, or an empty string."""
+        limit = self._limit_reply(request).max_output
+        if reply.stop is not Stop.LENGTH or request.max_output or not limit:
+            return ""
+        if limit == self.info.reply_limit:
+            return f"The reply reached the limit of {limit:,} tokens that you set for this model."
+        return "The reply filled the model's context window, so it was not continued."
+
     def _compile_request(self, request: Request) -> OutgoingRequest:
         return self.dialect.compile_request(
-            without_foreign_reasoning(replace(request, model=self.info.id)), self.info.abilities
+            without_foreign_reasoning(replace(self._limit_reply(request), model=self.info.id)),
+            self.info.abilities,
         )
 
     async def _try_once(self, post: OutgoingRequest, request: Request) -> AsyncGenerator[Delta]:
@@ -128,7 +149,12 @@ class HttpModelClient:
                 raise ProviderUnreachable(cut)
         reply = reading.reply_so_far("" if reading.is_reply_complete else cut)
         # The model keeps the name under which the user configured it.
-        yield replace(reply, model=self.info.name, usage=fill_in_cost(reply.usage, self.info))
+        yield replace(
+            reply,
+            model=self.info.name,
+            usage=fill_in_cost(reply.usage, self.info),
+            why=reply.why or self._describe_reached_limit(request, reply),
+        )
 
     async def _raise_for_refusal(self, answer: http_transport.HttpAnswer) -> None:
         if answer.status_code == 200 and not answer.is_web_page:

@@ -73,6 +73,7 @@ class ModelInfo:
     )
     server: str = ""  # What a local server says it is; see `LocalServerKind`.
     is_free: bool = False  # True for a model on this computer that nobody charges for.
+    reply_limit: int = 0  # The most tokens that the user lets a reply have; 0: no limit.
 
     @property
     def name(self) -> str:
@@ -190,6 +191,7 @@ def merge_model_knowledge(
         are_images_known=bool(shipped) or "images" in merged,
         server=server,
         is_free=is_free,
+        reply_limit=number_at(corrected, "max_output"),
     )
 
 

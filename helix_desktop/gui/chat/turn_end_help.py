@@ -5,6 +5,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity
+from helix_desktop.engine.turn_loop import TEXT_CAUSE
 from helix_desktop.gui.common.widgets import (
     build_centred_column,
     build_plain_label,
@@ -66,6 +67,9 @@ class TurnEndHelpLine(QWidget):
         )
         sort = "broken" if broken else "limited" if limited else "failed"
         sort = ("stopped" if stopped else "waiting") if waiting and not broken else sort
+        repeats_itself = isinstance(end, TurnEnded) and end.cause == TEXT_CAUSE and limited
+        if repeats_itself:
+            sort = "repeating"
         words = translate_name("help after a turn", sort)
         if broken and isinstance(end, ModelReplied) and end.stop is Stop.CUT:
             words = ""  # The transcript already says that the reply was cut off.
@@ -74,8 +78,10 @@ class TurnEndHelpLine(QWidget):
         )
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
-        self._settings.setVisible(not broken and not waiting)
+        self._settings.setVisible(not broken and not waiting and not repeats_itself)
         self._go.setText(tr("Continue") if limited or broken or waiting else tr("Try again"))
+        if repeats_itself:
+            self._go.setText(tr("Go on anyway"))
         self.setVisible(limited or broken or waiting or bool(_describe_unrecorded_failure(session)))
 
 

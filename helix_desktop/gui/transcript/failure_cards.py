@@ -20,7 +20,12 @@ def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
     again: Way = (tr("Try again"), ConversationAct.CONTINUE_TURN)
     other: Way = (tr("Choose another model…"), ConversationAct.OPEN_MODEL_CHOOSER)
     key: Way = (tr("Set the key…"), ConversationAct.OPEN_KEY_SETTINGS)
-    ways = {"key": (key, again), **dict.fromkeys(("credit", "model", "window"), (other, again))}
+    go_on: Way = (tr("Go on anyway"), ConversationAct.CONTINUE_TURN)
+    ways = {
+        "key": (key, again),
+        "length": (go_on,),
+        **dict.fromkeys(("credit", "model", "window"), (other, again)),
+    }
     return translate_name("failure", cause, otherwise=tr("Something went wrong")), ways.get(
         cause, (again,)
     )
