@@ -57,12 +57,15 @@ async def test_a_reply_that_repeats_itself_is_stopped_and_can_go_on(
             (stopped,) = replies(session)
             (text,) = stopped.parts
             assert stopped.stop is Stop.STOPPED
+            assert isinstance(text, Text)
             assert text.text.startswith("I see. ")
             assert text.text.count(LOOP.strip()) <= 3
             assert len(server.bodies) == 1, "it is not asked again by itself"
             session.resume_turn()
             assert (await end_of_turn(session)).reason is TurnEnd.DONE
-            assert LOOP * 400 in replies(session)[1].parts[0].text
+            (whole,) = replies(session)[1].parts
+            assert isinstance(whole, Text)
+            assert LOOP * 400 in whole.text
 
 
 async def test_the_users_limit_for_replies_is_sent_and_ends_the_turn(
