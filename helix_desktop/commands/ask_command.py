@@ -18,6 +18,7 @@ from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from helix_desktop.commands.turn_output import TurnPrinter
     from helix_desktop.engine.facts import Attachment, UserPart
     from helix_desktop.engine.session import Session
     from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -117,14 +118,10 @@ async def _run_asked_turn(
     reached: bool,
     closes_after: bool,
 ) -> int:
+    """Runs the turn. `closes_after`: the workspace is closed with the end of this command."""
     from helix_desktop.commands.turn_output import TurnPrinter
 
-    if arguments.model:
-        bench.models.model_by_name(
-            arguments.model
-        )  # Raises an error for an unknown model before anything is created.
-    elif not (arguments.conversation or bench.main_model_name or arguments.acp):
-        raise _no_model_chosen_error(bench)
+    _check_model_before_anything_is_created(bench, arguments)
     session = await _open_asked_session(bench, arguments, console)
     if arguments.resume and _is_last_turn_complete(session):
         raise errors.NotFound("There is nothing to continue.", remedy="Nothing was sent.")
@@ -139,11 +136,7 @@ async def _run_asked_turn(
     telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
     unsubscribe = session.subscribe_to_events(telling.answer_question_before_turn)
     try:
-        parts: tuple[UserPart, ...] = ()
-        if text:
-            attached = await _attach_files(bench, session, arguments.attach)
-            said: tuple[UserPart, ...] = (Text(text), *attached)
-            parts = await bench.slash_commands.expand_command_message(session, said)
+        parts = await _read_message_parts(bench, session, arguments, text)
     finally:
         unsubscribe()
     unsubscribe = session.subscribe_to_events(telling.print_event)
@@ -155,16 +148,40 @@ async def _run_asked_turn(
     finally:
         unsubscribe()
         telling.stop_or_take_back()
+    is_done = await _report_end_of_turn(telling, console)
+    is_delivered = not reached or await _deliver_to_other_machines(bench, console)
+    return 0 if is_delivered and is_done else 1
+
+
+def _check_model_before_anything_is_created(bench: Workbench, arguments: Namespace) -> None:
+    if arguments.model:
+        bench.models.model_by_name(arguments.model)
+    elif not (arguments.conversation or bench.main_model_name or arguments.acp):
+        raise _no_model_chosen_error(bench)
+
+
+async def _read_message_parts(
+    bench: Workbench, session: Session, arguments: Namespace, text: str
+) -> tuple[UserPart, ...]:
+    if not text:
+        return ()
+    attached = await _attach_files(bench, session, arguments.attach)
+    said: tuple[UserPart, ...] = (Text(text), *attached)
+    return await bench.slash_commands.expand_command_message(session, said)
+
+
+async def _report_end_of_turn(telling: TurnPrinter, console: Console) -> bool:
+    """Says what was refused and why the turn failed. Returns whether it is done."""
     if telling.refused:
         names = list(dict.fromkeys(telling.refused))
         await console.print_error(
             f"Refused, because nobody was there to give permission: {', '.join(names)}. "
             f"To allow this, add `--allow {' --allow '.join(names)}`."
         )
-    done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE
-    if not done:
+    is_done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE
+    if not is_done:
         await console.print_error(telling.failure_reason)
-    return 0 if (not reached or await _deliver_to_other_machines(bench, console)) and done else 1
+    return is_done
 
 
 async def _attach_files(
