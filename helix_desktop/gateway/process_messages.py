@@ -145,10 +145,13 @@ def _from_json_value(value: Any) -> Any:
         return {key: _from_json_value(item) for key, item in value.items()}
     kind = _CLASSES_BY_NAME[value["is"]]
     hints = _enum_fields(kind)
-    fields = {name: _from_json_value(item) for name, item in value.items() if name != "is"}
-    return kind(
-        **{name: hints[name](item) if name in hints else item for name, item in fields.items()}
-    )
+    fields = {}
+    for name, item in value.items():
+        # A newer version may send fields that this one does not have.
+        if name in kind.__slots__:  # type: ignore[attr-defined]
+            decoded = _from_json_value(item)
+            fields[name] = hints[name](decoded) if name in hints else decoded
+    return kind(**fields)
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from helix_desktop.gateway.request_routes import (
     guess_protocol,
     headers_to_forward,
 )
+from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gateway_message import Json, Speaker, Wired
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
@@ -25,6 +26,13 @@ from helix_desktop.protocols.openai_responses import responses_gateway
 MOST_BODY_BYTES = 64 << 20
 # In bytes. A smaller request without tools is a side request, such as one for a title.
 SIDE_REQUEST_BYTES = 8_000
+
+# Fields of requests whose history the provider has, or is to keep.
+STORED_BY_PROVIDER: Mapping[str, Sequence[str]] = {
+    anthropic_gateway.NAME: ("thread",),
+    responses_gateway.NAME: ("previous_response_id", "conversation", "background"),
+    gemini_gateway.NAME: ("cachedContent",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +133,8 @@ def _agent_of_request(incoming: IncomingRequest) -> str:
 
 def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:
     """Whether the request has the whole history. What the provider stores can't be folded."""
-    if route.wire == responses_gateway.NAME:
-        return (
-            not body.get("previous_response_id")
-            and not body.get("conversation")
-            and not body.get("background")
-        )
-    return route.wire != gemini_gateway.NAME or not body.get("cachedContent")
+    stored = STORED_BY_PROVIDER.get(route.wire, ())
+    return not any(body.get(name) for name in stored)
 
 
 def _hash_of_head(system: str, tools: Sequence[ToolSpec]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import field
 from itertools import accumulate
 
 from helix_desktop.engine import facts, message_blocks
+from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import Block, Image, Role, View
 from helix_desktop.engine.prompt_cache_marks import count_same_first_objects
@@ -48,9 +49,15 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """A user's text in place of what a fold covers."""
+    """A user's text in place of what a fold covers.
+
+    `covered`: the positions of the covered messages, as pairs of the first one and the one
+    behind the last. What the agent has loaded in them goes on behind the text. Messages of
+    which the user took out something are left out.
+    """
 
     text: str
+    covered: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +114,7 @@ class ViewEntriesBuilder:
     spans: list[facts.Span] = field(default_factory=list)
     missing: dict[facts.Stored, Block] = field(default_factory=dict)
     whole: bool = True
+    _covered_until: int = 0
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
         """Return the entries for the request's messages. `before`: those of the last
@@ -117,6 +125,9 @@ class ViewEntriesBuilder:
             before.blocks
         ):
             self.out, self.spans, first = list(before.entries), list(before.spans), before.messages
+            self._covered_until = max(
+                (bisect_right(self.seqs, span.last) for span in self.spans), default=0
+            )
             blocks = view.blocks[len(before.blocks) :]
             has_fold, is_plain = before.has_fold, before.is_plain
         known = len(self.out)
@@ -147,14 +158,19 @@ class ViewEntriesBuilder:
     def find_taken_out(self) -> Iterator[Changed]:
         """Yield messages of which the user took out something, without it and without folds."""
         branch = self.conversation.state.branch
-        taken_out = (ref for cover in branch.exclusions for ref in branch.parts_within(cover))
-        places = {bisect_left(self.seqs, ref.seq) for ref in taken_out}
-        for at in sorted(places - {len(self.seqs)}):
+        for at in self._positions_of_taken_out():
             recorded_facts = self._facts_of_message(at)
             blocks = [
                 block for each in recorded_facts for block in branch.blocks_without_folds(each.seq)
             ]
             yield self._changed_message(at, recorded_facts, blocks)
+
+    def _positions_of_taken_out(self) -> list[int]:
+        branch = self.conversation.state.branch
+        positions = set[int]()
+        for cover in branch.exclusions:
+            positions.update(bisect_left(self.seqs, ref.seq) for ref in branch.parts_within(cover))
+        return sorted(positions - {len(self.seqs)})
 
     async def _add_entries_of_blocks(self, blocks: Sequence[Block]) -> None:
         spans = self.spans
@@ -170,16 +186,32 @@ class ViewEntriesBuilder:
             if isinstance(source, facts.Span):
                 spans.append(source)
                 self._append_entries_of_groups(groups)
-                self.out.append(Says(self._shown_text_of_block(block)))
+                covered = self._positions_in_span(source)
+                self.out.append(Says(self._shown_text_of_block(block), covered))
             elif spans and spans[-1].first <= source.seq <= spans[-1].last:
                 # This part is inside a fold that quotes it word for word.
-                self.out.append(Says(self._text_kept_word_for_word(block)))
+                quoted = self._text_kept_word_for_word(block)
+                if not quoted.startswith(SYSTEM_MESSAGE):  # The message itself goes on.
+                    self.out.append(Says(quoted))
             else:
                 at = bisect_left(self.seqs, source.seq)
                 if at not in groups:
                     self._append_entries_of_groups(groups)
                 groups.setdefault(at, []).append(block)
         self._append_entries_of_groups(groups)
+
+    def _positions_in_span(self, span: facts.Span) -> tuple[tuple[int, int], ...]:
+        """Return the messages that a fold covers, each fold's only once."""
+        first = max(bisect_left(self.seqs, span.first), self._covered_until)
+        end = bisect_right(self.seqs, span.last)
+        self._covered_until = max(end, self._covered_until)
+        positions = []
+        for taken_out in self._positions_of_taken_out():
+            if first <= taken_out < end:
+                positions.append((first, taken_out))
+                first = taken_out + 1
+        positions.append((first, end))
+        return tuple(pair for pair in positions if pair[0] < pair[1])
 
     def _append_entries_of_groups(self, groups: dict[int, list[Block]]) -> None:
         for at, blocks in groups.items():

@@ -3,7 +3,7 @@ places in the JSON.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from operator import itemgetter
@@ -39,7 +39,10 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a message. `path`: where the piece is in the message's units."""
+    """A part of a message. `path`: where the piece is in the message's units.
+
+    `outlives_folds`: it goes on where it stood, although a fold stands for its message.
+    """
 
     kind: PieceKind
     text: str
@@ -48,6 +51,7 @@ class Piece:
     name: str = ""
     ok: bool = True
     media_type: str = ""
+    outlives_folds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,19 +169,31 @@ def parse_tool(value: Mapping[str, Json], schema: Json, default_name: str = "") 
     )
 
 
-def piece_of_part(part: Mapping[str, Json], image_url: str, path: Path) -> Piece:
-    """Return the text of a part, or the image if its address is a `data:` address."""
+def piece_of_part(
+    part: Mapping[str, Json], image_url: str, path: Path, folded: Collection[str]
+) -> Piece:
+    """Return the text of a part, or the image if its address is a `data:` address.
+
+    `folded`: the types of parts that folds may stand for.
+    """
+    outlives_folds = text_at(part, "type") not in folded
     if isinstance(part.get("text"), str):
-        return Piece(PieceKind.TEXT, text_at(part, "text"), path)
+        return Piece(PieceKind.TEXT, part["text"], path, outlives_folds=outlives_folds)
     media, encoding, data = image_url.removeprefix("data:").partition(";base64,")
     if image_url.startswith("data:") and encoding:
         return Piece(PieceKind.IMAGE, data, path, media_type=media)
-    return unknown_piece(part, path)
+    return unknown_piece(part, path, outlives_folds=outlives_folds)
 
 
-def unknown_piece(value: Mapping[str, Json], path: Path) -> Piece:
-    """Return a piece for an unknown block, without its cache mark."""
-    return Piece(PieceKind.OTHER, format_json_value(without_fields(value, "cache_control")), path)
+def unknown_piece(
+    value: Mapping[str, Json], path: Path, call: str = "", *, outlives_folds: bool = False
+) -> Piece:
+    """Return a piece for a block that this program does not read, without its cache mark.
+
+    `call`: the provider's own call that it is, or that it answers.
+    """
+    text = format_json_value(without_fields(value, "cache_control"))
+    return Piece(PieceKind.OTHER, text, path, call, outlives_folds=outlives_folds)
 
 
 def edit_pieces(
@@ -220,11 +236,14 @@ def join_added_messages(
         return list(map(itemgetter(0), units))
     out: list[tuple[Json, bool]] = []
     for unit, added in units:
-        if out and (added or out[-1][1]) and text_at(out[-1][0], "role") == text_at(unit, "role"):
-            parts = sorted(
-                [*parts_of(out[-1][0]), *parts_of(unit)], key=lambda part: not is_result(part)
-            )
-            out[-1] = ({**out[-1][0], field_name: parts}, True)
+        last, last_is_added = out[-1] if out else ({}, False)
+        is_of_same_role = bool(out) and text_at(last, "role") == text_at(unit, "role")
+        # A message that says more than its parts, such as a setting, stays one of its own.
+        is_plain = last.keys() <= {"role", field_name} and unit.keys() <= {"role", field_name}
+        if is_of_same_role and is_plain and (added or last_is_added):
+            parts = parts_of(last) + parts_of(unit)
+            parts.sort(key=lambda part: not is_result(part))
+            out[-1] = ({**last, field_name: parts}, True)
         else:
             out.append((unit, added))
     return [unit for unit, _ in out]

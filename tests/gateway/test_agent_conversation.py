@@ -529,7 +529,7 @@ async def test_a_sub_agents_conversation_stands_below_the_one_that_asked(agent: 
     named = await agent.send(
         anthropic_gateway.user_message("by its name"),
         session="c2",
-        parent=above.ticket.conversation,
+        below=above.ticket.conversation,
     )
     agent.units = []
     lost = await agent.send(

@@ -105,6 +105,11 @@ def test_what_the_provider_keeps_of_responses_is_not_folded(stored: str) -> None
     assert parsed(anthropic(**{stored: "there"})) is not None, "another protocol has no such field"
 
 
+def test_a_thread_that_the_provider_keeps_is_not_folded() -> None:
+    assert parsed(anthropic(thread={"type": "continue", "previous_message_id": "m"})) is None
+    assert parsed(anthropic(thread=None)) is not None
+
+
 def test_what_gemini_keeps_is_not_folded() -> None:
     body = {"contents": [{"role": "user", "parts": [{"text": PADDING}]}]}
     found = parsed(body, GEMINI)

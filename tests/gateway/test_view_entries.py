@@ -11,6 +11,7 @@ from types import FrameType
 import pytest
 
 from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     Attachment,
@@ -251,7 +252,7 @@ async def test_a_fold_stands_for_what_it_covers_and_instructions_for_nothing() -
     talk.output("c2")
     talk.fold("h", Span(3, 4))
     _, shown = await build(talk, (2, 3, 4, 5, 6))
-    assert shown.entries == (As(0), Says("text of h"), As(3), As(4))
+    assert shown.entries == (As(0), Says("text of h", ((1, 3),)), As(3), As(4))
     assert shown.spans == (Span(3, 4),)
 
 
@@ -269,10 +270,31 @@ async def test_what_is_pinned_inside_a_fold_is_said_word_for_word(ref: PartRef, 
     talk.add(Pinned(ref))
     talk.fold("h", Span(1, 4))
     assert await entries(talk, (1, 2, 3, 4, 5), {OUTPUT: "many lines"}) == [
-        Says("text of h"),
+        Says("text of h", ((0, 4),)),
         Says(kept),
         As(4),
     ]
+
+
+async def test_what_the_system_said_is_not_said_again_in_the_users_name() -> None:
+    """Its message goes on behind the fold, as the system's."""
+    talk = Talk()
+    talk.user("look around")
+    talk.reply("I look")
+    talk.user(f"{SYSTEM_MESSAGE}[SYSTEM NOTIFICATION] a task ended")
+    talk.reply("fine")
+    talk.add(Pinned(PartRef(3)))
+    talk.fold("h", Span(1, 4))
+    talk.user("go on")
+    assert await entries(talk, (1, 2, 3, 4, 7)) == [Says("text of h", ((0, 4),)), As(4)]
+
+
+async def test_messages_with_something_taken_out_do_not_come_back_behind_a_fold() -> None:
+    talk = worked()
+    talk.add(Excluded(PartRef(3)))
+    talk.fold("h", Span(1, 4))
+    shown = await entries(talk, (1, 2, 3, 4, 5))
+    assert shown == [Says("text of h", ((0, 2), (3, 4))), As(4)]
 
 
 async def test_only_the_last_fold_covers_what_follows_it() -> None:
@@ -281,7 +303,12 @@ async def test_only_the_last_fold_covers_what_follows_it() -> None:
     talk.add(Pinned(PartRef(4)))
     talk.fold("two", Span(3, 4))
     _, shown = await build(talk, (1, 2, 3, 4, 5))
-    assert shown.entries == (Says("text of one"), Says("text of two"), Says("fine"), As(4))
+    assert shown.entries == (
+        Says("text of one", ((0, 2),)),
+        Says("text of two", ((2, 4),)),
+        Says("fine"),
+        As(4),
+    )
     assert shown.spans == (Span(1, 2), Span(3, 4))
 
 
@@ -305,7 +332,7 @@ async def test_contents_that_are_not_there_are_missing(
         contents,
         replace(view, blocks=(view.blocks[0], pinned, *view.blocks[2:])),
     )
-    assert shown.entries == (Says("text of h"), Says(text), As(4))
+    assert shown.entries == (Says("text of h", ((0, 4),)), Says(text), As(4))
     assert builder.missing == ({OUTPUT: pinned} if found is None else {})
 
 
@@ -335,11 +362,11 @@ async def test_a_message_no_fact_stands_for_stays_where_it_is(at: int) -> None:
 @pytest.mark.parametrize(
     ("seqs", "expected"),
     [
-        ((1, 2, 2, 3, 4, 5), [As(0), Says("text of h"), As(5)]),
-        ((1, 2, 3, 3, 4, 5), [As(0), Says("text of h"), As(5)]),
-        ((1, 2, 3, 4, 4, 5), [As(0), Says("text of h"), As(5)]),
-        ((1, 2, 3, 4, 5, 5), [As(0), Says("text of h"), As(4), As(5)]),
-        ((1, 2, 3, 4, 5, 5, 5), [As(0), Says("text of h"), As(4), As(5), As(6)]),
+        ((1, 2, 2, 3, 4, 5), [As(0), Says("text of h", ((1, 5),)), As(5)]),
+        ((1, 2, 3, 3, 4, 5), [As(0), Says("text of h", ((1, 5),)), As(5)]),
+        ((1, 2, 3, 4, 4, 5), [As(0), Says("text of h", ((1, 5),)), As(5)]),
+        ((1, 2, 3, 4, 5, 5), [As(0), Says("text of h", ((1, 4),)), As(4), As(5)]),
+        ((1, 2, 3, 4, 5, 5, 5), [As(0), Says("text of h", ((1, 4),)), As(4), As(5), As(6)]),
     ],
 )
 async def test_a_fold_covers_the_messages_without_facts_in_it(
@@ -459,7 +486,7 @@ async def test_a_view_that_only_adds_goes_on_from_the_last_one() -> None:
     assert same.entries == (HELD, As(4))
     talk.add(Pinned(PartRef(5)))
     _, other = await build(talk, (1, 2, 3, 4, 5), before=held)
-    assert other.entries == (Says("text of h"), As(4)), "a block is another one"
+    assert other.entries == (Says("text of h", ((0, 4),)), As(4)), "a block is another one"
 
 
 async def test_what_is_added_follows_the_entries_there_were() -> None:
@@ -473,7 +500,10 @@ async def test_what_is_added_follows_the_entries_there_were() -> None:
     _, shown = await build(talk, seqs, before=held)
     assert shown.entries == (HELD, As(4), As(5), As(6), As(7), As(8))
     assert (shown.spans, shown.messages, shown.seq) == ((Span(1, 4),), 9, last)
-    assert (await build(talk, seqs))[1].entries == (Says("text of h"), *shown.entries[1:])
+    assert (await build(talk, seqs))[1].entries == (
+        Says("text of h", ((0, 4),)),
+        *shown.entries[1:],
+    )
     assert held.entries == (HELD, As(4)), "what is held stays as it is"
 
 
@@ -486,7 +516,7 @@ async def test_a_shorter_view_is_worked_out_anew() -> None:
     _, shown = await build(
         talk, (1, 2, 3, 4, 5), view=replace(view, blocks=view.blocks[:-1]), before=held
     )
-    assert shown.entries == (Says("text of h"), As(2), As(3))
+    assert shown.entries == (Says("text of h", ((0, 2),)), As(2), As(3))
 
 
 async def test_what_was_sent_as_it_came_is_not_looked_at_again() -> None:

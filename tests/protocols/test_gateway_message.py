@@ -82,11 +82,11 @@ KEYS = [
 
 
 def test_an_image_is_read_from_a_data_address_alone() -> None:
-    found = piece_of_part({}, "data:image/png;base64,AAAA", (0, "content", 1))
+    found = piece_of_part({}, "data:image/png;base64,AAAA", (0, "content", 1), ("",))
     assert found == Piece(PieceKind.IMAGE, "AAAA", (0, "content", 1), media_type="image/png")
-    assert piece_of_part({}, "https://example.org/a.png", ()).kind is PieceKind.OTHER
-    assert piece_of_part({}, "data:text/plain,hello", ()).kind is PieceKind.OTHER
-    assert piece_of_part({"text": "a"}, "", ()) == Piece(PieceKind.TEXT, "a")
+    assert piece_of_part({}, "https://example.org/a.png", (), ()).kind is PieceKind.OTHER
+    assert piece_of_part({}, "data:text/plain,hello", (), ()).kind is PieceKind.OTHER
+    assert piece_of_part({"text": "a"}, "", (), ("",)) == Piece(PieceKind.TEXT, "a")
 
 
 def test_a_content_keeps_its_form_and_its_pictures() -> None:
@@ -220,7 +220,7 @@ def test_a_change_copies_what_is_on_the_way_and_shares_the_rest() -> None:
 
 @pytest.mark.parametrize("url", ["data:image/png", "https://example.org/;base64,AAAA"])
 def test_an_address_that_only_looks_like_an_image_is_none(url: str) -> None:
-    assert piece_of_part({}, url, ()).kind is PieceKind.OTHER
+    assert piece_of_part({}, url, (), ("",)).kind is PieceKind.OTHER
 
 
 def test_the_words_of_a_content_in_parts_are_one_and_only_words_are_replaced() -> None:

@@ -14,7 +14,7 @@ from helix_desktop.json_values import (
     text_at,
     value_at,
 )
-from helix_desktop.protocols import gateway_message
+from helix_desktop.protocols import gateway_message, loaded_state
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.gateway_message import (
     Json,
@@ -42,8 +42,36 @@ STOPS = {
     "refusal": Stop.FILTERED,
 }
 THINKING = ("thinking", "redacted_thinking")
+# What a fold may stand for. All else goes on where it stood: what the model has loaded, such as
+# the tools that a search found, and what is not known here.
+FOLDED_BLOCKS = frozenset(
+    [
+        "text",
+        "image",
+        "document",
+        "search_result",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "tool_result",
+        "fallback",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "advisor_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "mcp_tool_use",
+        "mcp_tool_result",
+    ]
+)
+FOLDED_RESULT_PARTS = frozenset({"text", "image", "document", "search_result", "browser_state"})
+MESSAGE_FIELDS = frozenset({"role", "content"})
 # Some clients send a system block of this name that changes with each request.
 _CHANGING = "x-anthropic-billing-header"
+_SPEAKERS = {"assistant": Speaker.ASSISTANT, "system": Speaker.SYSTEM}
+_CALL_OF_SERVER = {"server_tool_use": "id", "tool_search_tool_result": "tool_use_id"}
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
@@ -69,24 +97,29 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
 def parse_message(unit: Json) -> Wired:
     value = object_at(unit)
     role = text_at(value, "role")
-    speaker = (
-        Speaker.ASSISTANT
-        if role == "assistant"
-        else Speaker.SYSTEM
-        if role == "system"
-        else Speaker.USER
-    )
+    speaker = _SPEAKERS.get(role, Speaker.USER)
     content = value.get("content")
     if isinstance(content, str):
-        return Wired(speaker, (unit,), (Piece(PieceKind.TEXT, content, (0, "content")),))
-    return Wired(
-        speaker,
-        (unit,),
-        tuple(
+        pieces = [Piece(PieceKind.TEXT, content, (0, "content"))]
+    else:
+        pieces = [
             _piece_of_block(object_at(block), (0, "content", at))
             for at, block in enumerate(list_at(content))
-        ),
-    )
+        ]
+    if _goes_on_as_a_whole(value, role):
+        return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
+    return Wired(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
+
+
+def _goes_on_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
+    """Whether folds leave the message alone: the system's, one of an unknown role or setting."""
+    if role == "assistant":
+        return False  # Its fields are the provider's own, which belong to the reply.
+    if role == "system":
+        # A notice for one turn only: after that turn, the provider hides it itself.
+        is_for_one_turn = message.get("clear_at") == "next_user_message"
+        return not is_for_one_turn or "output_config" in message
+    return role != "user" or loaded_state.has_unknown_fields(message, MESSAGE_FIELDS)
 
 
 def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
@@ -107,6 +140,7 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
                 path,
                 text_at(block, "tool_use_id"),
                 ok=ok,
+                outlives_folds=loaded_state.has_other_parts(content, FOLDED_RESULT_PARTS),
             )
         case "image" if object_at(block, "source").get("type") == "base64":
             source = object_at(block, "source")
@@ -116,7 +150,12 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
                 path,
                 media_type=text_at(source, "media_type"),
             )
-    return gateway_message.unknown_piece(block, path)
+    kind = text_at(block, "type")
+    # A search of tools by the provider itself is a call and a result in the same reply.
+    call = text_at(block, _CALL_OF_SERVER[kind]) if kind in _CALL_OF_SERVER else ""
+    return gateway_message.unknown_piece(
+        block, path, call, outlives_folds=kind not in FOLDED_BLOCKS
+    )
 
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:

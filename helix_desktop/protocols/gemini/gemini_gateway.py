@@ -15,7 +15,7 @@ from helix_desktop.json_values import (
     text_at,
     value_at,
 )
-from helix_desktop.protocols import gateway_message
+from helix_desktop.protocols import gateway_message, loaded_state
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.gateway_message import CallNumbering, Json, Piece, PieceKind, Wired
 from helix_desktop.protocols.hidden_calls import HiddenCallFilter
@@ -142,6 +142,25 @@ FILTERS = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR",
 })  # fmt: skip
 PLACEHOLDER = "skip_thought_signature_validator"  # Google's value for calls without a signature.
+# What a fold may stand for, by the field that a part has. Others are not known here and go on
+# where they stood.
+FOLDED_PARTS = frozenset(
+    [
+        "text",
+        "thought",
+        "functionCall",
+        "functionResponse",
+        "inlineData",
+        "inline_data",
+        "fileData",
+        "file_data",
+        "executableCode",
+        "codeExecutionResult",
+        "toolCall",
+        "toolResponse",
+    ]
+)
+CONTENT_FIELDS = frozenset({"role", "parts"})
 _TEXT_FIELDS = ("output", "error", "content", "result")
 
 
@@ -187,14 +206,14 @@ def parse_message(unit: Json, tally: CallNumbering | None = None) -> Wired:
         if text_at(value, "role") == "model"
         else gateway_message.Speaker.USER
     )
-    parts = enumerate(list_at(value, "parts"))
-    return Wired(
-        speaker,
-        (unit,),
-        tuple(
-            _piece_of_gemini_part(object_at(part), (0, "parts", at), tally) for at, part in parts
-        ),
-    )
+    pieces = [
+        _piece_of_gemini_part(object_at(part), (0, "parts", at), tally)
+        for at, part in enumerate(list_at(value, "parts"))
+    ]
+    has_known_role = text_at(value, "role") in ("", "user", "model", "function")
+    if not has_known_role or loaded_state.has_unknown_fields(value, CONTENT_FIELDS):
+        return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
+    return Wired(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
 
 
 def _piece_of_gemini_part(
@@ -229,7 +248,8 @@ def _piece_of_gemini_part(
     media = text_at(data, "mimeType") or text_at(data, "mime_type")
     if media.startswith("image/"):
         return Piece(PieceKind.IMAGE, text_at(data, "data"), path, media_type=media)
-    return Piece(PieceKind.OTHER, format_json_value(part), path)
+    outlives_folds = part.keys().isdisjoint(FOLDED_PARTS)
+    return Piece(PieceKind.OTHER, format_json_value(part), path, outlives_folds=outlives_folds)
 
 
 def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:

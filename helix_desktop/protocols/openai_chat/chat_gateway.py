@@ -7,7 +7,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import list_at, number_at, object_at, text_at, value_at
-from helix_desktop.protocols import gateway_message
+from helix_desktop.protocols import gateway_message, loaded_state
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.gateway_message import (
     Json,
@@ -32,6 +32,10 @@ STOPS = {
     "max_tokens": Stop.LENGTH, "content_filter": Stop.FILTERED,
 }  # fmt: skip
 REASONING = ("reasoning_content", "reasoning")
+# What a fold may stand for. Parts of other types, and messages of other roles or with other
+# fields, are not known here and go on where they stood.
+FOLDED_PARTS = frozenset({"text", "image_url", "input_audio", "file", "refusal", "thinking"})
+USER_FIELDS = frozenset({"role", "content", "name"})
 _SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant": Speaker.ASSISTANT}
 
 
@@ -61,18 +65,11 @@ def parse_message(unit: Json) -> Wired:
     role = text_at(value, "role")
     if role in ("tool", "function"):
         name = text_at(value, "tool_call_id") or text_at(value, "name")
-        return Wired(
-            Speaker.USER,
-            (unit,),
-            (
-                Piece(
-                    PieceKind.RESULT,
-                    gateway_message.text_of_content(value.get("content")),
-                    (0,),
-                    name,
-                ),
-            ),
-        )
+        content = value.get("content")
+        text = gateway_message.text_of_content(content)
+        outlives_folds = loaded_state.has_other_parts(content, FOLDED_PARTS)
+        result = Piece(PieceKind.RESULT, text, (0,), name, outlives_folds=outlives_folds)
+        return Wired(Speaker.USER, (unit,), (result,))
     speaker = _SPEAKERS.get(role, Speaker.USER)
     pieces = [
         Piece(PieceKind.REASONING, text_at(value, name), (0, name))
@@ -85,12 +82,22 @@ def parse_message(unit: Json) -> Wired:
     else:
         for at, part in enumerate(map(object_at, list_at(content))):
             url = text_at(part, "image_url", "url")
-            pieces.append(gateway_message.piece_of_part(part, url, (0, "content", at)))
+            pieces.append(
+                gateway_message.piece_of_part(part, url, (0, "content", at), FOLDED_PARTS)
+            )
     pieces.extend(
         _piece_of_chat_call(object_at(call), (0, "tool_calls", at))
         for at, call in enumerate(list_at(value, "tool_calls"))
     )
-    return Wired(speaker, (unit,), tuple(pieces))
+    if _goes_on_as_a_whole(value, role):
+        return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
+    return Wired(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
+
+
+def _goes_on_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
+    if role == "assistant":
+        return False  # Its fields are the provider's own, which belong to the reply.
+    return role != "user" or loaded_state.has_unknown_fields(message, USER_FIELDS)
 
 
 def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:

@@ -14,7 +14,7 @@ from helix_desktop.json_values import (
     text_at,
     value_at,
 )
-from helix_desktop.protocols import gateway_message
+from helix_desktop.protocols import gateway_message, loaded_state
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.gateway_message import (
     Json,
@@ -51,6 +51,33 @@ _SERVER = frozenset(
         "code_interpreter_call",
         "mcp_call",
     }
+)
+# What a fold may stand for. All other items go on where they stood: those that change the tools
+# or the settings of what follows, and those that are not known here.
+FOLDED_ITEMS = (
+    _RESULTS
+    | _SERVER
+    | frozenset(
+        [
+            "message",
+            "function_call",
+            "custom_tool_call",
+            "reasoning",
+            "image_generation_call",
+            "shell_call",
+            "shell_call_output",
+            "apply_patch_call",
+            "apply_patch_call_output",
+            "mcp_approval_request",
+            "mcp_approval_response",
+            "program",
+            "program_output",
+        ]
+    )
+)
+FOLDED_OUTPUTS = frozenset({"computer_screenshot"})
+FOLDED_PARTS = frozenset(
+    ["input_text", "output_text", "input_image", "input_file", "refusal", "text", "summary_text"]
 )
 
 
@@ -109,10 +136,13 @@ def parse_message(items: Sequence[Json]) -> Wired:
     speaker = Speaker.ASSISTANT if not items or _belongs_to_reply(first) else Speaker.USER
     if text_at(first, "role") in ("system", "developer"):
         speaker = Speaker.SYSTEM
-    pieces = tuple(
+    pieces = [
         piece for at, item in enumerate(items) for piece in _pieces_of_item(object_at(item), at)
-    )
-    return Wired(speaker, tuple(items), pieces)
+    ]
+    is_known = speaker is Speaker.ASSISTANT or text_at(first, "role") in ("", "user")
+    if speaker is Speaker.SYSTEM or not is_known:
+        return Wired(speaker, tuple(items), loaded_state.mark_all(pieces, first))
+    return Wired(speaker, tuple(items), loaded_state.mark_loaded_state(pieces))
 
 
 def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
@@ -122,8 +152,10 @@ def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
         return [Piece(PieceKind.CALL, text_at(item, field), (at,), call, name, media_type=field)]
     if kind in _RESULTS:
         output = item.get("output")
-        text = output if isinstance(output, str) else gateway_message.text_of_content(output)
-        return [Piece(PieceKind.RESULT, text, (at,), text_at(item, "call_id"))]
+        text = gateway_message.text_of_content(output)
+        outlives_folds = loaded_state.has_other_parts(output, FOLDED_PARTS | FOLDED_OUTPUTS)
+        call = text_at(item, "call_id")
+        return [Piece(PieceKind.RESULT, text, (at,), call, outlives_folds=outlives_folds)]
     if kind == "reasoning":
         return [
             Piece(PieceKind.REASONING, gateway_message.text_of_content(item.get("summary")), (at,))
@@ -135,10 +167,11 @@ def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
         parts = enumerate(map(object_at, list_at(content)))
         paths = ((part, (at, "content", place)) for place, part in parts)
         return [
-            gateway_message.piece_of_part(part, text_at(part, "image_url"), path)
+            gateway_message.piece_of_part(part, text_at(part, "image_url"), path, FOLDED_PARTS)
             for part, path in paths
         ]
-    return [Piece(PieceKind.OTHER, format_json_value(item), (at,))]
+    outlives_folds = kind not in FOLDED_ITEMS
+    return [Piece(PieceKind.OTHER, format_json_value(item), (at,), outlives_folds=outlives_folds)]
 
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:

@@ -290,12 +290,14 @@ def test_reasoning_words_and_calls_of_a_message_are_pieces_that_know_their_place
     parts = [
         {"type": "text", "text": "a"},
         {"type": "image_url", "image_url": {"url": PNG}},
-        {"type": "audio"},
+        {"type": "input_audio"},
+        {"type": "smell"},
     ]
     assert pieces_of({"role": "user", "content": parts}) == [
         Piece(TEXT, "a", (0, "content", 0)),
         Piece(IMAGE, "AAAA", (0, "content", 1), media_type="image/png"),
-        Piece(OTHER, '{"type":"audio"}', (0, "content", 2)),
+        Piece(OTHER, '{"type":"input_audio"}', (0, "content", 2)),
+        Piece(OTHER, '{"type":"smell"}', (0, "content", 3), outlives_folds=True),
     ]
     result = Piece(RESULT, "out", (0,), "1")
     assert pieces_of({"role": "tool", "tool_call_id": "1", "name": "2", "content": "out"}) == [

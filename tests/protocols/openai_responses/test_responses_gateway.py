@@ -326,7 +326,9 @@ def test_every_item_of_a_message_is_a_piece_that_knows_its_place() -> None:
         Piece(OTHER, '{"type":"input_file","file_id":"f"}', (0, "content", 1)),
     ]
     assert pieces_of({"role": "user", "content": "a"}) == [Piece(TEXT, "a", (0, "content"))]
-    assert pieces_of({"type": "compaction"}) == [Piece(OTHER, '{"type":"compaction"}', (0,))]
+    assert pieces_of({"type": "compaction"}) == [
+        Piece(OTHER, '{"type":"compaction"}', (0,), outlives_folds=True)
+    ]
 
 
 def test_items_between_two_of_the_users_are_one_reply() -> None:

@@ -1,0 +1,51 @@
+"""Recognises what an agent has loaded for the rest of its work: it is state, not history.
+
+If a fold stood for it, the model would have to know that it must load it again.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from helix_desktop.json_values import Json, list_at, text_at
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, unknown_piece
+
+# Their results are the instructions of a skill: of Claude Code, opencode, and Gemini CLI.
+LOADING_TOOLS = frozenset({"Skill", "skill", "activate_skill"})
+# Claude Code sends a skill's instructions behind the call's result, Codex as a message.
+LOADED_TEXTS = ("Base directory for this skill:", "<skill>")
+
+
+def mark_loaded_state(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """Return the pieces, with those marked that load something for the rest of the work."""
+    return tuple(
+        replace(piece, outlives_folds=True) if _loads_something(piece) else piece
+        for piece in pieces
+    )
+
+
+def _loads_something(piece: Piece) -> bool:
+    if piece.kind is PieceKind.CALL:
+        return piece.name in LOADING_TOOLS
+    return piece.kind is PieceKind.TEXT and piece.text.startswith(LOADED_TEXTS)
+
+
+def mark_all(pieces: Sequence[Piece], message: Mapping[str, Json]) -> tuple[Piece, ...]:
+    """Return the pieces of a message that goes on as a whole, such as one of the system."""
+    if not pieces:  # It only sets something.
+        return (unknown_piece(message, (0,), outlives_folds=True),)
+    return tuple(replace(piece, outlives_folds=True) for piece in pieces)
+
+
+def has_unknown_fields(message: Mapping[str, Json], known: frozenset[str]) -> bool:
+    """Whether a message says more than its words, such as a setting for its turn."""
+    return not message.keys() <= known
+
+
+def has_other_parts(content: Json, known: Collection[str]) -> bool:
+    """Whether a result has parts of other types than the known ones."""
+    if isinstance(content, Mapping):
+        return text_at(content, "type") not in known
+    for part in list_at(content):
+        if isinstance(part, Mapping) and text_at(part, "type") not in known:
+            return True
+    return False
