@@ -133,10 +133,12 @@ class _CacheSalvage:
 
     def take_entries(self, entries: Iterable[SalvagedEntry]) -> None:
         """Take contents and records that the database does not have."""
+        taken_chunks: set[bytes] = set()
         for entry in entries:
             kind = entry.key[:1]
             if kind == b"b":
-                if self._read(entry.key) is None:
+                if entry.key not in taken_chunks and self._read(entry.key) is None:
+                    taken_chunks.add(entry.key)
                     self._write(entry.key, entry.value)
             elif kind in (_NUMBERS, PINNED, FORGOTTEN):
                 taken = self._salvaged.get(entry.key)

@@ -11,17 +11,21 @@ import struct
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.facts import Forgotten
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import sqlite_salvage
 from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact
 
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGICS = (0x377F0682, 0x377F0683)
+_MOST_PAGES = 1 << 26
+_COMMON_PAGE_SIZE = 512  # That of journals, as `sqlite_database` makes them.
+_COLUMNS_OF_FACTS = 6
 _LOST = "This record was damaged on disk and could not be recovered."
 
 
@@ -60,10 +64,14 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
 
 
 def _log_page_size(path: Path, content: bytes) -> int:
-    sizes = _HEADER.unpack_from(content)[2], _database_page_size(path)
-    return next(
-        (int(size) for size in sizes if 512 <= size <= 65536 and size & (size - 1) == 0), 4096
-    )
+    for size in (_HEADER.unpack_from(content)[2], _database_page_size(path)):
+        if _is_page_size(size):
+            return int(size)
+    return _COMMON_PAGE_SIZE
+
+
+def _is_page_size(size: int) -> bool:
+    return 512 <= size <= 65536 and size & (size - 1) == 0
 
 
 def _database_page_size(path: Path) -> int:
@@ -84,17 +92,39 @@ def with_valid_checksums(log: WriteAheadLog) -> bytes:
     """Return the log with corrected checksums, so that SQLite reads frames at which it
     would stop.
     """
-    out = bytearray(log.content[: _HEADER.size + log.committed * (_FRAME.size + log.page)])
-    _HEADER.pack_into(out, 0, _MAGICS[1], 3007000, log.page, 0, *log.salts, 0, 0)
-    sums = _log_checksums(out[:24], 0, 0)
-    struct.pack_into(">2I", out, 24, *sums)
+    header = bytearray(_HEADER.size)
+    _HEADER.pack_into(header, 0, _MAGICS[1], 3007000, log.page, 0, *log.salts, 0, 0)
+    sums = _log_checksums(header[:24], 0, 0)
+    struct.pack_into(">2I", header, 24, *sums)
+    parts = [bytes(header)]
+    for frame in _committed_frames(log):
+        part = bytearray(frame)
+        struct.pack_into(">2I", part, 8, *log.salts)
+        sums = _log_checksums(part[:8], *sums)
+        sums = _log_checksums(part[_FRAME.size :], *sums)
+        struct.pack_into(">2I", part, 16, *sums)
+        parts.append(bytes(part))
+    return b"".join(parts)
+
+
+def _committed_frames(log: WriteAheadLog) -> Iterator[bytes]:
+    """Yield the frames that have a page. Where zeros took a frame's place, SQLite would stop."""
+    size = _FRAME.size + log.page
     for number in range(log.committed):
-        at = _HEADER.size + number * (_FRAME.size + log.page)
-        struct.pack_into(">2I", out, at + 8, *log.salts)
-        sums = _log_checksums(out[at : at + 8], *sums)
-        sums = _log_checksums(out[at + 24 : at + 24 + log.page], *sums)
-        struct.pack_into(">2I", out, at + 16, *sums)
-    return bytes(out)
+        start = _HEADER.size + number * size
+        if any(log.content[start : start + 4]):
+            yield log.content[start : start + size]
+
+
+def _pages_in_log(log: WriteAheadLog) -> dict[int, bytes]:
+    """Return the last version of each page."""
+    pages = {}
+    for frame in _committed_frames(log):
+        number = int.from_bytes(frame[:4], "big")
+        # A damaged number would make a file of any size.
+        if number <= _MOST_PAGES:
+            pages[number] = frame[_FRAME.size :]
+    return pages
 
 
 def _log_checksums(content: bytes | bytearray, first: int, second: int) -> tuple[int, int]:
@@ -122,36 +152,59 @@ def salvage_facts(path: Path, log: WriteAheadLog) -> SalvagedFacts:
 
 
 def read_intact_facts(path: Path) -> Iterator[StoredFact]:
-    """Yield every intact fact of a journal, damaged or not, that SQLite can still reach."""
+    """Yield every intact fact of a journal, damaged or not, also those SQLite cannot reach."""
+    log = read_write_ahead_log(path) if path.exists() else None
+    newer_pages = _pages_in_log(log) if log is not None else {}
+    seen: set[tuple[str, int]] = set()
+    for facts in (_facts_read_by_sqlite(path), _carve_facts(path, newer_pages)):
+        for line in facts:
+            place = (line.conversation, line.seq)
+            if line.is_intact and place not in seen:
+                seen.add(place)
+                yield line
+
+
+def _facts_read_by_sqlite(path: Path) -> Iterator[StoredFact]:
+    """Yield rows until reading breaks off, by position, as column names may be damaged."""
     try:
         connection = sqlite3.connect(path, isolation_level=None)
     except sqlite3.Error:
         return
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    with closing(connection):
-        seen: set[tuple[str, int]] = set()
-        for order in ("1", "1 DESC", "2, 3", "2 DESC, 3 DESC"):
-            for line in _rows_in_order(connection, order):
-                if line.is_intact and (line.conversation, line.seq) not in seen:
-                    seen.add((line.conversation, line.seq))
-                    yield line
+    with closing(connection), suppress(sqlite3.Error):
+        for row in connection.execute("SELECT * FROM facts ORDER BY 1"):
+            line = _fact_of_row(row)
+            if line is not None:
+                yield line
 
 
-def _rows_in_order(connection: sqlite3.Connection, order: str) -> Iterator[StoredFact]:
-    """Yield rows until reading breaks off, by position, as column names may be damaged."""
-    try:
-        for row in connection.execute(f"SELECT * FROM facts ORDER BY {order}"):  # noqa: S608 - made of constants
-            if _has_row_shape(row):
-                yield StoredFact(*row)
-    except sqlite3.Error:
+def _carve_facts(path: Path, newer_pages: Mapping[int, bytes]) -> Iterator[StoredFact]:
+    if not path.exists():
         return
+    page_size = _database_page_size(path)
+    if not _is_page_size(page_size):
+        page_size = _COMMON_PAGE_SIZE
+    if newer_pages:
+        page_size = len(next(iter(newer_pages.values())))
+    for row in sqlite_salvage.carve_rows(path, page_size, newer_pages, columns=_COLUMNS_OF_FACTS):
+        line = _fact_of_row((row.id, *row.values[1:]))
+        if line is not None:
+            yield line
 
 
-def _has_row_shape(row: tuple[object, ...]) -> bool:
-    kinds = (int, str, int, float, str, bytes)
-    return len(row) == len(kinds) and all(
-        isinstance(value, kind) for value, kind in zip(row, kinds, strict=True)
-    )
+def _fact_of_row(row: tuple[object, ...]) -> StoredFact | None:
+    """Return the row's fact, if each value has the right type. Its digest is not checked."""
+    if len(row) != _COLUMNS_OF_FACTS:
+        return None
+    number, conversation, seq, time, fact, digest = row
+    # SQLite stores a time without a fraction as an integer.
+    if isinstance(time, int):
+        time = float(time)
+    if not (isinstance(number, int) and isinstance(conversation, str) and isinstance(seq, int)):
+        return None
+    if not (isinstance(time, float) and isinstance(fact, str) and isinstance(digest, bytes)):
+        return None
+    return StoredFact(number, conversation, seq, time, fact, digest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ _FOOTER = 48
 _MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 _INTERNAL = 8  # Behind each key in a table: the number of the write, and whether it deletes.
 _MOST_VARINT_BYTES = 5
+_HIGHEST_SEQUENCE = (1 << 56) - 1
 
 # Lengths of the cache's keys, by their first letter. `cache_records` describes them.
 _KEY_LENGTHS = {b"b": 13, b"m": 9, b"o": 9, b"h": 33, b"p": 33, b"q": 33, b"t": 33}
@@ -57,8 +58,15 @@ class SalvagedEntry:
 
 def read_table_entries(content: bytes) -> Iterator[SalvagedEntry]:
     """Yield what looks like an entry in a table's file, in no particular order."""
+    seen: set[tuple[bytes, int]] = set()
     for start, stop in _find_table_blocks(content) or [(0, len(content))]:
-        yield from _read_entries_between(content, start, stop)
+        for entry in _read_entries_between(content, start, stop):
+            # Without its list of blocks, a table's list itself is read last. It has the last key
+            # of each block, or a made-up one with the highest of all numbers.
+            identity = (entry.key, entry.sequence)
+            if identity not in seen and entry.sequence < _HIGHEST_SEQUENCE:
+                seen.add(identity)
+                yield entry
 
 
 def _find_table_blocks(content: bytes) -> list[tuple[int, int]]:

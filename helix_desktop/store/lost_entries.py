@@ -23,12 +23,13 @@ from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import cache_records, leveldb_salvage
 from helix_desktop.store.cache_check_and_cleanup import CacheCheck
-from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_reader import QUARANTINED
 from helix_desktop.store.cache_records import CHUNK, EntryState
 from helix_desktop.store.cache_repair import KnownEntry
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.unused_content import UnusedContentRemoval
 
 _PAGE = 500
 # What a model recalls or a fold names may be a hash that never was in this cache.
@@ -123,6 +124,20 @@ def _references_in(fact: Fact) -> Iterator[facts.Stored]:
                     yield part.stored
         case facts.BroughtIn(unread=facts.Stored() as unread):
             yield unread
+
+
+def find_entries_of_checkpoints(
+    cache: CacheFolder, witnesses: EntryWitnesses
+) -> dict[Digest, KnownEntry]:
+    """Return what the facts' checkpoints are made of: lists of files, and the files' contents."""
+    if witnesses.journal is None or witnesses.is_shared:
+        return {}
+    removal = UnusedContentRemoval(witnesses.journal, cache, 0.0, frozenset(), None)
+    for _, _, fact in _iterate_facts(witnesses.journal):
+        if isinstance(fact, facts.FilesChanged):
+            for _ in removal.mark_changed_files(fact):
+                pass
+    return dict.fromkeys(removal.used, KnownEntry(EntryOrigin(CHECKPOINT)))
 
 
 def find_lost_entries(

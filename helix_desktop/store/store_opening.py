@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import time as clock
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from helix_desktop.atomic_files import sync_folder_to_disk
@@ -24,6 +24,7 @@ from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 SUSPECT = "suspect"
 INDEX = "index.sqlite3"
 _MENDED = "journal.mended"
+_MOST_NAMED = 100
 Note = Callable[[str], None]
 
 
@@ -182,6 +183,44 @@ def link_or_copy(source: str, target: str) -> str:
             os.link(source, target)
             return target
     return str(shutil.copy2(source, target))
+
+
+def check_index_against_stores(
+    workspace: Path, journal: JournalFile, last_entry: int, note: Note
+) -> None:
+    """Delete an index that knows more than the stores, and name the facts that only it knows.
+
+    The end of a log that was cut off looks like a log that was never written. But the index
+    follows the stores, and would take the next facts for those it has already.
+    """
+    path = workspace / INDEX
+    if not path.is_file():
+        return
+    # A damaged index is rebuilt when it opens.
+    with suppress(sqlite3.Error, TypeError), closing(sqlite3.connect(path)) as index:
+        marks = dict(index.execute("SELECT name, value FROM meta WHERE name IN ('facts', 'rows')"))
+        lost = marks.get("facts", 0) - journal.last_fact_id()
+        if lost <= 0 and marks.get("rows", 0) <= last_entry:
+            return
+        if lost > 0:
+            note(f"The end of the journal is missing. Journal records lost: {lost}.")
+            for sentence in _name_facts_only_index_has(index, journal)[:_MOST_NAMED]:
+                note(sentence)
+        index.close()
+        delete_index(workspace)
+
+
+def _name_facts_only_index_has(index: sqlite3.Connection, journal: JournalFile) -> list[str]:
+    last_known = {row.id: row.last_seq for row in journal.conversation_rows()}
+    sentences = []
+    ends = index.execute(
+        "SELECT conversation, max(seq) FROM (SELECT conversation, seq FROM pieces"
+        " UNION ALL SELECT conversation, seq FROM uses) WHERE seq > 0 GROUP BY conversation"
+    )
+    for conversation, end in ends:
+        lost = range(last_known.get(conversation, 0) + 1, end + 1)
+        sentences += [f"Record {seq} of conversation {conversation} was lost." for seq in lost]
+    return sentences
 
 
 def open_or_rebuild_index(

@@ -507,6 +507,13 @@ class WorkspaceStores:
                 notes.append,
                 build_entry_witnesses(journal, settings),
             )
+            await thread.run_work(
+                store_opening.check_index_against_stores,
+                folder,
+                journal,
+                cache.reader.last_entry_number(),
+                notes.append,
+            )
             index = await WorkspaceIndex.open(folder, StoreFeed(cache, journal, thread), count)
             undo.pop_all()
         return cls(thread, StoreThread("backup"), journal, cache, index, tuple(notes))

@@ -35,7 +35,7 @@ class UnusedContentRemoval:
         self._journal = journal
         self._cache = cache
         self._until = until
-        self._live = set(keep)
+        self.used = set(keep)
         self._now = now
         self._whole: set[Digest] = set()  # Checkpoints whose whole content is known to be in use.
 
@@ -55,7 +55,7 @@ class UnusedContentRemoval:
         if old:
             yield from self._mark_used_entries()
         for digest in old:
-            if digest not in self._live:
+            if digest not in self.used:
                 with suppress(HelixError):
                     self.freed += self._cache.discard_entry_content(digest)
                     self.entries += 1
@@ -72,15 +72,20 @@ class UnusedContentRemoval:
                     fact = fact_encoding.decode_fact(line.fact)
                 except HelixError:
                     continue
-                self._live.update(digest for _, digest in entries_used_by(fact))
+                self.used.update(digest for _, digest in entries_used_by(fact))
                 if isinstance(fact, FilesChanged):
-                    self._live.add(fact.difference.digest)
-                    if content := self._content_or_empty(fact.difference.digest):
-                        for change in folder_state.decode_difference(content):
-                            self._mark_files(change[1:])
-                    yield from self._mark_state(fact.before)
-                    yield from self._mark_state(fact.after)
+                    yield from self.mark_changed_files(fact)
             yield True
+
+    def mark_changed_files(self, fact: FilesChanged) -> Iterator[bool]:
+        """Mark what the fact's checkpoints are made of, and all files that they name."""
+        self.used.add(fact.difference.digest)
+        difference = self._content_or_empty(fact.difference.digest)
+        if difference:
+            for change in folder_state.decode_difference(difference):
+                self._mark_files(change[1:])
+        yield from self._mark_state(fact.before)
+        yield from self._mark_state(fact.after)
 
     def _mark_state(self, state: Digest) -> Iterator[bool]:
         """Mark the entries that make up a state, last first, and the last version of
@@ -91,7 +96,7 @@ class UnusedContentRemoval:
             digest = waiting.pop()
             if digest in self._whole:
                 continue
-            self._live.add(digest)
+            self.used.add(digest)
             content = self._content_or_empty(digest)
             found, behind = (
                 dict(folder_state.items_set_by_entry(content)),
@@ -106,7 +111,7 @@ class UnusedContentRemoval:
         self._whole.add(state)
 
     def _mark_files(self, items: Iterable[TreeItem | None]) -> None:
-        self._live.update(
+        self.used.update(
             Digest(item.content)
             for item in items
             if item is not None and item.kind is PathKind.FILE

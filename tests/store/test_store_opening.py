@@ -323,3 +323,25 @@ def test_a_step_that_fails_leaves_the_journal_as_it_was(
         store_opening.open_or_repair_journal(tmp_path, print)
     monkeypatch.undo()
     assert whole(tmp_path) == ([], 3, 3)
+
+
+def test_an_index_that_knows_more_than_the_journal_names_what_is_gone(tmp_path: Path) -> None:
+    """A cut log looks like one that was never written. New facts would never be indexed."""
+    filled(tmp_path)
+    with closing(sqlite3.connect(tmp_path / store_opening.INDEX)) as index:
+        index.executescript(
+            "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER);"
+            "INSERT INTO meta VALUES('facts', 5), ('rows', 3);"
+            "CREATE TABLE pieces(conversation, seq); CREATE TABLE uses(conversation, seq);"
+            "INSERT INTO pieces VALUES('c', 3), ('c', 5); INSERT INTO uses VALUES('c', 4);"
+        )
+    journal = JournalFile(tmp_path / "journal.sqlite3")
+    notes: list[str] = []
+    store_opening.check_index_against_stores(tmp_path, journal, 3, notes.append)
+    journal.close()
+    assert notes == [
+        "The end of the journal is missing. Journal records lost: 2.",
+        "Record 4 of conversation c was lost.",
+        "Record 5 of conversation c was lost.",
+    ]
+    assert not (tmp_path / store_opening.INDEX).exists()

@@ -1,0 +1,157 @@
+"""Reads rows from an SQLite file whose tree of pages is damaged, without SQLite.
+
+SQLite finds a page only through the pages above it, and stops at the first damaged one. But each
+leaf page says itself where its rows are, so every leaf of the file is read here. The caller keeps
+the rows that prove right. https://sqlite.org/fileformat2.html describes the format.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from helix_desktop.fast_dataclass import dataclass
+
+_TABLE_LEAF = 0x0D
+_FILE_HEADER = 100  # Before the header of the first page.
+_PAGE_HEADER = 8
+_INTEGER_SIZES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
+_MOST_COLUMNS = 100
+Value = int | float | str | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class CarvedRow:
+    """A row as its page has it. The column that is the row's id is None in `values`."""
+
+    id: int
+    values: tuple[Value, ...]
+
+
+class _PageFile:
+    """The pages of a database. `newer` has those of its log."""
+
+    def __init__(self, file: BinaryIO, page_size: int, newer: Mapping[int, bytes]) -> None:
+        self._file = file
+        self._newer = newer
+        self.page_size = page_size
+        self.page_count = max([-(-_size_of(file) // page_size), *newer])
+
+    def read_page(self, number: int) -> bytes:
+        """Return a page, the first of which is number 1. One that is cut off ends in zeros."""
+        if number in self._newer:
+            return self._newer[number]
+        self._file.seek((number - 1) * self.page_size)
+        return self._file.read(self.page_size).ljust(self.page_size, b"\0")
+
+
+def carve_rows(
+    path: Path, page_size: int, newer_pages: Mapping[int, bytes], columns: int
+) -> Iterator[CarvedRow]:
+    """Yield what looks like a row with so many columns, from every leaf of every table."""
+    try:
+        file = path.open("rb")
+    except OSError:
+        return
+    with file:
+        pages = _PageFile(file, page_size, newer_pages)
+        for number in range(1, pages.page_count + 1):
+            page = pages.read_page(number)
+            start = _FILE_HEADER if number == 1 else 0
+            if page[start] == _TABLE_LEAF:
+                yield from _read_leaf(pages, page, start, columns)
+
+
+def _read_leaf(pages: _PageFile, page: bytes, start: int, columns: int) -> Iterator[CarvedRow]:
+    (count,) = struct.unpack_from(">H", page, start + 3)
+    first_pointer = start + _PAGE_HEADER
+    most = (len(page) - first_pointer) // 2
+    for cell in range(min(count, most)):
+        (position,) = struct.unpack_from(">H", page, first_pointer + 2 * cell)
+        # A damaged row may be of any length and have any characters.
+        with suppress(IndexError, struct.error, ValueError):
+            row = _read_row(pages, page, position)
+            if len(row.values) == columns:
+                yield row
+
+
+def _read_row(pages: _PageFile, page: bytes, position: int) -> CarvedRow:
+    size, position = _read_varint(page, position)
+    row_id, position = _read_varint(page, position)
+    most_here = len(page) - 35
+    if size <= most_here:
+        return CarvedRow(row_id, _decode_record(page[position : position + size]))
+    least_here = (len(page) - 12) * 32 // 255 - 23
+    here = least_here + (size - least_here) % (len(page) - 4)
+    if here > most_here:
+        here = least_here
+    end = position + here
+    (next_page,) = struct.unpack_from(">I", page, end)
+    record = page[position:end] + _read_overflow(pages, next_page, size - here)
+    return CarvedRow(row_id, _decode_record(record))
+
+
+def _read_overflow(pages: _PageFile, number: int, size: int) -> bytes:
+    """Return the rest of a row, which a chain of pages holds."""
+    pieces = []
+    while size > 0:
+        if not 0 < number <= pages.page_count:
+            raise ValueError("the chain of pages is broken")
+        page = pages.read_page(number)
+        piece = page[4 : 4 + size]
+        pieces.append(piece)
+        size -= len(piece)
+        number = int.from_bytes(page[:4], "big")
+    return b"".join(pieces)
+
+
+def _decode_record(record: bytes) -> tuple[Value, ...]:
+    header_size, position = _read_varint(record, 0)
+    kinds: list[int] = []
+    while position < header_size:
+        kind, position = _read_varint(record, position)
+        kinds.append(kind)
+        if len(kinds) > _MOST_COLUMNS:
+            raise ValueError("no row has so many columns")
+    values: list[Value] = []
+    for kind in kinds:
+        size = _size_of_value(kind)
+        values.append(_decode_value(kind, record[position : position + size]))
+        position += size
+    return tuple(values)
+
+
+def _size_of_value(kind: int) -> int:
+    if kind >= 12:
+        return (kind - 12) // 2
+    return 8 if kind == 7 else _INTEGER_SIZES.get(kind, 0)
+
+
+def _decode_value(kind: int, content: bytes) -> Value:
+    if kind == 0:
+        return None
+    if kind in (8, 9):
+        return kind - 8
+    if kind == 7:
+        (number,) = struct.unpack(">d", content)
+        return float(number)
+    if kind in _INTEGER_SIZES:
+        return int.from_bytes(content, "big", signed=True)
+    if kind < 12:
+        raise ValueError("no value is of this kind")
+    return content.decode("utf-8", "replace") if kind % 2 else content
+
+
+def _read_varint(content: bytes, position: int) -> tuple[int, int]:
+    number = 0
+    for place in range(8):
+        byte = content[position + place]
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            return number, position + place + 1
+    return number << 8 | content[position + 8], position + 9
+
+
+def _size_of(file: BinaryIO) -> int:
+    return file.seek(0, 2)
