@@ -35,9 +35,8 @@ from helix_desktop.fast_dataclass import dataclass
 GROUPED = frozenset({facts.FoldKind.MARKER, facts.FoldKind.EXCERPT})
 _OWN_TOOLS = frozenset(ToolName)
 NO_MODEL = "<synthetic>"  # Claude Code calls its own words so, which it records as a model's reply.
-LONG_LIST = (
-    30  # In a list of at least this length, adjacent folds of one kind in GROUPED share a row.
-)
+# In a list of at least this length, adjacent folds of one kind in GROUPED share a row.
+LONG_LIST = 30
 
 
 class TimelineLane(StrEnum):
@@ -113,9 +112,8 @@ class ConversationTimeline:
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
         self._is_foreign = False  # True if an agent's own program writes the conversation now.
-        self._is_recorded = (
-            False  # True until we send a request, if another program recorded the conversation.
-        )
+        # True until we send a request, if another program recorded the conversation.
+        self._is_recorded = False
         self._replies_of_no_model = 0
         # By kind: what undone folds changed here. The agent goes on with its compacted
         # conversation.
@@ -141,8 +139,7 @@ class ConversationTimeline:
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
         self._add_writing_cost_of_fold(recorded)
-        self._is_recorded &= not isinstance(recorded.fact, facts.ToolsOffered)
-        self.has_subagents |= bool(getattr(recorded.fact, "child", ""))
+        self._update_who_works_here(recorded.fact)
         match recorded.fact:
             case facts.ModelReplied() as reply:
                 return self._add_point_of_step(recorded, reply)
@@ -152,9 +149,8 @@ class ConversationTimeline:
                 self.credit_savings_to_folds(recorded.seq)
                 self._add_point_of_changed_view(recorded)
             case facts.BroughtIn() as brought:
-                self._spread_imported_cost(
-                    brought.first, self.history.record.ledger.unstated.get(recorded.seq, 0.0)
-                )
+                unstated_cost = self.history.record.ledger.unstated.get(recorded.seq, 0.0)
+                self._spread_imported_cost(brought.first, unstated_cost)
             case facts.ConversationStarted() as started:
                 self._is_foreign = bool(started.agent or started.origin.kind)
                 self._is_recorded = bool(started.origin.kind)
@@ -170,9 +166,16 @@ class ConversationTimeline:
         self.change_count += 1
         return True
 
+    def _update_who_works_here(self, fact: facts.Fact) -> None:
+        if isinstance(fact, facts.ToolsOffered):
+            self._is_recorded = False
+        if getattr(fact, "child", ""):
+            self.has_subagents = True
+
     def _add_point_of_step(self, recorded: facts.Recorded, reply: facts.ModelReplied) -> bool:
         if self._has_only_measured_points and not reply.usage.input:
-            self._replies_of_no_model += reply.model == NO_MODEL
+            if reply.model == NO_MODEL:
+                self._replies_of_no_model += 1
             return False
         tokens = self.history.record.ledger.request_tokens(recorded.seq)
         self._add_chart_point(recorded, tokens, newest_fact_seen_by(recorded))
@@ -182,11 +185,11 @@ class ConversationTimeline:
         if not self._has_only_measured_points:
             self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq), recorded.seq)
         elif not isinstance(recorded.fact, facts.Rewound):
-            kinds = self.history.record.ledger.view_tokens_by_kind
-            steps = zip(
-                self._changed_only_here, kinds(recorded.seq), kinds(recorded.seq - 1), strict=True
-            )
-            self._changed_only_here = [changed + now - before for changed, now, before in steps]
+            ledger = self.history.record.ledger
+            before = ledger.view_tokens_by_kind(recorded.seq - 1)
+            after = ledger.view_tokens_by_kind(recorded.seq)
+            for kind, tokens_after in enumerate(after):
+                self._changed_only_here[kind] += tokens_after - before[kind]
 
     def _add_lane_mark(self, recorded: facts.Recorded) -> bool:
         match recorded.fact:
@@ -215,7 +218,8 @@ class ConversationTimeline:
         recorded after the result.
         """
         points, seqs = self.marks[TimelineLane.ERRORS]
-        if (seq := self._failed_calls.pop(call, 0)) not in seqs:
+        seq = self._failed_calls.pop(call, 0)
+        if seq not in seqs:
             return False
         points.pop(seqs.index(seq))
         seqs.remove(seq)
@@ -226,18 +230,21 @@ class ConversationTimeline:
         answered = self.history.branch.answered.get(seq)
         if answered is None or answered.call.name in _OWN_TOOLS:
             return False
-        given, tool = parse_call_arguments(answered.call.arguments), answered.call.name
-        command = command_of_call(tool, given, answered.call.arguments)
+        tool = answered.call.name
+        arguments = parse_call_arguments(answered.call.arguments)
+        command = command_of_call(tool, arguments, answered.call.arguments)
         if command:
             return guess_if_command_changes_files(command)
-        return any(find_changed_paths(tool, given, command))
+        return any(find_changed_paths(tool, arguments, command))
 
     def _spread_imported_cost(self, first: int, cost: float) -> None:
         """Distributes a cost that no imported step states over the steps, by what each sent."""
-        run = [at for at, seq in enumerate(self.seqs) if first <= seq]
-        sums = list(accumulate(self.points[at] for at in run))
-        for at, sent in zip(run, sums, strict=True):
-            self.dollars[at] += cost * sent / max(1, sums[-1])
+        imported_points = [point for point, seq in enumerate(self.seqs) if first <= seq]
+        total_sent = sum(self.points[point] for point in imported_points)
+        sent = 0
+        for point in imported_points:
+            sent += self.points[point]
+            self.dollars[point] += cost * sent / max(1, total_sent)
 
     def costs_at_point(self, point: int) -> tuple[float, float]:
         """Returns the dollars paid here until a point, and those paid before an import
@@ -251,35 +258,37 @@ class ConversationTimeline:
         force, or else to the last one: after its undo, the provider's cache has to be
         written again.
         """
-        ledger, until = self.history.record.ledger, seq or self.history.seq
-        old, new = map(ledger.savings_until, (self._settled_seq, until))
-        tokens = new.without - new.sent - (old.without - old.sent)
-        dollars = new.paid_without - new.paid - (old.paid_without - old.paid)
-        live = [
-            event for event in self.folded_events if event.has_fold_in_force
-        ] or self.folded_events[-1:]
-        removed = [max(0, event.tokens_before_folds - event.tokens_after_folds) for event in live]
-        for event, share in zip(live, removed if any(removed) else [1] * len(live), strict=True):
-            event.saved_tokens += tokens * share / (sum(removed) or len(live))
-            event.saved_dollars += max(0.0, dollars) * share / (sum(removed) or len(live))
-        if live:
-            live[-1].saved_dollars += min(0.0, dollars)
+        until = seq or self.history.seq
+        ledger = self.history.record.ledger
+        credited = ledger.savings_until(self._settled_seq)
+        now = ledger.savings_until(until)
+        tokens = (now.without - now.sent) - (credited.without - credited.sent)
+        dollars = (now.paid_without - now.paid) - (credited.paid_without - credited.paid)
         self._settled_seq = until
+        credited_events = [event for event in self.folded_events if event.has_fold_in_force]
+        if not credited_events:
+            credited_events = self.folded_events[-1:]
+        shares = _shares_of_savings(credited_events)
+        for event, share in zip(credited_events, shares, strict=True):
+            event.saved_tokens += tokens * share
+            event.saved_dollars += max(0.0, dollars) * share
+        if credited_events:
+            # A loss belongs to the newest fold alone: it made the provider cache anew.
+            credited_events[-1].saved_dollars += min(0.0, dollars)
 
     def _add_writing_cost_of_fold(self, recorded: facts.Recorded) -> None:
         """Charges the cost of writing a fold to that fold, and to the one before it
         until, or unless, it is made.
         """
         spent = recorded.fact
-        if isinstance(spent, facts.Spent) and spent.purpose not in NOT_FOR_FOLDS:
-            self.credit_savings_to_folds(recorded.seq - 1)
-            self._settled_seq = recorded.seq
-            tokens, cost = (
-                self._writing.input + spent.usage.input,
-                self._writing.cost + spent.usage.cost,
-            )
-            self._charge_last_fold(spent.usage)
-            self._writing = facts.Usage(tokens, cost=cost)
+        if not isinstance(spent, facts.Spent) or spent.purpose in NOT_FOR_FOLDS:
+            return
+        self.credit_savings_to_folds(recorded.seq - 1)
+        self._settled_seq = recorded.seq
+        self._charge_last_fold(spent.usage)
+        self._writing = facts.Usage(
+            self._writing.input + spent.usage.input, cost=self._writing.cost + spent.usage.cost
+        )
 
     def _charge_last_fold(self, usage: facts.Usage, sign: int = 1) -> None:
         for event in self.folded_events[-1:]:
@@ -290,12 +299,10 @@ class ConversationTimeline:
         return self._event_of.get(fold)
 
     def find_handover_before(self, event: TimelineEvent) -> TimelineEvent | None:
-        earlier = [
-            each
-            for each in self.events
-            if each.fold_kind is facts.FoldKind.HANDOVER and each.seq < event.seq
-        ]
-        return earlier[-1] if earlier else None
+        for earlier in reversed(self.events):
+            if earlier.fold_kind is facts.FoldKind.HANDOVER and earlier.seq < event.seq:
+                return earlier
+        return None
 
     def _build_timeline_event(self, recorded: facts.Recorded, point: int) -> TimelineEvent:
         return TimelineEvent(
@@ -305,14 +312,14 @@ class ConversationTimeline:
     def _billed_view_tokens(self, seq: int) -> int:
         """Returns the view's tokens after this fact, corrected to the main model's bill."""
         chosen = self.history.record.settings_at(seq).model_for_role(facts.ModelRole.MAIN)
+        model = chosen.model if chosen else ""
         ledger = self.history.record.ledger
-        return round(ledger.shown[seq] * ledger.billing_factor(chosen.model if chosen else "", seq))
+        return round(ledger.shown[seq] * ledger.billing_factor(model, seq))
 
     def _add_chart_point(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> None:
         """Adds a point. `newest_seq`: the newest fact of the view that has this many tokens."""
-        for layer, height in zip(
-            self.layers, self._layer_heights(recorded, tokens, newest_seq), strict=True
-        ):
+        heights = self._layer_heights(recorded, tokens, newest_seq)
+        for layer, height in zip(self.layers, heights, strict=True):
             layer.append(height)
         ledger = self.history.record.ledger
         self.seqs.append(recorded.seq)
@@ -324,54 +331,73 @@ class ConversationTimeline:
 
     def _layer_heights(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> list[int]:
         """Returns cumulative tokens by kind. The last value is the whole view."""
-        ledger, reply = self.history.record.ledger, recorded.fact
+        ledger = self.history.record.ledger
         by_kind = ledger.view_tokens_by_kind(newest_seq)
+        reply = recorded.fact
         if self._is_recorded and isinstance(reply, facts.ModelReplied) and reply.usage.input > 0:
             # No report is older than the first fact, so this is the factor that is
             # usual for the model.
             billed = round(tokens / ledger.billing_factor(reply.model, 0))
-            for at, changed in enumerate(self._changed_only_here):
-                by_kind[at] = max(0, by_kind[at] - changed)
-            by_kind[0] += max(
-                0, billed - sum(by_kind)
-            )  # The request's tools and prompt, which nobody recorded.
-        heights = list(accumulate(by_kind))
-        counted = heights[-1] or 1
-        return [
-            *(max(0, min(height * tokens // counted, tokens)) for height in heights[:-1]),
-            tokens,
-        ]
+            for kind, changed in enumerate(self._changed_only_here):
+                by_kind[kind] = max(0, by_kind[kind] - changed)
+            # What is left are the request's tools and prompt, which nobody recorded.
+            by_kind[0] += max(0, billed - sum(by_kind))
+        sums = list(accumulate(by_kind))
+        counted = sums[-1] or 1
+        heights = [max(0, min(height * tokens // counted, tokens)) for height in sums[:-1]]
+        heights.append(tokens)
+        return heights
 
-    def _add_fold_to_event(self, recorded: facts.Recorded, fact: facts.Folded) -> None:
-        event = self._event_of_batch.get(fact.batch) if fact.batch else None
-        measured = self._has_only_measured_points
+    def _add_fold_to_event(self, recorded: facts.Recorded, fold: facts.Folded) -> None:
+        event = self._event_of_batch.get(fold.batch) if fold.batch else None
         if event is None:
-            if fact.kind is not facts.FoldKind.EXCERPT and self.points and not measured:
-                # This adds a point where the fold began, so that the line falls vertically.
-                before = self._billed_view_tokens(recorded.seq - 1)
-                if self.points[-1] != before:
-                    self._add_chart_point(recorded, before, recorded.seq - 1)
-            event = self._build_timeline_event(recorded, max(0, len(self.points) - measured))
-            self.events.append(event)
-            self.credit_savings_to_folds(event.seq)
-            self._charge_last_fold(self._writing, -1)
-            self.folded_events.append(event)
-            self._charge_last_fold(self._writing)
-            self._writing = facts.Usage()
-            if fact.batch:
-                self._event_of_batch[fact.batch] = event
-        event.made_folds.append(fact)
-        self._event_of[fact.fold] = event
-        if measured:
+            event = self._add_event_of_fold(recorded, fold)
+        event.made_folds.append(fold)
+        self._event_of[fold.fold] = event
+        if self._has_only_measured_points:
             return
         tokens = self._billed_view_tokens(recorded.seq)
-        if event.point < len(self.points):
-            for layer, height in zip(
-                self.layers, self._layer_heights(recorded, tokens, recorded.seq), strict=True
-            ):
-                layer[event.point] = height
-        else:
+        if event.point == len(self.points):
             self._add_chart_point(recorded, tokens, recorded.seq)
+            return
+        # Another fold of this batch made the point already.
+        heights = self._layer_heights(recorded, tokens, recorded.seq)
+        for layer, height in zip(self.layers, heights, strict=True):
+            layer[event.point] = height
+
+    def _add_event_of_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> TimelineEvent:
+        is_measured = self._has_only_measured_points
+        if self.points and not is_measured and fold.kind is not facts.FoldKind.EXCERPT:
+            # A point where the fold began makes the line fall vertically.
+            tokens_before = self._billed_view_tokens(recorded.seq - 1)
+            if self.points[-1] != tokens_before:
+                self._add_chart_point(recorded, tokens_before, recorded.seq - 1)
+        point = len(self.points)
+        if is_measured:
+            # The fold has no point of its own: it belongs to the last one.
+            point = max(0, point - 1)
+        event = self._build_timeline_event(recorded, point)
+        self.events.append(event)
+        self.credit_savings_to_folds(event.seq)
+        # What writing it cost was charged to the fold before it meanwhile.
+        self._charge_last_fold(self._writing, -1)
+        self.folded_events.append(event)
+        self._charge_last_fold(self._writing)
+        self._writing = facts.Usage()
+        if fold.batch:
+            self._event_of_batch[fold.batch] = event
+        return event
+
+
+def _shares_of_savings(events: Sequence[TimelineEvent]) -> list[float]:
+    """Returns each event's share by what its folds take out of the view, or equal shares if they
+    take out nothing.
+    """
+    removed = [max(0, event.tokens_before_folds - event.tokens_after_folds) for event in events]
+    total = sum(removed)
+    if total == 0:
+        return [1 / len(events) for _ in events]
+    return [tokens / total for tokens in removed]
 
 
 def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent]:
@@ -396,6 +422,5 @@ def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent
 
 def merge_timeline_events(stories: Sequence[ConversationTimeline]) -> list[TimelineEvent]:
     """Merges the events of several conversations, the newest first."""
-    return sorted(
-        (event for story in stories for event in story.events), key=lambda event: -event.time
-    )
+    events = [event for story in stories for event in story.events]
+    return sorted(events, key=lambda event: -event.time)

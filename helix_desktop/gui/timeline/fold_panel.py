@@ -48,6 +48,8 @@ _DOCUMENT_KINDS = frozenset(
     {FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION}
 )
 MOST_UNKNOWN_NAMES = 50
+MOST_OUTPUT_BOXES = 200
+MOST_EXCERPTS = 20
 _BEFORE_AFTER: SectionKey = ("before and after",)
 
 
@@ -150,14 +152,11 @@ class FoldPanel(QWidget):
         self._save_open_draft()
         self._shown = None
         self._title.set_elided_text(tr("Folds"))
-        for widget in (
-            self._kept_details_label,
-            self._edit,
-            self._compare,
-            self.undo_button,
-            self._figures,
-        ):
-            widget.hide()
+        self._kept_details_label.hide()
+        self._edit.hide()
+        self._compare.hide()
+        self.undo_button.hide()
+        self._figures.hide()
         empty = tr(
             "Everything that is folded is listed on this page. Select a fold to see what the model sees "
             "instead of the original, to compare the two, or to undo the fold."
@@ -167,47 +166,54 @@ class FoldPanel(QWidget):
 
     def show_fold_document(self, shown: ShownFold) -> None:
         """Shows a fold. An unsaved edit of it is shown again."""
-        same = self._shown is not None and self._shown.event is shown.event
-        if not same:
+        is_same_event = self._shown is not None and self._shown.event is shown.event
+        if not is_same_event:
             self._save_open_draft()
         self._shown = shown
-        event = shown.event
-        folds = event.current_folds
-        looks = (
-            folds,
+        drawn_state = (
+            shown.event.current_folds,
             shown.folds_to_undo_or_redo(),
-            [shown.is_fold_undone(fold.fold) for fold in folds],
+            [shown.is_fold_undone(fold.fold) for fold in shown.event.current_folds],
             shown.window,
             shown.earlier,
             shown.unknown_names,
         )
-        if same and looks == self._drawn_state:
+        if is_same_event and drawn_state == self._drawn_state:
             return
-        self._drawn_state = looks
-        self._title.set_elided_text(fold_sentences.describe_event_title(event))
-        fold = folds[0] if folds else None
-        look = "danger" if fold and has_poor_summary(fold) else "strong"
-        self._kept_details_label.set_chip_text(describe_kept_details(fold) if fold else "", look)
-        self._figures.setVisible(fold is not None)
-        self.undo_button.setVisible(bool(shown.folds_to_undo_or_redo()))
-        self.undo_button.setText(tr("Undo") if shown.event.has_fold_in_force else tr("Redo"))
-        self._compare.setVisible(bool(shown.earlier))
-        self._compare.setText(shown.earlier)
-        self._edit.setVisible(
-            fold is not None and fold.kind in _DOCUMENT_KINDS and shown.event.has_fold_in_force
-        )
-        if fold is not None:
-            words = fold_sentences.describe_fold_figures(event).replace(" ", "\u00a0")
-            # Lines may break between figures, but not between a number and its unit.
-            self._figures.setText(words.replace("·\u00a0", "· "))
-        if not same:
+        self._drawn_state = drawn_state
+        self._update_heading(shown)
+        if not is_same_event:
             draft = self._drafts.get(_draft_key(shown))
             self._editor.setPlainText(draft or "")
-            self._stack.setCurrentIndex(int(draft is not None and not self._edit.isHidden()))
+            is_editing = draft is not None and not self._edit.isHidden()
+            self._stack.setCurrentIndex(int(is_editing))
         reserve_height_for_width(self)
         self.document.show_boxes(
-            lambda ink, width: self._build_fold_boxes(shown, ink, width), keep_place=same
+            lambda ink, width: self._build_fold_boxes(shown, ink, width), keep_place=is_same_event
         )
+
+    def _update_heading(self, shown: ShownFold) -> None:
+        """Shows the title, the figures, and the buttons for what can be done with the fold."""
+        event = shown.event
+        is_in_force = event.has_fold_in_force
+        self._title.set_elided_text(fold_sentences.describe_event_title(event))
+        self.undo_button.setVisible(bool(shown.folds_to_undo_or_redo()))
+        self.undo_button.setText(tr("Undo") if is_in_force else tr("Redo"))
+        self._compare.setVisible(bool(shown.earlier))
+        self._compare.setText(shown.earlier)
+        if not event.current_folds:
+            self._kept_details_label.set_chip_text("", "strong")
+            self._figures.hide()
+            self._edit.hide()
+            return
+        fold = event.current_folds[0]
+        look = "danger" if has_poor_summary(fold) else "strong"
+        self._kept_details_label.set_chip_text(describe_kept_details(fold), look)
+        # Lines may break between figures, but not between a number and its unit.
+        figures = fold_sentences.describe_fold_figures(event).replace(" ", "\u00a0")
+        self._figures.setText(figures.replace("·\u00a0", "· "))
+        self._figures.show()
+        self._edit.setVisible(fold.kind in _DOCUMENT_KINDS and is_in_force)
 
     def _build_fold_boxes(
         self, shown: ShownFold, ink: DrawingStyle, width: float
@@ -225,32 +231,32 @@ class FoldPanel(QWidget):
         yield from _build_replaced_boxes(shown, ink, width)
 
     def _carry_out_document_action(self, act: object) -> None:
-        if (
-            isinstance(act, LinkAddress)
-            and act.address.startswith("helix-seq:")
-            and self._shown is not None
-        ):
-            self.wanted.emit(
-                ShowInChat(self._shown.event.conversation, int(act.address.partition(":")[2]))
-            )
+        if self._shown is None:
+            return
+        if isinstance(act, LinkAddress) and act.address.startswith("helix-seq:"):
+            seq = int(act.address.partition(":")[2])
+            self.wanted.emit(ShowInChat(self._shown.event.conversation, seq))
         elif not isinstance(act, ToggleSection):
             self.wanted.emit(act)
         elif act.key == _BEFORE_AFTER:
             self.before_after_wanted.emit()
-        elif act.key[:1] == ("fold",) and self._shown is not None:
-            name = str(act.key[1])
-            (self.redo_wanted if self._shown.is_fold_undone(name) else self.undo_wanted).emit(
-                [name]
-            )
+        elif act.key[:1] == ("fold",):
+            fold = str(act.key[1])
+            if self._shown.is_fold_undone(fold):
+                self.redo_wanted.emit([fold])
+            else:
+                self.undo_wanted.emit([fold])
 
     def _undo_or_redo_fold(self) -> None:
-        if self._shown is not None:
-            self._save_open_draft()
-            self._stack.setCurrentIndex(0)
-            names = [fold.fold for fold in self._shown.folds_to_undo_or_redo()]
-            (self.undo_wanted if self._shown.event.has_fold_in_force else self.redo_wanted).emit(
-                names
-            )
+        if self._shown is None:
+            return
+        self._save_open_draft()
+        self._stack.setCurrentIndex(0)
+        folds = [fold.fold for fold in self._shown.folds_to_undo_or_redo()]
+        if self._shown.event.has_fold_in_force:
+            self.undo_wanted.emit(folds)
+        else:
+            self.redo_wanted.emit(folds)
 
     def _start_document_edit(self) -> None:
         if self._shown is not None:
@@ -261,11 +267,8 @@ class FoldPanel(QWidget):
     def restore_unsaved_text(self, event: TimelineEvent, text: str) -> None:
         """Puts a text that could not be saved back into the editor of its fold."""
         self._drafts[event.conversation, event.first_fold_id] = text
-        if (
-            self._shown is not None
-            and self._shown.event is event
-            and self._stack.currentIndex() == 0
-        ):
+        is_shown = self._shown is not None and self._shown.event is event
+        if is_shown and self._stack.currentIndex() == 0:
             self._editor.setPlainText(text)
             self._stack.setCurrentIndex(1)
 
@@ -279,7 +282,8 @@ class FoldPanel(QWidget):
         self._stack.setCurrentIndex(0)
 
     def _save_document_edit(self) -> None:
-        text, shown = self._editor.toPlainText(), self._shown
+        text = self._editor.toPlainText()
+        shown = self._shown
         self._discard_document_edit()
         if shown is not None and text != shown.document_text:
             self.edited.emit(shown.event.first_fold_id, text)
@@ -293,20 +297,24 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
     """Builds the sections of a document with links to their sources, without what is
     only for the model.
     """
-    found = fold_sentences.split_document_sections(text)
-    named = any(name for name, _ in found)
-    for name, written in found:
-        if named and not name:
+    sections = fold_sentences.split_document_sections(text)
+    has_headings = any(name for name, _ in sections)
+    for name, written in sections:
+        # What stands before the first heading is for the model.
+        if has_headings and not name:
             continue
-        titled = not name and written.startswith("[")
-        body = written.partition("\n")[2].strip() if titled else written
+        body = written
+        if not name and written.startswith("["):
+            _, _, body = written.partition("\n")
+            body = body.strip()
         if name:
             yield build_heading_box(ink, width, name, gap=12)
-        yield from build_boxes_from_markdown(
-            ink, width, fold_sentences.link_hashes_and_messages(body)
-        )
-        if digests := fold_sentences.find_entries_named_in_document(body):
-            yield ChipRowBox(ink, width, list(map(build_entry_chip, digests)), gap=4)
+        linked = fold_sentences.link_hashes_and_messages(body)
+        yield from build_boxes_from_markdown(ink, width, linked)
+        digests = fold_sentences.find_entries_named_in_document(body)
+        if digests:
+            chips = [build_entry_chip(digest) for digest in digests]
+            yield ChipRowBox(ink, width, chips, gap=4)
 
 
 def _build_covered_output_boxes(
@@ -315,77 +323,91 @@ def _build_covered_output_boxes(
     """Builds a box for each output that a batch of folds covers, with its entry.
     “Restore” undoes one fold.
     """
-    event = shown.event
-    for number, fold in enumerate(event.current_folds[:200]):
-        undone = shown.is_fold_undone(fold.fold)
-        about = (
-            fold_sentences.name_covered_part(event, fold.cover)
-            if isinstance(fold.cover, PartRef)
-            else ""
-        )
-        gone = event.history.is_output_forgotten(fold)
-        right = (
-            tr("permanently removed") if gone else tr("Cache again") if undone else tr("Restore")
-        )
-        status, chips = (
-            CallStatus.DONE if undone else CallStatus.CACHED,
-            tuple(map(build_entry_chip, fold.entries[:1])),
-        )
-        line = ToolCallLine(about or tr("output"), status, chips, right)
-        open_it = OpenEntry(fold.entries[0]) if fold.entries else ToggleSection(_BEFORE_AFTER)
-        back = ToggleSection(("fold", fold.fold))
-        yield ToolCallBox(
-            ink, width, line, open_it, right=open_it if gone else back, gap=6 if number else 0
-        )
-    if event.fold_kind is FoldKind.EXCERPT:
-        for fold in event.current_folds[:20]:
+    folds = shown.event.current_folds
+    for number, fold in enumerate(folds[:MOST_OUTPUT_BOXES]):
+        yield _build_covered_output_box(shown, fold, ink, width, gap=6 if number else 0)
+    if shown.event.fold_kind is FoldKind.EXCERPT:
+        for fold in folds[:MOST_EXCERPTS]:
             yield build_heading_box(ink, width, tr("What the model sees"), gap=12)
-            yield build_note_box(
-                ink, width, make_safe_text(fold.text), font=ink.mono, colour="text"
-            )
+            excerpt = make_safe_text(fold.text)
+            yield build_note_box(ink, width, excerpt, font=ink.mono, colour="text")
+
+
+def _build_covered_output_box(
+    shown: ShownFold, fold: Folded, ink: DrawingStyle, width: float, gap: int
+) -> LayoutBox:
+    name = ""
+    if isinstance(fold.cover, PartRef):
+        name = fold_sentences.name_covered_part(shown.event, fold.cover)
+    is_undone = shown.is_fold_undone(fold.fold)
+    status = CallStatus.DONE if is_undone else CallStatus.CACHED
+    opens = OpenEntry(fold.entries[0]) if fold.entries else ToggleSection(_BEFORE_AFTER)
+    if shown.event.history.is_output_forgotten(fold):
+        action_name = tr("permanently removed")
+        action: OpenEntry | ToggleSection = opens
+    else:
+        action_name = tr("Cache again") if is_undone else tr("Restore")
+        action = ToggleSection(("fold", fold.fold))
+    chips = tuple(build_entry_chip(entry) for entry in fold.entries[:1])
+    line = ToolCallLine(name or tr("output"), status, chips, action_name)
+    return ToolCallBox(ink, width, line, opens, right=action, gap=gap)
 
 
 def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
     event = shown.event
-    fold: Folded = event.current_folds[0]
+    fold = event.current_folds[0]
     if shown.unknown_names:
         unfounded = tr("In the handover document, but not in the messages that it replaces")
         yield build_heading_box(ink, width, unfounded, gap=12)
-        yield build_note_box(
-            ink,
-            width,
-            "\n".join(f"• {name}" for name in shown.unknown_names[:MOST_UNKNOWN_NAMES]),
-            font=ink.text,
-        )
+        lines = [f"• {name}" for name in shown.unknown_names[:MOST_UNKNOWN_NAMES]]
+        yield build_note_box(ink, width, "\n".join(lines), font=ink.text)
     if fold.why:
         yield build_heading_box(ink, width, tr("Why"), gap=12)
         yield build_note_box(ink, width, translate_sentences(fold.why)[:1_000], font=ink.text)
-    if described := fold_sentences.describe_fold_details(event):
+    details = fold_sentences.describe_fold_details(event)
+    if details:
         yield build_heading_box(ink, width, tr("Details"), gap=12)
-        yield build_note_box(ink, width, described, font=ink.text)
+        yield build_note_box(ink, width, details, font=ink.text)
         if fold.entries:
             yield ChipRowBox(ink, width, [build_entry_chip(fold.entries[0])], gap=4)
-    parts = [fold.cover for fold in event.current_folds if isinstance(fold.cover, PartRef)]
-    yield build_heading_box(
-        ink, width, tr("Replaced outputs") if parts else tr("Replaced messages"), gap=12
-    )
-    number = (
-        len(shown.folds_to_undo_or_redo())
-        if parts
-        else count_covered_messages(fold, event.history.facts)
-    )
-    if gone := len(event.current_folds) - number if parts else 0:
-        removed = format_count(
-            gone, "{n} output was permanently removed.", "{n} outputs were permanently removed."
+    if any(isinstance(each.cover, PartRef) for each in event.current_folds):
+        yield build_heading_box(ink, width, tr("Replaced outputs"), gap=12)
+        sentences = _describe_replaced_outputs(shown)
+    else:
+        yield build_heading_box(ink, width, tr("Replaced messages"), gap=12)
+        sentences = _describe_replaced_messages(event)
+    for sentence in sentences:
+        yield build_note_box(ink, width, sentence, font=ink.text)
+    compare = tr("Compare what the model saw before and after")
+    yield ActionLineBox(ink, width, compare, ToggleSection(_BEFORE_AFTER), gap=2)
+
+
+def _describe_replaced_outputs(shown: ShownFold) -> list[str]:
+    sentences = []
+    kept = len(shown.folds_to_undo_or_redo())
+    removed = len(shown.event.current_folds) - kept
+    if removed:
+        sentences.append(
+            format_count(
+                removed,
+                "{n} output was permanently removed.",
+                "{n} outputs were permanently removed.",
+            )
         )
-        yield build_note_box(ink, width, removed, font=ink.text)
-    outputs = format_count(
-        number, "{n} output, still in the cache.", "{n} outputs, all still in the cache."
+    if kept:
+        sentences.append(
+            format_count(
+                kept, "{n} output, still in the cache.", "{n} outputs, all still in the cache."
+            )
+        )
+    return sentences
+
+
+def _describe_replaced_messages(event: TimelineEvent) -> list[str]:
+    covered = count_covered_messages(event.current_folds[0], event.history.facts)
+    if not covered:
+        return []
+    sentence = format_count(
+        covered, "{n} message, still in the history.", "{n} messages, all still in the history."
     )
-    messages = format_count(
-        number, "{n} message, still in the history.", "{n} messages, all still in the history."
-    )
-    if number:
-        yield build_note_box(ink, width, outputs if parts else messages, font=ink.text)
-    act = ToggleSection(_BEFORE_AFTER)
-    yield ActionLineBox(ink, width, tr("Compare what the model saw before and after"), act, gap=2)
+    return [sentence]

@@ -1,7 +1,7 @@
 """Describes folds in sentences and splits their documents. No widgets."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import split_off_agent_additions
@@ -23,13 +23,12 @@ from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 
 MAX_NAMED_CALLS = 2  # The maximum number of calls that a title names.
 LEAST_DOLLARS = 0.0005  # In dollars. Smaller amounts are not mentioned.
-LONGEST_LINE, MARK_LINES = (
-    90,
-    3,
-)  # The maximum number of characters in a tooltip's line, and of lines in a tooltip.
+LONGEST_LINE = 90  # The maximum number of characters in a tooltip's line.
+MARK_LINES = 3  # The maximum number of lines in a tooltip.
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
+_SENTENCE_END = re.compile(r"(?<=[.;!?]) +(?=\S)")
 _SOURCE = re.compile(r"\[(\d{1,7})\](?!\()")
 
 
@@ -39,27 +38,37 @@ def describe_event_title(event: TimelineEvent) -> str:
         begun = event.history.facts[event.seq - 1].fact
         is_fork = isinstance(begun, facts.ConversationStarted) and begun.forked_from
         return tr("Fork created") if is_fork else tr("Conversation started")
-    if event.fold_kind is facts.FoldKind.EXCERPT and (named := _name_covered_calls(event)):
-        more = len(event.current_folds) - len(named)
-        rest = format_count(more, "and {n} more", "and {n} more") if more else ""
-        what = " ".join(filter(None, [", ".join(named), rest]))
-        if agent := _agent_that_shortened_output(event):
-            return tr("Excerpt by {agent}: {what}", agent=agent, what=what)
-        return tr("Excerpt: {what}", what=what)
-    return fold_descriptions.fold_title(event.current_folds[0], len(event.current_folds))
+    named_calls: list[str] = []
+    if event.fold_kind is facts.FoldKind.EXCERPT:
+        named_calls = _name_covered_calls(event)
+    if not named_calls:
+        return fold_descriptions.fold_title(event.current_folds[0], len(event.current_folds))
+    what = ", ".join(named_calls)
+    unnamed = len(event.current_folds) - len(named_calls)
+    if unnamed:
+        what += " " + format_count(unnamed, "and {n} more", "and {n} more")
+    agent = _agent_that_shortened_output(event)
+    if agent:
+        return tr("Excerpt by {agent}: {what}", agent=agent, what=what)
+    return tr("Excerpt: {what}", what=what)
 
 
 def _agent_that_shortened_output(event: TimelineEvent) -> str:
     """Returns the agent that showed its model an excerpt itself; empty if the excerpt is ours."""
-    is_agents = event.made_folds[0].why == SHOWN_BY_OTHER
-    return agent_of_conversation(event.history.facts) or tr("Agent") if is_agents else ""
+    if event.made_folds[0].why != SHOWN_BY_OTHER:
+        return ""
+    return agent_of_conversation(event.history.facts) or tr("Agent")
 
 
 def _name_covered_calls(event: TimelineEvent) -> list[str]:
     """Names the calls or attachments that an event's folds cover, as many as fit in a title."""
-    covers = [fold.cover for fold in event.made_folds[:MAX_NAMED_CALLS]]
-    names = [name_covered_part(event, ref) for ref in covers if isinstance(ref, facts.PartRef)]
-    return list(filter(None, names))
+    names = []
+    for fold in event.made_folds[:MAX_NAMED_CALLS]:
+        if isinstance(fold.cover, facts.PartRef):
+            name = name_covered_part(event, fold.cover)
+            if name:
+                names.append(name)
+    return names
 
 
 def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
@@ -67,49 +76,64 @@ def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
     for anything else.
     """
     recorded_facts = event.history.facts
-    fact = recorded_facts[ref.seq - 1].fact if 0 < ref.seq <= len(recorded_facts) else None
+    if not 0 < ref.seq <= len(recorded_facts):
+        return ""
+    fact = recorded_facts[ref.seq - 1].fact
     if isinstance(fact, facts.UserSaid):
         part = fact.parts[ref.part] if ref.part < len(fact.parts) else None
         return part.name if isinstance(part, facts.Attachment) else tr("your message")
-    answered = event.history.record.answered.get(ref.seq)
-    return format_call(answered.call.name, answered.call.arguments) if answered else ""
+    return _format_call_of_result(event.history, ref.seq)
 
 
 def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     """Returns the second line of the list."""
     if not event.current_folds:
-        begun = [
-            one.fact for one in event.history.facts[:20] if isinstance(one.fact, facts.ModelSet)
-        ]
-        then = (fact.window for fact in begun if fact.role is facts.ModelRole.MAIN)
-        window = window and next(
-            filter(None, then), window
-        )  # As it was when the conversation began.
-        named = tr("{name} preset", name=event.words) if event.words else ""
-        parts = [
-            dict(list_policy_choices()).get(event.words, named),
-            tr("{n} context window", n=format_token_count(window)) if window else "",
-        ]
-        return " · ".join(part for part in parts if part)
+        return _describe_start_briefly(event, window)
     fold = event.current_folds[0]
     parts = [_describe_change_of_event(event), describe_saving(event)]
-    if fold.kind is facts.FoldKind.EXCERPT:
-        parts.append(
-            tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("excerpt kept")
-        )
-    elif fold.kind in (facts.FoldKind.OBSERVATIONS, facts.FoldKind.REFLECTION):
-        notes, high = fold.text.count("\n- "), fold.text.count("!!!")
-        parts.append(
-            format_count(notes, "{n} note", "{n} notes") + ", " + tr("{n} high priority", n=high)
-        )
-    elif fold.kind is not facts.FoldKind.MARKER:
-        parts += [
-            format_count(
-                count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"
-            ),
-            fold_descriptions.describe_kept_details(fold),
-        ]
+    match fold.kind:
+        case facts.FoldKind.EXCERPT if fold.asked:
+            parts.append(tr("kept: “{words}”", words=fold.asked[:60]))
+        case facts.FoldKind.EXCERPT:
+            parts.append(tr("excerpt kept"))
+        case facts.FoldKind.OBSERVATIONS | facts.FoldKind.REFLECTION:
+            parts.append(_describe_observations(fold.text))
+        case facts.FoldKind.MARKER:
+            pass
+        case _:
+            parts.append(_count_messages(event))
+            parts.append(fold_descriptions.describe_kept_details(fold))
     return " · ".join(part for part in parts if part)
+
+
+def _describe_start_briefly(event: TimelineEvent, window: int) -> str:
+    """Names the preset and the context window as they were when the conversation began."""
+    preset = dict(list_policy_choices()).get(event.words)
+    if preset is None:
+        preset = tr("{name} preset", name=event.words) if event.words else ""
+    window_then = _window_at_start(event) or window
+    if not window:
+        return preset
+    size = tr("{n} context window", n=format_token_count(window_then))
+    return " · ".join(part for part in (preset, size) if part)
+
+
+def _window_at_start(event: TimelineEvent) -> int:
+    for recorded in event.history.facts[:20]:
+        fact = recorded.fact
+        if isinstance(fact, facts.ModelSet) and fact.role is facts.ModelRole.MAIN and fact.window:
+            return fact.window
+    return 0
+
+
+def _describe_observations(text: str) -> str:
+    notes = format_count(text.count("\n- "), "{n} note", "{n} notes")
+    return notes + ", " + tr("{n} high priority", n=text.count("!!!"))
+
+
+def _count_messages(event: TimelineEvent) -> str:
+    covered = count_covered_messages(event.current_folds[0], event.history.facts)
+    return format_count(covered, "{n} message", "{n} messages")
 
 
 def _describe_change_of_event(event: TimelineEvent) -> str:
@@ -121,13 +145,14 @@ def _describe_change_of_event(event: TimelineEvent) -> str:
 
 def describe_saving(event: TimelineEvent) -> str:
     """Describes what the folds of an event have saved until now, in money if prices are known."""
-    dollars, tokens = event.saved_dollars, round(event.saved_tokens)
-    if abs(dollars) < LEAST_DOLLARS if dollars else tokens <= 0:
-        return ""
-    if dollars <= -LEAST_DOLLARS:
-        return tr("cost {amount} so far", amount=format_dollars(-dollars))
+    dollars = event.saved_dollars
     if dollars >= LEAST_DOLLARS:
         return tr("saved {amount} so far", amount=format_dollars(dollars))
+    if dollars <= -LEAST_DOLLARS:
+        return tr("cost {amount} so far", amount=format_dollars(-dollars))
+    tokens = round(event.saved_tokens)
+    if dollars or tokens <= 0:
+        return ""
     return tr("saved {n} tokens so far", n=format_token_count(tokens))
 
 
@@ -135,77 +160,88 @@ def describe_timeline(story: ConversationTimeline, agents: float = 0.0) -> str:
     """`agents`: the dollars that sub-agents have cost."""
     if not story.points:
         return ""
-    seconds = story.times[-1] - story.times[0]
     parts = [
-        format_count(round(seconds / DAY_SECONDS), "{n} day", "{n} days")
-        if seconds >= 1.5 * DAY_SECONDS
-        else format_duration(seconds),
+        _describe_length(story.times[-1] - story.times[0]),
         format_count(story.steps[-1], "{n} step", "{n} steps"),
     ]
-    paid, before = story.costs_at_point(-1)
-    is_before = round(before, 3) and not round(paid, 3)
-    paid, before = (0.0, before + agents) if is_before else (paid + agents, before)
-    if paid:
-        parts.append(format_dollars(paid))
+    paid_here, paid_before = story.costs_at_point(-1)
+    # Sub-agents of an imported conversation were paid where it was imported from.
+    if round(paid_before, 3) and not round(paid_here, 3):
+        paid_here = 0.0
+        paid_before += agents
+    else:
+        paid_here += agents
+    if paid_here:
+        parts.append(format_dollars(paid_here))
     elif lacks_price(story.history):
         parts.append(tr("the price is not known"))
-    return ", ".join([*parts, *_describe_earlier_cost(before)])
+    parts.extend(_describe_earlier_cost(paid_before))
+    return ", ".join(parts)
+
+
+def _describe_length(seconds: float) -> str:
+    if seconds >= 1.5 * DAY_SECONDS:
+        return format_count(round(seconds / DAY_SECONDS), "{n} day", "{n} days")
+    return format_duration(seconds)
 
 
 def describe_costs_at_point(story: ConversationTimeline, point: int) -> str:
-    paid, before = story.costs_at_point(point)
-    here = [tr("{cost} so far", cost=format_dollars(paid))] if paid else []
-    return ", ".join([*here, *_describe_earlier_cost(before)])
+    paid_here, paid_before = story.costs_at_point(point)
+    parts = []
+    if paid_here:
+        parts.append(tr("{cost} so far", cost=format_dollars(paid_here)))
+    parts.extend(_describe_earlier_cost(paid_before))
+    return ", ".join(parts)
 
 
 def _describe_earlier_cost(before: float) -> list[str]:
-    cost = format_dollars(before)
-    return [tr("{cost} before import or fork", cost=cost)] if round(before, 3) else []
+    if not round(before, 3):
+        return []
+    return [tr("{cost} before import or fork", cost=format_dollars(before))]
 
 
 def describe_marked_fact(history: ConversationState, seq: int) -> str:
-    fact = history.facts[seq - 1].fact
-    match fact:
+    """Returns the tooltip of a mark below the chart: a few short lines."""
+    words = _words_of_fact(history, seq).strip()
+    lines = [line[:LONGEST_LINE] for line in words.splitlines()[:MARK_LINES]]
+    return make_safe_text("\n".join(lines))
+
+
+def _words_of_fact(history: ConversationState, seq: int) -> str:
+    match history.facts[seq - 1].fact:
         case facts.UserSaid(parts=parts):
-            names = (part.name for part in parts if isinstance(part, facts.Attachment))
-            words = " ".join(filter(None, [split_off_agent_additions(parts)[0], *names]))
+            names = [part.name for part in parts if isinstance(part, facts.Attachment)]
+            own_words, _ = split_off_agent_additions(parts)
+            return " ".join([own_words, *names])
         case facts.FilesChanged(names=names, files=files):
-            rest = (
-                format_count(files - len(names), "and {n} more", "and {n} more")
-                if files > len(names)
-                else ""
-            )
-            words = " ".join(filter(None, [", ".join(names), rest]))
+            words = ", ".join(names)
+            if files > len(names):
+                words += " " + format_count(files - len(names), "and {n} more", "and {n} more")
+            return words
         case facts.ToolReturned(ok=True, changes=(_, *_) as changes):
-            words = ", ".join(change.path for change in changes)
+            return ", ".join(change.path for change in changes)
         case facts.ToolReturned(head=head):
-            answered = history.record.answered.get(seq)
-            words = f"{format_call(answered.call.name, answered.call.arguments) if answered else ''}\n{head}"
+            return f"{_format_call_of_result(history, seq)}\n{head}"
         case facts.TurnEnded(why=why):
-            words = translate_sentences(why)
-        case _:
-            return ""
-    return make_safe_text(
-        "\n".join(line[:LONGEST_LINE] for line in words.strip().splitlines()[:MARK_LINES])
-    )
+            return translate_sentences(why)
+    return ""
+
+
+def _format_call_of_result(history: ConversationState, seq: int) -> str:
+    answered = history.record.answered.get(seq)
+    return format_call(answered.call.name, answered.call.arguments) if answered else ""
 
 
 def describe_fold_figures(event: TimelineEvent) -> str:
     fold = event.current_folds[0]
     parts = [_describe_change_of_event(event)]
     if fold.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
-        parts.append(
-            format_count(
-                count_covered_messages(fold, event.history.facts), "{n} message", "{n} messages"
-            )
-        )
+        parts.append(_count_messages(event))
     if fold.seconds:
         parts.append(format_duration(fold.seconds))
     agent, trigger = fold_descriptions.split_agent_compaction(fold)
     if agent:
-        parts.append(
-            {"manual": tr("requested by the user"), "auto": tr("automatic")}.get(trigger, trigger)
-        )
+        parts.append(_describe_compaction_trigger(trigger))
         if fold.fold in event.history.branch.barred.values():
             undone = tr(
                 "undone only here; choose “Continue in {agent}…” to go on with all messages in it",
@@ -214,22 +250,32 @@ def describe_fold_figures(event: TimelineEvent) -> str:
             parts.append(undone)
     elif not _agent_that_shortened_output(event):
         parts.append(fold.model or tr("no model"))
-        parts.append(
-            tr("because the request would not fit") if fold.panic else tr("in the background")
-        )
-    return " · ".join(filter(None, parts))
+        if fold.panic:
+            parts.append(tr("because the request would not fit"))
+        else:
+            parts.append(tr("in the background"))
+    return " · ".join(part for part in parts if part)
+
+
+def _describe_compaction_trigger(trigger: str) -> str:
+    """Says who began an agent's own compaction, in the agent's word if it is not known."""
+    if trigger == "manual":
+        return tr("requested by the user")
+    if trigger == "auto":
+        return tr("automatic")
+    return trigger
 
 
 def describe_fold_details(event: TimelineEvent) -> str:
-    found = event.current_folds[0].details
-    if not found.found:
+    details = event.current_folds[0].details
+    if not details.found:
         return ""
     return tr(
         "Important details found: {found}. The model kept {kept} of them. Helix Desktop added {added} to the document and {entry} to a cache entry.",
-        found=found.found,
-        kept=found.kept,
-        added=found.added,
-        entry=found.entry,
+        found=details.found,
+        kept=details.kept,
+        added=details.added,
+        entry=details.entry,
     )
 
 
@@ -237,14 +283,19 @@ def split_document_sections(text: str) -> list[tuple[str, str]]:
     """Splits a document into headings and bodies. Text before the first heading has an
     empty one.
     """
-    found: list[tuple[str, list[str]]] = [("", [])]
-    for each in text.splitlines():
-        if heading := _HEADING.match(each):
-            found.append((heading.group(1), []))
-        else:
-            found[-1][1].append(each)
-    pairs = [(name, "\n".join(lines).strip()) for name, lines in found]
-    return [(name, body) for name, body in pairs if name or body]
+    sections: list[tuple[str, str]] = []
+    heading = ""
+    lines: list[str] = []
+    for line in text.splitlines():
+        matched = _HEADING.match(line)
+        if matched is None:
+            lines.append(line)
+            continue
+        sections.append((heading, "\n".join(lines).strip()))
+        heading = matched.group(1)
+        lines = []
+    sections.append((heading, "\n".join(lines).strip()))
+    return [section for section in sections if any(section)]
 
 
 def find_entries_named_in_document(text: str) -> list[Digest]:
@@ -262,16 +313,17 @@ def align_document_sections(
     older: Sequence[tuple[str, str]], newer: Sequence[tuple[str, str]]
 ) -> tuple[str, str]:
     """Puts the sections of two documents in the same order, for a comparison."""
-    old, new = dict(older), dict(newer)
-    names = [*new, *(name for name in old if name not in new)]
+    names = [name for name, _ in newer]
+    names += [name for name, _ in older if name not in names]
+    return _join_sections(dict(older), names), _join_sections(dict(newer), names)
+
+
+def _join_sections(bodies: Mapping[str, str], names: Sequence[str]) -> str:
+    """Writes a document with these sections, one sentence on each line: a comparison then
+    marks sentences instead of paragraphs.
+    """
     texts = []
-    for document in (old, new):
-        # Each sentence is put on its own line, so that a comparison marks sentences
-        # instead of paragraphs.
-        bodies = {
-            name: re.sub(r"(?<=[.;!?]) +(?=\S)", "\n", document.get(name, "")) for name in names
-        }
-        texts.append(
-            "\n\n".join(f"## {name}\n{body}" if name else body for name, body in bodies.items())
-        )
-    return texts[0], texts[1]
+    for name in names:
+        body = _SENTENCE_END.sub("\n", bodies.get(name, ""))
+        texts.append(f"## {name}\n{body}" if name else body)
+    return "\n\n".join(texts)

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from enum import IntEnum
 from itertools import pairwise
 
 from PySide6.QtCore import QRectF, Qt
@@ -9,6 +10,7 @@ from PySide6.QtGui import QPainter
 
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import AVOIDABLE, CauseCost, RequestCost
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.step_plot import PlotScale
 from helix_desktop.gui.context_meter import format_token_count
@@ -17,82 +19,130 @@ from helix_desktop.gui.translation import tr
 
 HEIGHT = 0.3  # The bar of the most expensive request is this fraction of the plot's height.
 WIDEST = 24  # The maximum width of a bar in pixels, however far apart the bars are.
-NARROW = (
-    8  # Bars wider than this many pixels get an edge, as the areas behind have the same colours.
-)
-COLOURS = (
-    "faint",
-    "conversation",
-    "danger",
-    "output",
-)  # The colours of a bar's four parts, from the bottom up.
-READ, NEW, AGAIN, REPLY = range(4)
+# Bars wider than this many pixels get an edge, as the areas behind have the same colours.
+NARROW = 8
+
+
+class BarPart(IntEnum):
+    """The parts of a bar, from the bottom up."""
+
+    READ = 0
+    NEW = 1
+    AGAIN = 2
+    REPLY = 3
+
+
+COLOURS = {
+    BarPart.READ: "faint",
+    BarPart.NEW: "conversation",
+    BarPart.AGAIN: "danger",
+    BarPart.REPLY: "output",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRequest:
+    """A request, and the point of the chart that it belongs to."""
+
+    point: int
+    request: RequestCost
 
 
 class RequestCostBars:
     """`seqs` are those of the chart's points. A request between steps belongs to the next point."""
 
     def __init__(self, requests: Sequence[RequestCost] = (), seqs: Sequence[int] = ()) -> None:
-        placed = [(bisect_left(seqs, one.seq), one) for one in requests]
-        self._requests = [(point, one) for point, one in placed if point < len(seqs)]
-        self._points = [point for point, _ in self._requests]
-        self._dearest = max((one.cost for _, one in self._requests), default=0.0)
+        self._placed: list[PlacedRequest] = []
+        for request in requests:
+            point = bisect_left(seqs, request.seq)
+            if point < len(seqs):
+                self._placed.append(PlacedRequest(point, request))
+        self._highest_cost = max((placed.request.cost for placed in self._placed), default=0.0)
+
+    def _requests_between(self, first_point: float, last_point: float) -> list[PlacedRequest]:
+        begin = bisect_left(self._placed, first_point, key=_point_of_request)
+        end = bisect_right(self._placed, last_point, key=_point_of_request)
+        return self._placed[begin:end]
 
     def draw_cost_bars(self, painter: QPainter, theme: Theme, scale: PlotScale) -> None:
         """Draws the bars. Of several requests in one pixel, the most expensive is drawn."""
-        first, last = bisect_left(self._points, scale.first), bisect_right(self._points, scale.last)
-        dearest: dict[int, RequestCost] = {}
-        for point, request in self._requests[first:last]:
-            x = round(scale.x_of_point(point))
-            if x not in dearest or dearest[x].cost < request.cost:
-                dearest[x] = request
-        apart = min([WIDEST, *(after - before for before, after in pairwise(sorted(dearest)))])
-        painter.setPen(theme.colour_of_token("panel") if apart > NARROW else Qt.PenStyle.NoPen)
-        for x, request in dearest.items():
+        shown: dict[int, RequestCost] = {}
+        for placed in self._requests_between(scale.first, scale.last):
+            x = round(scale.x_of_point(placed.point))
+            if x not in shown or shown[x].cost < placed.request.cost:
+                shown[x] = placed.request
+        distances = [after - before for before, after in pairwise(sorted(shown))]
+        distance = min([WIDEST, *distances])
+        has_edges = distance > NARROW
+        painter.setPen(theme.colour_of_token("panel") if has_edges else Qt.PenStyle.NoPen)
+        for x, request in shown.items():
             bottom = scale.area.bottom()
-            for dollars, colour in zip(_dollars_by_bar_part(request), COLOURS, strict=True):
-                height = scale.area.height() * HEIGHT * dollars / (self._dearest or 1.0)
-                bar = QRectF(x - apart * 0.3, bottom - height, max(1.0, apart * 0.6), height)
-                painter.setBrush(theme.colour_of_token(colour))
-                painter.drawRect(bar)
+            for part, dollars in _dollars_by_bar_part(request).items():
+                share = dollars / (self._highest_cost or 1.0)
+                height = scale.area.height() * HEIGHT * share
+                left = x - distance * 0.3
+                width = max(1.0, distance * 0.6)
+                painter.setBrush(theme.colour_of_token(COLOURS[part]))
+                painter.drawRect(QRectF(left, bottom - height, width, height))
                 bottom -= height
 
     def names_and_colours_of_parts(self) -> Sequence[tuple[str, str]]:
         """The name and colour of each part of a bar, from the bottom up; empty without bars."""
-        names = (tr("read from the cache"), tr("new content"), tr("written again"), tr("reply"))
-        return tuple(zip(names, COLOURS, strict=True)) if self._requests else ()
+        if not self._placed:
+            return ()
+        return [(_name_bar_part(part), COLOURS[part]) for part in BarPart]
 
     def describe_costs(self, point: int) -> str:
         """Describes the cost of a point's requests, one line for each part, if any."""
-        first, last = bisect_left(self._points, point), bisect_right(self._points, point)
-        if not (requests := [one for _, one in self._requests[first:last]]):
+        requests = [placed.request for placed in self._requests_between(point, point)]
+        if not requests:
             return ""
-        lines = [
-            tr("{cost} for this request", cost=format_dollars(sum(one.cost for one in requests)))
-        ]
-        for group, (name, _) in enumerate(self.names_and_colours_of_parts()):
-            causes = [
-                one
-                for request in requests
-                for one in request.causes
-                if _bar_part_of_cause(one) == group
-            ]
-            if causes:
-                tokens, dollars = sum(one.tokens for one in causes), sum(one.cost for one in causes)
-                words = f"{name}: {format_dollars(dollars)}"
-                lines.append(f"{words} · {format_token_count(tokens)}" if tokens else words)
+        total = sum(request.cost for request in requests)
+        lines = [tr("{cost} for this request", cost=format_dollars(total))]
+        causes = [cause for request in requests for cause in request.causes]
+        for part in BarPart:
+            causes_of_part = [cause for cause in causes if _bar_part_of_cause(cause) == part]
+            if causes_of_part:
+                lines.append(_describe_bar_part(part, causes_of_part))
         return "\n".join(lines)
 
 
-def _bar_part_of_cause(one: CauseCost) -> int:
-    kind = one.cause.kind
+def _point_of_request(placed: PlacedRequest) -> int:
+    return placed.point
+
+
+def _name_bar_part(part: BarPart) -> str:
+    names = {
+        BarPart.READ: tr("read from the cache"),
+        BarPart.NEW: tr("new content"),
+        BarPart.AGAIN: tr("written again"),
+        BarPart.REPLY: tr("reply"),
+    }
+    return names[part]
+
+
+def _describe_bar_part(part: BarPart, causes: Sequence[CauseCost]) -> str:
+    dollars = sum(cause.cost for cause in causes)
+    words = f"{_name_bar_part(part)}: {format_dollars(dollars)}"
+    tokens = sum(cause.tokens for cause in causes)
+    if tokens:
+        words += f" · {format_token_count(tokens)}"
+    return words
+
+
+def _bar_part_of_cause(cause: CauseCost) -> BarPart:
+    kind = cause.cause.kind
     if kind in AVOIDABLE or kind is CauseKind.FOLD:
-        return AGAIN
-    return {CauseKind.READ: READ, CauseKind.REPLY: REPLY}.get(kind, NEW)
+        return BarPart.AGAIN
+    if kind is CauseKind.READ:
+        return BarPart.READ
+    if kind is CauseKind.REPLY:
+        return BarPart.REPLY
+    return BarPart.NEW
 
 
-def _dollars_by_bar_part(request: RequestCost) -> list[float]:
-    dollars = [0.0] * len(COLOURS)
-    for one in request.causes:
-        dollars[_bar_part_of_cause(one)] += one.cost
+def _dollars_by_bar_part(request: RequestCost) -> dict[BarPart, float]:
+    dollars = dict.fromkeys(BarPart, 0.0)
+    for cause in request.causes:
+        dollars[_bar_part_of_cause(cause)] += cause.cost
     return dollars
