@@ -47,7 +47,8 @@ async def _print_turns_with_files(bench: Workbench, arguments: Namespace, consol
                 else ""
             )
             lines.append(f"  {counts} {printable_path(file.place)}{other}")
-    if arguments.json:
+    # To say what checkpoints leave out, all files are stored, which a full disk has no room for.
+    if arguments.json and not getattr(arguments, "is_on_copy", False):
         await changes.prepare_checkpoints()
         left = [{"path": left.path, "why": left.why} for left in changes.list_uncovered_paths()]
     edits = await _list_edits_of_agent(bench, conversation)

@@ -244,6 +244,7 @@ async def _run_on_temporary_copy(
             await console.print_error(
                 f"The disk that contains {known.folder} is full or read-only. The data was read from a copy, and nothing was changed."
             )
+            arguments.is_on_copy = True
             return await _do_work(arguments, workspace, console)
 
 

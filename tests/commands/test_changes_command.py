@@ -13,6 +13,10 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import ConversationStarted, Text, UserSaid
+from helix_desktop.errors import StoreFull
+from helix_desktop.store import read_only_copy
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from tests.commands.conftest import Helix
 
@@ -69,6 +73,26 @@ def test_list_says_which_turn_changed_what(helix: Helix, project: Path) -> None:
         "name (was old name)",
         "old name (now name)",
     ]
+
+
+def test_list_and_show_work_on_a_full_disk(
+    helix: Helix, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = helix("changes", "list", "-w", "Work")[1]
+    shown = helix("changes", "show", "-w", "Work")[1]
+
+    async def full(self: AllWorkspaces, name_or_id: str) -> StoredWorkspace:
+        raise StoreFull("The cache cannot be opened: the disk is full.")
+
+    monkeypatch.setattr(AllWorkspaces, "open_stored_workspace", full)
+    monkeypatch.setattr(read_only_copy, "is_disk_unwritable", lambda _folder: True)
+    code, printed, warned = helix("changes", "list", "-w", "Work")
+    assert (code, printed) == (0, listed)
+    assert "The data was read from a copy" in warned
+    assert helix("changes", "show", "-w", "Work")[:2] == (0, shown)
+    code, printed, _ = helix("changes", "list", "-w", "Work", "--json")
+    assert code == 0
+    assert len(json.loads(printed)["turns"][0]["files"]) == 5
 
 
 def test_list_says_that_a_turn_was_undone(helix: Helix, project: Path) -> None:

@@ -18,9 +18,18 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
-def state(folder: Path) -> dict[str, tuple[bytes, int]]:
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
-    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+def state(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    """What each file has in it, which file it is, and who may read it.
+
+    Not its time: the system may note the time of a write only later, for what was written
+    through a mapping.
+    """
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name != "lock":
+            status = path.stat()
+            found[str(path)] = (path.read_bytes(), status.st_ino, status.st_mode)
+    return found
 
 
 async def filled(workspaces: AllWorkspaces, folder: Path) -> Path:
