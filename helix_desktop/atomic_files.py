@@ -2,6 +2,7 @@
 new content, never half of it.
 """
 
+import errno
 import os
 import stat
 import sys
@@ -12,6 +13,9 @@ from pathlib import Path
 
 from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 
+# The umask takes permissions away from these. It may be 000 where a service manager started us.
+MOST_OPEN_FOLDER = 0o775
+MOST_OPEN_FILE = 0o664
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _DIGITS = frozenset("0123456789abcdef")
@@ -44,7 +48,7 @@ class ReplacementFile:
     name until it is complete.
     """
 
-    def __init__(self, path: Path, mode: int = 0o666) -> None:
+    def __init__(self, path: Path, mode: int = MOST_OPEN_FILE) -> None:
         self._path = path
         self._name = path.with_name(f".{path.name[:200]}-{os.urandom(4).hex()}")
         self.file = os.fdopen(self._open_beside_target(mode), "w+b")
@@ -137,9 +141,9 @@ def write_file_atomically(path: Path, text: str | bytes, *, private: bool = Fals
 
 
 def _write_replacement(path: Path, content: bytes, *, private: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    create_folders(path.parent)
     there = path.exists()
-    beside = ReplacementFile(path, 0o600 if private or there else 0o666)
+    beside = ReplacementFile(path, 0o600 if private or there else MOST_OPEN_FILE)
     try:
         beside.file.write(content)
         if there and not private and os.name != "nt":
@@ -147,6 +151,21 @@ def _write_replacement(path: Path, content: bytes, *, private: bool) -> None:
         beside.replace_target()
     finally:
         beside.discard_replacement()
+
+
+def create_folders(path: Path) -> None:
+    """Creates a folder and those above it. With a umask of 000, too, only the user and the
+    user's group can write to them.
+    """
+    missing = []
+    folder = path
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for folder in reversed(missing):
+        folder.mkdir(mode=MOST_OPEN_FOLDER, exist_ok=True)
+    if not missing and not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
 @contextmanager
@@ -159,7 +178,7 @@ def hold_for_change(path: Path) -> Iterator[None]:
     handle = -1
     try:
         with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            create_folders(path.parent)
             handle = os.open(path.parent, os.O_RDONLY)
             lock_open_file(handle, waits=True)
         yield

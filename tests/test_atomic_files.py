@@ -23,6 +23,7 @@ from helix_desktop.providers.provider_catalog import PRESETS
 from helix_desktop.resident.schedules import WorkSchedule, change_stored_schedules
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 from helix_desktop.store.workspace_settings import change_workspace_settings
+from helix_desktop.tools.folder_handles import open_folder
 
 of_posix = pytest.mark.skipif(sys.platform == "win32", reason="links and rights of POSIX")
 
@@ -202,6 +203,20 @@ def test_what_is_private_is_so_whatever_the_umask(umask: int, tmp_path: Path) ->
     finally:
         os.umask(before)
     assert (rights(tmp_path / "home"), rights(tmp_path / "home" / "file")) == (0o700, 0o600)
+
+
+@of_posix
+def test_with_an_open_umask_nothing_new_is_writable_by_everybody(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        atomic_files.write_file_atomically(tmp_path / "a" / "b" / "settings.json", "{}")
+        with open_folder(tmp_path, "") as folder:
+            folder.create_folder("projects")
+            os.close(folder.create_file("session.jsonl"))
+    finally:
+        os.umask(before)
+    for path in tmp_path.rglob("*"):
+        assert not rights(path) & 0o002, path
 
 
 @of_posix

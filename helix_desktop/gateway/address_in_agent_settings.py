@@ -175,7 +175,7 @@ def _write_settings_if_unchanged(change: AgentSettingsChange) -> None:
     may have saved.
     """
     file = Path(os.path.realpath(change.file))
-    file.parent.mkdir(parents=True, exist_ok=True)
+    atomic_files.create_folders(file.parent)
     roots, place = WorkspaceRoots.from_folders([file.parent]), RootPath(file.parent, file.name)
     expected = None if change.before is None else Digest.of_content(change.before)
     try:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from helix_desktop.atomic_files import MOST_OPEN_FILE, MOST_OPEN_FOLDER
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.safe_path_opening import (
@@ -47,7 +48,7 @@ class OpenFolder:
         return os.readlink(name, dir_fd=self.handle)
 
     def create_folder(self, name: str) -> None:
-        os.mkdir(name, dir_fd=self.handle)
+        os.mkdir(name, MOST_OPEN_FOLDER, dir_fd=self.handle)
 
     def create_link(self, target: str, name: str) -> None:
         os.symlink(target, name, dir_fd=self.handle)
@@ -58,7 +59,7 @@ class OpenFolder:
     def create_file(self, name: str) -> int:
         """Create a new file and return a handle for writing to it."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(name, flags, 0o666, dir_fd=self.handle)
+        return os.open(name, flags, MOST_OPEN_FILE, dir_fd=self.handle)
 
     def replace_entry(self, old: str, new: str) -> None:
         """Replace one entry by another, and sync the folder."""
