@@ -19,8 +19,9 @@ from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import FleetTaskState
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-SHOWN_STATES = ("running", "needs-you", "failed")
-MOST_FAILED = 5  # The maximum number of failed tasks that are printed without --json.
+SHOWN_STATES = ("running", "needs-you", "dead-letter", "failed")
+# The maximum number of dead letters and of failed tasks that are printed without --json.
+MOST_FAILED = 5
 
 
 def _run_fleet_command(arguments: Namespace) -> int:
@@ -104,10 +105,11 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
     lines += [f"  starts no tasks at the moment: {machine}" for machine in found.get("unable", ())]
     for worker, count in sorted(found["workers"].items()):
         lines.append(f"  {worker}: {count}{' (draining)' if worker in found['draining'] else ''}")
-    for task in (*found["running"], *found["needs_you"], *found["failed"][:MOST_FAILED]):
+    shown = [*found["running"], *found["needs_you"], *found["dead_letter"][:MOST_FAILED]]
+    for task in shown + found["failed"][:MOST_FAILED]:
         about = task["worker"] if task["state"] == "running" else task["why"]
         lines.append(
-            f"  {task['state']:9}  {task['id']}  {' '.join(task['text'].split())[:60]}  ({about})"
+            f"  {task['state']:11}  {task['id']}  {' '.join(task['text'].split())[:60]}  ({about})"
         )
     return lines
 

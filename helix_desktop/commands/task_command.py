@@ -176,50 +176,77 @@ async def _print_tasks(
 
 
 def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
-    if task.state is fleet_tasks.FleetTaskState.NEEDS_YOU:
-        retry = f"task retry {task.id}{where} --allow"
-        return f"To allow this call alone, run `{retry} once`; to allow all such calls, `{retry} {task.result.asked}`."
-    ended = task.result is not fleet_tasks.UNREADABLE and task.state in (
-        fleet_tasks.FleetTaskState.FAILED,
-        fleet_tasks.FleetTaskState.CANCELLED,
-    )
-    return f"To continue it, run `task retry {task.id}{where}`." if ended else ""
+    retry = f"task retry {task.id}{where}"
+    match task.state:
+        case fleet_tasks.FleetTaskState.DEAD_LETTER:
+            return f"To try it again, run `{retry}`."
+        case fleet_tasks.FleetTaskState.NEEDS_YOU:
+            return (
+                f"To allow this call alone, run `{retry} --allow once`; to allow all such calls,"
+                f" `{retry} --allow {task.result.asked}`."
+            )
+        case fleet_tasks.FleetTaskState.FAILED | fleet_tasks.FleetTaskState.CANCELLED:
+            if task.result is not fleet_tasks.UNREADABLE:
+                return f"To continue it, run `{retry}`."
+    return ""
 
 
-async def _change_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
-    """Cancels tasks, or retries them with new permissions."""
-    from helix_desktop.workbench.unattended_permissions import UserAnswer
-
-    names, code = [name for name in getattr(arguments, "allow", ()) if name != ONCE], 0
-    workspace_access.check_permission_names(names)
+async def _cancel_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
+    code = 0
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
     for task in found:
-        retries = hasattr(arguments, "allow")
-        once = (
-            [UserAnswer(allowed=True).as_permission(task.result.why)]
-            if retries and ONCE in arguments.allow
-            else []
-        )
-        if not await (
-            tasks.retry_fleet_task(task, [*names, *once])
-            if retries
-            else tasks.cancel_fleet_task(task.id)
-        ):
-            await console.print_error(
-                f"The task {task.id} is {task.state.value}, so nothing was changed."
-            )
+        if not await tasks.cancel_fleet_task(task.id):
+            await _print_unchanged(task, console)
             code = 1
-    await _print_tasks(arguments, [await tasks.find_fleet_task(task.id) for task in found], console)
+    await _print_tasks(arguments, await _find_again(tasks, found), console)
     return code
 
 
-async def _wait_for_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
+async def _retry_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
+    """Lets tasks go on, with new permissions, or all that were given back too often."""
+    from helix_desktop.workbench.unattended_permissions import UserAnswer
+
+    if bool(arguments.tasks) == arguments.dead_letters:
+        raise InvalidInput("Specify the tasks to retry, or --dead-letters.")
+    permissions = [name for name in arguments.allow if name != ONCE]
+    workspace_access.check_permission_names(permissions)
+    if arguments.dead_letters:
+        number = await tasks.retry_dead_letters()
+        sentence = f"Tasks that will be tried again: {number:,}."
+        return await print_result(arguments, console, {"retried": number}, sentence)
+    code = 0
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
-    while any(
-        task.state not in {*fleet_tasks.ENDED, fleet_tasks.FleetTaskState.NEEDS_YOU}
-        for task in found
-    ):
+    for task in found:
+        allowed = list(permissions)
+        if ONCE in arguments.allow:
+            allowed.append(UserAnswer(allowed=True).as_permission(task.result.why))
+        if not await tasks.retry_fleet_task(task, allowed):
+            await _print_unchanged(task, console)
+            code = 1
+    await _print_tasks(arguments, await _find_again(tasks, found), console)
+    return code
+
+
+async def _print_unchanged(task: fleet_tasks.FleetTask, console: Console) -> None:
+    sentence = f"The task {task.id} is {task.state.value}, so nothing was changed."
+    await console.print_error(sentence)
+
+
+async def _find_again(
+    tasks: FleetTaskList, found: Sequence[fleet_tasks.FleetTask]
+) -> list[fleet_tasks.FleetTask]:
+    return [await tasks.find_fleet_task(task.id) for task in found]
+
+
+async def _wait_for_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:
+    """Waits until no task goes on by itself any more."""
+    resting = fleet_tasks.ENDED | {
+        fleet_tasks.FleetTaskState.NEEDS_YOU,
+        fleet_tasks.FleetTaskState.DEAD_LETTER,
+    }
+    found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
+    while not all(task.state in resting for task in found):
         await asyncio.sleep(WAIT_SECONDS)
-        found = [await tasks.find_fleet_task(task.id) for task in found]
+        found = await _find_again(tasks, found)
     await _print_tasks(arguments, found, console)
     return 0 if all(task.state is fleet_tasks.FleetTaskState.DONE for task in found) else 1

@@ -30,7 +30,7 @@ WHY_BY_REASON = {
     "needs": "This task was waiting for a task that failed or was cancelled.",
     "lost": (
         "The task was started again and again, and each time its worker stopped responding."
-        " To run the task again, choose “Try again” in the Fleet window, or use `task retry`."
+        " To run the task again, choose “Run again” in the Fleet window, or use `task retry`."
     ),
 }
 

@@ -25,7 +25,7 @@ from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound, SharedSt
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_sql_statements
 from helix_desktop.store.fleet_notes import FleetNotes
-from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
+from helix_desktop.store.fleet_statements import Rows, RunStatements, SqlDialect, Statement
 from helix_desktop.store.fleet_task_encoding import (
     COLUMNS,
     ENDED_COLUMNS,
@@ -45,7 +45,7 @@ from helix_desktop.store.shared.row_encryption import RowCipher
 LATE_SECONDS = 5.0  # Tasks whose deadline has passed are looked for this often.
 # A task that may be the cause of its workers' ends is not tried for ever.
 MOST_LOST_WORKERS = 20
-MOST_SETBACKS = 50
+MOST_SETBACKS = 30
 ELSEWHERE_SECONDS = 5.0  # Other computers may take a task first that this one gave back.
 TASKS_IN_CALL = 250  # One transaction adds at most this many tasks.
 KEPT_SECONDS = 90 * 86_400.0
@@ -237,25 +237,30 @@ class FleetTaskList:
         sealed = self._codec.encode_result(task.id, result)
         lease = (self._space, task.id, task.claims, task.worker)
         ending = self._statement("end", state.value, sealed, *lease)
-        return await self._charge_and_run(task, result, ending)
+        return bool(await self._charge_and_run(task, result, ending))
 
-    async def give_back_after_setback(self, task: FleetTask, result: FleetTaskResult) -> bool:
+    async def give_back_after_setback(
+        self, task: FleetTask, result: FleetTaskResult
+    ) -> FleetTaskState | None:
         """Let the task be tried again after a while, first by another computer, because
         of something that may pass. After `MOST_SETBACKS`, it waits for a person instead.
+
+        Return the task's state, or None if somebody else has it.
         """
         sealed = self._codec.encode_result(task.id, result)
         lease = (self._space, task.id, task.claims, task.worker)
         giving_back = self._statement("give_back", MOST_SETBACKS, sealed, *lease)
-        return await self._charge_and_run(task, result, giving_back)
+        changed = await self._charge_and_run(task, result, giving_back)
+        return FleetTaskState(changed[0][0]) if changed else None
 
     async def _charge_and_run(
         self, task: FleetTask, result: FleetTaskResult, change: Statement
-    ) -> bool:
+    ) -> Rows:
         agent = task.order.agent
         charges = self.notes.charge_statements(task.id, task.claims, agent, result.cost)
         after = self._build_statements_after_end()
         answers = await self._run_statements([*charges, change, *after])
-        return bool(answers[len(charges)])
+        return answers[len(charges)]
 
     def _build_statements_after_end(self) -> list[Statement]:
         """Return what follows each change that may have ended tasks, in its transaction:
@@ -269,6 +274,13 @@ class FleetTaskList:
             self._statement("keep_ended", space),
             self._statement("remove_ended", space),
         ]
+
+    async def seconds_until_next_try(self) -> float | None:
+        """Return when the next task that was given back may be tried again, or None if
+        none waits for that.
+        """
+        ((row,),) = await self._run_statements([self._statement("next_try", self._space)])
+        return None if row[0] is None else float(row[0])
 
     async def pause_all_tasks(self) -> int:
         """Make running tasks wait, and let none be claimed until `resume_all_tasks`.

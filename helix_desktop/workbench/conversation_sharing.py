@@ -291,6 +291,10 @@ class WorkspaceSharing:
         async with self.unsent.reserve_facts(
             count, partial(self._may_wait_for_room, conversation), self._poke.set
         ):
+            # A worker that hung for long must not write beside the one that took over.
+            claim = self._bench.claims.find_claim(conversation)
+            if claim is not None:
+                await claim.ensure_may_write()
             if machine := self.other_machine_writing(conversation):
                 raise ActionRefused(
                     f"{machine} is working in this conversation.",

@@ -4,7 +4,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from helix_desktop.errors import HelixError, SharedStoreUnreachable
@@ -21,18 +21,20 @@ from helix_desktop.workbench.fleet_worker import FleetWorker
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.unattended_permissions import UserAnswer
 
-MOST_SHOWN = 100  # The maximum number of tasks that are shown for each state of each workspace.
+# The maximum number of tasks that are shown for each state of each workspace, until older
+# ones are asked for.
+MOST_SHOWN = 100
 FOLLOW_SECONDS = 1.0  # The overview looks for changes this often.
 WORKS_AT_ONCE = 4
 
 
 async def collect_fleet_state(
-    tasks: FleetTaskList, shown: Iterable[FleetTaskState]
+    tasks: FleetTaskList, shown: Iterable[FleetTaskState], most: int = MOST_SHOWN
 ) -> dict[str, Any]:
     """Return the figures of one workspace, and its newest tasks in the states `shown`."""
     counts = await tasks.count_fleet_tasks()
     notes = await tasks.notes.read_state()
-    listed = {state: await tasks.list_fleet_tasks(state.value, MOST_SHOWN) for state in shown}
+    listed = {state: await tasks.list_fleet_tasks(state.value, most) for state in shown}
     return {
         "tasks": counts.by_state,
         "workers": {**dict.fromkeys(notes.workers, 0), **counts.by_worker},
@@ -40,6 +42,7 @@ async def collect_fleet_state(
             counts.by_worker.keys() - notes.workers.keys()
         ),  # These workers have tasks but no longer report.
         "draining": [worker for worker, is_told in notes.workers.items() if is_told],
+        "has_older": any(counts.by_state[state] > len(some) for state, some in listed.items()),
         "is_stopped": notes.is_stopped,
         "cost": counts.dollars,
         "budgets": {
@@ -65,6 +68,13 @@ class FleetOverview:
     ) -> None:
         self._known = known
         self._open_workspace = open_workspace
+        self._most_shown = MOST_SHOWN
+        self._wanted = asyncio.Event()  # Set to look for changes at once.
+
+    def show_older_tasks(self) -> None:
+        """Let `follow_fleet` list more tasks of each state."""
+        self._most_shown += MOST_SHOWN
+        self._wanted.set()
 
     async def follow_fleet(self, show: Callable[[list[Mapping[str, Any]]], object]) -> None:
         """Call `show` with all workspaces that have tasks, now and after each change,
@@ -79,7 +89,10 @@ class FleetOverview:
             if (found := {one["workspace"]: one for one in some}) != shown:
                 shown = found
                 show(list(found.values()))
-            await asyncio.sleep(FOLLOW_SECONDS)
+            self._wanted.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FOLLOW_SECONDS):
+                    await self._wanted.wait()
 
     def _list_workspaces_with_tasks(self) -> list[KnownWorkspace]:
         known = self._known.list_workspaces()
@@ -103,13 +116,13 @@ class FleetOverview:
         about = {"workspace": known.id, "name": known.name}
         try:
             async with self._open_list(known) as tasks:
-                seen = await tasks.read_fingerprint()
+                seen = (self._most_shown, await tasks.read_fingerprint())
                 if last_state.get("fingerprint") == seen:
                     return last_state
                 return {
                     **about,
                     "fingerprint": seen,
-                    **await collect_fleet_state(tasks, FleetTaskState),
+                    **await collect_fleet_state(tasks, FleetTaskState, self._most_shown),
                 }
         except HelixError as error:
             return {**about, "trouble": str(error)}
@@ -147,6 +160,11 @@ class FleetOverview:
             await tasks.retry_fleet_task(await tasks.find_fleet_task(task), allowed)
 
         if not await self.run_on_task_list(workspace, retry):
+            await self.do_tasks_here(workspace)
+
+    async def retry_tasks_set_aside(self, workspace: str) -> None:
+        """Let all tasks be done again that were given back too often."""
+        if not await self.run_on_task_list(workspace, FleetTaskList.retry_dead_letters):
             await self.do_tasks_here(workspace)
 
     async def answer_task(

@@ -54,7 +54,11 @@ UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0, reason = ''
 -- give_back
 UPDATE {t}tasks SET state = CASE WHEN setbacks + 1 >= %s THEN 'dead-letter' ELSE 'waiting' END, result = %s, until = {now} + {pause},
 setbacks = setbacks + 1, avoided = worker, worker = '', reason = '' WHERE space = %s AND id = %s AND claims = %s AND worker = %s AND state =
-'running' RETURNING id
+'running' RETURNING state
+
+-- next_try
+--- In how many seconds a task may be tried again that was given back.
+SELECT min(until) - {now} FROM {t}tasks WHERE space = %s AND state = 'waiting' AND open_needs = 0 AND until > {now}
 
 -- pause
 UPDATE {t}tasks SET state = 'waiting', worker = '', until = 0 WHERE space = %s AND state = 'running' RETURNING id

@@ -76,6 +76,31 @@ def test_a_worker_whose_name_orders_the_terminal_about_is_only_shown(
     assert (code, "\x1b" in err) == (1, False)
 
 
+def test_tasks_that_were_given_back_too_often_are_listed_and_tried_again(
+    tmp_path: Path, workspace: Path, helix: Helix
+) -> None:
+    first, second, third = (add(helix, f"say {number}") for number in range(3))
+    (file,) = tmp_path.rglob("tasks.sqlite3")
+    with closing(sqlite3.connect(file)) as there, there:
+        there.execute("UPDATE tasks SET state = 'dead-letter', reason = 'lost'")
+    listed = json.loads(helix("task", "list", "-w", "Here", "--state", "dead-letter", "--json")[1])
+    assert [row["id"] for row in listed] == [third, second, first]
+    code, out, _ = helix("task", "show", "-w", "Here", first)
+    assert "its worker stopped responding" in out
+    assert f"`task retry {first} -w Here`" in out
+    status = helix("fleet", "status", "-w", "Here")[1]
+    assert "3 dead-letter" in status
+    assert first in status
+    assert helix("task", "wait", "-w", "Here", first)[0] == 1
+    assert helix("task", "retry", "-w", "Here", first)[0] == 0
+    assert show(helix, first)["state"] == "waiting"
+    assert helix("task", "retry", "-w", "Here")[0] == 2
+    assert helix("task", "retry", "-w", "Here", first, "--dead-letters")[0] == 2
+    code, out, _ = helix("task", "retry", "-w", "Here", "--dead-letters", "--json")
+    assert (code, json.loads(out)) == (0, {"retried": 2})
+    assert {row["state"] for row in work(helix)} == {"done"}
+
+
 def test_a_worker_without_a_model_or_its_key_leaves_the_tasks_waiting(
     tmp_path: Path, workspace: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:

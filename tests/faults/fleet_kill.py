@@ -91,8 +91,9 @@ def program_with_clock(hours: int, bound: int) -> str:
     return (
         f"import time; right = time.time; time.time = lambda: right() + {hours * 3600};"
         "import sys; from helix_desktop import cli; from helix_desktop.store import fleet_notes;"
-        f"fleet_notes.FAILOVER_SECONDS = {FAILOVER}; from helix_desktop.workbench import fleet_worker;"
-        f"fleet_worker.TASK_LEASE_SECONDS, fleet_worker.RELEASE_SECONDS = {LEASE}, {RELEASE};"
+        f"fleet_notes.FAILOVER_SECONDS = {FAILOVER};"
+        "from helix_desktop.workbench import claimed_fleet_task, fleet_worker;"
+        f"claimed_fleet_task.TASK_LEASE_SECONDS = {LEASE}; fleet_worker.RELEASE_SECONDS = {RELEASE};"
         "from helix_desktop.workbench import conversation_sharing;"
         f"conversation_sharing.MOST_UNSENT_FACTS = {bound};"
         "sys.exit(cli.main(sys.argv[1:]))"

@@ -14,22 +14,38 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import Fact, Recorded, TurnEnd, TurnEnded, UserSaid
-from helix_desktop.errors import ActionRefused, SharedStoreUnreachable, StoreFailed, StoreFull
+from helix_desktop.engine.facts import Fact, ModelReplied, Recorded, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.errors import (
+    ActionRefused,
+    HelixError,
+    ModelOverloaded,
+    ProviderUnreachable,
+    SharedStoreUnreachable,
+    StoreFailed,
+    StoreFull,
+)
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.store.fleet_task_files import open_fleet_task_list
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
     FleetTaskOrder,
+    FleetTaskResult,
     FleetTaskState,
     NewFleetTask,
 )
 from helix_desktop.store.shared.async_rows import AsyncRowStore
+from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
-from helix_desktop.workbench import Workbench, conversation_sharing, fleet_worker
-from helix_desktop.workbench.fleet_worker import ClaimedFleetTask, FleetStepGate, FleetWorker
+from helix_desktop.workbench import (
+    Workbench,
+    claimed_fleet_task,
+    conversation_sharing,
+    fleet_worker,
+)
+from helix_desktop.workbench.fleet_step_gate import FleetStepGate
+from helix_desktop.workbench.fleet_worker import FleetWorker
 from tests.peers.chat_server import ChatServer, refused, reply
 from tests.peers.peer import Answer, Scripted, Seen
 from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
@@ -162,7 +178,7 @@ async def test_a_provider_that_asked_one_worker_to_wait_is_left_alone_by_others(
 async def test_workers_hear_that_they_are_to_end(
     desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_worker, "TASK_LEASE_SECONDS", 0.6)
+    monkeypatch.setattr(claimed_fleet_task, "TASK_LEASE_SECONDS", 0.6)
     async with place(desks, folder) as (bench, tasks, _):
         working = asyncio.ensure_future(worker_of(bench, tasks).work_until_drained())  # noqa: TID251
         while not await tasks.notes.drain_workers():
@@ -193,23 +209,48 @@ async def test_a_task_that_was_cancelled_runs_no_tool_any_more(desks: Desks, fol
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.CANCELLED
 
 
-async def test_whether_a_lease_holds_is_known_or_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_worker_that_hung_writes_nothing_beside_the_one_that_took_over(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 1000.0
-    monkeypatch.setattr(fleet_worker, "seconds_since_start_of_computer", lambda: now)
-    task = FleetTask("0" * 20, FleetTaskState.RUNNING, 0, 0.0, "me", 1, 0.0, FleetTaskOrder("x"))
-    claimed = ClaimedFleetTask(task, now + 30, 0.0)
-    await claimed.ensure_held()
-    now += 29  # asleep for so long: nobody knows
-    waiting = asyncio.ensure_future(claimed.ensure_held())  # noqa: TID251
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    claimed.extend_lease(now + 30)
-    await asyncio.wait_for(waiting, 5)
-    claimed.is_lost = True
-    with pytest.raises(StoreFailed):
-        await claimed.ensure_held()
+    """Its lease has expired, and another worker goes on in the conversation. What it
+    was about to write would split it.
+    """
+    asked, answered = Hold(), Hold()
+
+    def answer(_seen: object) -> Answer:
+        asked.let_go()
+        answered.wait()
+        return CALL
+
+    async with place(desks, folder, answer) as (bench, tasks, _):
+        share(bench)
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
+        worker = worker_of(bench, tasks)
+        working = asyncio.ensure_future(worker.work_until_drained(until_empty=True))  # noqa: TID251
+        await asked.seen()
+        written = len((await bench.open_session(task)).all_facts)
+        now = seconds_since_start_of_computer()
+        monkeypatch.setattr(
+            claimed_fleet_task, "seconds_since_start_of_computer", lambda: now + 1_000
+        )
+        other = "UPDATE tasks SET claims = claims + 1, worker = 'other 1.1', until = 1e12"
+        await tasks._run_statements([(other, ())])
+        answered.let_go()  # The reply arrives before the worker hears that its lease is lost.
+        await until_an_append_waits(worker)
+        await worker._renew_leases()
+        while worker._claimed:
+            await asyncio.sleep(0)
+        assert len((await bench.open_session(task)).all_facts) == written
+        assert not (folder / "made.txt").exists()
+        assert (await tasks.find_fleet_task(task)).worker == "other 1.1"
+        worker.drain(0.0)
+        await asyncio.wait_for(working, 30)
+
+
+async def until_an_append_waits(worker: FleetWorker) -> None:
+    (claimed,) = worker._claimed.values()
+    while not claimed._changed._waiters:  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
 
 
 async def test_a_drained_worker_gives_back_what_runs_and_the_next_one_goes_on(
@@ -353,7 +394,7 @@ async def test_a_task_waits_while_its_database_is_away_or_full(
     desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch, trouble: type[StoreFailed]
 ) -> None:
     async with place(desks, folder, CALL, reply("It is made.")) as (bench, tasks, _):
-        monkeypatch.setattr(fleet_worker, "AWAY_SECONDS", 0.0)
+        monkeypatch.setattr(claimed_fleet_task, "AWAY_SECONDS", 0.0)
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
         confirm, troubles = bench.sharing.ensure_sent, [trouble("no"), trouble("not yet")]
 
@@ -366,6 +407,70 @@ async def test_a_task_waits_while_its_database_is_away_or_full(
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.DONE
         assert (folder / "made.txt").read_text() == "made"
+
+
+@pytest.mark.parametrize(
+    "weather",
+    [StoreFull, StoreFailed, SharedStoreUnreachable, ProviderUnreachable, ModelOverloaded],
+)
+async def test_weather_gives_a_task_back_and_it_is_done_later_with_what_waits_for_it(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch, weather: type[HelixError]
+) -> None:
+    """While a turn runs, its disk is full, or the network is gone."""
+    monkeypatch.setattr(fleet_worker, "REST_SECONDS", 0.0)
+    async with place(desks, folder, CALL, CALL, reply("It is made."), reply("After.")) as (
+        bench,
+        tasks,
+        _,
+    ):
+        task, after = await tasks.add_fleet_tasks(
+            [
+                NewFleetTask(FleetTaskOrder("write"), key="first"),
+                NewFleetTask(FleetTaskOrder("after"), after=("first",)),
+            ]
+        )
+        journal, seen = bench.workspace.journal, list[FleetTask]()
+        append = journal.append_to_journal
+
+        async def append_in_bad_weather(
+            conversation: str, facts: Sequence[Fact]
+        ) -> Sequence[Recorded]:
+            if not seen and any(isinstance(fact, ModelReplied) for fact in facts):
+                seen.append(await tasks.find_fleet_task(task))
+                raise weather("No room is left.")
+            return await append(conversation, facts)
+
+        monkeypatch.setattr(journal, "append_to_journal", append_in_bad_weather)
+        reported = list[tuple[str, FleetTaskState, str]]()
+
+        async def report(ended: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> None:
+            reported.append((ended.id, state, result.why))
+
+        worker = worker_of(bench, tasks)
+        worker.report = report
+        await asyncio.wait_for(worker.work_until_drained(until_empty=True), 60)
+        assert seen
+        assert reported == [
+            (task, FleetTaskState.WAITING, "No room is left."),
+            (task, FleetTaskState.DONE, ""),
+            (after, FleetTaskState.DONE, ""),
+        ]
+        assert (folder / "made.txt").read_text() == "made"
+
+
+async def test_a_spent_budget_of_an_agent_is_no_weather(desks: Desks, folder: Path) -> None:
+    agents = folder / ".claude" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "reader.md").write_text("---\nname: reader\ndescription: reads\n---\nOnly read.\n")
+    script = [reply(calls=[("read_file", {"path": "README.md"})]) for _ in range(9)]
+    async with place(desks, folder, *script) as (bench, tasks, _):
+        await trusting(bench)
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("x", agent="reader"))])
+        await tasks.notes.set_limit("agent reader", 0.1)
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        ended = await tasks.find_fleet_task(task)
+        assert ended.state is FleetTaskState.FAILED
+        assert "budget (agent reader)" in ended.result.why
 
 
 async def test_an_end_that_another_machine_wrote_is_not_the_end_of_a_turn_that_never_began(
@@ -394,7 +499,7 @@ async def test_an_end_that_another_machine_wrote_is_not_the_end_of_a_turn_that_n
                 yield
 
         monkeypatch.setattr(bench.sharing, "hold_turn_lease", lease_after_another)
-        monkeypatch.setattr(fleet_worker, "AWAY_SECONDS", 0.0)
+        monkeypatch.setattr(claimed_fleet_task, "AWAY_SECONDS", 0.0)
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.DONE
 

@@ -16,6 +16,6 @@ def test_the_claim_of_a_sub_agent_is_found_above_it_and_none_where_parents_go_in
     for name, parent in (("task", ""), ("child", "task"), ("one", "two"), ("two", "one")):
         rows.add_new_row(name, ConversationStarted(parent=parent), 0.0)
     claims = WorkerClaims(hooks, rows.ids_above)
-    claims.held["task"] = claim = WorkerClaim(nothing, nothing)
+    claims.held["task"] = claim = WorkerClaim(nothing, nothing, nothing)
     assert claims.find_claim("child") is claim
     assert claims.find_claim("one") is None

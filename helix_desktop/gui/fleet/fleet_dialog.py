@@ -6,7 +6,7 @@ from functools import partial
 from operator import methodcaller
 from typing import Any
 
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QStackedWidget, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -35,6 +35,8 @@ from helix_desktop.resident.schedules import (
 
 LONGEST_TEXT = 1_500  # At most this many characters of a task and of its answer are shown.
 MARGINS = (20, 14, 20, 16)
+STOPPED_BY_BUTTON = frozenset(("running", "waiting", "needs_you", "dead_letter"))
+RUN_AGAIN_BY_BUTTON = frozenset(("failed", "cancelled", "dead_letter"))
 
 
 class FleetDialog(TransientDialog):
@@ -101,13 +103,21 @@ class FleetDialog(TransientDialog):
         self._task_list = FleetList(
             tr("Tasks"), columns, page, [len(columns) - 1], words, whole=(0, 6)
         )
+        self._task_list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
+        self._task_list.itemSelectionChanged.connect(self._show_chosen_task)
         self._task_list.itemDoubleClicked.connect(
             lambda _item, _column: self._open_chosen_conversation()
         )
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
         row = build_row(*((card, 1) for card in cards), wraps=True)
-        below = row, self._filter, (self._task_list, 1), self._build_task_detail_card(page)
+        self._older = build_push_button(tr("Show older tasks"), page, self._fleet.show_older_tasks)
+        self._again = build_push_button(
+            tr("Run all set aside again"), page, self._retry_all_dead_letters
+        )
+        more = build_row((QWidget(page), 1), self._again, self._older, spacing=8, wraps=True)
+        detail = self._build_task_detail_card(page)
+        below = row, self._filter, (self._task_list, 1), more, detail
         build_column(*below, owner=page, margins=0, spacing=12)
         return page
 
@@ -122,11 +132,9 @@ class FleetDialog(TransientDialog):
         self._open = build_push_button(
             tr("Open conversation"), card, self._open_chosen_conversation
         )
-        self._stop = build_push_button(tr("Stop"), card, self._stop_chosen_task)
+        self._stop = build_push_button(tr("Stop"), card, self._stop_selected_tasks)
         self._retry = build_push_button(tr("Run again"), card)
-        self._retry.clicked.connect(
-            lambda: self._retry_task(self._chosen_task()[1]["workspace"], self._chosen_task()[2])
-        )
+        self._retry.clicked.connect(self._retry_selected_tasks)
         self._answers = TaskAnswerButtons(self._send_answer_to_task, self._retry_task, card)
         head = build_row(
             (self._title, 1),
@@ -166,6 +174,8 @@ class FleetDialog(TransientDialog):
             if "trouble" in one
         ]
         self._show_trouble("\n".join(trouble))
+        self._older.setVisible(any(one.get("has_older") for one in found))
+        self._again.setVisible(any(one.get("dead_letter") for one in found))
         self._show_chosen_task()
         self._update_list_buttons()
 
@@ -185,8 +195,9 @@ class FleetDialog(TransientDialog):
         self._detail.setText(detail)
         self._detail.setVisible(bool(detail))
         self._open.setEnabled(bool(task.get("conversation")))
-        self._stop.setVisible(state in ("running", "waiting", "needs_you"))
-        self._retry.setVisible(state in ("failed", "cancelled"))
+        selected = {state for state, _, _ in self._selected_tasks()} | {state}
+        self._stop.setVisible(bool(selected & STOPPED_BY_BUTTON))
+        self._retry.setVisible(bool(selected & RUN_AGAIN_BY_BUTTON))
         waiting = task if state == "needs_you" else {}
         self._answers.show_question(one.get("workspace", ""), waiting)
         self._question.show_task_request(waiting)
@@ -200,12 +211,26 @@ class FleetDialog(TransientDialog):
             self._open_conversation(one["workspace"], task["conversation"])
             self.accept()
 
-    def _stop_chosen_task(self) -> None:
-        _, one, task = self._chosen_task()
-        work = self._fleet.run_on_task_list(
-            one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"])
-        )
-        self._run_fleet_work(work)
+    def _selected_tasks(self) -> list[tuple[str, Figures, Figures]]:
+        return [
+            self._tasks[key] for key in self._task_list.selected_row_keys() if key in self._tasks
+        ]
+
+    def _stop_selected_tasks(self) -> None:
+        for state, one, task in self._selected_tasks():
+            if state in STOPPED_BY_BUTTON:
+                cancel = methodcaller("cancel_fleet_task", task["id"])
+                self._run_fleet_work(self._fleet.run_on_task_list(one["workspace"], cancel))
+
+    def _retry_selected_tasks(self) -> None:
+        for state, one, task in self._selected_tasks():
+            if state in RUN_AGAIN_BY_BUTTON:
+                self._retry_task(one["workspace"], task)
+
+    def _retry_all_dead_letters(self) -> None:
+        for one in self._found:
+            if one.get("dead_letter"):
+                self._run_fleet_work(self._fleet.retry_tasks_set_aside(one["workspace"]))
 
     def _retry_task(self, workspace: str, task: Figures) -> None:
         """Retries a task, which may use what it has asked for from now on."""

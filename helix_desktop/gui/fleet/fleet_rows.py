@@ -28,7 +28,16 @@ LEAST_WIDTH, LEAST_LETTERS = 160, 14
 NARROW = 100  # A column of at most this many pixels keeps its width.
 LONGEST_CELL = 200  # Longer texts in a cell are cut to this many characters.
 NOTHING = "–"
-DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint", "failed": "danger", "done": "conversation", "cancelled": "edge"}  # fmt: skip
+# In the order of the list: what needs a person stands above what goes on by itself.
+DOT_BY_STATE = {
+    "running": "output",
+    "needs_you": "handover",
+    "dead_letter": "danger",
+    "failed": "danger",
+    "waiting": "faint",
+    "done": "conversation",
+    "cancelled": "edge",
+}
 Figures = Mapping[
     str, Any
 ]  # Values of a workspace or a task, as `fleet status --json` prints them.
@@ -88,9 +97,11 @@ class FleetList(RowTree):
             )
             for at, width in enumerate(self._widths)
         ]
-        widths = [
-            width and max(width, title) for width, title in zip(self._widths, titles, strict=True)
-        ]
+        widths = []
+        for column, (width, title) in enumerate(zip(self._widths, titles, strict=True)):
+            # A column with little or nothing in it leaves its room to the others.
+            filled = min(width, self.sizeHintForColumn(column)) if width > NARROW else width
+            widths.append(width and max(filled, title))
         widest = self._widths.index(max(self._widths))
         left = room - sum(widths) + widths[widest]
         widths[widest] = (
@@ -119,12 +130,17 @@ class FleetList(RowTree):
         """Replaces the rows. `dots` precede the first cells. The chosen row stays chosen."""
         if list(rows) != list(self._items):
             chosen = self.chosen_row()
+            selected = self.selected_row_keys()
             self.clear()
             self._items = {key: QTreeWidgetItem(self) for key in rows}
             for row in self._items.values():
                 self._align_figures(row)
-            if (item := self._items.get(chosen) or self.topLevelItem(0)) is not None:
-                self.setCurrentItem(item)
+            current = self._items.get(chosen) or self.topLevelItem(0)
+            if current is not None:
+                self.setCurrentItem(current)
+            for key in selected:
+                if key in self._items:
+                    self._items[key].setSelected(True)
         for key, cells in rows.items():
             item = self._items[key]
             for column, text in enumerate(cells):
@@ -142,6 +158,12 @@ class FleetList(RowTree):
 
     def chosen_row(self) -> str:
         return next((key for key, item in self._items.items() if item is self.currentItem()), "")
+
+    def selected_row_keys(self) -> list[str]:
+        """Return the rows that are selected and not filtered out, from top to bottom."""
+        return [
+            key for key, item in self._items.items() if item.isSelected() and not item.isHidden()
+        ]
 
 
 def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]]:
@@ -312,7 +334,8 @@ def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
     """Returns title, figure and note for each of the four cards."""
     sound = [one for one in found if "tasks" in one]
     figures = {
-        state: sum(one["tasks"][state.replace("_", "-")] for one in sound) for state in DOT_BY_STATE
+        state: sum(one["tasks"].get(state.replace("_", "-"), 0) for one in sound)
+        for state in DOT_BY_STATE
     }
     count = {state: format_number(figure) for state, figure in figures.items()}
     workers = format_count(
@@ -323,6 +346,9 @@ def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
         if any(one["is_stopped"] for one in sound)
         else ""
     )
+    set_aside = ""
+    if figures["dead_letter"]:
+        set_aside = tr("{n} set aside", n=count["dead_letter"])
     ended = tr("{done} done, {failed} failed", done=count["done"], failed=count["failed"])
     cost = format_dollars(sum(one["cost"] for one in sound))
     if limits := [
@@ -332,6 +358,6 @@ def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
     return [
         (tr("Running"), count["running"], workers),
         (tr("Waiting"), count["waiting"], stopped),
-        (tr("Needs you"), count["needs_you"], ""),
+        (tr("Needs you"), count["needs_you"], set_aside),
         (tr("Ended"), ended, tr("{dollars} for all tasks", dollars=cost)),
     ]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontInfo
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QComboBox,
     QInputDialog,
@@ -95,6 +96,12 @@ class Fleet(StandIn):
 
     async def retry_task(self, workspace: str, task: str, allowed: Sequence[str]) -> None:
         self.asked.append(("retry", workspace, task, tuple(allowed)))
+
+    async def retry_tasks_set_aside(self, workspace: str) -> None:
+        self.asked.append(("retry dead letters", workspace))
+
+    def show_older_tasks(self) -> None:
+        self.asked.append(("older",))
 
     async def do_tasks_here(self, workspace: str) -> None:
         self.asked.append(("here", workspace))
@@ -213,9 +220,9 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
         ["running", "Task 2", "Thesis", "build", "", "–"],
         ["running", "Task 1", "Thesis", "old (not responding)", "attempt 2", "–"],
         ["needs you", "Task 3", "Thesis", "–", "Nobody could be asked.", "–"],
+        ["failed", "Task 6", "Thesis", "–", "It broke.", "$0.250"],
         ["waiting", "Task 4", "Thesis", "–", "", "–"],
         ["waiting", "Task 5", "Thesis", "–", "", "–"],
-        ["failed", "Task 6", "Thesis", "–", "It broke.", "$0.250"],
     ]
     for row in rows:  # money stands below money, and each state has its dot
         assert row is not None
@@ -466,6 +473,79 @@ def test_a_task_is_given_and_the_chosen_row_stays_chosen(
     allowed.activated.emit(1)
     press(asking, "Add task")
     assert fleet.asked == [("add", "w1", "Check the references", ("edits",))]
+
+
+LETTERS = [task(8, "dead-letter", why="The disk is full."), task(9, "dead-letter", why="Full.")]
+
+
+def test_what_was_given_back_too_often_stands_above_what_waits_and_is_tried_again(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, fleet, _, _parent = opened(theme, doing, places)
+    assert not button(dialog, "Run all set aside again").isVisible()
+    counts = {**FOUND[0]["tasks"], "dead-letter": 2}
+    dialog._show_fleet([{**FOUND[0], "tasks": counts, "dead_letter": LETTERS}])
+    shown = [dialog._task_list.topLevelItem(at) for at in range(8)]
+    states = [row.text(0) for row in shown if row is not None]
+    assert states[2:7] == ["needs you", "set aside", "set aside", "failed", "waiting"]
+    assert "2 set aside" in {label.text() for label in dialog.findChildren(QLabel)}
+    choose(dialog, "Task 8")
+    press(dialog, "Run again")
+    press(dialog, "Run all set aside again")
+    assert fleet.asked == [
+        ("retry", "w1", f"{8:020x}", ()),
+        ("retry dead letters", "w1"),
+    ]
+
+
+def button(dialog: FleetDialog, text: str) -> QPushButton:
+    return next(each for each in dialog.findChildren(QPushButton) if each.text() == text)
+
+
+def test_all_tasks_can_be_selected_and_stopped_or_run_again_at_once(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, fleet, _, _parent = opened(theme, doing, places)
+    dialog._show_fleet([{**FOUND[0], "dead_letter": LETTERS}])
+    QTest.keyClick(dialog._task_list, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    assert len(dialog._task_list.selected_row_keys()) == 8
+    dialog._show_fleet([{**FOUND[0], "dead_letter": LETTERS[:1]}])
+    assert len(dialog._task_list.selected_row_keys()) == 7
+    press(dialog, "Run again")
+    assert fleet.asked == [("retry", "w1", f"{number:020x}", ()) for number in (8, 6)]
+    fleet.asked.clear()
+    dialog._filter.setText("waiting")
+    press(dialog, "Stop")
+    assert fleet.asked == [("cancel", "w1", f"{number:020x}") for number in (4, 5)]
+
+
+def test_older_tasks_are_shown_when_they_are_asked_for(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, fleet, _, _parent = opened(theme, doing, places)
+    assert not button(dialog, "Show older tasks").isVisible()
+    dialog._show_fleet([{**FOUND[0], "has_older": True}])
+    press(dialog, "Show older tasks")
+    assert fleet.asked == [("older",)]
+
+
+def test_an_empty_column_leaves_its_room_to_the_words_of_the_task(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, _, _, _parent = opened(theme, doing, places)
+    waiting = task(4, "waiting", claims=0)
+    words = "Check the references in chapter three and mend those that lead nowhere any more"
+    waiting["text"] = words
+    only_waiting = {**FOUND[0], "running": [], "needs_you": [], "failed": [], "waiting": [waiting]}
+    rows = dialog._task_list
+    rows.setParent(None)
+    rows.resize(1200, 500)
+    rows.show()
+    dialog._show_fleet([only_waiting])
+    qt_works(30)
+    assert rows.columnWidth(1) >= rows.fontMetrics().horizontalAdvance(words)
+    assert rows.columnWidth(5) < 100
+    rows.close()
 
 
 class SavedSchedules(FleetDialog):

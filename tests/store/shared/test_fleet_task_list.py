@@ -447,10 +447,9 @@ async def test_another_computer_may_take_first_what_one_gave_back(tasks: FleetTa
 
 
 async def seconds_until_next_try(tasks: FleetTaskList) -> float:
-    asked = "SELECT max(until - {now}) FROM {t}tasks WHERE space = %s AND state = 'waiting'"
-    statement = tasks._dialect.build_statement(asked, tasks._space)
-    ((rows,),) = await tasks._run_statements([statement])
-    return float(rows[0])
+    seconds = await tasks.seconds_until_next_try()
+    assert seconds is not None
+    return seconds
 
 
 async def test_what_ended_long_ago_or_is_beyond_the_number_leaves_the_history(

@@ -1,0 +1,358 @@
+"""Runs one claimed task as a turn of its conversation, and says what came of it.
+
+A worker that claims a task which another one has begun fetches what that one sent,
+takes over the conversation's lease, and resumes the turn from the journal. A task is
+done when its conversation says so. Before each step, call and fact, the run makes sure
+that its worker still holds the lease, and before each call that others know of it, so
+no effect is repeated.
+
+What may pass by itself is no failure of the task: a full disk, the network, a database,
+a provider's limit. The task is then given back, and tried again later.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from contextlib import suppress
+from functools import partial
+
+from helix_desktop import errors
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.messages import RetryDelay
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
+from helix_desktop.engine.tool_call_execution import facts_that_take_back_unstarted_calls
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.fleet_notes import FleetNotes
+from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskResult, FleetTaskState
+from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
+from helix_desktop.workbench import claimed_fleet_task, unattended_permissions
+from helix_desktop.workbench.claimed_fleet_task import ClaimedFleetTask, LostFleetTask
+from helix_desktop.workbench.fleet_step_gate import BudgetSpent, FleetStepGate
+from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.subagents import result_of_agent
+from helix_desktop.workbench.worker_claims import WorkerClaim
+
+log = logging.getLogger(__name__)
+TURN_TRIES = 5
+LONGEST_ANSWER = 20_000  # This many characters of a task's answer are kept in the list of tasks.
+WEATHER_CAUSES = ("busy", "connection", "store")  # Causes of a failed turn that may pass.
+PERMITTED = (
+    "[Nobody could be asked when you wanted to use {asked}, so that call was stopped before it did anything."
+    " The user has read this and lets you go on. Make the call again if you still need it.]"
+)
+DENIED = "[The user has read what you wanted to do with {asked}, and denied it. {words}]"
+GIVEN_BACK = "The worker was stopped, and another worker will continue."
+NEEDS_PERMISSION = (
+    "The task needs your permission. To continue, give permission in the Fleet window."
+)
+STOPPED = "Someone stopped this turn in the task's conversation."
+TOO_LATE = "The deadline passed while the task was running."
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTaskOutcome:
+    """What came of a run. `is_setback`: the task waits because of something that may pass."""
+
+    state: FleetTaskState
+    result: FleetTaskResult
+    is_setback: bool = False
+
+
+class WorkspaceIsClosing(errors.StoppedByUser):
+    """The workspace closes, so its worker must end too."""
+
+
+class FleetTaskRun:
+    """One run of a task. `allowed`: what needs no permission at this worker.
+    `brought`: the permissions that the task brings, as far as this worker heeds them.
+    """
+
+    def __init__(
+        self,
+        bench: Workbench,
+        notes: FleetNotes,
+        gate: FleetStepGate,
+        claimed: ClaimedFleetTask,
+        allowed: Collection[str],
+        brought: Collection[str],
+        owned: OwnedTasks,
+    ) -> None:
+        self._bench = bench
+        self._notes = notes
+        self._gate = gate
+        self._claimed = claimed
+        self._task = claimed.task
+        self._allowed = frozenset(allowed) | frozenset(brought)
+        self._brought = brought
+        self._owned = owned
+        self._is_budget_spent = False
+
+    def build_claim(self) -> WorkerClaim:
+        """Return what checks, before each step, call and fact, that this run may go on."""
+        claimed = self._claimed
+        return WorkerClaim(
+            self._await_step_allowed,
+            self._ensure_call_allowed,
+            claimed.ensure_may_write,
+            self._task.order.budget,
+            claimed.waiting,
+            lambda: claimed.is_ending,
+        )
+
+    def end_last_request(self) -> None:
+        self._gate.end_request(self._task.id, self._task_cost())
+
+    async def run_task(self) -> FleetTaskOutcome:
+        """Run the task. Raises LostFleetTask if another worker has it, and
+        WorkspaceIsClosing if no task can run here any more.
+        """
+        try:
+            session = await self._run_turn_until_it_begins()
+            if session is None:
+                return self._outcome_of_turn_that_did_not_begin()
+            await self._ensure_conversation_is_sent()
+        except LostFleetTask:
+            raise
+        except errors.StoppedByUser as error:
+            raise WorkspaceIsClosing(error.what) from error
+        except errors.HelixError as error:
+            return outcome_of_error(error)
+        return self._outcome_of_turn(session)
+
+    # --- The turn
+
+    async def _run_turn_until_it_begins(self) -> Session | None:
+        """Run the task's turn, or return None if it did not begin. If the turn has ended
+        already, or must not go on, only its session is returned.
+        """
+        claimed = self._claimed
+        for _ in range(TURN_TRIES):
+            session = await claimed.retry_while_held(self._open_task_session)
+            claimed.session = session
+            if _was_stopped_by_user_before(self._task, session):
+                claimed.is_stopped = True
+            if claimed.is_stopped or claimed.gives_back or _is_done(session):
+                return session
+            if await self._run_turn(session):
+                return session
+            log.info("the turn of task %s did not begin: %s", self._task.id, session.why)
+            # This also discards the unsent message.
+            await self._bench.sessions.close_sessions([session.id])
+            await asyncio.sleep(claimed_fleet_task.AWAY_SECONDS)
+        return None
+
+    async def _open_task_session(self) -> Session:
+        """Open a task's conversation as the machine that had it before left it."""
+        bench, task = self._bench, self._task
+        bench.sharing.synced_sessions.branch_by_conversation.pop(task.id, None)
+        if task.claims > 1:  # Another machine may have the conversations of its sub-agents.
+            await bench.sharing.fetch_facts_of_others()
+        # Always, since a failover can lose claims.
+        await bench.sharing.take_over_conversation(task.id)
+        if bench.conversation_row(task.id) is None:
+            session = await self._start_conversation()
+        else:
+            session = await bench.open_session(task.id)
+        if task.order.model:
+            bench.set_model_until_closed(task.id, task.order.model)
+        elif not bench.model_of_conversation(task.id):
+            raise errors.NotFound(
+                f"No model has been chosen for {bench.name}.",
+                remedy="Specify a model with --model.",
+            )
+        return session
+
+    async def _start_conversation(self) -> Session:
+        bench, agent = self._bench, self._task.order.agent
+        if agent and bench.workforce.roles.find_role_file(agent) is None:
+            raise errors.NotFound(f"There is no agent named {agent} in {bench.name}.")
+        return await bench.start_conversation(role=agent, identity=self._task.id)
+
+    async def _run_turn(self, session: Session) -> bool:
+        """Run a turn. Returns False if it could not begin: a hook refused it, or
+        another machine has the lease.
+        """
+        before = session.conversation.state.seq
+        answer = unattended_permissions.find_user_answer(self._brought, self._task.result.why)
+        answers = [] if answer is None else [answer]
+        unsubscribe = session.subscribe_to_events(
+            partial(self._answer_or_note_overload, session, answers)
+        )
+        try:
+            await self._send_or_resume(session, answer)
+            await session.wait_until_idle()
+        finally:
+            unsubscribe()
+        last_end = session.turns.last_end
+        self._claimed.is_stopped = _is_stop_of_user(last_end)
+        if self._claimed.is_stopped:
+            return True
+        return any(recorded.fact == last_end for recorded in session.all_facts[before:])
+
+    async def _send_or_resume(self, session: Session, answer: PermissionAnswer | None) -> None:
+        shown = self._task.result
+        has_begun = any(
+            isinstance(recorded.fact, UserSaid) and not recorded.fact.by
+            for recorded in session.all_facts
+        )
+        if not has_begun:
+            text = (Text(self._task.order.text),)
+            commands = self._bench.slash_commands
+            session.send_message(await commands.expand_command_message(session, text))
+            return
+        if not shown.asked or facts_that_take_back_unstarted_calls(session.conversation.state):
+            session.resume_turn(repeats_unstarted_calls=bool(shown.asked))
+        elif answer is not None and not answer.allowed:
+            denied = DENIED.format(asked=shown.asked, words=answer.words)
+            session.send_on_behalf("answer", denied)
+        else:
+            session.send_on_behalf("task", PERMITTED.format(asked=shown.asked))
+
+    def _answer_or_note_overload(
+        self, session: Session, answers: list[PermissionAnswer], event: Event
+    ) -> None:
+        """Answer what the agent asks. `answers`: the user's, which is for one question."""
+        if isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay):
+            if event.delta.is_overload:
+                pausing = self._pause_provider(event.delta.seconds)
+                self._owned.spawn_task(pausing, name="pause a provider")
+            return
+        if not isinstance(event, QuestionAsked):
+            return
+        shown = self._task.result
+        why = unattended_permissions.describe_missing_permission(event.question)
+        is_that_call = unattended_permissions.name_to_allow(event.question) == shown.asked
+        # A "no" also holds if the call would do something else by now.
+        if answers and (why == shown.why or (is_that_call and not answers[0].allowed)):
+            session.answer_question(event.number, answers.pop())
+        elif unattended_permissions.is_allowed_unattended(event.question, self._allowed):
+            session.answer_question(event.number, PermissionAnswer(allowed=True))
+        else:
+            self._claimed.question = event.question
+            self._claimed.stop_turn(NEEDS_PERMISSION)
+
+    async def _pause_provider(self, seconds: float) -> None:
+        """Let all workers pause if a provider asks one of them to wait."""
+        with suppress(errors.HelixError):
+            await self._notes.pause_provider(self._provider(), seconds)
+
+    # --- What must hold before a step and a call
+
+    def _provider(self) -> str:
+        return self._bench.model_of_conversation(self._task.id).partition("/")[0]
+
+    def _task_cost(self) -> float:
+        """Return what the task has cost until now, with its sub-agents."""
+        session = self._claimed.session
+        cost = self._bench.workforce.cost_of_agents_below(self._task.id)
+        if session is not None:
+            cost += sum(spent.usage.cost for spent in session.conversation.state.spent)
+        return cost
+
+    async def _await_step_allowed(self) -> None:
+        """Wait while a provider must not be asked. Raises BudgetSpent if that costs too much."""
+        while True:
+            await self._claimed.ensure_held()
+            try_to_begin = partial(
+                self._gate.try_to_begin_step, self._task, self._task_cost(), self._provider()
+            )
+            try:
+                if await self._claimed.retry_while_held(try_to_begin):
+                    return
+            except BudgetSpent as spent:
+                self._is_budget_spent = True
+                self._claimed.gives_back = self._claimed.gives_back or spent.for_all
+                raise
+            await asyncio.sleep(claimed_fleet_task.AWAY_SECONDS)
+
+    async def _ensure_call_allowed(self) -> None:
+        """Send the call before it runs: after a crash, the next worker tells the model
+        that it may have run.
+        """
+        self.end_last_request()
+        await self._claimed.ensure_held()
+        await self._ensure_conversation_is_sent()
+        await self._claimed.ensure_held()
+
+    async def _ensure_conversation_is_sent(self) -> None:
+        sending = partial(self._bench.sharing.ensure_sent, self._task.id)
+        if not await self._claimed.retry_while_held(sending):
+            self._claimed.lose_lease(to_another=True)
+            raise LostFleetTask("Another computer wrote to this task's conversation.")
+
+    # --- What came of it
+
+    def _outcome_of_turn(self, session: Session) -> FleetTaskOutcome:
+        claimed, cost = self._claimed, self._task_cost()
+        if _is_done(session):
+            answer = result_of_agent(session.conversation).answer[:LONGEST_ANSWER]
+            return FleetTaskOutcome(FleetTaskState.DONE, FleetTaskResult("", answer, cost))
+        if claimed.is_stopped:
+            result = FleetTaskResult(STOPPED, cost=cost)
+            return FleetTaskOutcome(FleetTaskState.CANCELLED, result)
+        if claimed.question is not None:
+            asked = unattended_permissions.name_to_allow(claimed.question)
+            why = unattended_permissions.describe_missing_permission(claimed.question)
+            result = FleetTaskResult(why, cost=cost, asked=asked)
+            return FleetTaskOutcome(FleetTaskState.NEEDS_YOU, result)
+        if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
+            return FleetTaskOutcome(FleetTaskState.FAILED, FleetTaskResult(TOO_LATE, cost=cost))
+        return self._outcome_of_unfinished_turn(_last_turn_end(session), cost)
+
+    def _outcome_of_unfinished_turn(self, end: TurnEnded | None, cost: float) -> FleetTaskOutcome:
+        if self._claimed.gives_back or end is None or end.reason is TurnEnd.STOPPED:
+            why = GIVEN_BACK  # Stopped, but not by the user.
+            if end is not None and end.reason is TurnEnd.FAILED:
+                why = end.why
+            return FleetTaskOutcome(FleetTaskState.WAITING, FleetTaskResult(why, cost=cost))
+        if end.cause in WEATHER_CAUSES and not self._is_budget_spent:
+            result = FleetTaskResult(end.why, cost=cost)
+            return FleetTaskOutcome(FleetTaskState.WAITING, result, is_setback=True)
+        why = f"The turn ended early: {end.why or end.reason.value}"
+        return FleetTaskOutcome(FleetTaskState.FAILED, FleetTaskResult(why, cost=cost))
+
+    def _outcome_of_turn_that_did_not_begin(self) -> FleetTaskOutcome:
+        session = self._claimed.session
+        end = session.turns.last_end if session is not None else None
+        result = FleetTaskResult(session.why if session is not None else "", cost=self._task_cost())
+        is_weather = end is not None and end.cause in WEATHER_CAUSES
+        if is_weather or self._bench.sharing.other_machine_writing(self._task.id):
+            return FleetTaskOutcome(FleetTaskState.WAITING, result, is_setback=True)
+        return FleetTaskOutcome(FleetTaskState.FAILED, result)
+
+
+def outcome_of_error(error: errors.HelixError) -> FleetTaskOutcome:
+    """Return what an error means for its task. Damaged content does not heal by waiting."""
+    may_pass = (errors.StoreFailed, errors.ModelOverloaded, errors.ProviderUnreachable)
+    stays = (errors.CacheCorrupt, errors.JournalCorrupt, errors.WrittenByNewerVersion, BudgetSpent)
+    result = FleetTaskResult(str(error))
+    if isinstance(error, may_pass) and not isinstance(error, stays):
+        return FleetTaskOutcome(FleetTaskState.WAITING, result, is_setback=True)
+    return FleetTaskOutcome(FleetTaskState.FAILED, result)
+
+
+def _last_turn_end(session: Session) -> TurnEnded | None:
+    for recorded in reversed(session.all_facts):
+        if isinstance(recorded.fact, TurnEnded):
+            return recorded.fact
+    return None
+
+
+def _is_done(session: Session) -> bool:
+    end = _last_turn_end(session)
+    is_running = session.conversation.state.branch.turn.running
+    return end is not None and end.reason is TurnEnd.DONE and not is_running
+
+
+def _is_stop_of_user(end: TurnEnded | None) -> bool:
+    return end is not None and end.reason is TurnEnd.STOPPED and not end.why
+
+
+def _was_stopped_by_user_before(task: FleetTask, session: Session) -> bool:
+    """Whether the user stopped it at a worker that died before it reported that."""
+    if task.result.why or session.conversation.state.branch.turn.running:
+        return False
+    return _is_stop_of_user(_last_turn_end(session))
