@@ -20,9 +20,10 @@ from typing import Any, TypeVar
 from helix_desktop.engine import context_usage, facts, fold_document_writer, fold_economics
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.conversation_spending import ConversationSpending
+from helix_desktop.engine.failed_fold_attempts import FailedFoldAttempts
+from helix_desktop.engine.fold_document_writer import EVERY_WAY
 from helix_desktop.engine.large_output_shortener import LargeOutputShortener
 from helix_desktop.engine.marker_folding import PartShortener
-from helix_desktop.engine.ports import Clock
 from helix_desktop.engine.request_shortening import RequestShortener, ShortenerSupport
 from helix_desktop.engine.session_events import FoldProgress
 from helix_desktop.engine.session_setup import FoldServices
@@ -36,38 +37,38 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoppedByU
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 ASKED = "requested by the user"
-RETRY_SECONDS = 60.0  # A strategy that failed is not tried again for this many seconds.
+CHANGED_MEANWHILE = "the messages changed while the text was written"
 WRITING_SECONDS = 45.0  # A fold for a pause begins this many seconds before the cache expires.
 
 
 class FoldPlanner:
-    """Finds the fold that is due. A strategy that failed is paused for a while."""
+    """Finds the fold that is due. A strategy that failed is paused, and stopped in the end."""
 
-    def __init__(self, conversation: Conversation, clock: Clock) -> None:
+    def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
-        self._clock = clock
-        self._failed_at: dict[facts.FoldKind, float] = {}
+        self.failed = FailedFoldAttempts(conversation)
 
     def find_due_fold(self, situation: FoldSituation) -> FoldPlan | None:
-        due = (strategy.due(situation) for strategy in STRATEGIES.values())
-        return next(
-            (
-                plan
-                for plan in due
-                if plan is not None and not self._is_paused_after_failure(plan.kind, situation)
-            ),
-            None,
-        )
+        for strategy in STRATEGIES.values():
+            plan = strategy.due(situation)
+            if plan is not None and self._may_be_tried(plan.kind, situation):
+                return plan
+        return None
 
-    def _is_paused_after_failure(self, kind: facts.FoldKind, situation: FoldSituation) -> bool:
-        if situation.branch.failures[kind] >= situation.policy.failures:
-            return True
-        failed = self._failed_at.get(kind)
-        return failed is not None and 0 <= situation.now - failed < RETRY_SECONDS
+    def is_handover_stopped_and_due(self, situation: FoldSituation) -> bool:
+        """Whether the context is as full as a handover allows, and none can be written."""
+        policy = situation.policy
+        if policy.handover == "off" or not self.failed.is_over(facts.FoldKind.HANDOVER):
+            return False
+        most = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
+        return situation.meter.used >= most
+
+    def _may_be_tried(self, kind: facts.FoldKind, situation: FoldSituation) -> bool:
+        return not (self.failed.is_over(kind) or self.failed.is_waiting(kind, situation.now))
 
     async def record_failure(self, kind: facts.FoldKind, why: str) -> None:
-        self._failed_at[kind] = self._clock.current_time()
-        await self._conversation.append_facts(facts.FoldFailed(kind, why))
+        described = self.failed.describe_failure(kind, why)
+        await self._conversation.append_facts(facts.FoldFailed(kind, described))
 
 
 class ConversationFolding:
@@ -88,7 +89,7 @@ class ConversationFolding:
         self._flying_plan: FoldPlan | None = None
         self._ready: fold_document_writer.WrittenDocument | None = None
         self._pause: asyncio.TimerHandle | None = None
-        self._planner = FoldPlanner(conversation, services.clock)
+        self._planner = FoldPlanner(conversation)
         # False for a command that ends with the turn, because nobody would wait for a
         # summary that is begun afterwards.
         self.prepares_next_turn = True
@@ -137,6 +138,10 @@ class ConversationFolding:
             await self._run_and_record_failure(facts.FoldKind.TRUNCATION, reduce)
         elif self._flying is None:
             await self._run_and_record_failure(facts.FoldKind.MARKER, self._clear_due_parts)
+            if self._planner.is_handover_stopped_and_due(self.current_situation()):
+                await self._run_and_record_failure(
+                    facts.FoldKind.TRUNCATION, self._shorten_without_model
+                )
         self._start_due_fold()
         self.schedule_fold_before_cache_expires()
 
@@ -341,7 +346,7 @@ class ConversationFolding:
         if kind not in STRATEGIES:
             raise ActionRefused("Only new outputs can be shortened to excerpts.", remedy="For old outputs, use markers instead.")  # fmt: skip
         span = STRATEGIES[kind].span(situation)
-        return None if span is None else FoldPlan(kind, span, ASKED, wish=wish)
+        return None if span is None else FoldPlan(kind, span, ASKED, wish=wish, is_asked=True)
 
     def _start_due_fold(self, situation: FoldSituation | None = None) -> None:
         if self.has_no_fold_in_work and not self.spending.find_turn_end_at_limit():
@@ -366,8 +371,10 @@ class ConversationFolding:
         plan = reading.plan
         try:
             wait = reading.situation.policy.summary_wait + self._writer.document_seconds()
+            # One way to write it for each attempt, so that a failure costs one request.
+            ways = EVERY_WAY if plan.is_asked else self._planner.failed.next_way(plan.kind)
             self._ready = await self._writer.write_document(
-                reading, self.conversation.new_fold_name(plan.kind), wait
+                reading, self.conversation.new_fold_name(plan.kind), wait, ways
             )
         except HelixError as error:
             # "; " separates the attempts, and a reached limit is one reason.
@@ -416,6 +423,8 @@ class ConversationFolding:
             return ()
         self._ready = None
         recorded = await self.append_fold_if_still_current(ready)
+        if not recorded and not ready.reading.plan.is_asked:
+            await self._planner.record_failure(ready.reading.plan.kind, CHANGED_MEANWHILE)
         if recorded and self.conversation.policy.caching != "off":
             situation = self.current_situation()
             along = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
@@ -428,11 +437,11 @@ class ConversationFolding:
     async def append_fold_if_still_current(
         self, written: fold_document_writer.WrittenDocument
     ) -> tuple[facts.Recorded, ...]:
-        def make_facts(_: int) -> tuple[facts.Fact, ...]:
-            same = fold_document_writer.is_material_current(
-                written.reading, self.conversation.state
-            )
-            return (written.fold,) if same else ()
+        def make_facts(seq: int) -> tuple[facts.Fact, ...]:
+            state = self.conversation.state
+            is_current = fold_document_writer.is_material_current(written.reading, state)
+            is_valid = is_current and state.branch.is_valid_fold(seq, written.fold)
+            return (written.fold,) if is_valid else ()
 
         return await self.conversation.append_facts_from(make_facts)
 
@@ -446,14 +455,23 @@ class ConversationFolding:
             )
 
     async def _shorten_until_request_fits(self, *, overflowed: bool) -> None:
+        await self._build_request_shortener().reduce_until_it_fits(overflowed=overflowed)
+
+    async def _shorten_without_model(self) -> None:
+        situation = self.current_situation()
+        most = context_usage.tokens_at_which_handover_must_start(situation.meter, situation.policy)
+        await self._build_request_shortener().reduce_without_model(int(most))
+
+    def _build_request_shortener(self) -> RequestShortener:
         aid = ShortenerSupport(
             self.current_situation,
             self._spawn,
             self.append_fold_if_still_current,
             self.adopt_fold_in_time_or_cancel,
+            self._planner.failed,
+            self._planner.record_failure,
         )
-        reduction = RequestShortener(self.conversation, self._writer, self._shortener, aid)
-        await reduction.reduce_until_it_fits(overflowed=overflowed)
+        return RequestShortener(self.conversation, self._writer, self._shortener, aid)
 
     async def adopt_fold_in_time_or_cancel(self, seconds: float) -> bool:
         """Return False if the fold was cancelled because it took too long."""

@@ -81,6 +81,8 @@ MERGE_NOTE = "These are summaries of consecutive parts of the conversation, olde
 LOST_PART = "[No summary of this part could be written. recall_history finds its messages.]"
 ENTRY = "details of a conversation"
 
+EVERY_WAY = slice(None)
+
 Models = Callable[[facts.ModelRole], ModelClient | None]
 T = TypeVar("T")
 
@@ -136,11 +138,22 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
 
 def is_material_current(reading: DocumentMaterial, state: ConversationState) -> bool:
     """Whether the covered facts are still shown as they were read. Later markers do not count."""
-    if state.branch is not reading.branch or not reading.branch.would_fold_nest(reading.plan.span):
+    span = reading.plan.span
+    if not state.branch.would_fold_nest(span):
         return False
-    return not any(
-        _changes_material(recorded.fact, reading) for recorded in state.facts[reading.seq :]
-    )
+    if state.branch is not reading.branch and not _has_same_items(reading, state):
+        return False
+    later = state.facts[reading.seq :]
+    return not any(_changes_material(recorded.fact, reading) for recorded in later)
+
+
+def _has_same_items(reading: DocumentMaterial, state: ConversationState) -> bool:
+    """Whether a rewind has left the covered messages as they were: it went back to after them."""
+    span = reading.plan.span
+    if not state.branch.has_message(span.last):
+        return False
+    shown = [(item.first, item.last) for item in state.branch.items_in_span(span)]
+    return shown == [(item.first, item.last) for item in reading.items]
 
 
 def _changes_material(fact: facts.Fact, reading: DocumentMaterial) -> bool:
@@ -182,10 +195,14 @@ class FoldDocumentWriter:
     _piece_done_at: float = -math.inf
 
     async def write_document(
-        self, reading: DocumentMaterial, fold: str, seconds: float
+        self,
+        reading: DocumentMaterial,
+        fold: str,
+        seconds: float,
+        ways: slice = EVERY_WAY,
     ) -> WrittenDocument:
-        """Return the fold of the first attempt that works. Raises NoDocumentWritten if
-        none does.
+        """Return the fold of the first way that works. Raises NoDocumentWritten if
+        none does. `ways`: which of the ways to try; past the last one, the last one.
         """
         self.heard_at = math.inf
         self._piece_done_at = -math.inf
@@ -198,7 +215,8 @@ class FoldDocumentWriter:
         asking = self.spending.build_model_inquiry(self._set_time_of_model_activity)
         question = await self._build_question(reading, making.state)
         failures = []
-        for rung in self._writing_attempts(reading):
+        possible = list(self._writing_attempts(reading))
+        for rung in possible[ways] or possible[-1:]:
             try:
                 text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
                 answer = _answer_limit_tokens(reading.situation, rung.role)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from helix_desktop.engine.context_usage import estimate_billed_tokens, reserved_tokens
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
+from helix_desktop.engine.failed_fold_attempts import FailedFoldAttempts
 from helix_desktop.engine.fold_document_writer import (
     LEAST_DOCUMENT_TOKENS,
     FoldDocumentWriter,
@@ -40,6 +41,8 @@ class ShortenerSupport:
     spawn: TaskSpawner
     append: Callable[[WrittenDocument], Awaitable[object]]
     wait_for_fold: Callable[[float], Awaitable[bool]]
+    failed: FailedFoldAttempts
+    record_failure: Callable[[FoldKind, str], Awaitable[object]]
 
 
 class RequestShortener:
@@ -78,6 +81,16 @@ class RequestShortener:
             if self._conversation.state.facts[-1].fact != failed:
                 await self._conversation.append_facts(failed)
 
+    async def reduce_without_model(self, target: int) -> None:
+        """Shorten old parts until so many tokens are left, as far as that is possible."""
+        self._target = target
+        self._may_ask = False
+        for rung in self._reduction_steps():
+            if self._target_is_met():
+                return
+            await rung()
+            await asyncio.sleep(0)
+
     def _reduction_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:
         """Yield measures, from the one that loses least: huge parts, markers, a
         summary, and those without a model.
@@ -88,7 +101,7 @@ class RequestShortener:
             yield functools.partial(self._excerpt_largest_parts, window * policy.oversized_share)
         if policy.caching != "off":
             yield self._replace_old_parts_with_markers
-        if policy.handover != "off":
+        if policy.handover != "off" and self._may_ask:
             yield self._wait_for_fold_or_give_up
             yield self._try_handover
         if policy.truncation:
@@ -141,7 +154,8 @@ class RequestShortener:
             situation, fold_strategy.first_seq_kept_in_panic(situation)
         )
         left = situation.policy.panic_wait - self._waited
-        broken = situation.branch.failures[FoldKind.HANDOVER] >= situation.policy.failures
+        failed = self._aid.failed
+        broken = failed.is_over(FoldKind.HANDOVER)
         limit_reached = self._writer.spending.find_turn_end_at_limit()
         if span is None or broken or left <= 0 or not self._may_ask or limit_reached:
             return
@@ -150,7 +164,10 @@ class RequestShortener:
         )
         conversation = self._conversation
         work = self._writer.write_document(
-            reading, conversation.new_fold_name(FoldKind.HANDOVER), left
+            reading,
+            conversation.new_fold_name(FoldKind.HANDOVER),
+            left,
+            failed.ways_left(FoldKind.HANDOVER),
         )
         writing = self._aid.spawn(work, name=f"handover of {conversation.id}")
         try:
@@ -158,12 +175,11 @@ class RequestShortener:
             if not why:
                 await self._aid.append(writing.result())
         except HelixError as error:
-            await conversation.append_facts(FoldFailed(FoldKind.HANDOVER, error.what))
-        else:
-            if why:
-                await conversation.append_facts(FoldFailed(FoldKind.HANDOVER, why))
+            why = error.what
         finally:
             writing.cancel()
+        for reason in filter(None, why.split("; ")):  # One for each way that was tried.
+            await self._aid.record_failure(FoldKind.HANDOVER, reason)
 
     async def _excerpt_largest_parts(self, least: float) -> None:
         """Shorten parts of more than `least` tokens, largest first, until the request fits."""

@@ -6,7 +6,6 @@ blocks, and a fold the facts it covers.
 """
 
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
 
@@ -57,7 +56,6 @@ class ConversationBranch(LiveFolds):
         default_factory=dict
     )  # By author (`by`): the last note and its number.
     todo: tuple[tuple[str, str], ...] = ()
-    failures: Counter[facts.FoldKind] = field(default_factory=Counter)
     handovers: int = 0
     handover_tokens: int = 0  # The sum of the tokens of all handovers.
     last_handover: float = 0.0
@@ -119,10 +117,6 @@ class ConversationBranch(LiveFolds):
                 self.turn.running = False
             case facts.TodoSet(items=items):
                 self.todo = items
-            case facts.FoldFailed(kind=kind):
-                self.failures[kind] += 1
-            case facts.BreakerClosed(kind=kind):
-                self.failures[kind] = 0
 
     # --- Adding messages, replies and results
 
@@ -206,10 +200,9 @@ class ConversationBranch(LiveFolds):
     # --- Adding, checking and removing folds
 
     def _add_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> Effect | None:
-        if fold.fold in self.folds or not self._is_valid_fold(recorded.seq, fold):
+        if fold.fold in self.folds or not self.is_valid_fold(recorded.seq, fold):
             return None
         self.fold_born[fold.fold] = len(self.steps)
-        self.failures[fold.kind] = 0
         if fold.kind is facts.FoldKind.HANDOVER:
             self.handovers += 1
             self.handover_tokens += fold.tokens
@@ -218,7 +211,7 @@ class ConversationBranch(LiveFolds):
             recorded.seq, fold, tuple(self.parts_kept_verbatim(fold.cover, panic=fold.panic))
         )
 
-    def _is_valid_fold(self, seq: int, fold: facts.Folded) -> bool:
+    def is_valid_fold(self, seq: int, fold: facts.Folded) -> bool:
         """Whether it covers something here, crosses no other fold, and makes the view no longer."""
         cover = fold.cover
         if isinstance(cover, facts.PartRef):

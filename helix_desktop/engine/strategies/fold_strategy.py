@@ -47,6 +47,7 @@ class FoldPlan:
     why: str
     panic: bool = False
     wish: str = ""
+    is_asked: bool = False  # A person or an agent asked for it.
 
     @property
     def sentence_of_wish(self) -> str:

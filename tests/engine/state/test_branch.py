@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from helix_desktop.engine.facts import (
-    BreakerClosed,
     Excluded,
-    FoldFailed,
     FoldKind,
     ModelReplied,
     PartRef,
@@ -95,19 +93,12 @@ def test_messages_worth_a_marker_are_known() -> None:
     assert talk.state.branch.plain_outputs == [one, three]
 
 
-def test_failures_in_a_row_are_counted_until_a_success_or_the_user() -> None:
+def test_handovers_are_counted_with_the_time_of_the_last() -> None:
     talk = Talk()
     talk.user("go")
     talk.steps(3)
     talk.user("next")
-    for _ in range(2):
-        talk.add(FoldFailed(FoldKind.HANDOVER, "no"))
-    talk.add(FoldFailed(FoldKind.OBSERVATIONS, "no"))
-    assert talk.state.branch.failures[FoldKind.HANDOVER] == 2
     talk.fold("h", Span(1, 3))
-    assert talk.state.branch.failures[FoldKind.HANDOVER] == 0
-    talk.add(BreakerClosed(FoldKind.OBSERVATIONS))
-    assert talk.state.branch.failures[FoldKind.OBSERVATIONS] == 0
     assert talk.state.branch.handovers == 1
     assert talk.state.branch.last_handover > 0
 
