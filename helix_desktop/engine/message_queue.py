@@ -24,7 +24,10 @@ BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote
 
 
 class MessageQueue(list[QueuedMessage]):
-    """The waiting messages of a conversation. Listeners are told of every change."""
+    """The waiting messages of a conversation, in the order in which they are sent: first those that
+    steer, after the running step, then those that wait for the turn's end. Listeners are told of
+    every change.
+    """
 
     def __init__(self, conversation: Conversation, tokens: TokenCounter) -> None:
         super().__init__()
@@ -38,7 +41,9 @@ class MessageQueue(list[QueuedMessage]):
         by: str = "",
         rewinds_to: int | None = None,
     ) -> None:
-        place = len(self) if rewinds_to is None else 0
+        place = 0
+        if rewinds_to is None:
+            place = self._count_steering() if steer else len(self)
         counted = tuple(with_text_tokens(part, self._tokens) for part in parts)
         self.insert(place, QueuedMessage(counted, steer, by, rewinds_to))
         self._notify_queue()
@@ -48,6 +53,27 @@ class MessageQueue(list[QueuedMessage]):
         taken = self.pop(index)
         self._notify_queue(taken.parts)
         return taken.parts
+
+    def set_steering(self, index: int, *, steer: bool) -> None:
+        """Send a waiting message after the running step, or at the turn's end. Of those that go
+        there, it becomes the last or the first, so that it passes no other one.
+        """
+        changed = replace(self.pop(index), steer=steer)
+        self.insert(self._count_steering(), changed)
+        self._notify_queue()
+
+    def move_message(self, index: int, place: int) -> None:
+        """Send a waiting message earlier or later, among those that go at the same time."""
+        first = 0
+        last = self._count_steering() - 1
+        if not self[index].steer:
+            first = last + 1
+            last = len(self) - 1
+        self.insert(min(max(place, first), last), self.pop(index))
+        self._notify_queue()
+
+    def _count_steering(self) -> int:
+        return sum(waiting.steer for waiting in self)
 
     def pop_next_message(self) -> QueuedMessage:
         taken = self.pop(0)
@@ -67,8 +93,9 @@ class MessageQueue(list[QueuedMessage]):
 
     def _notify_queue(self, *taken_back: tuple[facts.UserPart, ...]) -> None:
         messages = tuple(waiting.parts for waiting in self)
+        steering = self._count_steering()
         self._conversation.notify_listeners(
-            MessagesQueued(self._conversation.id, messages, taken_back)
+            MessagesQueued(self._conversation.id, messages, taken_back, steering)
         )
 
 

@@ -94,12 +94,14 @@ class FoldProgress:
 @dataclass(frozen=True, slots=True)
 class MessagesQueued:
     """The messages that wait for the end of the turn or, if they steer, for the next
-    step. `taken_back`: will not be sent, unlike others that have left the queue.
+    step. The first `steering_count` of them steer. `taken_back`: will not be sent, unlike
+    others that have left the queue.
     """
 
     conversation: str
     messages: tuple[tuple[UserPart, ...], ...]
     taken_back: tuple[tuple[UserPart, ...], ...] = ()
+    steering_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

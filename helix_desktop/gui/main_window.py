@@ -686,9 +686,10 @@ class MainWindow(WindowFrame):
         )
         self._show_run_state(chat)
         if session is not None:
-            composer.show_waiting_messages([waiting.parts for waiting in session.queue])
+            steering = sum(waiting.steer for waiting in session.queue)
+            composer.show_waiting_messages([waiting.parts for waiting in session.queue], steering)
         if session is not None and not session.queue:
-            composer.turn_waiting_messages_into_draft()
+            composer.turn_waiting_messages_into_draft(session.conversation.state.facts)
         chat.approvals.show_oldest_question(
             session.questions if session else {}, describe_uncovered_files(bench)
         )
@@ -854,7 +855,7 @@ class MainWindow(WindowFrame):
             if isinstance(event, session_events.QuestionAsked):
                 self._announce_and_focus_question(chat, event)
         elif isinstance(event, session_events.MessagesQueued):
-            chat.composer.show_waiting_messages(event.messages)
+            chat.composer.show_waiting_messages(event.messages, event.steering_count)
             chat.way_on.show_last_turn_end(session)
         elif isinstance(event, session_events.FoldProgress):
             self._show_run_state(chat)

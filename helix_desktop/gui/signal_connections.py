@@ -10,6 +10,7 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.engine.facts import FoldKind, Text, UserPart
+from helix_desktop.engine.message_queue import MessageQueue
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import (
@@ -334,6 +335,8 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
     connect_side(
         composer.attachments.opened, lambda one: open_picture(window, one.stored, one.name)
     )
+    connect_side(composer.waiting.moving, partial(_move_queued_message, window))
+    connect_side(composer.waiting.steering, partial(_change_time_of_queued_message, window))
     connect_side(composer.waiting.editing, partial(_take_back_queued_message, window, edit=True))
     connect_side(
         composer.waiting.discarding, partial(_take_back_queued_message, window, edit=False)
@@ -416,10 +419,33 @@ def _answer_and_focus_composer(window: MainWindow, number: int, answer: Permissi
         window.chat.composer.text.setFocus()
 
 
+def _find_queue_as_shown(window: MainWindow) -> MessageQueue | None:
+    """Returns the queue, unless a message was sent since it was shown: another one would have
+    its place.
+    """
+    session = window.current_session
+    if session is None:
+        return None
+    queued = tuple(waiting.parts for waiting in session.queue)
+    return session.queue if queued == window.chat.composer.waiting.shown_messages else None
+
+
+def _move_queued_message(window: MainWindow, index: int, step: int) -> None:
+    queue = _find_queue_as_shown(window)
+    if queue is not None:
+        queue.move_message(index, index + step)
+
+
+def _change_time_of_queued_message(window: MainWindow, index: int, steer: bool) -> None:  # noqa: FBT001 - a slot
+    queue = _find_queue_as_shown(window)
+    if queue is not None:
+        queue.set_steering(index, steer=steer)
+
+
 def _take_back_queued_message(window: MainWindow, index: int, *, edit: bool) -> None:
-    """Takes a queued message back, unless one was sent since, which would shift the indices."""
-    session, composer = window.current_session, window.chat.composer
-    if session is None or len(session.queue) != composer.waiting.waiting_message_count:
+    session = window.current_session
+    composer = window.chat.composer
+    if session is None or _find_queue_as_shown(window) is None:
         return
     taken: tuple[UserPart, ...] = session.queue.take_back_queued(index)
     if edit:

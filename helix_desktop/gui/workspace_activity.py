@@ -1,10 +1,12 @@
 """Follows every open workspace, for the rail's dots, the conversation list and notifications."""
 
+import time
+
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, Event
-from helix_desktop.gui.chat.attachment_chips import encode_message_parts
+from helix_desktop.gui.chat.message_drafts import encode_queued_message
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.session_signals import EventBridge
@@ -42,6 +44,8 @@ class WorkspaceActivity(QObject):
         self._state_file = state_file
         self._unfinished = UnfinishedOutput()
         self._queued: dict[str, MessageQueue] = {}
+        # When each was queued, so that after a crash it is known whether it was recorded since.
+        self._queued_at: dict[str, dict[tuple[facts.UserPart, ...], float]] = {}
         # Messages that have left the queue but are not in the journal yet.
         self._unrecorded: dict[str, MessageQueue] = {}
         failed: list[str] = state_file.get_remembered("failed", bench.id, default=[])
@@ -127,9 +131,13 @@ class WorkspaceActivity(QObject):
 
     def _save_unrecorded_messages(self, conversation: str) -> None:
         messages = (*self._unrecorded.get(conversation, ()), *self._queued.get(conversation, ()))
-        self._state_file.remember_value(
-            "waiting", self.bench.id, conversation, value=list(map(encode_message_parts, messages))
-        )
+        known_times = self._queued_at.get(conversation, {})
+        times = {parts: known_times.get(parts, time.time()) for parts in messages}
+        self._queued_at[conversation] = times
+        encoded = [encode_queued_message(parts, times[parts]) for parts in messages]
+        self._state_file.remember_value("waiting", self.bench.id, conversation, value=encoded)
+        # What left the message box is nowhere else until it is recorded.
+        self._state_file.start_waiting_write()
 
     def _update_states_and_schedule_list(self, events: tuple[Event, ...]) -> None:
         for event in events:

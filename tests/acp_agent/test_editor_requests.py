@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 from acp import RequestError, text_block
 from acp.client.connection import ClientSideConnection
-from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block
+from acp.helpers import (
+    embedded_blob_resource,
+    embedded_text_resource,
+    image_block,
+    resource_block,
+    resource_link_block,
+)
 
 from helix_desktop import cli, program_folders
 from helix_desktop.acp_agent.workspace_switch import LONGEST_MESSAGE
@@ -24,6 +30,7 @@ from helix_desktop.engine.facts import Text
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.acp_agent.editor import ROOT, Editor, started
+from tests.documents import written_documents
 from tests.peers.chat_server import ChatServer, reply
 from tests.turns import lasted
 
@@ -182,6 +189,7 @@ async def test_thoughts_plans_terminals_pictures_and_files_go_both_ways(
                 if update.status == "completed"
             ]
             assert "printed" in str(results)
+            report = base64.b64encode(written_documents.pdf()).decode()
             await agent.prompt(
                 session_id=new.session_id,
                 prompt=[
@@ -189,10 +197,12 @@ async def test_thoughts_plans_terminals_pictures_and_files_go_both_ways(
                     image_block(PICTURE, "image/png"),
                     resource_block(embedded_text_resource("file:///outside/notes.md", "a note")),
                     resource_link_block("a.txt", f"file://{folder}/a.txt"),
+                    resource_block(embedded_blob_resource("file:///outside/report.pdf", report)),
                 ],
             )
             sent = str(server.bodies[-1]["messages"][-1])
             assert "a note" in sent
+            assert written_documents.TITLE in sent
             assert f"[a.txt]({folder}/a.txt)" in sent
             with pytest.raises(RequestError, match="base64"):
                 await agent.prompt(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from inspect import getcoroutinelocals, iscoroutine
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from helix_desktop.acp_client.agent_choices import AgentChoice
 from helix_desktop.engine import context_policy, context_usage, request_building
@@ -45,6 +45,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.list_rows import SubagentRow
+from helix_desktop.engine.message_queue import MessageQueue
 from helix_desktop.engine.messages import ContextKind, Request, TextDelta, View
 from helix_desktop.engine.ports import (
     ClosedSearchResult,
@@ -60,7 +61,6 @@ from helix_desktop.engine.session_events import (
     Event,
     FactAppended,
     FoldProgress,
-    MessagesQueued,
     QuestionAnswered,
     QuestionAsked,
     ReplyStreamed,
@@ -157,23 +157,9 @@ class Held:
             now(work, name=name)
 
 
-@dataclass(frozen=True)
-class Waiting:
-    parts: tuple[UserPart, ...]
-    steer: bool
-
-
-class FakeQueue(list[Waiting]):
-    """`tell` says what waits."""
-
-    def __init__(self, tell: Callable[..., None]) -> None:
-        super().__init__()
-        self._tell = tell
-
-    def take_back_queued(self, index: int) -> tuple[UserPart, ...]:
-        taken = self.pop(index)
-        self._tell(taken.parts)
-        return taken.parts
+class UncountedTokens:
+    def count_tokens(self, text: str) -> int:
+        return 0
 
 
 class FakeSession(StandIn):
@@ -194,7 +180,9 @@ class FakeSession(StandIn):
         self.id = conversation
         self.running = ConversationActivity.IDLE
         self.why = ""
-        self.queue = FakeQueue(self._tell_queue)
+        # The real queue: where a message stands in it is what the window shows.
+        heard = SimpleNamespace(id=conversation, notify_listeners=self.tell)
+        self.queue = MessageQueue(cast("Any", heard), UncountedTokens())
         self.questions: dict[int, PermissionQuestion] = {}
         self.given: dict[int, PermissionAnswer] = {}
         self.answers: list[str] = []
@@ -242,8 +230,7 @@ class FakeSession(StandIn):
 
     def send_message(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
         if self.running is not ConversationActivity.IDLE:
-            self.queue.append(Waiting(parts, steer))
-            self._tell_queue()
+            self.queue.add_message(parts, steer=steer)
             return
         self.append(UserSaid(parts))
         self.set_running(ConversationActivity.THINKING)
@@ -256,9 +243,7 @@ class FakeSession(StandIn):
         self.append(ModelReplied((Text(text, len(text) // 4),), story.MODEL, Stop.END))
         self.set_running(ConversationActivity.IDLE)
         if self.queue:
-            waiting = self.queue.pop(0)
-            self._tell_queue()
-            self.send_message(waiting.parts)
+            self.send_message(self.queue.pop_next_message().parts)
 
     def stop_turn(self) -> None:
         self.done.append("stop")
@@ -407,11 +392,6 @@ class FakeSession(StandIn):
 
     async def set_pinned(self, *, pinned: bool = True) -> None:
         self.append(ConversationChanged(pinned=pinned))
-
-    def _tell_queue(self, *taken_back: tuple[UserPart, ...]) -> None:
-        self.tell(
-            MessagesQueued(self.id, tuple(waiting.parts for waiting in self.queue), taken_back)
-        )
 
 
 def parts(

@@ -25,7 +25,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
     UserSaid,
 )
-from helix_desktop.engine.message_queue import MessageQueue, TurnRunner
+from helix_desktop.engine.message_queue import TurnRunner
 from helix_desktop.engine.session import Session
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
@@ -36,7 +36,7 @@ from helix_desktop.workbench.undo_and_change_list import FileChanges
 from tests.engine.agent import World, calls, says, world
 from tests.engine.test_session import told
 from tests.gui.fake_changes import FakeChanges
-from tests.gui.fake_desk import FakeDesk, FakeQueue, FakeSession, FakeSharing, FakeWorkbench
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeSharing, FakeWorkbench
 from tests.gui.fake_setup import FakeServers
 
 Act = Callable[[Session], Awaitable[object]]
@@ -113,7 +113,6 @@ async def test_a_message_is_sent_and_answered_alike() -> None:
         (FakeSession, ConversationContext),
         (FakeSession, ConversationFolding),
         (FakeSession, TurnRunner),
-        (FakeQueue, MessageQueue),
         (FakeWorkbench, Workbench),
         (FakeWorkbench, SlashCommands),
         (FakeDesk, Workbenches),

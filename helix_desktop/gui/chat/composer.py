@@ -10,15 +10,20 @@ from PySide6.QtGui import QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.context_usage import WindowMeter
-from helix_desktop.engine.facts import Attachment, Text, UserPart
+from helix_desktop.engine.facts import Attachment, Recorded, Text, UserPart
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.state.token_ledger import Savings
-from helix_desktop.gui.chat.attachment_chips import AttachmentChips, decode_message_parts
+from helix_desktop.gui.chat.attachment_chips import AttachmentChips
 from helix_desktop.gui.chat.composer_text import ComposerTextEdit
-from helix_desktop.gui.chat.message_drafts import DraftPlace, EditedMessage, MessageDrafts
+from helix_desktop.gui.chat.message_drafts import (
+    DraftPlace,
+    EditedMessage,
+    MessageDrafts,
+    find_unrecorded_messages,
+)
 from helix_desktop.gui.chat.next_message_cost import NextMessageCostLabel
-from helix_desktop.gui.chat.waiting_messages import WaitingMessageList, message_as_one_line
+from helix_desktop.gui.chat.waiting_messages import WaitingMessageList
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.running_states import WORKING_STATES
@@ -98,6 +103,10 @@ class Composer(QWidget):
         self._fold.hide()
         self.price = NextMessageCostLabel(self._fold, self)
         self._stop = self._build_composer_button(tr("Stop"), "", tr("Stop the agent (Esc)"))
+        self._steer = self._build_composer_button(
+            tr("Send now"), "", tr("Send after the running step (Ctrl+Enter)")
+        )
+        self._steer.hide()
         self._send = self._build_composer_button(
             tr("Send"), "primary", tr("Send the message (Enter)")
         )
@@ -119,6 +128,7 @@ class Composer(QWidget):
             self.context_button,
             self._fold,
             self._stop,
+            self._steer,
             self._send,
         )
         build_row(
@@ -139,6 +149,7 @@ class Composer(QWidget):
 
     def _connect_composer_signals(self) -> None:
         self._send.clicked.connect(lambda: self.send_composed_message(steer=False))
+        self._steer.clicked.connect(lambda: self.send_composed_message(steer=True))
         self._stop.clicked.connect(self.stop_wanted)
         self._fold.clicked.connect(self.fold_wanted)
         self.context_button.clicked.connect(self.context_wanted)
@@ -146,7 +157,7 @@ class Composer(QWidget):
         self._mode.clicked.connect(self.open_mode_menu)
         self.text.sending.connect(lambda steer: self.send_composed_message(steer=steer))
         self.text.queued_message_wanted.connect(
-            lambda: self.waiting.editing.emit(self.waiting.waiting_message_count - 1)
+            lambda: self.waiting.editing.emit(len(self.waiting.shown_messages) - 1)
         )
         self.text.textChanged.connect(self._save_draft_and_update_send_button)
         self.price.changed.connect(self._fit_controls_to_width)
@@ -200,7 +211,9 @@ class Composer(QWidget):
     ) -> None:
         """Shows how full the window is, and the cost. A "+" stands for requests of unknown cost."""
         self._measured, self._left_out = meter, ""
-        self._cost = "" if has_price else tr("the price is not known")
+        self._cost = ""
+        if not has_price:  # No figure stands there, and words would displace the meter.
+            self._left_out = tr("The price is not known.")
         if figures is not None and (figures.paid >= 0.0005 or figures.unpriced):
             self._cost = f"{format_dollars(figures.paid)}{' +' if figures.unpriced else ''}"
             if figures.unpriced:
@@ -238,9 +251,12 @@ class Composer(QWidget):
             tr("Stop the fold (Esc)") if is_folding and not works else tr("Stop the agent (Esc)")
         )
         self._stop.setAccessibleName(self._stop.toolTip())
-        self._send.setText(tr("Queue") if works else tr("Send"))
-        hint = tr("Send when the agent finishes (Enter), or after its current step (Ctrl+Enter)")
-        self._send.setToolTip(hint if works else tr("Send the message (Enter)"))
+        hint = (
+            tr("Send when the agent is done (Enter)") if works else tr("Send the message (Enter)")
+        )
+        self._send.setText(tr("Send when done") if works else tr("Send"))
+        self._send.setToolTip(hint)
+        self._send.setAccessibleName(hint)
         self._save_draft_and_update_send_button()
         self._fit_controls_to_width()
 
@@ -252,8 +268,10 @@ class Composer(QWidget):
         set_widget_look(self._mode, "danger-chip" if current == ALLOW_ALL else "quiet")
         self._fit_controls_to_width()
 
-    def show_waiting_messages(self, messages: Sequence[Sequence[UserPart]]) -> None:
-        self.waiting.show_message_lines([message_as_one_line(parts) for parts in messages])
+    def show_waiting_messages(
+        self, messages: Sequence[Sequence[UserPart]], steering_count: int = 0
+    ) -> None:
+        self.waiting.show_messages(messages, steering_count)
         self.text.has_queued_messages = bool(messages)
 
     def send_composed_message(self, *, steer: bool) -> None:
@@ -310,17 +328,17 @@ class Composer(QWidget):
             if isinstance(part, Attachment):
                 self.attachments.add_attachment(part)
 
-    def turn_waiting_messages_into_draft(self) -> None:
+    def turn_waiting_messages_into_draft(self, recorded: Sequence[Recorded]) -> None:
         """Turns messages that were queued when the program ended into a draft, which
-        only the user may send.
+        only the user may send. `recorded`: the conversation, which has some of them if the
+        program was ended between recording and forgetting them.
         """
         waited = self._state_file.get_remembered(
             "waiting", *self.draft_place, default=list[object]()
         )
         self._state_file.remember_value("waiting", *self.draft_place, value=[])
-        self._add_message_parts(
-            [part for message in waited for part in decode_message_parts(message)]
-        )
+        unrecorded = find_unrecorded_messages(waited, recorded)
+        self._add_message_parts([part for parts in unrecorded for part in parts])
 
     def is_message_of(self, place: DraftPlace) -> bool:
         """Whether this composer writes the message at `place`, even if its conversation
@@ -358,11 +376,19 @@ class Composer(QWidget):
         self.text.set_sent_messages(history)
 
     def _save_draft_and_update_send_button(self) -> None:
-        works, words = self._running in WORKING_STATES, self.text.toPlainText()
+        works = self._running in WORKING_STATES
+        words = self.text.toPlainText()
         filled = bool(words.strip() or self.attachments.listed_attachments)
-        if self._send.isHidden() is (filled or not works) or filled is self._was_empty:
+        shows_send = filled or not works
+        # An edited message takes the place of an earlier one, for which the agent has to be idle.
+        shows_steer = filled and works and not self._edited
+        is_shown_otherwise = (
+            self._send.isHidden() is shows_send or self._steer.isHidden() is shows_steer
+        )
+        if is_shown_otherwise or filled is self._was_empty:
             self._was_empty = not filled
-            self._send.setVisible(filled or not works)
+            self._send.setVisible(shows_send)
+            self._steer.setVisible(shows_steer)
             self._fit_controls_to_width()
         if self.draft_place[1]:
             self.drafts.save_draft(
@@ -383,7 +409,7 @@ class Composer(QWidget):
         self._show_mode_name(self._mode_words)
         self._attach.setText(tr("+ Attach"))
         room = min(self.width() - px(32), px(widgets.COLUMN)) - px(32)
-        buttons = (self._attach, self._mode, self._fold, self._stop, self._send)
+        buttons = (self._attach, self._mode, self._fold, self._stop, self._steer, self._send)
         room -= sum(each.sizeHint().width() + px(10) for each in buttons if not each.isHidden())
         figures, known = self._figures.sizeHint().width() + px(22), self._measured.window > 0
         if room < (figures if known else 0):

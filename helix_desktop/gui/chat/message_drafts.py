@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from helix_desktop.engine.facts import UserPart
+from helix_desktop.engine.facts import Recorded, Text, UserPart, UserSaid
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -26,6 +27,43 @@ class UnsentMessage:
     parts: Parts
     is_steering: bool = False
     edited: int = 0
+
+
+def encode_queued_message(parts: Parts, queued_at: float) -> dict[str, object]:
+    return {**encode_message_parts(parts), "queued_at": queued_at}
+
+
+def find_unrecorded_messages(queued: Sequence[object], recorded: Sequence[Recorded]) -> list[Parts]:
+    """Returns the queued messages that the conversation does not have. Each recorded message counts
+    for one queued message, because people send the same word twice.
+    """
+    said = [one for one in recorded if isinstance(one.fact, UserSaid)]
+    unrecorded: list[Parts] = []
+    for message in queued:
+        parts = decode_message_parts(message)
+        queued_at = message.get("queued_at", 0.0) if isinstance(message, dict) else 0.0
+        match = next(
+            (one for one in said if one.time >= queued_at > 0 and _has_same_content(one, parts)),
+            None,
+        )
+        if match is None:
+            unrecorded.append(parts)
+        else:
+            said.remove(match)
+    return unrecorded
+
+
+def _has_same_content(recorded: Recorded, parts: Parts) -> bool:
+    if not isinstance(recorded.fact, UserSaid):
+        return False
+    return list(map(_digest_of_part, recorded.fact.parts)) == list(map(_digest_of_part, parts))
+
+
+def _digest_of_part(part: UserPart) -> Digest:
+    """Returns what identifies a part. A text that is too long is recorded as an attachment."""
+    if isinstance(part, Text):
+        return Digest.of_content(part.text.encode("utf-8", "replace"))
+    return part.stored.digest
 
 
 class MessageDrafts:

@@ -1,11 +1,13 @@
-"""The messages that are queued while the agent works. Each can be edited or deleted."""
+"""The messages that are queued while the agent works. Each can be edited, moved, sent at another
+time, or deleted.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface
@@ -30,39 +32,81 @@ class OneLineLabel(QLabel):
 
 
 class WaitingMessageList(QWidget):
-    """The queued messages. `editing(index)`: take one back; `discarding(index)`: delete it."""
+    """The queued messages, in the order in which they are sent. Each signal carries a message's
+    place: `editing` takes it back, `discarding` deletes it, `moving` sends it one place earlier
+    (-1) or later (1), `steering` sends it after the running step (True) or when the agent is done.
+    """
 
     editing = Signal(int)
     discarding = Signal(int)
+    moving = Signal(int, int)
+    steering = Signal(int, bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent, accessibleName=tr("Queued messages"))
         self._rows = build_column(owner=self, margins=0, spacing=4)
+        self.shown_messages: tuple[tuple[UserPart, ...], ...] = ()
         self.setProperty("look", "plain")
         self.hide()
 
-    @property
-    def waiting_message_count(self) -> int:
-        return self._rows.count()
-
-    def show_message_lines(self, texts: Sequence[str]) -> None:
+    def show_messages(
+        self, messages: Sequence[Sequence[UserPart]], steering_count: int = 0
+    ) -> None:
+        """Shows the messages. The first `steering_count` of them go after the running step."""
+        self.shown_messages = tuple(tuple(parts) for parts in messages)
         clear_layout(self._rows)
-        for index, text in enumerate(texts):
-            self._rows.addWidget(self._build_waiting_message_row(index, text))
-        self.setVisible(bool(texts))
+        for index in range(len(messages)):
+            is_steering = index < steering_count
+            first = 0 if is_steering else steering_count
+            last = (steering_count if is_steering else len(messages)) - 1
+            row = self._build_message_row(index, is_steering=is_steering)
+            self._add_move_buttons(row, index, first, last)
+            self._rows.addWidget(row)
+        self.setVisible(bool(messages))
 
-    def _build_waiting_message_row(self, index: int, text: str) -> QWidget:
+    def _build_message_row(self, index: int, *, is_steering: bool) -> QWidget:
         row = build_surface(self, "soft")
-        waits = build_plain_label(tr("Queued"), "faint", row, wraps=False)
+        text = message_as_one_line(self.shown_messages[index])
         short = " ".join(text[:400].split())
+        state = tr("After this step") if is_steering else tr("When done")
         words = OneLineLabel(short, row)
         words.setToolTip(safe_tooltip(text[:2_000]))
-        line = build_row(waits, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
-        for name, signal in ((tr("Edit"), self.editing), (tr("Remove"), self.discarding)):
-            act = partial(signal.emit, index)
-            line.addWidget(build_push_button(name, row, act, "link", name=f"{name}: {short[:80]}"))
+        build_row(
+            build_plain_label(state, "faint", row, wraps=False),
+            (words, 1),
+            owner=row,
+            margins=(12, 4, 6, 4),
+            spacing=4,
+        )
+        other = tr("Send when done") if is_steering else tr("Send now")
+        self._add_row_button(row, other, partial(self.steering.emit, index, not is_steering))
+        self._add_row_button(row, tr("Edit"), partial(self.editing.emit, index))
+        self._add_row_button(row, tr("Remove"), partial(self.discarding.emit, index))
         row.show()
         return row
+
+    def _add_move_buttons(self, row: QWidget, index: int, first: int, last: int) -> None:
+        if first == last:
+            return
+        earlier = self._add_row_button(
+            row, "↑", partial(self.moving.emit, index, -1), tr("Send this message earlier")
+        )
+        earlier.setEnabled(index > first)
+        later = self._add_row_button(
+            row, "↓", partial(self.moving.emit, index, 1), tr("Send this message later")
+        )
+        later.setEnabled(index < last)
+
+    def _add_row_button(
+        self, row: QWidget, words: str, act: Callable[[], object], hint: str = ""
+    ) -> QPushButton:
+        short = message_as_one_line(self.shown_messages[self._rows.count()])[:80]
+        button = build_push_button(words, row, act, "link", name=f"{hint or words}: {short}")
+        button.setToolTip(safe_tooltip(hint))
+        layout = row.layout()
+        if layout is not None:
+            layout.addWidget(button)
+        return button
 
 
 def message_as_one_line(parts: Sequence[UserPart]) -> str:

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QUrl
 from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from helix_desktop.engine.context_usage import NextMessageCost, WindowMeter
 from helix_desktop.engine.facts import Attachment, Text
@@ -284,15 +284,33 @@ def test_a_damaged_draft_is_no_attachment(broken: object) -> None:
 
 def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) -> None:
     def shown() -> list[str]:
-        return [b.text() for b in (composer._stop, composer._send) if b.isVisible()]
+        buttons = (composer._stop, composer._steer, composer._send)
+        return [button.text() for button in buttons if button.isVisible()]
 
     assert shown() == ["Send"]
     composer.show_run_state(ConversationActivity.TOOLS)
     assert shown() == ["Stop"]
     QTest.keyClicks(composer.text, "next")
-    assert shown() == ["Stop", "Queue"]
+    assert shown() == ["Stop", "Send now", "Send when done"]
     composer.show_run_state(ConversationActivity.IDLE)
     assert shown() == ["Send"]
+
+
+@pytest.mark.parametrize(("button", "steer"), [("_steer", True), ("_send", False)])
+def test_the_two_ways_send_at_once_or_when_the_agent_is_done(
+    composer: Composer, button: str, steer: bool
+) -> None:
+    sent = QSignalSpy(composer.sent)
+    composer.show_run_state(ConversationActivity.TOOLS)
+    QTest.keyClicks(composer.text, "next")
+    QTest.mouseClick(getattr(composer, button), Qt.MouseButton.LeftButton)
+    assert sent.at(0) == [(Text("next"),), steer]
+
+
+def test_an_edited_message_cannot_be_sent_into_the_running_turn(composer: Composer) -> None:
+    composer.show_run_state(ConversationActivity.TOOLS)
+    composer.edit_earlier_message(3, (Text("earlier"),))
+    assert not composer._steer.isVisible()
 
 
 def meter(tokens: int, window: int, *, is_estimate: bool = False) -> WindowMeter:
@@ -477,6 +495,28 @@ def test_waiting_messages_can_be_edited_and_removed(composer: Composer) -> None:
     QTest.mouseClick(buttons["Edit: two"], Qt.MouseButton.LeftButton)
     QTest.mouseClick(buttons["Remove: one"], Qt.MouseButton.LeftButton)
     assert (editing.at(0), dropping.at(0)) == ([1], [0])
+    composer.show_waiting_messages([])
+    assert not composer.waiting.isVisible()
+
+
+def test_waiting_messages_say_when_they_go_and_can_change_it(composer: Composer) -> None:
+    moving = QSignalSpy(composer.waiting.moving)
+    steering = QSignalSpy(composer.waiting.steering)
+    composer.show_waiting_messages([(Text("one"),), (Text("two"),), (Text("three"),)], 1)
+    labels = [label.text() for label in composer.waiting.findChildren(QLabel)]
+    assert labels[1::2] == ["After this step", "When done", "When done"]
+    buttons = {
+        button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)
+    }
+    QTest.mouseClick(buttons["Send when done: one"], Qt.MouseButton.LeftButton)
+    QTest.mouseClick(buttons["Send now: two"], Qt.MouseButton.LeftButton)
+    QTest.mouseClick(buttons["Send this message later: two"], Qt.MouseButton.LeftButton)
+    QTest.mouseClick(buttons["Send this message earlier: three"], Qt.MouseButton.LeftButton)
+    assert [steering.at(0), steering.at(1)] == [[0, False], [1, True]]
+    assert [moving.at(0), moving.at(1)] == [[1, 1], [2, -1]]
+    # The only message that goes after this step has no other to pass.
+    assert "Send this message earlier: one" not in buttons
+    assert not buttons["Send this message earlier: two"].isEnabled()
     composer.show_waiting_messages([])
     assert not composer.waiting.isVisible()
 
