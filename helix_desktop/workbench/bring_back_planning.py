@@ -180,6 +180,26 @@ def describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
     return printable_path(line).replace("\n", "\\n")
 
 
+def describe_links_leading_out(
+    roots: Sequence[Path], changes: Sequence[PathChange]
+) -> tuple[str, ...]:
+    """Name the links among what was brought back that lead out of the workspace's folders."""
+    sentences = []
+    for change in changes:
+        item = change.after
+        if item is None or item.kind is not PathKind.LINK:
+            continue
+        number, _, inside = change.path.partition("/")
+        link = roots[int(number)] / inside
+        target = os.path.normpath(link.parent / os.fsdecode(item.content))
+        if not any(Path(target).is_relative_to(root) for root in roots):
+            shown = printable_path(str(link))
+            sentences.append(
+                f"The link {shown} leads out of the workspace's folders, to {printable_path(target)}."
+            )
+    return tuple(sentences)
+
+
 def _is_same_version(
     one: TreeItem | None, other: TreeItem | None, *, with_mode: bool = True
 ) -> bool:

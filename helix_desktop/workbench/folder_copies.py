@@ -57,6 +57,7 @@ from helix_desktop.workbench.bring_back_planning import (
     NOT_TOUCHED,
     BringBackPlan,
     BroughtVersions,
+    describe_links_leading_out,
     describe_step,
     merge_branches,
     plan_merge,
@@ -558,7 +559,9 @@ class RepositoryCopies(CopiesInUse):
                 f"These files were changed both in your folder and in the copy: {copying.name_some_files(names)}.",
                 remedy="All other changes were brought back. Choose which version of these files you want: in the window with “Bring back…”, on the command line with `--conflicts`.",
             )
-        return said or ("There are no changes to bring back.",)
+        if not said:
+            return ("There are no changes to bring back.",)
+        return (*said, *describe_links_leading_out(plan.checkpoints.roots, taken))
 
     async def _restore_planned_steps(
         self, copy: copy_files.FolderCopy, plan: BringBackPlan, begun: UnfinishedBringBack

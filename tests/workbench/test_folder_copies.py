@@ -129,6 +129,22 @@ async def test_changes_are_applied_and_can_be_undone(desks: Desks, project: Path
     assert not (project / "new").exists()
 
 
+async def test_a_link_that_leads_out_of_the_folders_is_named(desks: Desks, project: Path) -> None:
+    """Whoever opens it later would read or change a file that nobody thinks of."""
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "names").symlink_to("/etc/passwd")
+    (copy.folder / "0" / "up").symlink_to("../../elsewhere")
+    (copy.folder / "0" / "inside").symlink_to("a")
+    sentences = await bench.copies.bring_back(copy, "apply")
+    assert (project / "names").is_symlink()
+    elsewhere = project.parent.parent / "elsewhere"
+    assert sorted(sentences[1:]) == [
+        f"The link {project}/names leads out of the workspace's folders, to /etc/passwd.",
+        f"The link {project}/up leads out of the workspace's folders, to {elsewhere}.",
+    ]
+
+
 async def test_without_checkpoints_a_copy_has_its_own_and_is_merged(
     desks: Desks, project: Path
 ) -> None:
