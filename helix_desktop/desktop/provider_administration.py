@@ -14,11 +14,12 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.providers import provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
+from helix_desktop.providers.known_providers import KNOWN_PROVIDERS
 from helix_desktop.providers.model_prices import ModelInfo, without_edition_date
-from helix_desktop.resources import read_json_resource, resources_folder
+from helix_desktop.resources import resources_folder
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 
-TITLES: Mapping[str, str] = read_json_resource("provider_titles.json")
+TITLES: Mapping[str, str] = {known.name: known.title for known in KNOWN_PROVIDERS}
 # Patterns of the models that most people want: without dates, and without variants at
 # ten times the price.
 _WANTED = tuple((resources_folder() / "usual_models.txt").read_text("utf-8").split())
@@ -41,6 +42,8 @@ class ProviderAdministration:
     secrets: SecretStorage
     connections: ProviderConnections
     allow_file: Callable[[], object] = lambda: None
+    # Where servers on this computer may listen; empty: at their usual ports.
+    local_places: Sequence[provider_catalog.ProviderConfig] = ()
 
     def list_well_known_providers_with_key(self) -> Sequence[ProviderChoice]:
         return [
@@ -69,14 +72,14 @@ class ProviderAdministration:
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
         from helix_desktop.providers import local_servers
 
-        found = await local_servers.detect_local_servers(self.connections)
-        return [
-            (
-                _build_provider_choice(each.config),
-                [_build_model_choice(info) for info in each.models],
-            )
-            for each in found
-        ]
+        choices: list[tuple[ProviderChoice, Sequence[ModelChoice]]] = []
+        places = self.local_places or local_servers.USUAL
+        for server in await local_servers.detect_local_servers(self.connections, places):
+            provider = _build_provider_choice(server.config)
+            if server.title:
+                provider = replace(provider, title=server.title)
+            choices.append((provider, [_build_model_choice(info) for info in server.models]))
+        return choices
 
     async def test_provider(
         self, provider: ProviderChoice, key: str
@@ -167,7 +170,20 @@ class ProviderAdministration:
             for config, why in zip(configs, failed, strict=True)
             if why
         )
-        return model_setup_port.RefreshedModels(tuple(await self.list_known_models()), silent)
+        *models, demo = await self.list_known_models()
+        models += await self._list_models_running_here(configs)
+        return model_setup_port.RefreshedModels((*models, demo), silent)
+
+    async def _list_models_running_here(
+        self, configs: Sequence[provider_catalog.ProviderConfig]
+    ) -> Sequence[ModelChoice]:
+        """Lists the models of servers that run on this computer and were never added."""
+        added = {config.name for config in configs} | {config.base_url for config in configs}
+        choices: list[ModelChoice] = []
+        for provider, models in await self.find_local_providers():
+            if provider.name not in added and provider.address not in added:
+                choices += models
+        return choices
 
     async def _refresh_provider_models(self, provider: str) -> str:
         """Returns why the provider could not be asked, or an empty string if it answered."""

@@ -14,7 +14,7 @@ from helix_desktop.engine.state.moment import Moment
 from helix_desktop.fast_dataclass import dataclass
 
 # These providers cost nothing, so the user is not asked for their prices.
-LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "demo"})
+LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "jan", "koboldcpp", "demo"})
 
 
 @dataclass(frozen=True, slots=True)

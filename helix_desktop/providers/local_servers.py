@@ -7,10 +7,11 @@ from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import model_listing
 from helix_desktop.providers.http_transport import ProviderConnections
+from helix_desktop.providers.known_providers import LOCAL_SERVERS
 from helix_desktop.providers.model_prices import ModelInfo
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig
 
-USUAL = tuple(PRESETS[name] for name in ("ollama", "lmstudio", "llamacpp", "vllm"))
+USUAL = tuple(PRESETS[server.name] for server in LOCAL_SERVERS)
 SECONDS = 1.5
 
 
@@ -18,6 +19,11 @@ SECONDS = 1.5
 class LocalServer:
     config: ProviderConfig
     models: tuple[ModelInfo, ...]
+
+    @property
+    def title(self) -> str:
+        """Return what the server says it is. At the port of one there may be another."""
+        return self.models[0].server if self.models else ""
 
 
 async def detect_local_servers(

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from ipaddress import ip_address
 from typing import Protocol
@@ -26,9 +26,9 @@ from helix_desktop.protocols.protocol_dialect import ProtocolDialect
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_model_client import HttpModelClient
+from helix_desktop.providers.known_providers import KNOWN_PROVIDERS
 from helix_desktop.providers.local_server_details import LocalServerKind, server_root
 from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
-from helix_desktop.resources import read_json_resource
 from helix_desktop.secrets import ProviderKey, host_of_address
 
 # For each variable with a key: the variables that name the address which the key is for.
@@ -101,11 +101,9 @@ class ProviderConfig:
         return self.kind == DEMO or http_transport.is_loopback(self.base_url)
 
 
-# Each with its protocol, its address and the environment variable of its key.
-_ROWS: Mapping[str, Sequence[str]] = read_json_resource("provider_presets.json")
 PRESETS: Mapping[str, ProviderConfig] = {
-    name: ProviderConfig(name, kind, address, variable)
-    for name, (kind, address, variable) in _ROWS.items()
+    known.name: ProviderConfig(known.name, known.kind, known.base_url, known.key_variable)
+    for known in KNOWN_PROVIDERS
 }
 
 DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {

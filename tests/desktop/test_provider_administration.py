@@ -18,8 +18,10 @@ from helix_desktop.errors import (
 from helix_desktop.gui.model_setup_port import ModelChoice, ProviderChoice
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections
+from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from tests.peers.chat_server import ChatServer
+from tests.peers.ollama_server import OllamaServer
 
 
 class Ring:
@@ -193,6 +195,22 @@ async def test_the_lists_are_asked_for_again_and_a_silent_server_keeps_its_own(
     names = [model.name for model in found.models]
     assert names == ["mine/newer", "mine/scripted", "gone/scripted", "demo/demo"]
     assert [name for name, _ in found.silent] == ["gone"]
+
+
+async def test_servers_that_run_here_are_offered_with_the_models(
+    connecting: ProviderAdministration,
+) -> None:
+    with OllamaServer() as server:
+        connecting.local_places = [ProviderConfig("ollama", base_url=server.base_url)]
+        ((provider, _),) = await connecting.find_local_providers()
+        found = await connecting.refresh_model_lists()
+        assert server.loads == []
+        await connecting.add_provider_with_key(provider, "")
+        again = await connecting.refresh_model_lists()
+    assert (provider.title, provider.name) == ("Ollama", "ollama")
+    assert [model.name for model in found.models] == ["ollama/qwen3:4b", "demo/demo"]
+    assert found.models[0].local, "it is free"
+    assert [model.name for model in again.models] == ["ollama/qwen3:4b", "demo/demo"]
 
 
 async def test_a_correction_holds_until_it_is_reset(connecting: ProviderAdministration) -> None:

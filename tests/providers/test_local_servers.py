@@ -54,6 +54,6 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(
 
 def test_only_this_machine_is_looked_at() -> None:
     assert {config.base_url for config in local_servers.USUAL} == {
-        f"http://127.0.0.1:{port}/v1" for port in (11434, 1234, 8080, 8000)
+        f"http://127.0.0.1:{port}/v1" for port in (11434, 1234, 8080, 8000, 1337, 5001)
     }
     assert all(is_loopback(config.base_url) for config in local_servers.USUAL)

@@ -153,7 +153,7 @@ class ConnectModelPanel(QWidget):
     ) -> None:
         clear_layout(self._local_server_buttons)
         self._search_label.setVisible(not found)
-        self._search_label.setText(tr("Neither Ollama nor LM Studio is running on this computer. If you start one of them, it is listed here."))  # fmt: skip
+        self._search_label.setText(tr("No model server is running on this computer. Models here cost nothing: install Ollama (ollama.com) and run `ollama pull qwen3:4b`, or start llama.cpp with `llama-server -hf NAME`. They are then listed here."))  # fmt: skip
         for provider, models in found:
             for model in list(models)[:MODEL_BUTTONS_PER_SERVER]:
                 words = tr("{model} from {server}", model=model.id, server=provider.title)

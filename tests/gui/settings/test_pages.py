@@ -248,7 +248,7 @@ def test_servers_on_this_machine_are_found_by_themselves(window: MainWindow) -> 
     assert chosen.at(0) == [QWEN.name]
     assert setup.added == [(OLLAMA, "", "keyring")]
     none = ProvidersPage(FakeSetup(servers=False), window.background_runner)
-    assert "Neither Ollama nor LM Studio is running on this computer." in said(none)
+    assert "No model server is running on this computer." in said(none)
 
 
 def test_another_server_needs_an_address(window: MainWindow) -> None:

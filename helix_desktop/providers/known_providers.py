@@ -1,0 +1,65 @@
+"""The providers and model servers that need no address from the user."""
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.protocols.anthropic import anthropic_client
+from helix_desktop.protocols.gemini import gemini_client
+from helix_desktop.protocols.openai_chat import chat_client
+from helix_desktop.protocols.openai_responses import responses_client
+from helix_desktop.providers.demo_model import DEMO
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProvider:
+    """`title`: how it writes its own name. `key_variable`: the environment variable in
+    which its users keep their key. A provider without one needs no key.
+    """
+
+    name: str
+    title: str
+    kind: str
+    base_url: str = ""
+    key_variable: str = ""
+
+
+_CHAT = chat_client.KIND
+
+SERVICES = (
+    KnownProvider(
+        "openai", "OpenAI", responses_client.KIND, "https://api.openai.com/v1", "OPENAI_API_KEY"
+    ),
+    KnownProvider(
+        "anthropic",
+        "Anthropic",
+        anthropic_client.KIND,
+        "https://api.anthropic.com",
+        "ANTHROPIC_API_KEY",
+    ),
+    KnownProvider(
+        "gemini",
+        "Google Gemini",
+        gemini_client.KIND,
+        "https://generativelanguage.googleapis.com",
+        "GEMINI_API_KEY",
+    ),
+    KnownProvider(
+        "openrouter", "OpenRouter", _CHAT, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"
+    ),
+    KnownProvider("deepseek", "DeepSeek", _CHAT, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    KnownProvider("mistral", "Mistral", _CHAT, "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    KnownProvider("xai", "xAI", _CHAT, "https://api.x.ai/v1", "XAI_API_KEY"),
+    KnownProvider("groq", "Groq", _CHAT, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+)
+
+# Each with the port on which it listens unless its user says otherwise. A llamafile has
+# the port of llama.cpp.
+LOCAL_SERVERS = (
+    KnownProvider("ollama", "Ollama", _CHAT, "http://127.0.0.1:11434/v1"),
+    KnownProvider("lmstudio", "LM Studio", _CHAT, "http://127.0.0.1:1234/v1"),
+    KnownProvider("llamacpp", "llama.cpp", _CHAT, "http://127.0.0.1:8080/v1"),
+    KnownProvider("vllm", "vLLM", _CHAT, "http://127.0.0.1:8000/v1"),
+    KnownProvider("jan", "Jan", _CHAT, "http://127.0.0.1:1337/v1"),
+    KnownProvider("koboldcpp", "KoboldCpp", _CHAT, "http://127.0.0.1:5001/v1"),
+)
+
+# The title of the demonstration is a sentence that the window translates.
+KNOWN_PROVIDERS = (*SERVICES, *LOCAL_SERVERS, KnownProvider(DEMO, DEMO, DEMO))
