@@ -181,6 +181,8 @@ async def _report_end_of_turn(telling: TurnPrinter, console: Console) -> bool:
     is_done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE
     if not is_done:
         await console.print_error(telling.failure_reason)
+    elif telling.ended is not None and telling.ended.why:
+        await console.print_error(telling.ended.why)
     return is_done
 
 

@@ -352,27 +352,29 @@ class TurnLoop:
     def _turn_end_after_reply(self, reply: Reply, *, going_on: bool) -> facts.TurnEnded | None:
         if (end := self._turn_end_of_endless_reply(reply, going_on=going_on)) is not None:
             return end
-        calls_or_text = (
-            isinstance(part, facts.ToolCall) or (isinstance(part, facts.Text) and part.text.strip())
-            for part in reply.parts
-        )
-        silent = reply.stop is facts.Stop.END and not any(calls_or_text)
+        silent = reply.stop is facts.Stop.END and not _says_or_calls_anything(reply)
         broken = silent or reply.stop in (facts.Stop.CUT, facts.Stop.LENGTH)
         if broken and not going_on:
             self._cuts += 1
-            if self._cuts <= CUTS_IN_A_ROW:
-                return None
-            if silent:
-                why = reply.why or "The model sent several empty replies in a row."
-                return facts.TurnEnded(facts.TurnEnd.FAILED, why)
-            why = reply.why or "The reply was cut off several times in a row."
-            return facts.TurnEnded(facts.TurnEnd.FAILED, why, "connection")
+            return self._turn_end_after_cuts(reply, silent=silent)
         self._cuts = 0
         if reply.stop is facts.Stop.FILTERED:
             return facts.TurnEnded(
                 facts.TurnEnd.FAILED, reply.why or "The provider withheld the reply."
             )
-        return self._turn_end_at_limit() if going_on else facts.TurnEnded(facts.TurnEnd.DONE)
+        if going_on:
+            return self._turn_end_at_limit()
+        return facts.TurnEnded(facts.TurnEnd.DONE, reply.why)
+
+    def _turn_end_after_cuts(self, reply: Reply, *, silent: bool) -> facts.TurnEnded | None:
+        """End the turn after several broken or empty replies. Before, the model is asked again."""
+        if self._cuts <= CUTS_IN_A_ROW:
+            return None
+        if silent:
+            why = reply.why or "The model sent several empty replies in a row."
+            return facts.TurnEnded(facts.TurnEnd.FAILED, why)
+        why = reply.why or "The reply was cut off several times in a row."
+        return facts.TurnEnded(facts.TurnEnd.FAILED, why, "connection")
 
     def _turn_end_of_endless_reply(self, reply: Reply, *, going_on: bool) -> facts.TurnEnded | None:
         """End the turn after a reply that repeats itself, and after one that has reached
@@ -400,6 +402,15 @@ class TurnLoop:
             why = f"{name} was called {count} times with the same arguments and the same result."
             return facts.TurnEnded(facts.TurnEnd.REPEATING, why)
         return self._folding.spending.find_turn_end_at_limit()
+
+
+def _says_or_calls_anything(reply: Reply) -> bool:
+    for part in reply.parts:
+        if isinstance(part, facts.ToolCall):
+            return True
+        if isinstance(part, facts.Text) and part.text.strip():
+            return True
+    return False
 
 
 def _was_stopped_as_repeating(conversation: Conversation) -> bool:

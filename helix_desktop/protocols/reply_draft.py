@@ -26,7 +26,11 @@ SHORTEST_UNIQUE = 9  # In characters. Local servers reuse shorter ids ("0", "cal
 
 
 class ReplyTooLong(ValueError):
-    """A model's reply does not end."""
+    """A model's reply does not end. `most_characters`: how long one may be."""
+
+    def __init__(self, most_characters: int) -> None:
+        super().__init__(f"a reply of more than {most_characters:,} characters")
+        self.most_characters = most_characters
 
 
 @dataclass(slots=True)
@@ -99,7 +103,7 @@ class ReplyDraft:
     def _add_piece(self, part: _DraftPart, piece: str) -> str:
         self._characters += len(piece)
         if self._characters > MOST_CHARACTERS:
-            raise ReplyTooLong(f"a reply of more than {MOST_CHARACTERS:,} characters")
+            raise ReplyTooLong(MOST_CHARACTERS)
         return part.add_piece(piece)
 
     def seal_reasoning(self, key: Hashable, /, **needed: Json) -> None:

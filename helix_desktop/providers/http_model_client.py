@@ -6,12 +6,13 @@ ends without a reason, becomes a Reply with CUT and what came, never a complete 
 
 import asyncio
 import random
+import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Stop, Text, ToolCall, Usage
 from helix_desktop.engine.messages import Delta, Reply, Request, RetryDelay
 from helix_desktop.engine.ports import Clock
 from helix_desktop.errors import (
@@ -38,9 +39,14 @@ from helix_desktop.protocols.reply_draft import ReplyTooLong
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
+from helix_desktop.providers.calls_in_text import find_calls_in_text, looks_like_a_call
 from helix_desktop.providers.model_prices import ModelInfo, usage_cost
 
 SHORTEST_KEY = 8  # Keys with fewer characters are placeholders for servers that need none.
+CALL_AS_TEXT = (
+    "The model wrote a tool call as text, so nothing was run. A model that cannot call "
+    "tools can work with files that you attach."
+)
 MOST_RELAXED = 4  # The most optional parameters that a refused request may lose in turn.
 
 
@@ -148,6 +154,8 @@ class HttpModelClient:
             if not shown:
                 raise ProviderUnreachable(cut)
         reply = reading.reply_so_far("" if reading.is_reply_complete else cut)
+        if reply.stop is Stop.END and request.tools:
+            reply = self._read_calls_in_text(reply, request)
         # The model keeps the name under which the user configured it.
         yield replace(
             reply,
@@ -155,6 +163,24 @@ class HttpModelClient:
             usage=fill_in_cost(reply.usage, self.info),
             why=reply.why or self._describe_reached_limit(request, reply),
         )
+
+    def _read_calls_in_text(self, reply: Reply, request: Request) -> Reply:
+        """Read a call that a local model wrote as text as the call that it is. Elsewhere,
+        and where it cannot be read, the reply says that nothing was run.
+        """
+        text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+        tool_names = {tool.name for tool in request.tools}
+        found = find_calls_in_text(text, tool_names) if self.info.is_free else None
+        if found is None:
+            return replace(reply, why=CALL_AS_TEXT) if looks_like_a_call(text) else reply
+        parts: list[ReplyPart] = [part for part in reply.parts if isinstance(part, Reasoning)]
+        if found.text:
+            parts.append(Text(found.text))
+        parts += [
+            ToolCall(f"text_{secrets.token_hex(8)}", call.name, call.arguments)
+            for call in found.calls
+        ]
+        return replace(reply, parts=tuple(parts), stop=Stop.CALLS)
 
     async def _raise_for_refusal(self, answer: http_transport.HttpAnswer) -> None:
         if answer.status_code == 200 and not answer.is_web_page:
@@ -184,7 +210,9 @@ class HttpModelClient:
         try:
             return reading.feed_event(event)
         except ReplyTooLong as error:
-            raise ModelFailed(f"{self.transport.where} sent {error}.") from error
+            raise ModelFailed(
+                f"{self.transport.where} sent a reply of more than {error.most_characters:,} characters."
+            ) from error
         except ValueError as error:
             raise ProviderUnreachable(
                 f"{self.transport.where} sent data that could not be read."

@@ -66,5 +66,7 @@ def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
 
 
 def _describe_end_of_turn(fact: facts.TurnEnded) -> str:
+    if fact.reason is facts.TurnEnd.DONE:
+        return translate_sentences(fact.why)  # Usually, nothing is to be said.
     words = translate_name("end of a turn", fact.reason)
     return join_sentences(words, translate_sentences(fact.why)) if words else ""

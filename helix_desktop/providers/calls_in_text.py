@@ -1,0 +1,153 @@
+"""Finds tool calls that a small model wrote as text, because its server did not read them.
+
+Each family of models was taught another form. A form counts only at the end of a reply
+and only with the name of a tool that was offered, so that an example in an explanation
+is not run.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import Json
+
+LONGEST_READ = 60_000  # Of more characters, no small model's call is the end.
+
+
+@dataclass(frozen=True, slots=True)
+class TextCall:
+    """`arguments`: a JSON object."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextWithCalls:
+    """What a reply says before its calls, and the calls."""
+
+    text: str
+    calls: tuple[TextCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallTemplate:
+    """How a family of models writes calls. `pattern` matches one call or list of calls
+    with the end of the text after it; its first group is what `read` reads.
+    """
+
+    models: str
+    pattern: re.Pattern[str]
+    read: Callable[[str], Iterable[TextCall]]
+    is_unmistakable: bool = True
+
+
+def find_calls_in_text(text: str, tool_names: Collection[str]) -> TextWithCalls | None:
+    """Return the calls at the end of a text, or None if there are none that can be made."""
+    if len(text) > LONGEST_READ:
+        return None
+    for template in CALL_TEMPLATES:
+        match = template.pattern.search(text)
+        if match is None:
+            continue
+        calls = tuple(template.read(match[1]))
+        if calls and all(call.name in tool_names for call in calls):
+            return TextWithCalls(text[: match.start()].rstrip(), calls)
+    return None
+
+
+def looks_like_a_call(text: str) -> bool:
+    """Whether a text ends in what is meant as a tool call, though it cannot be read."""
+    if len(text) > LONGEST_READ:
+        return False
+    # JSON without any mark may also be what the user asked for.
+    marked = (template for template in CALL_TEMPLATES if template.is_unmistakable)
+    return any(template.pattern.search(text) is not None for template in marked)
+
+
+def _calls_in_json(text: str) -> Iterable[TextCall]:
+    """Yield the calls of JSON documents that stand one after another, or in a list."""
+    decoder = json.JSONDecoder()
+    position = 0
+    while position < len(text):
+        start = re.compile(r"[{\[]").search(text, position)
+        if start is None:
+            return
+        try:
+            value, position = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            return
+        for item in value if isinstance(value, list) else [value]:
+            call = _call_of_object(item)
+            if call is not None:
+                yield call
+
+
+def _call_of_object(value: Json) -> TextCall | None:
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("function")
+    if isinstance(inner, dict):
+        value = inner
+    name = value.get("name")
+    arguments = value.get("arguments", value.get("parameters", {}))
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            return None
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return None
+    return TextCall(name, json.dumps(arguments, ensure_ascii=False))
+
+
+def _calls_in_tags(text: str) -> Iterable[TextCall]:
+    """Yield the calls of Qwen3-Coder, whose arguments are tags and not JSON."""
+    for function in re.finditer(r"<function=([\w.-]+)>(.*?)(?:</function>|\Z)", text, re.DOTALL):
+        arguments: dict[str, Json] = {}
+        parameters = re.finditer(
+            r"<parameter=([\w.-]+)>\n?(.*?)\n?(?:</parameter>|\Z)", function[2], re.DOTALL
+        )
+        for parameter in parameters:
+            arguments[parameter[1]] = parameter[2]
+        if arguments or not function[2].strip():
+            yield TextCall(function[1], json.dumps(arguments, ensure_ascii=False))
+        else:  # Llama 3.1 writes JSON into the same tag.
+            yield from _calls_in_json(f'{{"name": "{function[1]}", "arguments": {function[2]}}}')
+
+
+def _template(
+    models: str,
+    pattern: str,
+    read: Callable[[str], Iterable[TextCall]] = _calls_in_json,
+    *,
+    is_unmistakable: bool = True,
+) -> CallTemplate:
+    return CallTemplate(models, re.compile(pattern, re.DOTALL), read, is_unmistakable)
+
+
+CALL_TEMPLATES = (
+    _template(
+        "Qwen3-Coder, Llama 3.1",
+        r"((?:(?:<tool_call>\s*)?<function=[\w.-]+>.*?(?:</function>|\Z)\s*(?:</tool_call>\s*)?)+)\Z",
+        _calls_in_tags,
+    ),
+    _template(
+        "Hermes, Qwen, SmolLM",
+        r"<tool_call>\s*([{\[].*?[}\]]\s*(?:</tool_call>\s*<tool_call>\s*[{\[].*?[}\]]\s*)*)"
+        r"(?:</tool_call>)?\s*\Z",
+    ),
+    _template("Mistral", r"\[TOOL_CALLS\]\s*(\[.*\])\s*\Z"),
+    _template("Llama 3.2", r"<\|python_tag\|>\s*(\{.*\})\s*(?:<\|eom_id\|>)?\s*\Z"),
+    _template(
+        "Gemma and others",
+        r"```(?:json|tool_call|tool_code)?\s*\n\s*([{\[][^`]*[}\]])\s*\n?```\s*\Z",
+        is_unmistakable=False,
+    ),
+    _template(
+        "Llama 3 and Phi",
+        r"\A\s*([{\[]\s*\{?\s*\"(?:name|type|function)\".*[}\]])\s*\Z",
+        is_unmistakable=False,
+    ),
+)

@@ -1,0 +1,107 @@
+"""Calls that a small model wrote as text are read by template, and examples are not run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from helix_desktop.engine.facts import Stop, Text, ToolCall, ToolSpec
+from helix_desktop.engine.messages import Message, Reply, Request, Role
+from helix_desktop.providers.calls_in_text import find_calls_in_text, looks_like_a_call
+from helix_desktop.providers.http_transport import ProviderConnections
+from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
+from tests.peers.chat_server import ChatServer, reply
+from tests.providers.asking import Instant, heard
+
+TOOLS = ("read_file", "list_files")
+READ = '{"name": "read_file", "arguments": {"path": "a.txt"}}'
+
+WRITTEN = {
+    "hermes": f"I look.\n<tool_call>\n{READ}\n</tool_call>",
+    "hermes without an end": f"I look.\n<tool_call>\n{READ}\n",
+    "mistral": f"I look.[TOOL_CALLS][{READ}]",
+    "llama 3.2": f"I look.<|python_tag|>{READ}<|eom_id|>",
+    "llama 3.1": 'I look.\n<function=read_file>{"path": "a.txt"}</function>',
+    "qwen3-coder": (
+        "I look.\n<tool_call>\n<function=read_file>\n<parameter=path>\na.txt\n</parameter>\n"
+        "</function>\n</tool_call>"
+    ),
+    "gemma": f"I look.\n```json\n{READ}\n```",
+    "tool_code": f"I look.\n```tool_call\n{READ}\n```\n",
+    "openai": (
+        'I look.\n<tool_call>{"type": "function", "function": {"name": "read_file", '
+        '"arguments": "{\\"path\\": \\"a.txt\\"}"}}</tool_call>'
+    ),
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_each_template_is_read(text: str) -> None:
+    found = find_calls_in_text(text, TOOLS)
+    assert found is not None
+    (call,) = found.calls
+    assert (found.text, call.name, json.loads(call.arguments)) == (
+        "I look.",
+        "read_file",
+        {"path": "a.txt"},
+    )
+
+
+def test_bare_json_and_several_calls_are_read() -> None:
+    bare = find_calls_in_text('{"name": "list_files", "parameters": {}}', TOOLS)
+    assert bare is not None
+    assert [call.name for call in bare.calls] == ["list_files"]
+    two = f"<tool_call>{READ}</tool_call>\n<tool_call>{READ}</tool_call>"
+    several = find_calls_in_text(two, TOOLS)
+    assert several is not None
+    assert len(several.calls) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"A call looks like this: <tool_call>{READ}</tool_call>. Shall I make it?",
+        f"```json\n{READ}\n```\nThis is how it would be called.",
+        '<tool_call>{"name": "delete_everything", "arguments": {}}</tool_call>',
+        '<tool_call>{"name": "read_file", "arguments": {"path": </tool_call>',
+        '```json\n{"name": "Mary", "age": 3}\n```',
+        '{"result": "read_file"}',
+        "<tool_call>" + "[" * 5_000,
+        "",
+    ],
+)
+def test_examples_unknown_tools_and_broken_json_are_not_run(text: str) -> None:
+    assert find_calls_in_text(text, TOOLS) is None
+
+
+def test_json_that_the_user_asked_for_is_no_failed_call() -> None:
+    assert not looks_like_a_call('```json\n{"name": "Mary", "age": 3}\n```')
+    assert looks_like_a_call('<tool_call>{"name": "gone", "arguments": {}}</tool_call>')
+
+
+async def ask(text: str, connections: ProviderConnections, key_host: str = "") -> Reply:
+    specs = tuple(ToolSpec(name, name, "{}") for name in TOOLS)
+    request = Request("m", "", (Message(Role.USER, (Text("Read a.txt"),)),), specs)
+    with ChatServer([reply(text)]) as server:
+        config = ProviderConfig("mine", base_url=server.base_url, key_host=key_host)
+        client = connect_model_client(config, "m", connections=connections, clock=Instant())
+        return (await heard(client, request))[1]
+
+
+async def test_a_local_models_call_as_text_is_made(connections: ProviderConnections) -> None:
+    made = await ask(WRITTEN["hermes"], connections)
+    text, call = made.parts
+    assert isinstance(text, Text)
+    assert isinstance(call, ToolCall)
+    assert (text.text, call.name, made.stop) == ("I look.", "read_file", Stop.CALLS)
+
+
+async def test_a_providers_call_as_text_stays_text_with_a_hint(
+    connections: ProviderConnections,
+) -> None:
+    kept = await ask(WRITTEN["hermes"], connections, key_host="127.0.0.1")
+    assert kept.parts == (Text(WRITTEN["hermes"]),)
+    assert "as text, so nothing was run" in kept.why
+    plain = await ask("The file says hello.", connections)
+    assert plain.why == ""
