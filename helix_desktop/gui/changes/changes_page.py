@@ -25,6 +25,7 @@ from helix_desktop.engine.changes.turn_changes import (
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.changed_file_view import ChangedFileView
 from helix_desktop.gui.changes.changed_files_list import (
@@ -57,15 +58,38 @@ from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 
 # The file list's usual and least widths and least height, and the note's least width, in pixels.
 # On a page narrower than `NARROW`, the shown file is below the list.
-WIDTH, LEAST, LOW, NOTE, NARROW = 268, 168, 96, 90, 440
-MOST_MOMENTS, MOST_WORDS = (
-    20,
-    90,
-)  # The most checkpoints in the menu, and the most characters of each title.
+WIDTH = 268
+LEAST = 168
+LOW = 96
+NOTE = 90
+NARROW = 440
+MOST_MOMENTS = 20  # The most checkpoints in the menu.
+MOST_WORDS = 90  # The most characters of a checkpoint's title in the menu.
 ARROW = " ▾"
 LoadedFileChange = tuple[
     FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesGroup:
+    """Files under one heading. `turn`: whose changes they are, if they are those of one turn."""
+
+    heading: str
+    files: Sequence[FileChange]
+    turn: TurnOfChanges | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredChanges:
+    """What the page shows of a conversation, read in the background."""
+
+    changes: FileChanges
+    conversation: str
+    turns: Sequence[TurnOfChanges]
+    rows: list[ChangesListRow]
+
+
 # The desktop only displays these files. It might run other files, so we open their folder instead.
 _SHOWN_SUFFIXES = r"txt|md|rst|log|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|[ch]|cc|[ch]pp|rs|go|java|kt|swift|tsx?|s?css|sql|diff|patch|png|jpe?g|gif|webp|bmp|pdf"
 _SOURCE_SUFFIXES = (
@@ -91,12 +115,16 @@ class ChangesPage(QWidget):
         self._theme = theme
         self._doing = doing
         self._changes: FileChanges | None = None
-        self._conversation = self._agent = ""
+        self._conversation = ""
+        self._agent = ""
         self._turns: Sequence[TurnOfChanges] = ()
         self._undone: list[TurnOfChanges] = []
         self._files: list[FileChange] = []
-        self._scope, self._revision, self._checkpoint_turn_seq = "turns", "", 0
-        self._is_up_to_date = self._has_sizes = False
+        self._scope = "turns"
+        self._revision = ""
+        self._checkpoint_turn_seq = 0
+        self._is_up_to_date = False
+        self._has_sizes = False
         self._turn_to_show = (0, "")  # The fact and the file to show once the turns are listed.
         self._shown: FileChange | None = None
         self.files = ChangedFilesList(theme, self)
@@ -136,11 +164,19 @@ class ChangesPage(QWidget):
 
     def _lay_out_changes_page(self, theme: Theme) -> None:
         bar = QWidget(self)
-        for each in (bar, self.body):
-            set_surface_look(each, "page")
-        shown = self.scope, self.columns, (self._note, 1), self.cover_button
-        acts = self.undo_button, self.commit_button
-        row = build_row(*shown, *acts, owner=bar, spacing=8, wraps=True)
+        set_surface_look(bar, "page")
+        set_surface_look(self.body, "page")
+        row = build_row(
+            self.scope,
+            self.columns,
+            (self._note, 1),
+            self.cover_button,
+            self.undo_button,
+            self.commit_button,
+            owner=bar,
+            spacing=8,
+            wraps=True,
+        )
         theme.keep_lengths_scaled(self, row.setContentsMargins, 20, 10, 20, 10)
         for button in (
             self.scope,
@@ -160,9 +196,8 @@ class ChangesPage(QWidget):
         self._split.setStretchFactor(1, 1)
         self._split.setChildrenCollapsible(False)
         theme.keep_lengths_scaled(self, self.files.setMinimumSize, LEAST, LOW)
-        build_column(
-            bar, rule, (build_scroll_area(self._split, self), 1), owner=self, margins=0, spacing=0
-        )
+        scrolled = build_scroll_area(self._split, self)
+        build_column(bar, rule, (scrolled, 1), owner=self, margins=0, spacing=0)
 
     def show_changes_of(
         self, changes: FileChanges | None, conversation: str, agent: str = ""
@@ -178,9 +213,13 @@ class ChangesPage(QWidget):
                     self._show_checkpoint_progress_and_reload
                 )
                 self._show_coverage_note(changes.checkpoint_progress)
-        self._changes, self._conversation, self._agent = changes, conversation, agent
+        self._changes = changes
+        self._conversation = conversation
+        self._agent = agent
         self.undo.set_changes(changes, conversation)
-        self._turns, self._shown, self._is_up_to_date = (), None, False
+        self._turns = ()
+        self._shown = None
+        self._is_up_to_date = False
         self.files.show_changes_rows(())
         self.body.show_sentence_only("")
         if self.isVisible():
@@ -213,131 +252,155 @@ class ChangesPage(QWidget):
             self._turn_to_show = seq, path
             return
         turn = next((turn for turn in self._turns if turn.seq <= seq <= turn.end), None)
-        rows = [
-            row
-            for row, entry in enumerate(self.files.files.items)
-            if entry.turn is turn and entry.file
-        ]
-        if turn is not None and rows:
-            entries = self.files.files.items
-            named = (
-                row
-                for row in rows
-                if (file := entries[row].file) and f"/{path}".endswith(f"/{file.place}")
-            )
-            self.files.setCurrentIndex(self.files.files.index(next(named, rows[0])))
+        if turn is None:
+            return
+        row_to_show: int | None = None
+        for row, entry in enumerate(self.files.files.items):
+            if entry.turn is not turn or entry.file is None:
+                continue
+            if row_to_show is None:
+                row_to_show = row
+            if f"/{path}".endswith(f"/{entry.file.place}"):
+                row_to_show = row
+                break
+        if row_to_show is not None:
+            self.files.setCurrentIndex(self.files.files.index(row_to_show))
 
     def reload_changes(self) -> None:
         self._is_up_to_date = True
-        changes, conversation = self._changes, self._conversation
+        changes = self._changes
         if changes is None:
             self.body.show_sentence_only(tr("No workspace is open."))
             return
-        self._run_for_page(
-            self._gather_changes_rows(changes, conversation), then=self._show_gathered_changes
-        )
-        self._run_for_page(
-            changes.git_repository.has_repository(), then=self.commit_button.relabel_for_git
-        )
+        gathering = self._gather_changes(changes, self._conversation)
+        self._run_for_page(gathering, then=self._show_gathered_changes)
+        has_repository = changes.git_repository.has_repository()
+        self._run_for_page(has_repository, then=self.commit_button.relabel_for_git)
 
-    async def _gather_changes_rows(
-        self, changes: FileChanges, conversation: str
-    ) -> tuple[FileChanges, str, Sequence[TurnOfChanges], list[ChangesListRow]]:
-        turns = await changes.turns_with_changes(conversation) if conversation else ()
-        groups: list[
-            tuple[str, Sequence[FileChange], TurnOfChanges | None]
-        ] = []  # The newest first.
-        match self._scope:
-            case "revision":
-                files = await changes.changes_since_revision(self._revision)
-                groups.append((tr("Since {revision}", revision=self._revision), files, None))
-            case "checkpoint" if (began := self._turn_of_chosen_checkpoint(turns)) is not None:
-                files = await changes.changes_since_checkpoint(began.first_checkpoint)
-                groups.append((_since_turn_heading(began), files, None))
-            case "conversation":
-                files = await changes.file_changes_of_steps(
-                    [source for turn in turns for source in turn.sources]
-                )
-                groups.append((tr("The whole conversation"), files, None))
-            case _:
-                for turn in reversed(turns):
-                    files = await changes.file_changes_of_steps(turn.sources)
-                    groups.append((tr("Turn {number}", number=turn.turn_numbers), files, turn))
-        listed = [file.change for _, files, _ in groups for file in files]
-        committed = await changes.git_repository.find_committed_paths(listed)
-        entries = [row for group in groups for row in _build_group_rows(*group, committed)]
-        if left := changes.list_uncovered_paths():
-            entries.append(ChangesListRow(heading=tr("Not covered")))
-            entries += [ChangesListRow(uncovered=one) for one in left]
-        return changes, conversation, turns, entries
+    async def _gather_changes(self, changes: FileChanges, conversation: str) -> GatheredChanges:
+        turns: Sequence[TurnOfChanges] = ()
+        if conversation:
+            turns = await changes.turns_with_changes(conversation)
+        groups = await self._gather_groups(changes, turns)
+        paths = [file.change for group in groups for file in group.files]
+        committed = await changes.git_repository.find_committed_paths(paths)
+        rows = [row for group in groups for row in _build_group_rows(group, committed)]
+        uncovered = changes.list_uncovered_paths()
+        if uncovered:
+            rows.append(ChangesListRow(heading=tr("Not covered")))
+            rows.extend(ChangesListRow(uncovered=path) for path in uncovered)
+        return GatheredChanges(changes, conversation, turns, rows)
+
+    async def _gather_groups(
+        self, changes: FileChanges, turns: Sequence[TurnOfChanges]
+    ) -> list[ChangesGroup]:
+        """Returns the groups of the chosen scope, the newest first."""
+        if self._scope == "revision":
+            files = await changes.changes_since_revision(self._revision)
+            return [ChangesGroup(tr("Since {revision}", revision=self._revision), files)]
+        began = self._turn_of_chosen_checkpoint(turns)
+        if began is not None:
+            files = await changes.changes_since_checkpoint(began.first_checkpoint)
+            return [ChangesGroup(_since_turn_heading(began), files)]
+        if self._scope == "conversation":
+            sources = [source for turn in turns for source in turn.sources]
+            files = await changes.file_changes_of_steps(sources)
+            return [ChangesGroup(tr("The whole conversation"), files)]
+        groups = []
+        for turn in reversed(turns):
+            files = await changes.file_changes_of_steps(turn.sources)
+            heading = tr("Turn {number}", number=turn.turn_numbers)
+            groups.append(ChangesGroup(heading, files, turn))
+        return groups
 
     def _turn_of_chosen_checkpoint(self, turns: Sequence[TurnOfChanges]) -> TurnOfChanges | None:
-        chosen = (turn for turn in turns if turn.seq == self._checkpoint_turn_seq)
-        return next(chosen, None) if self._scope == "checkpoint" else None
+        if self._scope == "checkpoint":
+            for turn in turns:
+                if turn.seq == self._checkpoint_turn_seq:
+                    return turn
+        return None
 
-    def _show_gathered_changes(
-        self, gathered: tuple[FileChanges, str, Sequence[TurnOfChanges], list[ChangesListRow]]
-    ) -> None:
-        changes, conversation, turns, entries = gathered
-        if changes is not self._changes or conversation != self._conversation:
-            return
-        self._turns, shown = turns, [entry.turn for entry in entries]
-        self.undo.turns = turns
-        gone = (
-            turn
-            for turn in turns
-            if turn not in shown and len(without_user_undos(turn.sources)) < len(turn.sources)
-        )
-        self._undone = list(gone) if self._scope == "turns" else []
-        self._files = [entry.file for entry in entries if entry.file is not None]
-        wanted, self._shown = (self._shown.path_of_change if self._shown else ""), None
-        self.files.show_changes_rows(entries, wanted)
+    def _show_gathered_changes(self, gathered: GatheredChanges) -> None:
+        changes = gathered.changes
+        if changes is not self._changes or gathered.conversation != self._conversation:
+            return  # Another conversation was chosen meanwhile.
+        rows = gathered.rows
+        self._turns = gathered.turns
+        self.undo.turns = gathered.turns
+        self._undone = self._find_undone_turns(rows)
+        self._files = [row.file for row in rows if row.file is not None]
+        shown_path = self._shown.path_of_change if self._shown else ""
+        self._shown = None
+        self.files.show_changes_rows(rows, shown_path)
         if not self._files:
-            redo = tr(
-                "The agent's changes here have been undone. You can redo them from the Undo menu."
-            )
-            usual = tr("The agent has not changed any files here.")
-            if self._agent:
-                usual = tr("Helix Desktop does not follow the files that {agent} changes. Its edits are in the chat.", agent=self._agent)  # fmt: skip
-            self.body.show_sentence_only(redo if self._undone else usual)
+            self.body.show_sentence_only(self._explain_empty_list())
         self._show_coverage_note(changes.checkpoint_progress)
-        if self._turn_to_show[0] and self._turns:
-            (seq, path), self._turn_to_show = self._turn_to_show, (0, "")
+        seq, path = self._turn_to_show
+        if seq and self._turns:
+            self._turn_to_show = (0, "")
             self.show_turn_of_fact(seq, path)
         self.undo_button.setEnabled(bool(self._turns))
-        rest = (
-            entry.file for entry in entries if entry.file is not None and not entry.is_committed
+        self._offer_files_to_commit(gathered)
+
+    def _find_undone_turns(self, rows: Sequence[ChangesListRow]) -> list[TurnOfChanges]:
+        """Returns turns that have no row because the user undid what they changed."""
+        if self._scope != "turns":
+            return []
+        shown = [row.turn for row in rows]
+        undone = []
+        for turn in self._turns:
+            was_undone = len(without_user_undos(turn.sources)) < len(turn.sources)
+            if was_undone and turn not in shown:
+                undone.append(turn)
+        return undone
+
+    def _explain_empty_list(self) -> str:
+        if self._undone:
+            return tr(
+                "The agent's changes here have been undone. You can redo them from the Undo menu."
+            )
+        if self._agent:
+            return tr(
+                "Helix Desktop does not follow the files that {agent} changes. Its edits are in the chat.",
+                agent=self._agent,
+            )
+        return tr("The agent has not changed any files here.")
+
+    def _offer_files_to_commit(self, gathered: GatheredChanges) -> None:
+        """Offers each changed file once, without those that are as in the last commit."""
+        files: dict[str, FileChange] = {}
+        for row in gathered.rows:
+            if row.file is None or row.is_committed or is_change_of_folder(row.file.change):
+                continue
+            files[row.file.path_of_change] = row.file
+        self.commit_button.set_files_to_commit(
+            gathered.changes, gathered.conversation, list(files.values())
         )
-        unique = {
-            file.path_of_change: file for file in rest if not is_change_of_folder(file.change)
-        }
-        self.commit_button.set_files_to_commit(changes, conversation, list(unique.values()))
 
     def _show_checkpoint_progress_and_reload(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
-        if (
-            progress.state == "ready" and self.isVisible()
-        ):  # Only now are the uncovered files known.
+        # Only now are the uncovered files known.
+        if progress.state == "ready" and self.isVisible():
             self.reload_changes()
 
     def _show_coverage_note(self, progress: CheckpointProgress) -> None:
-        by_agent = tr("This list shows changes by the agent and its commands, not your own edits.")
-        by_all = tr("This list includes your own changes, too.")
-        usual = by_agent if self._scope in ("turns", "conversation") else by_all
-        over = self._changes is not None and any(
-            left.is_beyond_limits for left in self._changes.list_uncovered_paths()
-        )
-        if over:
+        if self._scope in ("turns", "conversation"):
+            usual = tr("This list shows changes by the agent and its commands, not your own edits.")
+        else:
+            usual = tr("This list includes your own changes, too.")
+        uncovered = self._changes.list_uncovered_paths() if self._changes is not None else ()
+        is_too_large = any(left.is_beyond_limits for left in uncovered)
+        if is_too_large:
             usual = join_sentences(usual, tr("The files below are too large for checkpoints."))
-        self.cover_button.setVisible(over)
+        self.cover_button.setVisible(is_too_large)
         values = {"done": progress.files, "all": progress.of_files, "why": progress.why}
-        self._note.set_elided_text(
-            translate_name("checkpoints", progress.state, otherwise=usual, **values)
-        )
+        note = translate_name("checkpoints", progress.state, otherwise=usual, **values)
+        self._note.set_elided_text(note)
 
     def _ask_which_folders_to_cover(self) -> None:
         """Shows the largest folders of a folder that exceeds the limit, for the user to choose."""
-        if (changes := self._changes) is None:
+        changes = self._changes
+        if changes is None:
             return
 
         def cover_chosen_folders(leave_out: Sequence[str], all_of_it: bool) -> None:  # noqa: FBT001 -- as the dialog says it
@@ -352,15 +415,15 @@ class ChangesPage(QWidget):
         )
 
     def _load_and_show_changed_file(self, entry: ChangesListRow) -> None:
-        file, changes = entry.file, self._changes
+        file = entry.file
+        changes = self._changes
         if file is None or changes is None:
             return
         self._shown = file
 
         def show_file_error(error: HelixError) -> None:
-            if (
-                file is self._shown
-            ):  # The file's content could not be read. The previous file must not stay visible.
+            # The file's content could not be read. The previous file must not stay visible.
+            if file is self._shown:
                 self.body.show_sentence_only(translate_sentences(str(error)))
 
         work = self._load_changed_file(changes, file)
@@ -369,13 +432,17 @@ class ChangesPage(QWidget):
         )
 
     async def _load_changed_file(self, changes: FileChanges, file: FileChange) -> LoadedFileChange:
-        contents = await changes.contents_of_both_versions(file)
-        contents = (contents[1], contents[1]) if file.moved_from is not None else contents
-        found, made = await asyncio.to_thread(
-            _build_hunks_and_sheet, *contents, two_columns=self.body.view.has_two_columns
+        before, after = await changes.contents_of_both_versions(file)
+        if file.moved_from is not None:
+            before = after
+        hunks, sheet = await asyncio.to_thread(
+            _build_hunks_and_sheet, before, after, two_columns=self.body.view.has_two_columns
         )
-        kept = await changes.kept_hunks_by_path(self._conversation) if self._conversation else {}
-        return file, contents, found, made, kept.get(file.path_of_change, frozenset())
+        kept_hunks: frozenset[str] = frozenset()
+        if self._conversation:
+            kept_by_path = await changes.kept_hunks_by_path(self._conversation)
+            kept_hunks = kept_by_path.get(file.path_of_change, frozenset())
+        return file, (before, after), hunks, sheet, kept_hunks
 
     def _show_if_still_chosen(self, looked: LoadedFileChange) -> None:
         if looked[0] is self._shown:
@@ -390,9 +457,8 @@ class ChangesPage(QWidget):
         since = menu.addMenu(tr("Since a checkpoint"))
         since.setEnabled(bool(self._turns))
         for turn in self._turns[: -MOST_MOMENTS - 1 : -1]:
-            action = since.addAction(
-                f"{_since_turn_heading(turn)} · {turn.title}"[:MOST_WORDS].replace("&", "&&")
-            )
+            title = f"{_since_turn_heading(turn)} · {turn.title}"[:MOST_WORDS]
+            action = since.addAction(title.replace("&", "&&"))
             action.triggered.connect(lambda _=False, turn=turn: self.show_since_checkpoint(turn))
         menu.addAction(tr("Since a git revision…")).triggered.connect(
             self._ask_revision_and_show_changes_since
@@ -401,14 +467,16 @@ class ChangesPage(QWidget):
 
     def show_scope(self, scope: str, revision: str = "") -> None:
         """Shows the changes of a scope: "turns", "conversation" or "revision"."""
-        self._scope, self._revision = scope, revision
+        self._scope = scope
+        self._revision = revision
         words = {"turns": tr("Each turn"), "conversation": tr("The whole conversation")}
         self.scope.setText(words.get(scope, tr("Since {revision}", revision=revision)) + ARROW)
         self.reload_changes()
 
     def show_since_checkpoint(self, turn: TurnOfChanges) -> None:
         """Shows all differences since a turn's checkpoint, including the user's own changes."""
-        self._scope, self._checkpoint_turn_seq = "checkpoint", turn.seq
+        self._scope = "checkpoint"
+        self._checkpoint_turn_seq = turn.seq
         self.scope.setText(_since_turn_heading(turn) + ARROW)
         self.reload_changes()
 
@@ -422,9 +490,10 @@ class ChangesPage(QWidget):
         )
 
     def _toggle_side_by_side(self) -> None:
-        two = self.columns.text() == tr("Unified") + ARROW
-        self.columns.setText((tr("Side by side") if two else tr("Unified")) + ARROW)
-        self.body.view.show_columns(two=two)
+        has_two_columns = self.columns.text() == tr("Unified") + ARROW
+        name = tr("Side by side") if has_two_columns else tr("Unified")
+        self.columns.setText(name + ARROW)
+        self.body.view.show_columns(two=has_two_columns)
 
     def _mark_hunk_kept(self, hunk: str) -> None:
         if self._changes is not None and self._shown is not None and self._conversation:
@@ -434,9 +503,12 @@ class ChangesPage(QWidget):
     def _ask_what_to_undo(self) -> None:
         """Offers what can be undone of the shown file's turn, or of the last turn."""
         turn = self._turn_of_selected_row()
-        if turn is not None and (began := self._turn_of_chosen_checkpoint(self._turns)) is not None:
+        if turn is None:
+            return
+        began = self._turn_of_chosen_checkpoint(self._turns)
+        if began is not None:
             self.undo.confirm_and_undo_since_turn(began, self._turns)
-        elif turn is not None:
+        else:
             self.undo.ask_what_to_undo(turn, self._turns, self._undone)
 
     def _report_undo_and_reload(self, words: str, button: Mapping[str, object]) -> None:
@@ -459,11 +531,15 @@ class ChangesPage(QWidget):
         """Opens the file, or its folder if opening the file might run it."""
         if self._changes is None or self._shown is None:
             return
-        path, mode = self._changes.path_on_disk(self._shown), 0
+        path = self._changes.path_on_disk(self._shown)
+        mode = 0
         with suppress(OSError):
             mode = path.lstat().st_mode
-        harmless = SHOWN_FILE.fullmatch(path.name) and stat.S_ISREG(mode) and not mode & 0o111
-        open_in_desktop_program(path if harmless else path.parent)
+        is_plain_file = stat.S_ISREG(mode) and not mode & 0o111
+        if is_plain_file and SHOWN_FILE.fullmatch(path.name):
+            open_in_desktop_program(path)
+        else:
+            open_in_desktop_program(path.parent)
 
     def _run_for_page(self, work: Coroutine[Any, Any, Any], *, then: Any = None) -> None:
         self._doing.run_in_background(work, then=then, owner=self)
@@ -472,31 +548,35 @@ class ChangesPage(QWidget):
 def _build_hunks_and_sheet(
     before: bytes, after: bytes, *, two_columns: bool
 ) -> tuple[Sequence[Hunk], DifferenceSheet]:
-    found = find_hunks(before, after) if not is_binary(before, after) else ()
-    return found, build_difference_sheet(
-        build_hunk_rows(found, two_columns=two_columns), two_columns=two_columns
-    )
+    hunks: Sequence[Hunk] = ()
+    if not is_binary(before, after):
+        hunks = find_hunks(before, after)
+    rows = build_hunk_rows(hunks, two_columns=two_columns)
+    return hunks, build_difference_sheet(rows, two_columns=two_columns)
 
 
-def _build_group_rows(
-    words: str, files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[str]
-) -> list[ChangesListRow]:
-    files = [
-        file for file in files if not file.renamed or file.moved_from is not None
-    ]  # A renamed file is one row.
+def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[ChangesListRow]:
+    # A renamed file is one row.
+    files = [file for file in group.files if not file.renamed or file.moved_from is not None]
     if not files:
         return []
-    count = format_count(len(files), "{n} file", "{n} files")
-    if is_change_of_folder(files[0].change):  # Folders are listed only if no file changed.
+    # Folders are listed only if no file changed.
+    if is_change_of_folder(files[0].change):
         count = format_count(len(files), "{n} folder", "{n} folders")
-    heading = f"{words} · {count}"
+    else:
+        count = format_count(len(files), "{n} file", "{n} files")
+    heading = f"{group.heading} · {count}"
     is_committed = committed.issuperset(file.path_of_change for file in files)
-    heading += f" · {tr('committed')}" if is_committed else ""
-    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+    if is_committed:
+        heading += f" · {tr('committed')}"
     heading_row = ChangesListRow(
-        heading=heading, turn=turn, added=added, removed=removed, is_committed=is_committed
+        heading=heading,
+        turn=group.turn,
+        added=sum(file.added for file in files),
+        removed=sum(file.removed for file in files),
+        is_committed=is_committed,
     )
-    return [heading_row, *group_rows_by_folder(files, turn, committed)]
+    return [heading_row, *group_rows_by_folder(files, group.turn, committed)]
 
 
 def _since_turn_heading(turn: TurnOfChanges) -> str:

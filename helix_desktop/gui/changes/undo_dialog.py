@@ -15,6 +15,7 @@ from helix_desktop.engine.changes.turn_changes import (
     UndoOutlook,
     printable_path,
 )
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.common.figure_formats import format_byte_size
@@ -46,12 +47,14 @@ class UndoChangesDialog(widgets.TransientDialog):
         later: Mapping[str, str] = {},
     ) -> None:
         super().__init__(title, parent, 620)
-        self._redo, self._later = redo, later
+        self._redo = redo
+        self._later = later
         self._places = {file.path_of_change: file.place for file in files}
         self._boxes: dict[str, QComboBox] = {}
-        conflicts = [one for one in planned if one.how is UndoOutlook.CONFLICT]
-        plan = [widgets.build_plain_label(one, parent=self) for one in self._describe_plan(planned)]
-        column = build_column(*plan, owner=self, spacing=theme.zoomed_pixels(10))
+        conflicts = [undo for undo in planned if undo.how is UndoOutlook.CONFLICT]
+        sentences = self._describe_plan(planned)
+        labels = [widgets.build_plain_label(sentence, parent=self) for sentence in sentences]
+        column = build_column(*labels, owner=self, spacing=theme.zoomed_pixels(10))
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts), 1)
         note = widgets.build_plain_label(
@@ -69,99 +72,101 @@ class UndoChangesDialog(widgets.TransientDialog):
         return {path: str(box.currentData()) for path, box in self._boxes.items()}
 
     def _describe_plan(self, planned: Sequence[PlannedUndo]) -> list[str]:
-        found = []
-        planned = [
-            one
-            for one in planned
-            if not is_change_of_folder(PathChange(one.path, one.before, one.after))
-        ] or planned
-        done = [one for one in planned if one.how is UndoOutlook.RESTORE]
-        back = [self._path_for_display(one) for one in done if one.before is not None]
-        gone = [self._path_for_display(one) for one in done if one.before is None]
-        already = sum(one.how is UndoOutlook.ALREADY for one in planned)
-        if back:
+        # Folders are mentioned only if nothing else changes.
+        files = [undo for undo in planned if not _is_of_folder(undo)]
+        named = files or planned
+        restored: list[str] = []
+        deleted: list[str] = []
+        for undo in named:
+            if undo.how is UndoOutlook.RESTORE:
+                names = deleted if undo.before is None else restored
+                names.append(self._path_for_display(undo))
+        sentences = []
+        if restored:
             words = format_count(
-                len(back), "{n} file will be restored: ", "{n} files will be restored: "
+                len(restored), "{n} file will be restored: ", "{n} files will be restored: "
             )
-            found.append(words + shorten_name_list(back))
-        if gone:
+            sentences.append(words + shorten_name_list(restored))
+        if deleted:
             words = format_count(
-                len(gone), "{n} file will be deleted: ", "{n} files will be deleted: "
+                len(deleted), "{n} file will be deleted: ", "{n} files will be deleted: "
             )
-            found.append(words + shorten_name_list(gone))
-        if already:
-            found.append(
-                format_count(already, "{n} file needed no change.", "{n} files needed no change.")
+            sentences.append(words + shorten_name_list(deleted))
+        unchanged = sum(undo.how is UndoOutlook.ALREADY for undo in named)
+        if unchanged:
+            sentences.append(
+                format_count(unchanged, "{n} file needed no change.", "{n} files needed no change.")
             )
-        conflicts = [one.path for one in planned if one.how is UndoOutlook.CONFLICT]
-        if conflicts and self._later.keys() >= {*conflicts}:
-            found.append(
-                tr(
-                    "The agent changed these files again in later turns. Choose what to do with each file:"
-                )
-            )
-        elif conflicts:
-            found.append(
-                tr(
-                    "You or another program changed these files later. Choose what to do with each file:"
-                )
-            )
-        return found or [
-            tr("There is nothing to redo.") if self._redo else tr("There is nothing to undo.")
-        ]
+        conflicts = [undo.path for undo in named if undo.how is UndoOutlook.CONFLICT]
+        if conflicts:
+            sentences.append(self._ask_for_conflicts(conflicts))
+        if sentences:
+            return sentences
+        return [tr("There is nothing to redo.") if self._redo else tr("There is nothing to undo.")]
 
-    def _path_for_display(self, one: PlannedUndo) -> str:
-        return printable_path(self._places.get(one.path, one.path.partition("/")[2]))
+    def _ask_for_conflicts(self, paths: Collection[str]) -> str:
+        if self._later.keys() >= set(paths):
+            return tr(
+                "The agent changed these files again in later turns. Choose what to do with each file:"
+            )
+        return tr(
+            "You or another program changed these files later. Choose what to do with each file:"
+        )
 
-    def _conflict_choice_labels(self) -> tuple[str, str, str]:
+    def _path_for_display(self, undo: PlannedUndo) -> str:
+        _, _, place = undo.path.partition("/")
+        return printable_path(self._places.get(undo.path, place))
+
+    def _list_conflict_choices(self) -> list[tuple[str, str]]:
+        """Returns the label and the value of each choice."""
         leave = tr("Leave the file as it is now")
         if self._redo:
-            return (
-                leave,
-                tr("Restore the file to its state before the undo"),
-                tr("Redo only the agent's lines"),
-            )
-        return (
-            leave,
-            tr("Restore the file to its state before the agent's changes"),
-            tr("Undo only the agent's lines"),
-        )
+            restore = tr("Restore the file to its state before the undo")
+            merge = tr("Redo only the agent's lines")
+        else:
+            restore = tr("Restore the file to its state before the agent's changes")
+            merge = tr("Undo only the agent's lines")
+        return [(leave, "now"), (restore, "before"), (merge, "merge")]
 
     def _build_conflict_list(self, planned: Sequence[PlannedUndo]) -> QScrollArea:
         inner = QWidget()
         grid = QGridLayout(inner)
         grid.setContentsMargins(0, 0, 0, 0)
-        for row, one in enumerate(planned):
+        for row, undo in enumerate(planned):
+            place = self._path_for_display(undo)
+            shown_name = place
+            if undo.path in self._later:
+                turn = tr("Turn {number}", number=self._later[undo.path])
+                shown_name = f"{place} · {turn}"
             name = ElidedLabel(inner, Qt.TextElideMode.ElideMiddle)
             name.setProperty("look", "mono")
-            turn = (
-                [tr("Turn {number}", number=self._later[one.path])]
-                if one.path in self._later
-                else []
-            )
-            name.set_elided_text(" · ".join((self._path_for_display(one), *turn)))
-            box = widgets.build_combo_box(self._path_for_display(one), inner)
+            name.set_elided_text(shown_name)
+            box = widgets.build_combo_box(place, inner)
             box.setSizeAdjustPolicy(
                 QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
             )
-            for words, choice in zip(
-                self._conflict_choice_labels(), ("now", "before", "merge"), strict=True
-            ):
-                box.addItem(words, choice)
-            look = widgets.build_push_button(
-                tr("Compare…"), inner, partial(self.compare_wanted.emit, one)
-            )
-            self._boxes[one.path] = box
+            for label, value in self._list_conflict_choices():
+                box.addItem(label, value)
+            compare = partial(self.compare_wanted.emit, undo)
+            compare_button = widgets.build_push_button(tr("Compare…"), inner, compare)
+            self._boxes[undo.path] = box
             grid.addWidget(name, 2 * row, 0, 1, 2)
             grid.addWidget(box, 2 * row + 1, 0)
-            grid.addWidget(look, 2 * row + 1, 1)
+            grid.addWidget(compare_button, 2 * row + 1, 1)
         grid.setColumnStretch(0, 1)
         grid.setRowStretch(2 * len(planned), 1)
         return widgets.build_scroll_area(inner, self)
 
 
+def _is_of_folder(undo: PlannedUndo) -> bool:
+    return is_change_of_folder(PathChange(undo.path, undo.before, undo.after))
+
+
 def shorten_name_list(places: Sequence[str]) -> str:
-    return ", ".join(places[:SHOWN_FILE_NAMES]) + ("…" if len(places) > SHOWN_FILE_NAMES else "")
+    names = ", ".join(places[:SHOWN_FILE_NAMES])
+    if len(places) > SHOWN_FILE_NAMES:
+        names += "…"
+    return names
 
 
 class ThreeVersionsDialog(widgets.TransientDialog):
@@ -181,30 +186,49 @@ class ThreeVersionsDialog(widgets.TransientDialog):
         super().__init__(printable_path(place), parent, 1200, 640)
         row = QHBoxLayout(self)
         self.views: list[TextLineView] = []
-        agent = tr("Before the agent's changes"), tr("After the agent's changes")
-        first = (tr("Before the undo"), tr("After the undo")) if redo else agent
-        titles = (*first, tr("Now"))
-        signs = ("-", "danger_soft"), ("+", "added_soft"), ("+", "added_soft")
-        for title, content, lines, (sign, colour) in zip(
-            titles, versions, differing, signs, strict=True
-        ):
+        if redo:
+            titles = [tr("Before the undo"), tr("After the undo"), tr("Now")]
+        else:
+            titles = [tr("Before the agent's changes"), tr("After the agent's changes"), tr("Now")]
+        marks = [_REMOVED, _ADDED, _ADDED]
+        for title, content, lines, mark in zip(titles, versions, differing, marks, strict=True):
             label = widgets.build_plain_label(title, "heading", self, wraps=False)
             view = TextLineView(theme, self)
             view.setAccessibleName(title)
-            shown = (
-                format_byte_size(len(content))
-                if is_binary(content)
-                else content.decode("utf-8", "replace")
-            )
-            tones = [colour if number in lines else "" for number in range(shown.count("\n") + 1)]
-            labels = [f"{number} {sign if tone else ' '}" for number, tone in enumerate(tones, 1)]
-            view.show_text_lines(
-                shown.split("\n"), tone=tones.__getitem__, labels=labels.__getitem__
-            )
+            _show_version(view, content, lines, mark)
             self.views.append(view)
             row.addLayout(build_column(label, (view, 1)))
         for view, other in itertools.permutations(self.views, 2):
             view.verticalScrollBar().valueChanged.connect(other.verticalScrollBar().setValue)
+
+
+@dataclass(frozen=True, slots=True)
+class LineMark:
+    """How a line that differs is marked."""
+
+    sign: str
+    colour: str
+
+
+_REMOVED = LineMark("-", "danger_soft")
+_ADDED = LineMark("+", "added_soft")
+
+
+def _show_version(
+    view: TextLineView, content: bytes, differing: Collection[int], mark: LineMark
+) -> None:
+    if is_binary(content):
+        text = format_byte_size(len(content))
+    else:
+        text = content.decode("utf-8", "replace")
+    lines = text.split("\n")
+    colours: list[str] = []
+    labels: list[str] = []
+    for number in range(len(lines)):
+        is_marked = number in differing
+        colours.append(mark.colour if is_marked else "")
+        labels.append(f"{number + 1} {mark.sign if is_marked else ' '}")
+    view.show_text_lines(lines, tone=colours.__getitem__, labels=labels.__getitem__)
 
 
 def find_differing_lines(versions: tuple[bytes, bytes, bytes]) -> list[set[int]]:
@@ -212,10 +236,12 @@ def find_differing_lines(versions: tuple[bytes, bytes, bytes]) -> list[set[int]]
     that changed since.
     """
     before, after, now = map(split_into_lines, versions)
-    agents, later = list(find_changed_lines(before, after)), find_changed_lines(after, now)
-    removed, added = (
-        [range(one.old, one.old_end) for one in agents],
-        [range(one.new, one.new_end) for one in agents],
-    )
-    ranges = removed, added, [range(one.new, one.new_end) for one in later]
-    return [set(itertools.chain(*some)) for some in ranges]
+    removed: set[int] = set()
+    added: set[int] = set()
+    for hunk in find_changed_lines(before, after):
+        removed.update(range(hunk.old, hunk.old_end))
+        added.update(range(hunk.new, hunk.new_end))
+    changed_since: set[int] = set()
+    for hunk in find_changed_lines(after, now):
+        changed_since.update(range(hunk.new, hunk.new_end))
+    return [removed, added, changed_since]

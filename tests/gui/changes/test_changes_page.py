@@ -29,7 +29,12 @@ from helix_desktop.errors import NotFound
 from helix_desktop.gui.answer_author import agent_of_conversation
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.changed_files_list import describe_changes_row
-from helix_desktop.gui.changes.changes_page import ChangesPage, _build_group_rows
+from helix_desktop.gui.changes.changes_page import (
+    ChangesGroup,
+    ChangesPage,
+    GatheredChanges,
+    _build_group_rows,
+)
 from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
 from helix_desktop.gui.changes.undo_dialog import (
@@ -154,19 +159,9 @@ def test_an_empty_folder_alone_is_no_file_and_cannot_be_committed(
     folder = TreeItem(PathKind.FOLDER, 0o755)
     changes.fill({"empty": (b"", b"")})
     (file,) = changes._files()
-    page._show_gathered_changes(
-        (
-            changes,
-            "c1",
-            (),
-            _build_group_rows(
-                "Turn 2",
-                [replace(file, change=PathChange("0/empty", None, folder))],
-                None,
-                frozenset(),
-            ),
-        )
-    )
+    group = ChangesGroup("Turn 2", [replace(file, change=PathChange("0/empty", None, folder))])
+    rows = _build_group_rows(group, frozenset())
+    page._show_gathered_changes(GatheredChanges(changes, "c1", (), rows))
     assert page.files.files.items[0].heading == "Turn 2 · 1 folder"
     assert not page.commit_button.isEnabled()
 
@@ -572,9 +567,8 @@ def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(
 ) -> None:
     (turn,) = page._turns
     undo = replace(turn.sources[0], fact=replace(turn.sources[0].fact, by="undo"))
-    page._show_gathered_changes(
-        (changes, page._conversation, [replace(turn, sources=(*turn.sources, undo))], [])
-    )
+    undone_turn = replace(turn, sources=(*turn.sources, undo))
+    page._show_gathered_changes(GatheredChanges(changes, page._conversation, [undone_turn], []))
     assert (
         page.body._sentence_label.text()
         == "The agent's changes here have been undone. You can redo them from the Undo menu."
