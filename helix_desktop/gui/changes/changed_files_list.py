@@ -42,23 +42,25 @@ def group_rows_by_folder(
     folders: dict[str, list[FileChange]] = {}
     for file in sorted(files, key=lambda file: file.place):
         folders.setdefault(file.place.rpartition("/")[0], []).append(file)
-    found: list[ChangesListRow] = []
-    for folder, inside in sorted(folders.items(), key=lambda each: (not each[0], each[0])):
+    rows: list[ChangesListRow] = []
+    for folder in sorted(folders, key=_folder_order):
+        files_inside = folders[folder]
         if folder:
-            added, removed = (
-                sum(file.added for file in inside),
-                sum(file.removed for file in inside),
+            heading = ChangesListRow(
+                folder=f"{printable_path(folder)}/",
+                turn=turn,
+                added=sum(file.added for file in files_inside),
+                removed=sum(file.removed for file in files_inside),
             )
-            found.append(
-                ChangesListRow(
-                    folder=f"{printable_path(folder)}/", turn=turn, added=added, removed=removed
-                )
-            )
-        found += [
-            ChangesListRow(file=file, turn=turn, is_committed=file.path_of_change in committed)
-            for file in inside
-        ]
-    return found
+            rows.append(heading)
+        for file in files_inside:
+            is_committed = file.path_of_change in committed
+            rows.append(ChangesListRow(file=file, turn=turn, is_committed=is_committed))
+    return rows
+
+
+def _folder_order(folder: str) -> tuple[bool, str]:
+    return (not folder, folder)
 
 
 class ChangedFilesModel(ListRowModel[ChangesListRow]):
@@ -66,8 +68,9 @@ class ChangedFilesModel(ListRowModel[ChangesListRow]):
         entry = self.items[index.row()]
         if role == Qt.ItemDataRole.ToolTipRole:
             return safe_tooltip(describe_changes_row(entry))
-        shown = role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
-        return describe_changes_row(entry) if shown else None
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
+            return describe_changes_row(entry)
+        return None
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         if self.items[index.row()].file is None:
@@ -77,17 +80,23 @@ class ChangedFilesModel(ListRowModel[ChangesListRow]):
 
 def describe_changes_row(entry: ChangesListRow) -> str:
     if entry.file is not None:
-        sorts = {"added": tr("added"), "deleted": tr("deleted"), "changed": tr("changed")}
-        words = f"{sorts[entry.file.change_word]}, +{entry.file.added} −{entry.file.removed}"
-        if entry.file.renamed:
-            words = tr("renamed from {name}", name=printable_path(entry.file.renamed))
-        words += f", {tr('committed')}" if entry.is_committed else ""
-        return f"{printable_path(entry.file.place)}, {words}"
+        return _describe_file_row(entry.file, is_committed=entry.is_committed)
     if entry.folder:
         return f"{entry.folder} +{entry.added} −{entry.removed}"
     if entry.uncovered is not None:
         return f"{printable_path(entry.uncovered.path)}: {entry.uncovered.why}"
     return entry.heading
+
+
+def _describe_file_row(file: FileChange, *, is_committed: bool) -> str:
+    if file.renamed:
+        words = tr("renamed from {name}", name=printable_path(file.renamed))
+    else:
+        kinds = {"added": tr("added"), "deleted": tr("deleted"), "changed": tr("changed")}
+        words = f"{kinds[file.change_word]}, +{file.added} −{file.removed}"
+    if is_committed:
+        words += f", {tr('committed')}"
+    return f"{printable_path(file.place)}, {words}"
 
 
 class _ChangesRowDelegate(RowPainter):
@@ -105,15 +114,14 @@ class _ChangesRowDelegate(RowPainter):
         }
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        is_later_heading = _changes_row_of_index(index).heading and index.row()
-        return (
-            QSize(100, self._theme.zoomed_pixels(34))
-            if is_later_heading
-            else super().sizeHint(option, index)
-        )
+        # A heading below other rows has more room above it.
+        if _changes_row_of_index(index).heading and index.row():
+            return QSize(100, self._theme.zoomed_pixels(34))
+        return super().sizeHint(option, index)
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        entry, px = _changes_row_of_index(index), self._theme.zoomed_pixels
+        entry = _changes_row_of_index(index)
+        px = self._theme.zoomed_pixels
         place = QRectF(option.rect).adjusted(px(8), 1, -px(8), -1)
         if option.state & QStyle.StateFlag.State_Selected:
             self._theme.fill_surface(painter, place, "selected", px(6))
@@ -126,48 +134,48 @@ class _ChangesRowDelegate(RowPainter):
     def _paint_heading_or_folder(
         self, painter: QPainter, place: QRectF, entry: ChangesListRow
     ) -> None:
-        name = (
-            entry.heading
-            or entry.folder
-            or printable_path(entry.uncovered.path if entry.uncovered else "")
-        )
-        font = "heading" if entry.heading else "name"
+        px = self._theme.zoomed_pixels
         if entry.heading:
-            place = place.adjusted(0, place.height() - self._theme.zoomed_pixels(26), 0, 0)
-        counts, gap = _format_line_counts(entry.added, entry.removed), self._theme.zoomed_pixels(6)
-        room = place.width() - sum(self._text_width("count", count) + gap for count, _ in counts)
+            name = entry.heading
+            font = "heading"
+            place = place.adjusted(0, place.height() - px(26), 0, 0)
+        else:
+            uncovered_path = entry.uncovered.path if entry.uncovered else ""
+            name = entry.folder or printable_path(uncovered_path)
+            font = "name"
+        gap = px(6)
+        counts = _format_line_counts(entry.added, entry.removed)
+        room = place.width()
+        room -= sum(self._text_width("count", count.text) + gap for count in counts)
         if entry.heading and self._text_width(font, name) > room:
-            counts, room = [], place.width()
-        at = self._draw_text(painter, place, font, name, "faint", room) + gap
-        for count, tone in counts:
-            place.setLeft(at)
-            at = self._draw_text(painter, place, "count", count, tone) + self._theme.zoomed_pixels(
-                4
-            )
+            # A heading that would be cut off does without its counts.
+            counts = []
+            room = place.width()
+        left = self._draw_text(painter, place, font, name, "faint", room) + gap
+        for count in counts:
+            place.setLeft(left)
+            end = self._draw_text(painter, place, "count", count.text, count.colour)
+            left = end + px(4)
 
     def _paint_changed_file(
         self, painter: QPainter, place: QRectF, file: FileChange, *, is_committed: bool
     ) -> None:
-        theme, px = self._theme, self._theme.zoomed_pixels
+        px = self._theme.zoomed_pixels
+        is_in_folder = "/" in file.place
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.colour_of_token(_DOTS[file.change_word]))
-        left = place.left() + (px(12) if "/" in file.place else 0)
-        painter.drawEllipse(QRectF(left, place.center().y() - px(3.5), px(7), px(7)))
-        told = _format_line_counts(file.added, file.removed)
-        if file.renamed:
-            told = [(f"← {printable_path(file.renamed)}", "faint")]
-        elif file.change_word == "deleted":
-            told = [(tr("deleted"), "text")]
-        at = place.right() + px(4)
-        for words, tone in (*reversed(told), *([("✓", "accent")] if is_committed else [])):
-            room = min(self._text_width("count", words), px(120))
-            at -= px(4) + room
-            self._draw_text(
-                painter, QRectF(at, place.top(), room, place.height()), "count", words, tone
-            )
-        above, _, own = printable_path(file.place).rpartition("/")
-        place.setLeft(place.left() + px(28 if above else 16))
-        self._draw_text(painter, place, "name", own, "text", at - px(8) - place.left())
+        painter.setBrush(self._theme.colour_of_token(_DOTS[file.change_word]))
+        dot_left = place.left() + (px(12) if is_in_folder else 0)
+        painter.drawEllipse(QRectF(dot_left, place.center().y() - px(3.5), px(7), px(7)))
+        left = place.right() + px(4)
+        for note in reversed(_notes_of_file(file, is_committed=is_committed)):
+            width = min(self._text_width("count", note.text), px(120))
+            left -= px(4) + width
+            note_place = QRectF(left, place.top(), width, place.height())
+            self._draw_text(painter, note_place, "count", note.text, note.colour)
+        _, _, name = printable_path(file.place).rpartition("/")
+        place.setLeft(place.left() + px(28 if is_in_folder else 16))
+        room = left - px(8) - place.left()
+        self._draw_text(painter, place, "name", name, "text", room)
 
     def _text_width(self, font: str, words: str) -> float:
         return QFontMetricsF(self._fonts[font]).horizontalAdvance(words)
@@ -184,20 +192,45 @@ class _ChangesRowDelegate(RowPainter):
         """Draws a text at the left, shortened with "…" without enough `room`, and
         returns where it ends.
         """
+        if room is None:
+            room = place.width()
         cut = Qt.TextElideMode.ElideRight if font == "heading" else Qt.TextElideMode.ElideMiddle
-        shown = QFontMetricsF(self._fonts[font]).elidedText(
-            words, cut, (place.width() if room is None else room) + 1
-        )
+        shown = QFontMetricsF(self._fonts[font]).elidedText(words, cut, room + 1)
         painter.setFont(self._fonts[font])
         painter.setPen(self._theme.colour_of_token(tone))
         painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextDontClip, shown)
         return place.left() + self._text_width(font, shown)
 
 
-def _format_line_counts(added: int, removed: int) -> list[tuple[str, str]]:
+@dataclass(frozen=True, slots=True)
+class ColouredText:
+    """A short text, and the token of its colour."""
+
+    text: str
+    colour: str
+
+
+def _notes_of_file(file: FileChange, *, is_committed: bool) -> list[ColouredText]:
+    """Returns what stands at the right of a file's name, from the left."""
+    if file.renamed:
+        notes = [ColouredText(f"← {printable_path(file.renamed)}", "faint")]
+    elif file.change_word == "deleted":
+        notes = [ColouredText(tr("deleted"), "text")]
+    else:
+        notes = _format_line_counts(file.added, file.removed)
+    if is_committed:
+        notes.insert(0, ColouredText("✓", "accent"))
+    return notes
+
+
+def _format_line_counts(added: int, removed: int) -> list[ColouredText]:
     """Returns `+38` and `−29`, each with its colour."""
-    counts = (("+", added, "output_text"), ("−", removed, "danger"))
-    return [(f"{sign}{format_number(figure)}", tone) for sign, figure, tone in counts if figure]
+    counts = []
+    if added:
+        counts.append(ColouredText(f"+{format_number(added)}", "output_text"))
+    if removed:
+        counts.append(ColouredText(f"−{format_number(removed)}", "danger"))
+    return counts
 
 
 def _changes_row_of_index(index: Index) -> ChangesListRow:
@@ -223,14 +256,17 @@ class ChangedFilesList(QListView):
     def show_changes_rows(self, entries: Sequence[ChangesListRow], wanted: str = "") -> None:
         """Replaces the rows, and selects the file `wanted`, or else the first."""
         self.files.replace_rows(entries)
-        files = [row for row, entry in enumerate(entries) if entry.file is not None]
-        same = [
-            row
-            for row in files
-            if (file := entries[row].file) is not None and file.path_of_change == wanted
-        ]
-        if files:
-            self.setCurrentIndex(self.files.index((same or files)[0]))
+        row_to_select: int | None = None
+        for row, entry in enumerate(entries):
+            if entry.file is None:
+                continue
+            if row_to_select is None:
+                row_to_select = row
+            if entry.file.path_of_change == wanted:
+                row_to_select = row
+                break
+        if row_to_select is not None:
+            self.setCurrentIndex(self.files.index(row_to_select))
 
     @property
     def current_changes_row(self) -> ChangesListRow | None:

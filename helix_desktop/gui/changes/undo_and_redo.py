@@ -22,6 +22,7 @@ from helix_desktop.engine.changes.turn_changes import (
     without_user_undos,
 )
 from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.undo_dialog import (
     ThreeVersionsDialog,
@@ -36,7 +37,16 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FileChanges, FileUndoResult
 
 MOST_NAMES = 2  # The maximum number of files that are named with a step.
+MOST_LEFT_ALONE = 6  # The maximum number of files that a result names as not changed.
 MOST_STEPS = 8  # The maximum number of a turn's steps, and of undone turns, that the menu offers.
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesLeft:
+    """What can still be undone of some steps. `is_redo`: the steps are undos themselves."""
+
+    files: Sequence[FileChange]
+    is_redo: bool
 
 
 class ChangesUndo(QObject):
@@ -48,13 +58,16 @@ class ChangesUndo(QObject):
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, button: QPushButton) -> None:
         super().__init__(button)
-        self._theme, self._doing, self._button = theme, doing, button
+        self._theme = theme
+        self._doing = doing
+        self._button = button
         self._changes: FileChanges | None = None
         self._conversation = ""
         self.turns: Sequence[TurnOfChanges] = ()  # All turns with changes, oldest first.
 
     def set_changes(self, changes: FileChanges | None, conversation: str) -> None:
-        self._changes, self._conversation = changes, conversation
+        self._changes = changes
+        self._conversation = conversation
 
     def ask_what_to_undo(
         self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges], undone: Sequence[TurnOfChanges]
@@ -71,12 +84,13 @@ class ChangesUndo(QObject):
         has only one step.
         """
         steps = without_user_undos(turn.sources)
-        last = steps[-MOST_STEPS:] if len(steps) > 1 and turn not in undone else ()
-        return [
-            step
-            for step in last
-            if await changes.changes_with_folders(step_with_undos(step, turn.sources))
-        ]
+        if len(steps) < 2 or turn in undone:
+            return []
+        undoable = []
+        for step in steps[-MOST_STEPS:]:
+            if await changes.changes_with_folders(step_with_undos(step, turn.sources)):
+                undoable.append(step)
+        return undoable
 
     def _show_undo_menu(
         self,
@@ -88,76 +102,71 @@ class ChangesUndo(QObject):
         """Lists undone turns to redo, then each step, the turn, and everything since
         the turn started.
         """
-        later = [each for each in turns if each.seq >= turn.seq and each not in undone]
         menu = build_popup_menu(self._button)
 
         def offer_undo(words: str, sources: Sequence[ChangeSource]) -> None:
-            menu.addAction(
-                words.replace("&", "&&"), lambda: self.confirm_and_undo_sources(sources, words)
-            )
+            confirm = partial(self.confirm_and_undo_sources, sources, words)
+            menu.addAction(words.replace("&", "&&"), confirm)
 
-        for each in reversed(undone[-MOST_STEPS:]):
-            offer_undo(tr("Redo turn {number}…", number=each.turn_numbers), each.sources)
+        for undone_turn in reversed(undone[-MOST_STEPS:]):
+            words = tr("Redo turn {number}…", number=undone_turn.turn_numbers)
+            offer_undo(words, undone_turn.sources)
         for step in reversed(steps):
-            names = [printable_path(name) for name in step.fact.names[:MOST_NAMES]]
-            more = ["…"] if names and step.fact.files > len(names) else []
-            tool = f"{step.what or step.fact.by} {', '.join((*names, *more))}".rstrip()
-            offer_undo(tr("Undo step {step} ({tool})…", step=step.step, tool=tool), [step])
-        for undo in _undos_to_reverse(turns, undone)[: -MOST_STEPS - 1 : -1]:
-            fact, time_of_day = undo.fact, format_time_of_day(undo.time)
-            files = (
-                format_count(fact.files, "{n} file", "{n} files")
-                if fact.files > 1
-                else "".join(fact.names[:1])
+            words = tr("Undo step {step} ({tool})…", step=step.step, tool=_name_step(step))
+            offer_undo(words, [step])
+        newest_undos = _undos_to_reverse(turns, undone)[-MOST_STEPS:]
+        for undo in reversed(newest_undos):
+            words = tr(
+                "Reverse the undo of {files}, {time}…",
+                files=_name_undone_files(undo.fact),
+                time=format_time_of_day(undo.time),
             )
-            offer_undo(
-                tr("Reverse the undo of {files}, {time}…", files=files, time=time_of_day), [undo]
-            )
+            offer_undo(words, [undo])
         if turn not in undone:
             offer_undo(tr("Undo turn {number}…", number=turn.turn_numbers), turn.sources)
-        if len(later) > 1:
-            all_of_it = [source for each in later for source in each.sources]
-            offer_undo(tr("Undo everything since turn {number}…", number=turn.number), all_of_it)
+        since_turn = [each for each in turns if each.seq >= turn.seq and each not in undone]
+        if len(since_turn) > 1:
+            sources = [source for each in since_turn for source in each.sources]
+            offer_undo(tr("Undo everything since turn {number}…", number=turn.number), sources)
         menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
 
     def confirm_and_undo_since_turn(
         self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges]
     ) -> None:
         """Restores everything to its state before a turn, including later changes of the user."""
-        if self._changes is not None:
-            title = tr("Restore everything to its state before turn {number} (your own changes are undone too)", number=turn.number)  # fmt: skip
-            work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
-            sources = (source for each in turns if each.seq >= turn.seq for source in each.sources)
-            undoes = seqs_to_name_in_undo(sources, self._conversation)
-            self._run_undo_work(
-                work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title)
-            )
+        if self._changes is None:
+            return
+        title = tr(
+            "Restore everything to its state before turn {number} (your own changes are undone too)",
+            number=turn.number,
+        )
+        sources = [source for each in turns if each.seq >= turn.seq for source in each.sources]
+        undoes = seqs_to_name_in_undo(sources, self._conversation)
+        work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
+        self._run_undo_work(
+            work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title)
+        )
 
     def confirm_and_undo_sources(self, sources: Sequence[ChangeSource], title: str) -> None:
         """Undoes everything that these steps changed, including folders, after a question."""
-        if self._changes is not None:
-            work, title = (
-                self._changes_left_to_undo(self._changes, sources),
-                title.removesuffix("…"),
-            )
-            self._run_undo_work(
-                work, then=lambda left: self.plan_and_confirm_undo(left[0], (), title, redo=left[1])
-            )
+        if self._changes is None:
+            return
+
+        def confirm(left: ChangesLeft) -> None:
+            words = title.removesuffix("…")
+            self.plan_and_confirm_undo(left.files, (), words, redo=left.is_redo)
+
+        self._run_undo_work(self._changes_left_to_undo(self._changes, sources), then=confirm)
 
     async def _changes_left_to_undo(
         self, changes: FileChanges, sources: Sequence[ChangeSource]
-    ) -> tuple[Sequence[FileChange], bool]:
-        """Returns what these steps changed and is not undone yet, or else all their
-        undos; and whether it is a redo.
-        """
-        left = await changes.changes_with_folders(sources)
-        undone = [source for source in sources if source.fact.by == "undo"]
-        is_reversal = len(undone) == len(sources)
-        return (
-            (left, is_reversal)
-            if left or not undone
-            else (await changes.changes_with_folders(undone), True)
-        )
+    ) -> ChangesLeft:
+        """Returns what these steps changed and is not undone yet, or else all their undos."""
+        files = await changes.changes_with_folders(sources)
+        undos = [source for source in sources if source.fact.by == "undo"]
+        if files or not undos:
+            return ChangesLeft(files, is_redo=len(undos) == len(sources))
+        return ChangesLeft(await changes.changes_with_folders(undos), is_redo=True)
 
     def plan_and_confirm_undo(
         self,
@@ -176,14 +185,14 @@ class ChangesUndo(QObject):
             return plan, await find_later_turns(changes, self.turns, files, plan)
 
         def show_undo_dialog(planned: tuple[Sequence[PlannedUndo], dict[str, str]]) -> None:
-            words, (plan, later) = title or tr("Undo"), planned
+            plan, later = planned
             dialog = UndoChangesDialog(
-                self._theme, words, files, plan, self._button, redo=redo, later=later
+                self._theme, title or tr("Undo"), files, plan, self._button, redo=redo, later=later
             )
             dialog.compare_wanted.connect(partial(self._open_three_versions_dialog, redo=redo))
-            again = tr("Undo") if redo else ""
+            notice_button = tr("Undo") if redo else ""
             dialog.accepted.connect(
-                lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes, again)
+                lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes, notice_button)
             )
             dialog.open()
 
@@ -203,37 +212,41 @@ class ChangesUndo(QObject):
             self._run_undo_work(work, then=partial(self.report_undone, label=label))
 
     def _open_three_versions_dialog(self, planned: PlannedUndo, *, redo: bool) -> None:
-        if (changes := self._changes) is not None:
-            place = planned.path.partition("/")[2]
+        changes = self._changes
+        if changes is None:
+            return
+        _, _, place = planned.path.partition("/")
 
-            async def read_and_compare() -> ThreeVersionsDialog:
-                versions = await changes.three_versions_of_file(planned)
-                lines = await asyncio.to_thread(find_differing_lines, versions)
-                return ThreeVersionsDialog(
-                    self._theme, place, versions, self._button, differing=lines, redo=redo
-                )
+        async def read_and_compare() -> ThreeVersionsDialog:
+            versions = await changes.three_versions_of_file(planned)
+            lines = await asyncio.to_thread(find_differing_lines, versions)
+            return ThreeVersionsDialog(
+                self._theme, place, versions, self._button, differing=lines, redo=redo
+            )
 
-            self._run_undo_work(read_and_compare(), then=lambda dialog: dialog.open())
+        self._run_undo_work(read_and_compare(), then=lambda dialog: dialog.open())
 
     def report_undone(self, undone: FileUndoResult, *, words: str = "", label: str = "") -> None:
         """Reports the result. `label`: the notice's button, by default "Redo". `words`
         replace the counts.
         """
         is_as_said = words and undone.restored and not undone.paths_left_alone
+        sentence = words if is_as_said else describe_undone_files(undone)
         button = {}
         if undone.fact is not None:
             button = {
                 "button": label or tr("Redo"),
                 "act": partial(self._undo_the_undo, undone.fact, label),
             }
-        self.undone.emit(words if is_as_said else describe_undone_files(undone), button)
+        self.undone.emit(sentence, button)
 
     def _undo_the_undo(self, fact: FilesChanged, label: str) -> None:
         """Redoes without a question: only files that nobody has changed since are restored."""
-        if (changes := self._changes) is not None:
-            work = redo_undone_changes(changes, fact, self._conversation)
-            report = partial(self.report_undone, label="" if label else tr("Undo"))
-            self._run_undo_work(work, then=report)
+        if self._changes is None:
+            return
+        work = redo_undone_changes(self._changes, fact, self._conversation)
+        next_label = "" if label else tr("Undo")
+        self._run_undo_work(work, then=partial(self.report_undone, label=next_label))
 
     def undo_hunk(self, file: FileChange, hunk: str) -> None:
         if self._changes is not None:
@@ -247,11 +260,27 @@ class ChangesUndo(QObject):
         self._doing.run_in_background(work, then=then, owner=self)
 
 
+def _name_step(step: ChangeSource) -> str:
+    """Names a step by its tool and the first files that it changed."""
+    names = [printable_path(name) for name in step.fact.names[:MOST_NAMES]]
+    if names and step.fact.files > len(names):
+        names.append("…")
+    tool = step.what or step.fact.by
+    return f"{tool} {', '.join(names)}".rstrip()
+
+
+def _name_undone_files(undo: FilesChanged) -> str:
+    if undo.files > 1:
+        return format_count(undo.files, "{n} file", "{n} files")
+    return undo.names[0] if undo.names else ""
+
+
 async def redo_undone_changes(
-    changes: FileChanges, fact: FilesChanged, talk: str
+    changes: FileChanges, fact: FilesChanged, conversation: str
 ) -> FileUndoResult:
-    found = await changes.changes_with_folders([ChangeSource(talk, 0, time.time(), fact)])
-    return await changes.undo_file_changes(found, conversation=talk)
+    undo = ChangeSource(conversation, 0, time.time(), fact)
+    files = await changes.changes_with_folders([undo])
+    return await changes.undo_file_changes(files, conversation=conversation)
 
 
 async def find_later_turns(
@@ -263,34 +292,42 @@ async def find_later_turns(
     """Returns, for files that are as a later turn of the agent has left them, the
     numbers of the turns that changed them.
     """
-    there = {one.path: one.now for one in plan if one.how is UndoOutlook.CONFLICT}
-    last = max((source.seq for file in files for source in file.sources), default=0)
-    found: dict[str, list[str]] = {}
-    left: dict[str, TreeItem | None] = {}
-    for turn in turns if there and last else ():
-        for file in await changes.changes_with_folders(turn.sources) if turn.seq > last else ():
-            found.setdefault(file.path_of_change, []).append(turn.turn_numbers)
-            left[file.path_of_change] = file.change.after
-    return {
-        path: ", ".join(found[path])
-        for path, now in there.items()
-        if path in found and left[path] == now
-    }
+    conflicts = {undo.path: undo.now for undo in plan if undo.how is UndoOutlook.CONFLICT}
+    last_seq = max((source.seq for file in files for source in file.sources), default=0)
+    if not conflicts or not last_seq:
+        return {}
+    turns_by_path: dict[str, list[str]] = {}
+    left_by_agent: dict[str, TreeItem | None] = {}
+    for turn in turns:
+        if turn.seq <= last_seq:
+            continue
+        for file in await changes.changes_with_folders(turn.sources):
+            path = file.path_of_change
+            turns_by_path.setdefault(path, []).append(turn.turn_numbers)
+            left_by_agent[path] = file.change.after
+    later_turns = {}
+    for path, now in conflicts.items():
+        # If the file is not as the agent left it, somebody else changed it since.
+        if path in turns_by_path and left_by_agent[path] == now:
+            later_turns[path] = ", ".join(turns_by_path[path])
+    return later_turns
 
 
 def describe_undone_files(undone: FileUndoResult) -> str:
     deleted = undone.files_deleted
+    restored = undone.files_put_back
     # If only folders were restored, they are counted instead.
-    back = undone.files_put_back or (0 if deleted else len(undone.restored))
-    said = format_count(back, "{n} file was restored.", "{n} files were restored.") if back else ""
-    gone = (
-        format_count(deleted, "{n} file was deleted.", "{n} files were deleted.") if deleted else ""
-    )
-    left = [
-        tr("{place} was not changed: {why}.", place=place, why=why.rstrip("."))
-        for place, why in undone.paths_left_alone[:6]
-    ]
-    return "\n".join((join_sentences(said, gone) or tr("No files were restored."), *left))
+    if not restored and not deleted:
+        restored = len(undone.restored)
+    counts = []
+    if restored:
+        counts.append(format_count(restored, "{n} file was restored.", "{n} files were restored."))
+    if deleted:
+        counts.append(format_count(deleted, "{n} file was deleted.", "{n} files were deleted."))
+    lines = [join_sentences(*counts) if counts else tr("No files were restored.")]
+    for place, why in undone.paths_left_alone[:MOST_LEFT_ALONE]:
+        lines.append(tr("{place} was not changed: {why}.", place=place, why=why.rstrip(".")))
+    return "\n".join(lines)
 
 
 def _undos_to_reverse(
@@ -299,22 +336,23 @@ def _undos_to_reverse(
     """Returns the undos of all turns, oldest first, but none that a redo reversed at
     once, nor a turn's only one.
     """
-    found = []
+    reversible: list[ChangeSource] = []
     for turn in turns:
         undos: list[ChangeSource] = []
-        for undo in (each for each in turn.sources if each.fact.by == "undo"):
-            if undos and _is_exact_reversal(undo.fact, undos[-1].fact):
+        for source in turn.sources:
+            if source.fact.by != "undo":
+                continue
+            if undos and _is_exact_reversal(source.fact, undos[-1].fact):
                 undos.pop()
             else:
-                undos.append(undo)
-        found += undos if turn not in undone or len(undos) > 1 else []
-    return sorted(found, key=lambda undo: undo.time)
+                undos.append(source)
+        # The only undo of an undone turn is offered as “Redo turn”.
+        if turn not in undone or len(undos) > 1:
+            reversible.extend(undos)
+    return sorted(reversible, key=lambda undo: undo.time)
 
 
 def _is_exact_reversal(later: FilesChanged, earlier: FilesChanged) -> bool:
-    states = earlier.before, earlier.after
-    return (
-        later.undoes == earlier.undoes
-        and states[0] != states[1]
-        and (later.after, later.before) == states
-    )
+    if later.undoes != earlier.undoes or earlier.before == earlier.after:
+        return False
+    return later.before == earlier.after and later.after == earlier.before
