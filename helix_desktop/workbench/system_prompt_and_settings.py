@@ -137,7 +137,7 @@ def describe_wide_rules_once(
     ]
     notes: list[str] = []
     for command in found:
-        notes.append(  # noqa: PERF401 -- sentences are looked for in what is appended
+        notes.append(
             f"The rule {command} also allows other programs. You can remove this rule in Settings > Permissions."
         )
     if found:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gateway.folded_request import PreviousBody, build_folded_body
-from helix_desktop.gateway.view_entries import As, Says
+from helix_desktop.gateway.view_entries import As, Entry, Says
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from tests.gateway.running import PROTOCOLS
 from tests.protocols import published_schemas as schemas
@@ -32,7 +32,7 @@ def folded(protocol: str, units: Sequence[Json], kept: PreviousBody | None = Non
     body = {MESSAGE_FIELDS[protocol]: whole}
     messages = WIRE_MODULES[protocol].parse_messages(body)
     last = len(messages) - 1
-    entries = [As(0), Says("the handover", ((1, last),)), As(last)]
+    entries: list[Entry] = [As(0), Says("the handover", ((1, last),)), As(last)]
     shown: list[Json] = build_folded_body(protocol, body, messages, entries, kept=kept)[
         MESSAGE_FIELDS[protocol]
     ]
@@ -252,7 +252,7 @@ def test_every_field_of_the_body_stays_as_it_is(protocol: str, fields: Sequence[
     body |= {"messages": [], "system": "s", "tools": [], "instructions": "i"}
     body[name] = [says(protocol, "old words"), says(protocol, "go on")]
     messages = WIRE_MODULES[protocol].parse_messages(body)
-    entries = [Says("the handover", ((0, 1),)), As(1)]
+    entries: list[Entry] = [Says("the handover", ((0, 1),)), As(1)]
     shown = build_folded_body(protocol, body, messages, entries)
     assert {**shown, name: None} == {**body, name: None}
     assert "the handover" in json.dumps(shown[name])

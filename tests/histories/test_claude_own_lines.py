@@ -17,6 +17,7 @@ from helix_desktop.histories import history_reading
 from helix_desktop.histories.claude_own_lines import ClaudeOwnLines, texts_of_own_lines
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
 from helix_desktop.histories.history_rows import ReadingReport
+from helix_desktop.histories.session_from_facts import origin_of_conversation
 from tests.histories import written
 from tests.histories.test_conversation_restoring import imported
 
@@ -74,7 +75,7 @@ def restore_without_file(
     path.unlink()
     lines = b"\n".join(line.rstrip() for line in report.unread)
     stored = Stored(Digest.of_content(lines), len(lines))
-    origin = restoring.origin_of_conversation(facts)
+    origin = origin_of_conversation(facts)
     facts.append(Recorded("c", len(facts) + 1, 0.0, BroughtIn(origin, "run", unread=stored)))
     assert stored.digest in restoring.digests_needed_for_restoring(facts)
 

@@ -121,7 +121,7 @@ async def test_a_large_entry_is_streamed_in_checked_chunks(workspace: StoredWork
 
     async def take() -> None:
         async for chunk in workspace.cache.stream_content(stored.digest):
-            got.append(chunk)  # noqa: PERF401 - what came before it failed is what matters
+            got.append(chunk)
 
     with pytest.raises(CacheCorrupt):
         await take()

@@ -1,5 +1,7 @@
 """Offers help after a turn ended early; shown above the composer until the next message."""
 
+from enum import StrEnum
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
@@ -18,7 +20,19 @@ from helix_desktop.gui.transcript.safe_text import without_backticks
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.workbench_types import Session
 
+_AT_REST = (ConversationActivity.IDLE, ConversationActivity.FAILED)
 _LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATING})
+
+
+class TurnEndHelp(StrEnum):
+    """What the last turn needs. The values are keys of the sentences in shown_names.json."""
+
+    BROKEN = "broken"  # The program ended before the turn did.
+    LIMITED = "limited"
+    REPEATING = "repeating"  # The reply repeats itself.
+    STOPPED = "stopped"  # Messages wait behind a turn that the user stopped.
+    WAITING = "waiting"
+    FAILED = "failed"  # The turn failed, and the failure could not be recorded.
 
 
 class TurnEndHelpLine(QWidget):
@@ -48,41 +62,63 @@ class TurnEndHelpLine(QWidget):
 
     def show_last_turn_end(self, session: Session | None) -> None:
         """Explains how the last turn ended if something can be done about it."""
-        if self.elsewhere:
+        unrecorded_failure = _describe_unrecorded_failure(session)
+        help_kind = None if self.elsewhere else find_turn_end_help(session)
+        if help_kind is None:
             self.hide()
             return
-        facts = session.conversation.state.facts if session is not None else ()
-        end = facts[-1].fact if facts else None
-        idle = session is not None and session.running in (
-            ConversationActivity.IDLE,
-            ConversationActivity.FAILED,
-        )
-        reason = end.reason if isinstance(end, TurnEnded) and idle else None
-        broken = session is not None and idle and session.conversation.state.branch.turn.running
-        broken |= reason is TurnEnd.STOPPED and isinstance(end, TurnEnded) and end.why == CLOSED
-        limited = reason in _LIMITS
-        stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
-        waiting = (
-            session is not None and idle and bool(session.queue) and not limited and not failed
-        )
-        sort = "broken" if broken else "limited" if limited else "failed"
-        sort = ("stopped" if stopped else "waiting") if waiting and not broken else sort
-        repeats_itself = isinstance(end, TurnEnded) and end.cause == TEXT_CAUSE and limited
-        if repeats_itself:
-            sort = "repeating"
-        words = translate_name("help after a turn", sort)
-        if broken and isinstance(end, ModelReplied) and end.stop is Stop.CUT:
+        words = translate_name("help after a turn", help_kind)
+        if help_kind is TurnEndHelp.BROKEN and _was_reply_cut(session):
             words = ""  # The transcript already says that the reply was cut off.
-        self._words.setText(
-            without_backticks(join_sentences(_describe_unrecorded_failure(session), words))
-        )
-        self._page = "limits" if limited else "providers"
-        self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
-        self._settings.setVisible(not broken and not waiting and not repeats_itself)
-        self._go.setText(tr("Continue") if limited or broken or waiting else tr("Try again"))
-        if repeats_itself:
-            self._go.setText(tr("Go on anyway"))
-        self.setVisible(limited or broken or waiting or bool(_describe_unrecorded_failure(session)))
+        self._words.setText(without_backticks(join_sentences(unrecorded_failure, words)))
+        self._show_settings_button(help_kind)
+        self._go.setText(_name_of_go_button(help_kind))
+        self.show()
+
+    def _show_settings_button(self, help_kind: TurnEndHelp) -> None:
+        """Offers the settings only where changing them helps."""
+        if help_kind is TurnEndHelp.LIMITED:
+            self._page = "limits"
+            self._settings.setText(tr("Limits…"))
+        else:
+            self._page = "providers"
+            self._settings.setText(tr("Models and providers…"))
+        self._settings.setVisible(help_kind in (TurnEndHelp.LIMITED, TurnEndHelp.FAILED))
+
+
+def find_turn_end_help(session: Session | None) -> TurnEndHelp | None:
+    """Returns what the last turn needs, or None if it runs, or ended as it should."""
+    if session is None or session.running not in _AT_REST:
+        return None
+    facts = session.conversation.state.facts
+    last_fact = facts[-1].fact if facts else None
+    end = last_fact if isinstance(last_fact, TurnEnded) else None
+    reason = end.reason if end is not None else None
+    if end is not None and reason in _LIMITS:
+        return TurnEndHelp.REPEATING if end.cause == TEXT_CAUSE else TurnEndHelp.LIMITED
+    # The program ended in the middle of the turn, or it was closed.
+    if session.conversation.state.branch.turn.running:
+        return TurnEndHelp.BROKEN
+    if end is not None and reason is TurnEnd.STOPPED and end.why == CLOSED:
+        return TurnEndHelp.BROKEN
+    if session.queue and reason is not TurnEnd.FAILED:
+        return TurnEndHelp.STOPPED if reason is TurnEnd.STOPPED else TurnEndHelp.WAITING
+    return TurnEndHelp.FAILED if _describe_unrecorded_failure(session) else None
+
+
+def _was_reply_cut(session: Session | None) -> bool:
+    if session is None or not session.conversation.state.facts:
+        return False
+    last_fact = session.conversation.state.facts[-1].fact
+    return isinstance(last_fact, ModelReplied) and last_fact.stop is Stop.CUT
+
+
+def _name_of_go_button(help_kind: TurnEndHelp) -> str:
+    if help_kind is TurnEndHelp.REPEATING:
+        return tr("Go on anyway")
+    if help_kind is TurnEndHelp.FAILED:
+        return tr("Try again")
+    return tr("Continue")
 
 
 def _describe_unrecorded_failure(session: Session | None) -> str:
@@ -91,8 +127,6 @@ def _describe_unrecorded_failure(session: Session | None) -> str:
         return ""
     facts = session.conversation.state.facts
     end = facts[-1].fact if facts else None
-    return (
-        ""
-        if isinstance(end, TurnEnded) and end.why == session.why
-        else translate_sentences(session.why)
-    )
+    if isinstance(end, TurnEnded) and end.why == session.why:
+        return ""
+    return translate_sentences(session.why)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from helix_desktop.engine.facts import ModelReplied, Stop, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.session_events import CLOSED, ConversationActivity
+from helix_desktop.engine.turn_loop import TEXT_CAUSE
+from helix_desktop.gui.chat.turn_end_help import TurnEndHelp, TurnEndHelpLine, find_turn_end_help
+from helix_desktop.gui.theme import Theme
+
+CUT_REPLY = ModelReplied(parts=(Text("Half of"),), model="m", stop=Stop.CUT)
+
+
+def session(
+    *facts: object,
+    activity: ConversationActivity = ConversationActivity.IDLE,
+    queue: tuple[str, ...] = (),
+    is_turn_open: bool = False,
+    why: str = "",
+) -> Any:
+    state = SimpleNamespace(
+        facts=[SimpleNamespace(fact=fact) for fact in facts],
+        branch=SimpleNamespace(turn=SimpleNamespace(running=is_turn_open)),
+    )
+    conversation = SimpleNamespace(state=state)
+    return cast(
+        "Any",
+        SimpleNamespace(conversation=conversation, running=activity, queue=queue, why=why),
+    )
+
+
+def ended(reason: TurnEnd, why: str = "", cause: str = "") -> TurnEnded:
+    return TurnEnded(reason, why=why, cause=cause)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (session(ended(TurnEnd.DONE)), None),
+        (session(ended(TurnEnd.FAILED, why="No network.")), None),
+        (session(ended(TurnEnd.STEP_LIMIT)), TurnEndHelp.LIMITED),
+        (session(ended(TurnEnd.SPENDING_LIMIT), queue=("next",)), TurnEndHelp.LIMITED),
+        (session(ended(TurnEnd.REPEATING, cause=TEXT_CAUSE)), TurnEndHelp.REPEATING),
+        (session(UserSaid((Text("Hi"),)), is_turn_open=True), TurnEndHelp.BROKEN),
+        (session(ended(TurnEnd.STOPPED, why=CLOSED)), TurnEndHelp.BROKEN),
+        (session(ended(TurnEnd.STOPPED)), None),
+        (session(ended(TurnEnd.STOPPED), queue=("next",)), TurnEndHelp.STOPPED),
+        (session(ended(TurnEnd.DONE), queue=("next",)), TurnEndHelp.WAITING),
+        (session(ended(TurnEnd.FAILED), queue=("next",)), None),
+        (
+            session(activity=ConversationActivity.FAILED, why="The disk is full."),
+            TurnEndHelp.FAILED,
+        ),
+        (
+            session(
+                ended(TurnEnd.FAILED, why="No network."),
+                activity=ConversationActivity.FAILED,
+                why="No network.",
+            ),
+            None,
+        ),
+        (
+            session(ended(TurnEnd.STEP_LIMIT), activity=ConversationActivity.THINKING),
+            None,
+        ),
+        (None, None),
+    ],
+)
+def test_what_the_last_turn_needs(given: Any, expected: TurnEndHelp | None) -> None:
+    assert find_turn_end_help(given) is expected
+
+
+def test_a_cut_reply_is_not_explained_twice_and_can_be_continued(theme: Theme) -> None:
+    line = TurnEndHelpLine(theme)
+    line.show_last_turn_end(session(CUT_REPLY, is_turn_open=True))
+    assert not line.isHidden()
+    assert line._words.text() == ""
+    assert line._go.text() == "Continue"
+    assert line._settings.isHidden()
+
+
+def test_what_runs_elsewhere_needs_no_help_here(theme: Theme) -> None:
+    line = TurnEndHelpLine(theme)
+    line.elsewhere = True
+    line.show_last_turn_end(session(ended(TurnEnd.STEP_LIMIT)))
+    assert line.isHidden()
+
+
+def test_a_limit_leads_to_the_limits(theme: Theme) -> None:
+    line = TurnEndHelpLine(theme)
+    opened: list[str] = []
+    line.settings_wanted.connect(opened.append)
+    line.show_last_turn_end(session(ended(TurnEnd.STEP_LIMIT)))
+    line._settings.click()
+    assert opened == ["limits"]
