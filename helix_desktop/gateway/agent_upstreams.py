@@ -9,10 +9,12 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from helix_desktop.commented_json import parse_commented_json
 from helix_desktop.errors import ActionRefused, ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_PATH, CODEX_SUBSCRIPTION_URL
 from helix_desktop.json_values import object_at, objects_at
 from helix_desktop.providers.provider_catalog import is_provider_address
 from helix_desktop.resources import read_table, read_word_lists
@@ -251,8 +253,27 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
         raise _refusal(
             "Codex", f"its provider {provider!r} is built in, and its address cannot be changed"
         )
+    if uses_subscription_by_settings("codex", where):
+        return [_find_chatgpt_upstream(layers)]
     address = where.environ.get("OPENAI_BASE_URL", "")
-    return [AgentUpstream("", _checked_address(address, "OPENAI_BASE_URL"), "OPENAI_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
+    if not address:
+        return [AgentUpstream()]
+    checked = _checked_address(address, "OPENAI_BASE_URL")
+    return [AgentUpstream("", checked, "OPENAI_BASE_URL in the environment")]
+
+
+def _find_chatgpt_upstream(layers: Sequence[tuple[Path, dict[str, Any]]]) -> AgentUpstream:
+    """Return where a Codex goes that is signed in with ChatGPT. Its backend may be another one."""
+    for path, layer in reversed(layers):
+        backend = layer.get("chatgpt_base_url")
+        if backend:
+            place = _locate_in_file(path, "chatgpt_base_url")
+            parts = urlsplit(_checked_address(backend, place))
+            address = f"{parts.scheme}://{parts.netloc}{CODEX_SUBSCRIPTION_PATH}"
+            if address == CODEX_SUBSCRIPTION_URL:
+                return AgentUpstream()
+            return AgentUpstream("", address, place)
+    return AgentUpstream()
 
 
 def _read_toml(file: Path) -> dict[str, Any]:

@@ -25,6 +25,13 @@ from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, Provide
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity, request_forwarding, request_routes
 from helix_desktop.gateway.agent_cost_and_savings import Figures
+from helix_desktop.gateway.codex_workspace import (
+    ACCOUNT_HEADER,
+    CODEX_SUBSCRIPTION_PATH,
+    CODEX_SUBSCRIPTION_URL,
+    REGION_HEADER,
+    CodexWorkspaceRoutes,
+)
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
 from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, BodyPieces
@@ -136,6 +143,7 @@ class GatewayApp:
         self._refused_conversations: set[str] = set()
         self._unrecorded: dict[str, str] = {}  # By token: why its requests were not recorded.
         self._taken_out = TakenOutMessages()
+        self._codex_workspaces = CodexWorkspaceRoutes()
         self._recording_behind: WeakValueDictionary[str, concurrency.OwnedTasks] = (
             WeakValueDictionary()
         )
@@ -246,12 +254,10 @@ class GatewayApp:
 
     async def _forward_request(self, incoming: IncomingRequest, start: Any, body: Any) -> None:
         where, incoming = incoming.route, _add_stored_key_if_missing(incoming)
-        url = request_routes.join_provider_address(
-            _provider_address(incoming), where.path, incoming.query
-        )
-        sending = request_forwarding.RequestForwarder(
-            incoming, url, self._providers.get_client_for(incoming.registration), start, body
-        )
+        client = self._providers.get_client_for(incoming.registration)
+        provider, incoming = await self._find_provider(incoming, client)
+        url = request_routes.join_provider_address(provider, where.path, incoming.query)
+        sending = request_forwarding.RequestForwarder(incoming, url, client, start, body)
         request = await self._parse_if_understood(incoming)
         async with AsyncExitStack() as lasting:
             room = (
@@ -290,6 +296,19 @@ class GatewayApp:
                 except (httpx.HTTPError, ProviderUnreachable) as error:
                     seen.failure = "" if sending.is_begun else _answer_to_failure(error)[1]
                     raise
+
+    async def _find_provider(
+        self, incoming: IncomingRequest, client: httpx.AsyncClient
+    ) -> tuple[str, IncomingRequest]:
+        """Return the provider's address, and the request with the headers that this one needs."""
+        address = _provider_address(incoming)
+        if incoming.protocol != responses_gateway.NAME:
+            return address, incoming
+        route = await self._codex_workspaces.find_route(address, incoming.headers, client)
+        if route.region:
+            region = (REGION_HEADER.encode(), route.region.encode("latin-1", "replace"))
+            incoming = replace(incoming, raw_headers=(*incoming.raw_headers, region))
+        return route.base_url, incoming
 
     def _find_conversation_beside(self, request: ParsedRequest, room: AgentConversations) -> str:
         """Return the conversation that last sent a request like this side request, or
@@ -494,8 +513,8 @@ def _provider_address(incoming: IncomingRequest) -> str:
     if registration.upstream:
         return registration.upstream
     wire = incoming.protocol
-    if wire == responses_gateway.NAME and "chatgpt-account-id" in incoming.headers:
-        return request_routes.CODEX_SUBSCRIPTION_URL
+    if wire == responses_gateway.NAME and ACCOUNT_HEADER in incoming.headers:
+        return CODEX_SUBSCRIPTION_URL
     return registration.upstreams.get(wire) or request_routes.UPSTREAMS[wire]
 
 
@@ -514,7 +533,7 @@ def _build_fold_question(
             body["max_tokens"] = limit or 4_000
     body.pop("stream_options", None)
     if body.get("stream") and not (
-        wire is responses_gateway and request_routes.CODEX_SUBSCRIPTION_URL in last.url
+        wire is responses_gateway and CODEX_SUBSCRIPTION_PATH in last.url
     ):
         body["stream"] = False
     together = [*((unit, False) for unit in units), (wire.user_message(question), True)]

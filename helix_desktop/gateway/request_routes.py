@@ -18,7 +18,6 @@ STATUS = "/.helix/status"
 UPSTREAMS = {
     protocol: one["provider"] for protocol, one in read_table("known_agents")["addresses"].items()
 }
-CODEX_SUBSCRIPTION_URL = "https://chatgpt.com/backend-api/codex"
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
 _PREFIX = re.compile(
     r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)"

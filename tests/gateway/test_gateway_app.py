@@ -23,13 +23,14 @@ from helix_desktop.engine.facts import Purpose, Spent, Usage
 from helix_desktop.errors import ModelFailed, NotFound, StoreFailed
 from helix_desktop.gateway import gateway_app, request_forwarding, request_parsing
 from helix_desktop.gateway.agent_cost_and_savings import Figures
+from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_URL
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 from helix_desktop.gateway.incremental_parsing import PackedBody
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.gateway.request_parsing import IncomingRequest
-from helix_desktop.gateway.request_routes import CODEX_SUBSCRIPTION_URL, UPSTREAMS, parse_route
+from helix_desktop.gateway.request_routes import UPSTREAMS, parse_route
 from tests.conftest import Expect
 from tests.gateway.running import TOOL, Agent
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says

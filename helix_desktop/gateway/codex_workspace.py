@@ -1,0 +1,145 @@
+"""Finds the host to which a ChatGPT workspace must send Codex's requests.
+
+A workspace of a government, or one whose data must stay in a region, has a host of its own.
+Codex asks for it only when it knows that it talks to ChatGPT, which it does not behind the
+gateway. So the gateway asks with the login of the request, as Codex would.
+"""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+
+from helix_desktop.errors import ProviderUnreachable
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.provider_reply_bodies import read_raw_body
+from helix_desktop.json_values import list_at, object_at, text_at
+from helix_desktop.protocols.gateway_message import Json
+
+log = logging.getLogger(__name__)
+
+CODEX_SUBSCRIPTION_PATH = "/backend-api/codex"
+CODEX_SUBSCRIPTION_URL = f"https://chatgpt.com{CODEX_SUBSCRIPTION_PATH}"
+ACCOUNT_HEADER = "chatgpt-account-id"
+REGION_HEADER = "x-openai-account-routing-override"
+# The workspaces of these hosts may name another one of them, and no other.
+TRUSTED_DOMAINS = ("chatgpt.com", "openai.com")
+NO_CONSTRAINT = "NO_CONSTRAINT"
+_ACCOUNTS_PATH = "/wham/accounts/check"
+_ASK_SECONDS = 15.0
+_KNOWN_SECONDS = 3_600.0  # After an hour, the workspace is asked for again.
+_MOST_KNOWN = 32
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRoute:
+    """`region`: the value of the header that ChatGPT wants with each request, or empty."""
+
+    base_url: str
+    region: str = ""
+
+
+class CodexWorkspaceRoutes:
+    """The routes of the workspaces that asked lately. Logins are kept only as hashes."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, tuple[float, WorkspaceRoute]] = OrderedDict()
+        self._asking = asyncio.Lock()
+
+    async def find_route(
+        self, base_url: str, headers: Mapping[str, str], client: httpx.AsyncClient
+    ) -> WorkspaceRoute:
+        """Return where a request of a signed-in Codex goes. `base_url`: without a workspace."""
+        account = headers.get(ACCOUNT_HEADER, "")
+        login = headers.get("authorization", "")
+        if not account or not _is_chatgpt(base_url):
+            return WorkspaceRoute(base_url)
+        name = hashlib.sha256(f"{base_url}\n{account}\n{login}".encode()).digest()
+        route = self._find_known_route(name)
+        if route is not None:
+            return route
+        async with self._asking:
+            route = self._find_known_route(name)  # Another request may have asked meanwhile.
+            if route is None:
+                route = await _ask_for_route(base_url, account, login, client)
+                self._known[name] = (time.monotonic(), route)
+                if len(self._known) > _MOST_KNOWN:
+                    self._known.popitem(last=False)
+        return route
+
+    def _find_known_route(self, name: bytes) -> WorkspaceRoute | None:
+        asked, route = self._known.get(name, (0.0, None))
+        if route is None or time.monotonic() - asked > _KNOWN_SECONDS:
+            return None
+        self._known.move_to_end(name)
+        return route
+
+
+async def _ask_for_route(
+    base_url: str, account: str, login: str, client: httpx.AsyncClient
+) -> WorkspaceRoute:
+    url = base_url.removesuffix("/codex") + _ACCOUNTS_PATH
+    headers = {"authorization": login, ACCOUNT_HEADER: account, "accept-encoding": "identity"}
+    try:
+        async with (
+            asyncio.timeout(_ASK_SECONDS),
+            client.stream("GET", url, headers=headers) as reply,
+        ):
+            content = bytes(await read_raw_body(reply.aiter_raw()))
+    except (httpx.HTTPError, TimeoutError) as error:
+        raise _unknown_workspace(type(error).__name__) from error
+    if reply.status_code >= 500:
+        raise _unknown_workspace(f"status {reply.status_code}")
+    if reply.status_code >= 400:
+        # The login is refused, or there are no workspaces: the provider itself says so.
+        return WorkspaceRoute(base_url)
+    return _route_of_account(base_url, _account_in_reply(content, account))
+
+
+def _account_in_reply(content: bytes, account: str) -> Mapping[str, Json]:
+    try:
+        accounts = object_at(orjson.loads(content)).get("accounts")
+    except orjson.JSONDecodeError:
+        accounts = None
+    if isinstance(accounts, Mapping):  # Older replies: by id, each within an envelope.
+        accounts = [object_at(envelope, "account") for envelope in accounts.values()]
+    for entry in list_at(accounts):
+        if account in (text_at(entry, "id"), text_at(entry, "account_id")):
+            return object_at(entry)
+    return {}
+
+
+def _route_of_account(base_url: str, account: Mapping[str, Json]) -> WorkspaceRoute:
+    origin = text_at(account, "workspace_backend_origin") or NO_CONSTRAINT
+    region = text_at(account, "account_routing_override")
+    if region == NO_CONSTRAINT:
+        region = ""
+    if origin == NO_CONSTRAINT:
+        return WorkspaceRoute(base_url, region)
+    parts = urlsplit(origin)
+    is_origin = parts.scheme == "https" and parts.path in ("", "/") and not parts.query
+    if not is_origin or parts.username or not _is_trusted_host(parts.hostname or ""):
+        raise _unknown_workspace("it names a host that cannot be used")
+    return WorkspaceRoute(f"https://{parts.netloc}{urlsplit(base_url).path}", region)
+
+
+def _is_chatgpt(base_url: str) -> bool:
+    return base_url.startswith("https://") and base_url.endswith(CODEX_SUBSCRIPTION_PATH)
+
+
+def _is_trusted_host(host: str) -> bool:
+    return any(host == domain or host.endswith(f".{domain}") for domain in TRUSTED_DOMAINS)
+
+
+def _unknown_workspace(reason: str) -> ProviderUnreachable:
+    log.info("the host of a ChatGPT workspace could not be found: %s", reason)
+    return ProviderUnreachable(
+        f"ChatGPT did not say which host your workspace uses ({reason}). Nothing was sent.",
+        remedy="Try again later.",
+    )
