@@ -81,7 +81,7 @@ async def check_installation(
     checks: tuple[Callable[[], Iterator[DoctorFinding] | AsyncIterator[DoctorFinding]], ...] = (
         _check_python, _check_libraries, _check_qt_plugin, _check_screen, _check_sqlite, _check_leveldb, _check_token_vocabularies, lambda: _check_keyring(secrets),
         lambda: _check_disk_space(where), lambda: _check_settings_file(where), lambda: _check_providers_file(where),
-        lambda: _check_key_file(secrets), lambda: _check_workspaces(where),
+        lambda: _check_key_file(secrets), lambda: _check_workspaces(where), lambda: _check_histories(where),
     )  # fmt: skip
     findings: list[DoctorFinding] = []
     for check in checks:
@@ -235,6 +235,18 @@ async def _check_key_file(secrets: SecretStorage) -> AsyncIterator[DoctorFinding
         yield DoctorFinding("Keys", _BAD, mistake.what, mistake.remedy)
     except NoUsableKeyring:
         return  # `_check_keyring` has reported this already.
+
+
+def _check_histories(where: ProgramFolders) -> Iterator[DoctorFinding]:
+    """Finds what agents write and Helix Desktop does not read yet."""
+    from helix_desktop.histories import history_finding, unknown_shapes
+
+    sentences = [
+        *unknown_shapes.read_noted_sentences(where.data),
+        *history_finding.find_unread_databases(history_finding.HistoryPlaces.of_this_user()),
+    ]
+    for sentence in dict.fromkeys(sentences):
+        yield DoctorFinding("Histories", _NOTE, sentence, "Look for a newer Helix Desktop.")
 
 
 async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFinding]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,12 @@ from helix_desktop import installation_checks, logs, program_folders, program_se
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import NoUsableKeyring
+from helix_desktop.histories import unknown_shapes
 from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import Keyring, SecretStorage
 from helix_desktop.store.all_workspaces import AllWorkspaces
+from tests.histories import written
 
 
 @pytest.fixture
@@ -168,3 +172,19 @@ def test_the_file_holds_no_key_and_no_name_of_the_home_folder(where: ProgramFold
     assert key not in text
     assert str(Path.home()) + "/x" not in text
     assert json.loads(text)["end of the log"] == [{"says": f"used {logs.BLOT} in ~/x"}, "torn li"]
+
+
+def test_what_an_agent_writes_and_is_not_read_yet_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: ProgramFolders
+) -> None:
+    """A database with tables under new names was taken for no conversations at all."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    path = written.opencode(tmp_path / ".local" / "share")
+    with closing(sqlite3.connect(path)) as made, made:
+        made.execute("ALTER TABLE session RENAME TO session_v3")
+    unknown_shapes.note_sentences(where.data, ["Something that pi writes is not read yet: x."])
+    found = list(installation_checks._check_histories(where))
+    assert [finding.state for finding in found] == [DoctorFindingState.NOTE] * 2
+    assert "pi writes" in found[0].says
+    assert "the table session_v3 (1). Its file stays as it is." in found[1].says

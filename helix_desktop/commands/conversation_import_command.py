@@ -29,10 +29,12 @@ SHOWN = 20  # The maximum number of complaints about a history, and of keys, tha
 
 def run_find_histories(arguments: Namespace) -> int:
     found = list(history_finding.find_histories(history_finding.HistoryPlaces.of_this_user()))
-    lines = _describe_histories_by_folder(found) or [
+    lines = [*_describe_histories_by_folder(found)] or [
         "No conversations from other programs were found on this computer."
     ]
-    result = {"found": [{**asdict(one), "path": str(one.path)} for one in found]}
+    unread = [*history_finding.find_unread_databases(history_finding.HistoryPlaces.of_this_user())]
+    lines += unread
+    result = {"unread": unread, "found": [{**asdict(one), "path": str(one.path)} for one in found]}
     return asyncio.run(print_result(arguments, Terminal(), result, *lines))
 
 

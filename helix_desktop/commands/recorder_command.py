@@ -25,6 +25,7 @@ from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import original_paths_of_copies, path_of_copy
 from helix_desktop.histories.program_names import history_kinds_of_agents
+from helix_desktop.histories.unknown_shapes import NOT_READ_YET
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import (
     RECORDER,
@@ -186,7 +187,10 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
         "trouble": running.get("trouble", ""),
         "damaged": running.get("damaged", []),
         "keys": running.get("keys", []),
+        "unread": running.get("unread", []),
     }
+    at_hand = history_finding.find_unread_databases(HistoryPlaces.of_this_user())
+    found["unread"] = [*dict.fromkeys((*found["unread"], *at_hand))]
     return asyncio.run(
         workspace_access.print_result(
             arguments, Terminal(), found, *_describe_status(found), *notes
@@ -214,7 +218,7 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}. Without a project folder (in your home folder, for example), it is saved in “{IMPORTED[0]}”."  # fmt: skip
     if found["last_import"]:
         yield f"The last recording was at {format_local_time(found['last_import'])}."
-    yield from (*found["damaged"], *found["keys"])
+    yield from (*found["damaged"], *found["unread"], *found["keys"])
     if found["trouble"]:
         yield f"The last import failed and will be tried again: {found['trouble']}"
 
@@ -246,6 +250,7 @@ def _answer_import_request(
         else [Path(name) for name in request["files"]]
     )
     imported, trouble, damaged, keys = 0, "", list[str](), list[str]()
+    unread: list[str] = []
     for workspace, command in _group_imports_by_workspace(
         where, files, copies or where.data / "no-copies", read
     ):
@@ -259,6 +264,7 @@ def _answer_import_request(
                 told = json.loads(console.answers[-1])
                 imported += len(told["imported"])
                 damaged += [one for one in told["complaints"] if " is damaged. " in one]
+                unread += [one for one in told["complaints"] if NOT_READ_YET in one]
                 found = ((key["key"], name) for key in told["keys"] for name in key["places"])
                 keys += [
                     f"{KEY} {name}: {key}. {WAY_TO_FORGET.format(workspace)}" for key, name in found
@@ -267,7 +273,13 @@ def _answer_import_request(
             trouble = str(error)
     if trouble:
         read.clear()
-    return {"imported": imported, "trouble": trouble, "damaged": damaged, "keys": keys}
+    return {
+        "imported": imported,
+        "trouble": trouble,
+        "damaged": damaged,
+        "keys": keys,
+        "unread": unread,
+    }
 
 
 def _group_imports_by_workspace(

@@ -30,6 +30,7 @@ from helix_desktop.gateway.known_agents import (
     find_known_agent,
 )
 from helix_desktop.gateway.own_headers import find_own_header_names
+from helix_desktop.histories.history_finding import HistoryPlaces, is_opencode2_in_use
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
@@ -171,6 +172,10 @@ def _print_notices_before_agent_start(
     ):
         told.append(
             f"recording, not folding: {title} is signed in with a subscription. To fold, use --fold-plans."
+        )
+    if arguments.agent == "opencode" and is_opencode2_in_use(HistoryPlaces.of_this_user()):
+        told.append(
+            "opencode 2 works in a background service that this command can't set up yet: what it asks may not go through the gateway. The recorder records its conversations."
         )
     for sentence in told:
         print_text(f"Helix Desktop: {sentence}", file=sys.stderr)

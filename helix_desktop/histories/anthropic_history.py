@@ -58,7 +58,7 @@ class AnthropicMessages(history_rows.HistoryMessages):
             words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
             self.add_user_message(words if isinstance(content, list) else content, time)
         else:
-            raise history_rows.UnreadableRow(f"there is no role {role!r}")
+            raise history_rows.UnknownRow(f"there is no role {role!r}")
 
 
 def _unsigned_reply_parts(content: object) -> list[ReplyPart]:

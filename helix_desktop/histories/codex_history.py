@@ -224,7 +224,7 @@ class _CodexMessages(history_rows.HistoryMessages):
                 RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside)
             )
         else:
-            raise history_rows.UnreadableRow(f"there is no role {role!r}")
+            raise history_rows.UnknownRow(f"there is no role {role!r}")
 
     def _read_codex_reasoning(self, item: Mapping[str, object]) -> None:
         if any(isinstance(part, Text | ToolCall) for part in self.parts):

@@ -144,12 +144,17 @@ def ordinary_table_names(connection: sqlite3.Connection) -> frozenset[str]:
 
 
 def count_table_rows(path: Path) -> Mapping[str, int]:
-    counted = {}
     with open_foreign_database(path) as connection:
-        for name in ordinary_table_names(connection):
-            named = name.replace('"', '""')
-            (row,) = query_rows(connection, f'SELECT count(*) AS count FROM "{named}"')  # noqa: S608 -- a quoted name
-            counted[name] = int(str(row["count"]))
+        return count_rows_of_tables(connection)
+
+
+def count_rows_of_tables(connection: ForeignConnection) -> dict[str, int]:
+    """Return how many rows each ordinary table has. Raises sqlite3.Error for a damaged one."""
+    counted = {}
+    for name in ordinary_table_names(connection):
+        named = name.replace('"', '""')
+        (row,) = query_rows(connection, f'SELECT count(*) AS count FROM "{named}"')  # noqa: S608 -- a quoted name
+        counted[name] = int(str(row["count"]))
     return counted
 
 

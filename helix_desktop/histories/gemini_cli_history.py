@@ -219,7 +219,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
         elif kind in _NOTES:
             self.report.add_left_out_row(str(kind))
         else:
-            raise history_rows.UnreadableRow(f"there is no record of type {kind!r}")
+            raise history_rows.UnknownRow(f"there is no record of type {kind!r}")
 
     def _read_gemini_user(self, content: object, time: float) -> None:
         answers = [part for part in objects_at(content) if "functionResponse" in part]

@@ -39,6 +39,7 @@ def is_goose_row(value: Mapping[str, object]) -> bool:
 def read_goose_database(
     connection: ForeignConnection, path: Path, report: history_rows.ReadingReport
 ) -> Iterator[RecordedSession]:
+    report.shape = KIND
     for session in query_until_damage(connection, "SELECT * FROM sessions", (), report, ("id",)):
         query = "SELECT * FROM messages WHERE session_id = ?"
         rows = []
@@ -49,6 +50,7 @@ def read_goose_database(
             )
             about = parse_json_column(row.get("metadata_json") or "{}", place, report)
             if content is not None:
+                report.note_unknown_fields(content)
                 value = {**row, **content.value, "metadata": about.value if about else {}}
                 rows.append(
                     history_rows.HistoryRow(
@@ -109,7 +111,7 @@ class _GooseMessages(history_rows.HistoryMessages):
         elif value.get("role") == "user":
             self._read_goose_user(objects_at(content), time)
         else:
-            raise history_rows.UnreadableRow(f"there is no role {value.get('role')!r}")
+            raise history_rows.UnknownRow(f"there is no role {value.get('role')!r}")
         if not is_seen:
             self.hidden = len(self.made)
 

@@ -4,10 +4,11 @@ Each file is one session, except for databases, which contain many.
 A session's description comes from the first lines of its file.
 """
 
+import itertools
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,12 +20,14 @@ from helix_desktop.histories import (
     foreign_sqlite,
     gemini_cli_history,
     goose_history,
+    opencode2_history,
     opencode_history,
     pi_history,
 )
 from helix_desktop.histories.companion_files import list_files_below, read_file_below
-from helix_desktop.histories.history_rows import parse_time
+from helix_desktop.histories.history_rows import ReadingReport, parse_time
 from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.unknown_shapes import known_shapes
 from helix_desktop.json_values import first_text, object_at, parse_json_or_none, text_at
 from helix_desktop.resources import read_table
 
@@ -82,7 +85,7 @@ def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
             places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude") / "projects"
         ],
         codex_history.KIND: [codex_home / "sessions", codex_home / "archived_sessions"],
-        opencode_history.KIND: [data / "opencode"],
+        opencode_history.KIND: [data / "opencode", *_folder_of_named_database(places, data)],
         gemini_cli_history.KIND: [
             places.folder_from_variable("GEMINI_CLI_HOME") / ".gemini" / "tmp"
         ],
@@ -92,6 +95,20 @@ def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
         cline_history.KIND: list(_cline_folders(places)),
         goose_history.KIND: [data / "goose" / "sessions"],
     }
+
+
+def _folder_of_named_database(places: HistoryPlaces, data: Path) -> Iterator[Path]:
+    """Yield the folder of the database that `OPENCODE_DB` names, unless it is a folder with much
+    else in it: the recorder looks at all that is in a folder of histories.
+    """
+    named = Path(places.variables.get("OPENCODE_DB", ""))
+    folder = named.parent
+    is_own_folder = folder != data / "opencode" and folder not in (
+        places.home,
+        *places.home.parents,
+    )
+    if named.is_absolute() and named.suffix == ".db" and is_own_folder:
+        yield folder
 
 
 def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
@@ -111,7 +128,7 @@ def find_kind_by_folder(folders: Mapping[str, Sequence[Path]], file: Path) -> st
 def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
     """Return the history to which a changed file belongs, or None."""
     name = path.name.removesuffix("-wal")
-    if name == _DATABASE_NAMES.get(kind):
+    if _is_database_of_program(kind, name):
         return path.with_name(name)
     fits = (
         cline_history.is_cline_file(path)
@@ -125,8 +142,8 @@ def find_histories_in_file(
     kind: str, path: Path, copy: Path | None = None
 ) -> Iterator[FoundHistories]:
     """Yield a file's histories, one for each working folder. `copy`: a copy to read instead."""
-    if path.name == _DATABASE_NAMES.get(kind):
-        yield from _find_histories_in_folder(kind, (copy or path).parent)
+    if _is_database_of_program(kind, path.name):
+        yield from _histories_in_database(kind, copy or path)
     else:
         folder, _ = _read_folder_and_time(kind, path, copy)
         yield FoundHistories(kind, path, folder, 1, (copy or path).stat().st_size, 0.0, 0.0)
@@ -137,7 +154,8 @@ def _find_histories_in_folder(kind: str, folder: Path) -> Iterator[FoundHistorie
         yield from _find_opencode_histories(folder)
         return
     if kind == goose_history.KIND:
-        yield from _histories_in_database(kind, folder / "sessions.db", "SELECT working_dir, created_at, updated_at FROM sessions")  # fmt: skip
+        for database in sorted(folder.glob("*.db")):
+            yield from _histories_in_database(kind, database)
     files = list_files_below(folder, _NAME_PATTERNS[kind])
     if kind == claude_code_history.KIND:  # Sub-agents come with their sessions.
         files = [one for one in files if "subagents" not in one.parts and not one.match("agent-*")]
@@ -204,8 +222,9 @@ def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tu
 
 
 def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
-    query = "SELECT directory, time_created, time_updated FROM session WHERE parent_id IS NULL"
-    found = list(_histories_in_database(opencode_history.KIND, data / "opencode.db", query))
+    found: list[FoundHistories] = []
+    for database in sorted(data.glob("*.db")):
+        found += _histories_in_database(opencode_history.KIND, database)
     yield from found
     if not found:
         for file in list_files_below(data / "storage" / "session", "ses_*.json"):
@@ -224,27 +243,82 @@ def _opencode_history_in_file(data: Path, file: Path) -> Iterator[FoundHistories
         yield FoundHistories(opencode_history.KIND, file, text_at(value, "directory"), 1, size, parse_time(times.get("created")), parse_time(times.get("updated")))  # fmt: skip
 
 
-def _histories_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHistories]:
-    """Yield an item for each working folder, with its sessions' share of the file's size."""
+def _is_database_of_program(kind: str, name: str) -> bool:
+    """Whether a file in a program's folder is a database with its sessions. opencode has one for
+    each of its channels: `opencode-beta.db`.
+    """
+    return kind in (opencode_history.KIND, goose_history.KIND) and name.endswith(".db")
+
+
+def _histories_in_database(kind: str, path: Path) -> Iterator[FoundHistories]:
+    """Yield an item for each working folder, with its sessions' share of the file's size. A
+    database in which no session can be read is one item without a conversation.
+    """
     if not foreign_sqlite.is_sqlite_file(path):
         return
     sessions: dict[str, list[tuple[float, float]]] = {}
+    size = path.stat().st_size
     try:
         with foreign_sqlite.open_foreign_database(path) as connection:
-            for row in foreign_sqlite.query_rows(connection, query):
-                folder, created, updated = row.values()
-                sessions.setdefault(str(folder or ""), []).append(
-                    (parse_time(created), parse_time(updated))
-                )
+            tables = foreign_sqlite.count_rows_of_tables(connection)
+            for query in _queries_of_sessions(kind, tables.keys()):
+                for row in foreign_sqlite.query_rows(connection, query):
+                    folder, created, updated = row.values()
+                    begun_and_ended = parse_time(created), parse_time(updated)
+                    sessions.setdefault(str(folder or ""), []).append(begun_and_ended)
     except sqlite3.Error:
         return
+    known = known_shapes(kind)
+    unknown = {name for name in tables if known is not None and name not in known.tables}
+    if not sessions and any(tables[name] for name in unknown):
+        modified = path.stat().st_mtime
+        yield FoundHistories(kind, path, "", 0, size, modified, modified)
     whole = max(1, sum(map(len, sessions.values())))
-    size = path.stat().st_size
     for folder, times in sorted(sessions.items()):
         begun, ended = min(one for one, _ in times), max(one for _, one in times)
         yield FoundHistories(
             kind, path, folder, len(times), size * len(times) // whole, begun, ended
         )
+
+
+def _queries_of_sessions(kind: str, tables: Collection[str]) -> Iterator[str]:
+    """Yield queries for folder and times of the sessions that no other session started."""
+    if kind == goose_history.KIND and "sessions" in tables:
+        yield "SELECT working_dir, created_at, updated_at FROM sessions"
+    columns = "SELECT directory, time_created, time_updated FROM"
+    if kind == opencode_history.KIND and opencode2_history.SESSIONS in tables:
+        yield f"{columns} session_v2 WHERE parent_id IS NULL"
+    if kind == opencode_history.KIND and "session" in tables:
+        taken_over = " AND id NOT IN (SELECT id FROM session_v2)"
+        is_version_2 = opencode2_history.SESSIONS in tables
+        yield f"{columns} session WHERE parent_id IS NULL{taken_over if is_version_2 else ''}"
+
+
+def is_opencode2_in_use(places: HistoryPlaces) -> bool:
+    """Whether a database of opencode has the tables of version 2."""
+    for folder in history_folders(places)[opencode_history.KIND]:
+        for database in folder.glob("*.db"):
+            with suppress(sqlite3.Error, OSError):
+                if not foreign_sqlite.is_sqlite_file(database):
+                    continue
+                with foreign_sqlite.open_foreign_database(database) as connection:
+                    tables = foreign_sqlite.ordinary_table_names(connection)
+                if opencode2_history.SESSIONS in tables:
+                    return True
+    return False
+
+
+def find_unread_databases(places: HistoryPlaces) -> Iterator[str]:
+    """Yield a sentence for each database of a program in which there are tables that are not
+    read. This reads no content.
+    """
+    for kind, folders in history_folders(places).items():
+        for database in itertools.chain(*(sorted(folder.glob("*.db")) for folder in folders)):
+            report = ReadingReport(shape=kind)
+            with suppress(sqlite3.Error, OSError):
+                if foreign_sqlite.is_sqlite_file(database):
+                    report.note_unknown_tables(foreign_sqlite.count_table_rows(database))
+            yield from report.sentences_about_unknown()
 
 
 def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:
@@ -259,5 +333,4 @@ def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:
         yield data / editor / "User" / "globalStorage" / "saoudrizwan.claude-dev" / "tasks"
 
 
-_DATABASE_NAMES = {opencode_history.KIND: "opencode.db", goose_history.KIND: "sessions.db"}
 _NAME_PATTERNS: Mapping[str, str] = read_table("known_agents")["history_files"]

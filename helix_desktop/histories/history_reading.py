@@ -23,6 +23,7 @@ from helix_desktop.histories import (
     gemini_cli_history,
     goose_history,
     openai_history,
+    opencode2_history,
     opencode_history,
     pi_history,
     trajectories,
@@ -35,6 +36,7 @@ from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.late_results import put_results_behind_their_calls
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+from helix_desktop.histories.unknown_shapes import known_shapes
 from helix_desktop.json_values import parse_json_or_none
 
 LARGEST = 2 << 30  # Files with more bytes are not read.
@@ -58,6 +60,14 @@ class HistoryForm:
     kind: str
     recognizes: RowTest
     read: SessionReader
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseForm:
+    """A format of databases. `tables`: the tables that show it."""
+
+    tables: frozenset[str]
+    read: DatabaseReader
 
 
 FORMS_OF_ROWS: Sequence[HistoryForm] = (
@@ -89,11 +99,11 @@ FORMS_OF_ROWS: Sequence[HistoryForm] = (
     HistoryForm("anthropic", is_anthropic_message, read_anthropic_recordings),
     HistoryForm("openai", lambda _: True, openai_history.read_openai_recordings),
 )
-# By the tables that show the format.
-DATABASES: Mapping[frozenset[str], DatabaseReader] = {
-    opencode_history.TABLES: opencode_history.read_opencode_database,
-    goose_history.TABLES: goose_history.read_goose_database,
-}
+DATABASES = (
+    DatabaseForm(opencode_history.TABLES, opencode_history.read_opencode_database),
+    DatabaseForm(opencode2_history.TABLES, opencode2_history.read_opencode2_database),
+    DatabaseForm(goose_history.TABLES, goose_history.read_goose_database),
+)
 KINDS = tuple(
     dict.fromkeys(
         [*(form.kind for form in FORMS_OF_ROWS), opencode_history.KIND, cline_history.KIND]
@@ -163,7 +173,8 @@ def read_history_file(path: Path) -> ImportedSessions:
 
 
 def no_session_error(path: Path, report: ReadingReport) -> InvalidInput:
-    why = " ".join(report.complaint_sentences(str(path))[:1])
+    sentences = [*report.sentences_about_unknown(), *report.complaint_sentences(str(path))]
+    why = " ".join(sentences[:1])
     return InvalidInput(
         f"{path} doesn't contain a session that can be read. {why}".rstrip(), remedy=FORMS
     )
@@ -192,7 +203,7 @@ def _read_sessions_as_written(
                 remedy="Split the file into smaller files at line breaks.",
             )
         if foreign_sqlite.is_sqlite_file(readable_path):
-            yield from _sessions_in_database(path, report, readable_path)
+            yield from _sessions_in_database(path, report, kind, readable_path)
         elif opencode_history.is_opencode_file(path):
             yield from opencode_history.read_opencode_file(path, report)
         else:
@@ -204,14 +215,17 @@ def _read_sessions_as_written(
 
 
 def _sessions_in_database(
-    path: Path, report: ReadingReport, readable_path: Path
+    path: Path, report: ReadingReport, kind: str, readable_path: Path
 ) -> Iterator[RecordedSession]:
     try:
         with foreign_sqlite.open_foreign_database(readable_path) as connection:
-            tables = foreign_sqlite.ordinary_table_names(connection)
-            for needed, read_it in DATABASES.items():
-                if tables >= needed:
-                    yield from read_it(connection, path, report)
+            rows_by_table = foreign_sqlite.count_rows_of_tables(connection)
+            for database in DATABASES:
+                if rows_by_table.keys() >= database.tables:
+                    yield from database.read(connection, path, report)
+            # A database without a known table is of the program in whose folder it lies.
+            report.shape = report.shape or kind
+            report.note_unknown_tables(rows_by_table)
     except sqlite3.Error as error:
         report.complaints.append(f"{path}: the database cannot be read: {error}.")
 
@@ -222,12 +236,17 @@ def _read_sessions_from_json_file(
     groups = list(_group_into_sessions(list(_read_rows(path, report, readable_path))))
     several = len(groups) > 1
     for number, rows in enumerate(groups, 1):
+        form = _choose_history_form(rows, path, kind)
+        report.shape = form.kind if known_shapes(form.kind) is not None else ""
+        for row in rows:
+            report.note_unknown_fields(row)
         try:
-            made = _choose_history_form(rows, path, kind).read(rows, report, path)
+            made = form.read(rows, report, path)
         except UnreadableRow as error:
             report.complaints.append(f"{path}: {error}; the session was left out.")
             continue
         for recording in made:
+            report.version = report.version or recording.version
             if recording.messages:
                 end = f"#{number}" if several else ""
                 yield replace(

@@ -7,7 +7,7 @@ import binascii
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime
@@ -21,6 +21,13 @@ from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedPicture,
 )
+from helix_desktop.histories.unknown_shapes import (
+    describe_unknown_shapes,
+    is_known_note,
+    is_row_of_notes,
+    known_shapes,
+    unknown_fields,
+)
 from helix_desktop.json_values import object_at, objects_at, text_at
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)  # A row of a database may have bytes.
@@ -32,6 +39,10 @@ _KNOWN_PART = re.compile(read_message_patterns()["known_part"])
 
 class UnreadableRow(Exception):
     """A row cannot be read. The message says why, and is shown behind the row's place."""
+
+
+class UnknownRow(UnreadableRow):
+    """A row is of a kind that its program was not seen to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +64,52 @@ class ReadingReport:
     left_out: Counter[str] = field(default_factory=Counter)
     unread: list[bytes] = field(default_factory=list)
     row: HistoryRow = HistoryRow({}, "", b"none")  # The one that is being read.
+    shape: str = ""  # Whose rows they are, by its name in the table of known shapes.
+    version: str = ""  # The version of the program that wrote them, if it says so.
+    unknown: Counter[str] = field(default_factory=Counter)  # What that program was not seen with.
+    unknown_tables: Counter[str] = field(default_factory=Counter)  # By name: how many rows.
     is_damaged: bool = (
         False  # Whether a whole line is unreadable, not one that the agent is still writing.
     )
 
     def add_left_out_row(self, kind: str, value: Mapping[str, object] | None = None) -> None:
         self.left_out[kind] += 1
+        if not is_known_note(self.shape, kind):
+            self.unknown[kind] += 1
         self._append_unread_row(self.row if value is None else HistoryRow(value, ""))
 
     def keep_row_as_it_is(self) -> None:
         """Keep the line of a row that was read, because its message does not have all of it."""
         self._append_unread_row(self.row)
 
+    def note_unknown_fields(self, row: HistoryRow) -> None:
+        """Count the fields of a row that its program was not seen with, and keep the row."""
+        if is_row_of_notes(self.shape, row.value):
+            return
+        names = unknown_fields(self.shape, row.value)
+        if names:
+            self.unknown.update(f"the field {name}" for name in names)
+            self._append_unread_row(row)
+
+    def note_unknown_tables(self, rows_by_table: Mapping[str, int]) -> None:
+        """Count the rows of tables that the program's database was not seen with."""
+        known = known_shapes(self.shape.removesuffix("-2"))  # Both versions share one database.
+        for table, rows in rows_by_table.items():
+            if rows and (known is None or table not in known.tables):
+                self.unknown_tables[f"the table {table}"] = rows
+
+    def sentences_about_unknown(self) -> Iterator[str]:
+        if self.unknown:
+            yield describe_unknown_shapes(self.shape, self.version, self.unknown)
+        if self.unknown_tables:
+            yield describe_unknown_shapes(
+                self.shape, self.version, self.unknown_tables, is_kept=False
+            )
+
     def complain_about_row(self, row: HistoryRow, why: object) -> None:
         self.complaints.append(f"{row.place}: {why}; the line was left out.")
+        if isinstance(why, UnknownRow) and self.shape:
+            self.unknown[str(why).removeprefix("there is no ")] += 1
         self.is_damaged |= not row.line or row.line.endswith(b"\n")
         self._append_unread_row(row)
 
@@ -100,12 +143,12 @@ class HistoryMessages:
             self.report.row = row
             try:
                 self.read_row(row.value)
-                self._report_unknown_parts(row.value)
+                self.report_unknown_parts(row.value)
             except UnreadableRow as error:
                 self.report.complain_about_row(row, error)
         return self
 
-    def _report_unknown_parts(self, value: Mapping[str, object]) -> None:
+    def report_unknown_parts(self, value: Mapping[str, object]) -> None:
         holder = object_at(value, "message") or object_at(value, "payload") or value
         for part in objects_at(holder.get("content")):
             kinds = [str(part["type"])] if "type" in part else [*part]

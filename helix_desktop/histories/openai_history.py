@@ -47,7 +47,7 @@ def _read_openai_message(
     value: Mapping[str, object], before: Sequence[RecordedMessage]
 ) -> RecordedMessage:
     if (role := _ROLES.get(str(value.get("role")))) is None:
-        raise history_rows.UnreadableRow(f"there is no role {value.get('role')!r}")
+        raise history_rows.UnknownRow(f"there is no role {value.get('role')!r}")
     content, time = (
         value.get("content"),
         history_rows.parse_time(value.get("_ts", value.get("timestamp"))),

@@ -20,6 +20,7 @@ from helix_desktop.histories.foreign_sqlite import (
     parse_json_column,
     query_until_damage,
 )
+from helix_desktop.histories.opencode2_history import ids_of_opencode2_sessions
 from helix_desktop.json_values import (
     first_text,
     number_at,
@@ -40,9 +41,14 @@ Parts = Sequence[Mapping[str, object]]
 def read_opencode_database(
     connection: ForeignConnection, path: Path, report: history_rows.ReadingReport
 ) -> Iterator[recorded_session.RecordedSession]:
+    report.shape = KIND
+    in_version_2 = ids_of_opencode2_sessions(connection)
     sessions = query_until_damage(connection, "SELECT * FROM session", (), report, ("id",))
     for session in sorted(sessions, key=lambda one: one.get("parent_id") is not None):
         name = text_at(session, "id")
+        if name in in_version_2:
+            continue
+        report.version = text_at(session, "version")
         parts: dict[str, list[Mapping[str, object]]] = {}
         for row in query_until_damage(connection, _PARTS, [name], report, ("message_id", "id")):
             if (
@@ -72,6 +78,7 @@ def read_opencode_file(
     path: Path, report: history_rows.ReadingReport
 ) -> Iterator[recorded_session.RecordedSession]:
     """Yield the session of an older file, with messages and parts from the folders beside it."""
+    report.shape = KIND
     storage = path.parent.parent.parent
     if (session := _read_opencode_json(storage, path, report)) is None:
         return
@@ -108,6 +115,8 @@ def _build_opencode_recordings(
     stands = sum(not back or text_at(message, "id") < back for message, _ in found)
     writing = _OpencodeMessages(report)
     for at, (message, parts) in enumerate(found):
+        for value in (message, *parts):
+            report.note_unknown_fields(history_rows.HistoryRow(value, str(path)))
         if at == stands:
             shared = len(writing.made)
             yield _build_opencode_recording(session, writing, path)

@@ -17,7 +17,7 @@ from typing import Any
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.errors import NotFound, StoreFailed
-from helix_desktop.histories import foreign_sqlite
+from helix_desktop.histories import foreign_sqlite, opencode2_history
 from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -31,6 +31,10 @@ from helix_desktop.histories.session_writing import (
     plain_call_id,
 )
 
+VERSION_2 = "This opencode is version 2, and Helix Desktop can't give conversations back to it yet."
+REMEDY_FOR_VERSION_2 = (
+    "Nothing was changed. The conversation can be continued here or in another agent."
+)
 SEEN_VERSION = "1.18.33"
 _PROVIDERS = {
     "claude": "anthropic",
@@ -187,6 +191,9 @@ def insert_opencode_session(database: Path, content: bytes) -> None:
         ) as connection:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.set_authorizer(foreign_sqlite.deny_triggers_and_views)
+            connection.limit_time_of_next_statement()
+            if opencode2_history.SESSIONS in foreign_sqlite.ordinary_table_names(connection):
+                raise StoreFailed(VERSION_2, remedy=REMEDY_FOR_VERSION_2)
             with connection:
                 connection.limit_time_of_next_statement()
                 _insert_rows(connection, document)

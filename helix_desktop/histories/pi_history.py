@@ -125,7 +125,7 @@ class _PiMessages(history_rows.HistoryMessages):
         elif (
             role != "system"
         ):  # The prompt and the tools, which pi writes anew where they have changed.
-            raise history_rows.UnreadableRow(f"there is no role {role!r}")
+            raise history_rows.UnknownRow(f"there is no role {role!r}")
 
     def _read_pi_reply(self, message: Mapping[str, object], time: float) -> None:
         content, model = message.get("content"), text_at(message, "model")

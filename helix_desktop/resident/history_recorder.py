@@ -28,6 +28,7 @@ from helix_desktop.histories.history_finding import (
 )
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.unknown_shapes import note_sentences
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import open_process
 from helix_desktop.program_folders import ProgramFolders
@@ -128,6 +129,7 @@ class HistoryRecorder:
             past.damaged if past else {}
         )  # Sentences, also of the recorder before.
         self.keys: dict[str, None] = past.keys if past else {}
+        self.unread: dict[str, None] = past.unread if past else {}
 
     def start_recording(self) -> None:
         self._end_read, self._end_write = os.pipe()
@@ -157,7 +159,8 @@ class HistoryRecorder:
             "trouble": self.trouble,
             "pid": self._importing.pid,
         }
-        return {**told, "damaged": [*self.damaged], "keys": [*self.keys]}
+        seen = {"damaged": [*self.damaged], "keys": [*self.keys], "unread": [*self.unread]}
+        return {**told, **seen}
 
     def _watch_folders(self) -> None:
         from watchfiles._rust_notify import RustNotify
@@ -351,6 +354,10 @@ class HistoryRecorder:
         self.trouble = answer["trouble"] if answer is not None else "The importing process ended."
         self.damaged |= dict.fromkeys((answer or {}).get("damaged", ()))
         self.keys |= dict.fromkeys((answer or {}).get("keys", ()))
+        unread = self.unread | dict.fromkeys((answer or {}).get("unread", ()))
+        if unread != self.unread:
+            self.unread = unread
+            note_sentences(self._where.data, [*unread])
         self._failures = self._failures + 1 if self.trouble else 0
         if self.trouble:
             log.warning("recording: %s", self.trouble)

@@ -107,6 +107,7 @@ class SessionPreparation:
             yield str(error)
         except Exception as error:  # noqa: BLE001 - the other files are imported
             yield _complaint_about_reading(str(file), error)
+        yield from told.sentences_about_unknown()
         yield from told.complaint_sentences(str(file))
         yield file
 

@@ -169,7 +169,7 @@ def test_the_conversations_of_all_agents_are_imported_together(
     answer = recorder_command._answer_import_request(
         where, {"files": [str(file) for file in files]}, set()
     )
-    assert answer == {"imported": 3, "trouble": "", "damaged": [], "keys": []}
+    assert answer == {"imported": 3, "trouble": "", "damaged": [], "keys": [], "unread": []}
     rows = files[0].read_bytes().splitlines(keepends=True)
     files[0].write_bytes(b"".join([b"\0" * 9 + b"\n", *rows[1:3], b"\0" * 9 + b"\n", *rows[4:]]))
     answer = recorder_command._answer_import_request(where, {"files": [str(files[0])]}, set())

@@ -65,6 +65,8 @@ PUT_TOGETHER = {
     "{}, with the text in one part: {}",
     "{}, using this conversation's context: {}",
     "{}, using its large context window: {}",
+    "Something that {} writes is not read yet: {}. It is kept as it is. Its versions {} were seen.",
+    "Something that {} writes is not read yet: {}. Its file stays as it is. Its versions {} were seen.",
     # in the window, but below `tr`
     "Drafts and the window's layout could not be read. Their file was kept as {}.",
 }
