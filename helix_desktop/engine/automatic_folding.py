@@ -24,6 +24,7 @@ from helix_desktop.engine.failed_fold_attempts import FailedFoldAttempts
 from helix_desktop.engine.fold_document_writer import EVERY_WAY
 from helix_desktop.engine.large_output_shortener import LargeOutputShortener
 from helix_desktop.engine.marker_folding import PartShortener
+from helix_desktop.engine.prompt_cache_terms import cache_lifetime_seconds
 from helix_desktop.engine.request_shortening import RequestShortener, ShortenerSupport
 from helix_desktop.engine.session_events import FoldProgress
 from helix_desktop.engine.session_setup import FoldServices
@@ -159,7 +160,7 @@ class ConversationFolding:
         """
         if self._pause is not None:
             self._pause.cancel()
-        left = markers.cache_lifetime(self.conversation.state) - WRITING_SECONDS
+        left = cache_lifetime_seconds(self.conversation.state) - WRITING_SECONDS
         loop = asyncio.get_running_loop()
         self._pause = loop.call_later(left, self._fold_or_keep_cache_alive)
 
@@ -534,7 +535,8 @@ def _pays_to_send_keep_alive_request(situation: FoldSituation) -> bool:
     sent = state.record.ledger.last_billed_reply(chosen.model, state.seq)[1]
     cost = context_usage.compute_cost(facts.Usage(sent, cache_read=sent, output=1), chosen)
     pauses = [later - earlier for earlier, later in itertools.pairwise(branch.step_times)]
-    away, life = situation.now - branch.step_times[-1], markers.cache_lifetime(state)
+    away = situation.now - branch.step_times[-1]
+    life = cache_lifetime_seconds(state)
     saved = fold_economics.chance_of_return(away, life, pauses) * (price.cold - price.warm)
     return is_kept and price.kept + cost <= situation.policy.keep_alive_dollars and saved > cost > 0
 

@@ -28,6 +28,7 @@ from helix_desktop.engine.ports import (
     SearchIndex,
     TokenCounter,
 )
+from helix_desktop.engine.prompt_cache_terms import prices_of_main_model
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.strategies import large_output_choice, text_preview
@@ -167,7 +168,7 @@ def most_tokens_recalled_whole(
     )
     if state is not None and policy is not None:
         meter = context_usage.measure_window(state, policy)
-        price = fold_economics.relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
+        price = prices_of_main_model(state)
         context, steps = round(meter.used / meter.factor), len(state.branch.steps)
         most = min(most, max(PAGE_TOKENS, round(meter.free_tokens / meter.factor)))
     return fold_economics.most_tokens_of_whole_entry(context, steps, price, PAGE_TOKENS, most)

@@ -12,6 +12,11 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.fold_economics import relative_prices
 from helix_desktop.engine.messages import ContextKind
+from helix_desktop.engine.prompt_cache_terms import (
+    HOUR_SECONDS,
+    is_cached_for_an_hour,
+    prices_of_main_model,
+)
 from helix_desktop.engine.request_changes import find_first_changed_seq
 from helix_desktop.engine.state.live_folds import count_item_tokens
 from helix_desktop.engine.state.moment import Moment
@@ -23,7 +28,6 @@ PER_MILLION = 1_000_000
 NOTHING_TO_FOLD = (
     "There is nothing to fold yet: the most recent part of a conversation is never folded."
 )
-HOUR = 3_600.0  # In seconds.
 SPARE = 0.05  # A handover starts when this share of the window, besides the reserve, is left.
 
 
@@ -195,15 +199,15 @@ def estimate_next_message_cost(
     )
     cached = min(used, count_cached_tokens(state, chosen.model))
     reply = ledger.median_reply_tokens(state.seq)
-    warm = facts.Usage(used, cache_read=cached, cache_write=used - cached, output=reply)
-    cold = facts.Usage(used, cache_write=used, output=reply)
-    until = (
-        _last_request_time(state, chosen.model) + chosen.cache_seconds
-        if cached and chosen.cache_seconds
-        else 0.0
-    )
-    per_token = relative_prices(chosen).write * chosen.price_input / PER_MILLION
-    forever = bool(cached) and not chosen.cache_seconds
+    for_an_hour = is_cached_for_an_hour(state)
+    warm = _usage_that_writes(used - cached, cached, reply, for_an_hour=for_an_hour)
+    cold = _usage_that_writes(used, 0, reply, for_an_hour=for_an_hour)
+    lifetime = HOUR_SECONDS if for_an_hour else chosen.cache_seconds
+    until = 0.0
+    if cached and lifetime:
+        until = _last_request_time(state, chosen.model) + lifetime
+    per_token = prices_of_main_model(state).write * chosen.price_input / PER_MILLION
+    forever = bool(cached) and not lifetime
     answered = ledger.last_billed_reply(chosen.model, state.seq)[0]
     kept = sum(
         compute_cost(usage, chosen)
@@ -211,6 +215,17 @@ def estimate_next_message_cost(
     )
     prices = compute_cost(warm, chosen), compute_cost(cold, chosen)
     return NextMessageCost(*prices, reply, until, per_token, kept, forever)
+
+
+def _usage_that_writes(written: int, read: int, output: int, *, for_an_hour: bool) -> facts.Usage:
+    """Return the usage of a request that writes all that it does not read."""
+    return facts.Usage(
+        written + read,
+        cache_read=read,
+        cache_write=written,
+        output=output,
+        cache_write_hour=written if for_an_hour else 0,
+    )
 
 
 def count_cached_tokens(state: Moment, model: str) -> int:
@@ -255,13 +270,10 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
     lost = count_cached_tokens(recorded, before.model) - count_cached_tokens(state, after.model)
     if lost <= 0:
         return None
-    rate = relative_prices(after)
+    rate = prices_of_main_model(state)
     dollars = lost * (rate.write - rate.read) * after.price_input / PER_MILLION
-    until = (
-        _last_request_time(recorded, before.model) + before.cache_seconds
-        if before.cache_seconds
-        else 0.0
-    )
+    lifetime = HOUR_SECONDS if is_cached_for_an_hour(recorded) else before.cache_seconds
+    until = _last_request_time(recorded, before.model) + lifetime if lifetime else 0.0
     return PendingRewrite(
         lost, dollars, until, is_model=(before.model, before.effort) != (after.model, after.effort)
     )

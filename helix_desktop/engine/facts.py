@@ -101,8 +101,9 @@ class Stop(StrEnum):
 
 
 # Anthropic charges 2 times the input price for caching for an hour, and 1.25 times for
-# 5 min.
-HOUR_WRITE = 1.6
+# 5 min. Prices of models are those for 5 min.
+HOUR_WRITE_PRICE = 2.0
+HOUR_WRITE = HOUR_WRITE_PRICE / 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ class Usage:
 
     @property
     def is_cached_for_an_hour(self) -> bool:
-        return 0 < self.cache_write_hour == self.cache_write
+        """Whether most of what was written is kept for an hour."""
+        return self.cache_write < 2 * self.cache_write_hour
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class FailedFoldAttempts:
                 attempts.last_time = recorded.time
             case facts.Folded(kind=kind) | facts.BreakerClosed(kind=kind):
                 self._attempts[kind] = FailedAttempts()
-            case facts.Spent(purpose=purpose, usage=usage) if purpose in WRITTEN_BY_MODEL:
+            case facts.Spent(purpose=purpose, usage=usage) if purpose.value in WRITTEN_BY_MODEL:
                 attempts = self._attempts[facts.FoldKind(purpose.value)]
                 attempts.tokens += usage.input + usage.output
                 attempts.dollars += usage.cost

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from itertools import accumulate, takewhile
 
-from helix_desktop.engine.context_usage import HOUR, compute_cost
+from helix_desktop.engine.context_usage import compute_cost
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
@@ -29,6 +29,11 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.fold_economics import relative_prices
 from helix_desktop.engine.messages import Block, Role, View
+from helix_desktop.engine.prompt_cache_terms import (
+    HOUR_SECONDS,
+    LOOK_BACK_BLOCKS,
+    cache_terms_of_model,
+)
 from helix_desktop.engine.request_changes import (
     Cause,
     CauseKind,
@@ -43,13 +48,8 @@ from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 
 CACHE_UNIT = 128  # Providers that need no cache marks cache in units of this many tokens.
-LEAST_CACHED = 4_096  # All providers cache the beginning of a request if it has this many tokens.
-SHORTEST_LIFE = 300.0  # The assumed life of a cache in seconds, unless its provider states one.
 UNTIMED_REPLY = (
     60.0  # A recorded reply without a duration is assumed to have taken at most this many seconds.
-)
-LOOK_BACK_BLOCKS = (
-    20  # Providers search for cached text only in this many blocks before a cache mark.
 )
 HIDDEN_HEAD_SHARE = (
     0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
@@ -143,10 +143,9 @@ class RequestCostReader:
             not reply.seconds
         ):  # Imported replies have only an end time, so their start is estimated.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
-        life = max(
-            float(chosen.cache_seconds if chosen else 0) or SHORTEST_LIFE,
-            self._lives.get(reply.model, 0.0),
-        )
+        documented = float(chosen.cache_seconds if chosen else 0)
+        documented = documented or cache_terms_of_model(reply.model).seconds
+        life = max(documented, self._lives.get(reply.model, 0.0))
         pieces: list[SentPiece] = [ToolsOffered(view.tools, view.tools_tokens), *view.blocks]
         now = _AskedRequest(reply, view, asked, pieces, life)
         before = self._last.get(reply.model)
@@ -163,7 +162,7 @@ class RequestCostReader:
         self._note_request_aside(now, before, same)
         self._last[reply.model], self._last_model = now, reply.model
         if reply.usage.is_cached_for_an_hour:
-            self._lives[reply.model] = max(self._lives.get(reply.model, 0.0), HOUR)
+            self._lives[reply.model] = max(self._lives.get(reply.model, 0.0), HOUR_SECONDS)
         self._seen = max(self._seen, view.seq)
         return cost
 
@@ -303,16 +302,17 @@ class RequestCostReader:
     ) -> tuple[Cause, ...]:
         """Explain why the provider did not read from its cache what it had been sent before."""
         usage = before.reply.usage if before else Usage()
+        terms = cache_terms_of_model(now.reply.model)
         if missing <= CACHE_UNIT:
             return (Cause(CauseKind.RULES, "less than a unit of the cache"),)
         if always:
             return always
-        if not (usage.cache_read or usage.cache_write) and now.ends[same - 1] < LEAST_CACHED:
+        if not (usage.cache_read or usage.cache_write) and now.ends[same - 1] < terms.least_tokens:
             return (Cause(CauseKind.RULES, "too short"),)
         if (
             self._marks_prefixes
             and now.reply.stable is None
-            and len(now.pieces) - same > LOOK_BACK_BLOCKS
+            and len(now.pieces) - same > (terms.look_back_blocks or LOOK_BACK_BLOCKS)
         ):
             return (Cause(CauseKind.RULES, "too far in front of a mark"),)
         if self.was_imported(now.view.seq) and not now.view.tools:

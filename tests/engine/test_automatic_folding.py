@@ -40,11 +40,11 @@ from helix_desktop.engine.facts import (
     Usage,
 )
 from helix_desktop.engine.fold_document_writer import NoDocumentWritten
+from helix_desktop.engine.prompt_cache_terms import HOUR_SECONDS, USUAL_SECONDS
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.strategies.handover import SECTIONS, TITLE
-from helix_desktop.engine.strategies.markers import COLD_AFTER
 from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.replay import simulated_clock
 from tests.engine import keeping as writers
@@ -432,13 +432,15 @@ async def test_what_was_begun_in_a_turn_that_is_over_waits_for_the_next_one() ->
     assert [fold.kind for fold in kept.folds()] == [FoldKind.HANDOVER]
 
 
-async def _left_alone(seconds: float, **values: Any) -> Keeping:
+async def _left_alone(seconds: float, usage: Usage = Usage(), **values: Any) -> Keeping:  # noqa: B008 -- it is frozen
     """A conversation of two turns that is too small for a handover, and so much time after it."""
     kept = await keeping(window=100_000, **{"caching": "off"} | values)
     for name in ("a task", "another"):
         await kept.say(name)
         await worked(kept, 10, 2_500 if name == "a task" else 100)
-        await kept.answer("done")
+        await kept.folding.apply_due_folds()
+        done = ModelReplied((Text("done", 1),), "main", Stop.END, usage)
+        await kept.conversation.append_facts(done)
         await kept.end()
     kept.clock.time += seconds
     await asyncio.sleep(seconds)
@@ -448,13 +450,13 @@ async def _left_alone(seconds: float, **values: Any) -> Keeping:
 
 def test_before_a_pause_outlives_the_providers_cache_what_pays_is_folded() -> None:
     async def leave() -> None:
-        kept = await _left_alone(COLD_AFTER - WRITING_SECONDS)
+        kept = await _left_alone(USUAL_SECONDS - WRITING_SECONDS)
         assert [fold.kind for fold in kept.folds(FoldKind.HANDOVER)] == [FoldKind.HANDOVER]
         assert "after this pause" in kept.folds(FoldKind.HANDOVER)[0].why
         assert "another" in await kept.shown(), "the last turn stays as it is"
 
     async def come_back() -> None:
-        kept = await _left_alone(COLD_AFTER - 3 * WRITING_SECONDS)
+        kept = await _left_alone(USUAL_SECONDS - 3 * WRITING_SECONDS)
         await kept.say("and another")
         await kept.step("short")
         await asyncio.sleep(2 * WRITING_SECONDS)
@@ -462,11 +464,19 @@ def test_before_a_pause_outlives_the_providers_cache_what_pays_is_folded() -> No
         assert kept.folds(FoldKind.HANDOVER) == [], "no pause outlived the cache"
 
     async def folds_nothing() -> None:
-        assert (await _left_alone(COLD_AFTER - WRITING_SECONDS, handover="off")).folds(
+        assert (await _left_alone(USUAL_SECONDS - WRITING_SECONDS, handover="off")).folds(
             FoldKind.HANDOVER
         ) == []
 
-    for work in (leave, come_back, folds_nothing):
+    async def leave_what_is_cached_for_an_hour() -> None:
+        """Claude Code asks for an hour: it was folded before pauses that cost nothing."""
+        hourly = Usage(27_000, 26_000, 1_000, 10, cache_write_hour=1_000)
+        kept = await _left_alone(USUAL_SECONDS - WRITING_SECONDS, hourly)
+        assert kept.folds(FoldKind.HANDOVER) == []
+        kept = await _left_alone(HOUR_SECONDS - WRITING_SECONDS, hourly)
+        assert [fold.kind for fold in kept.folds(FoldKind.HANDOVER)] == [FoldKind.HANDOVER]
+
+    for work in (leave, come_back, folds_nothing, leave_what_is_cached_for_an_hour):
         simulated_clock.run_on_jumping_loop(work())
 
 

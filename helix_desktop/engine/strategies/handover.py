@@ -8,6 +8,7 @@ from helix_desktop.engine import context_usage, fold_economics
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.fold_economics import HandoverPlan
 from helix_desktop.engine.messages import ContextKind
+from helix_desktop.engine.prompt_cache_terms import prices_of_main_model
 from helix_desktop.engine.strategies.fold_strategy import (
     FoldPlan,
     FoldSituation,
@@ -77,7 +78,7 @@ def least_tokens_for_paying_handover(situation: FoldSituation) -> float:
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
     """Plan a handover once carrying its span has cost as much as the handover would."""
-    price = fold_economics.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    price = prices_of_main_model(situation.state)
     branch = situation.branch
     factor, first = situation.meter.factor, span.last + 1
     covered = branch.total_tokens - sum(item.tokens for item in branch.items_from_fact(first))
@@ -124,7 +125,7 @@ def _costs_by_main_and_fast_model(
     situation: FoldSituation, span: Span, *, of_transcript: bool = False
 ) -> tuple[float, float | None]:
     settings, meter = situation.state.settings, situation.meter
-    price = fold_economics.relative_prices(settings.model_for_role(ModelRole.MAIN))
+    price = prices_of_main_model(situation.state)
     tail = sum(item.tokens for item in situation.branch.items_from_fact(span.last + 1))
     planned = HandoverPlan(
         meter.used, round(tail * meter.factor), expected_document_tokens(situation)

@@ -9,10 +9,11 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from helix_desktop.engine import context_usage, fold_economics
-from helix_desktop.engine.facts import ModelReplied, ModelRole, PartRef, Span, Stored, ToolCall
+from helix_desktop.engine.facts import PartRef, Span, Stored, ToolCall
 from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience
 from helix_desktop.engine.message_blocks import is_long_value
 from helix_desktop.engine.messages import Block, ContextKind, Role
+from helix_desktop.engine.prompt_cache_terms import cache_lifetime_seconds, prices_of_main_model
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
@@ -23,12 +24,10 @@ from helix_desktop.engine.strategies.fold_strategy import (
 )
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.tool_result_reading import parse_call_arguments, read_refusal
-from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import format_things, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
-COLD_AFTER = 300.0  # After this many seconds, the provider's cache is assumed to have expired.
 EXAMINED_ITEMS = 512  # This many of the newest items are examined one by one, older ones in groups.
 RECALL_STEPS = (
     200  # The share of parts that are recalled is learned from this many of the last steps.
@@ -99,8 +98,8 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     index = fold_economics.find_clearing_start(
         standing,
         clearable_tokens_per_step(branch) * meter.factor,
-        fold_economics.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN)),
-        chance_of_cold_cache(branch),
+        prices_of_main_model(situation.state),
+        chance_of_cold_cache(situation),
         least=min(situation.policy.caching_least, meter.window // 8),
         seen=measure_fold_experience(situation),
     )
@@ -219,7 +218,7 @@ def _must_stay_whole(situation: FoldSituation, block: Block, ref: PartRef) -> bo
 
 def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
     branch, ledger = situation.branch, situation.state.record.ledger
-    price = fold_economics.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    price = prices_of_main_model(situation.state)
     saved = recalls = 0.0
     for seq in branch.steps[-RECALL_STEPS:]:
         shown, whole = ledger.shown[seq - 1], ledger.whole[seq - 1]
@@ -242,13 +241,16 @@ def clearable_tokens_per_step(branch: ConversationBranch) -> float:
     return sum(recent) / len(recent) if recent else 0.0
 
 
-def chance_of_cold_cache(branch: ConversationBranch) -> float:
+def chance_of_cold_cache(situation: FoldSituation) -> float:
     """Return the chance, learned from pauses, that the provider's cache has expired at
     the next request.
     """
-    times = branch.step_times[-RECENT_STEPS - 1 :]
+    times = situation.branch.step_times[-RECENT_STEPS - 1 :]
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
-    return sum(pause > COLD_AFTER for pause in pauses) / len(pauses) if pauses else 0.0
+    if not pauses:
+        return 0.0
+    lifetime = cache_lifetime_seconds(situation.state)
+    return sum(pause > lifetime for pause in pauses) / len(pauses)
 
 
 def is_cache_cold(situation: FoldSituation) -> bool:
@@ -258,22 +260,13 @@ def is_cache_cold(situation: FoldSituation) -> bool:
 
 def seconds_until_cold(situation: FoldSituation) -> float:
     """Return how long the provider keeps what the last step sent, or a negative number."""
-    times, life = situation.branch.step_times, cache_lifetime(situation.state)
-    refreshes = (
-        context_usage.keep_alive_times_and_usages_since(situation.state, seq)
-        for seq in situation.branch.steps[-1:]
-    )
-    used = [*times[-1:], *(time for found in refreshes for time, _ in found)]
-    return life - (situation.now - max(used)) if used else life
-
-
-def cache_lifetime(state: ConversationState) -> float:
-    """Return how many seconds the provider caches a prompt. An agent may pay for an hour."""
-    main = state.settings.model_for_role(ModelRole.MAIN)
-    last = state.facts[state.branch.steps[-1] - 1].fact if state.branch.steps else None
-    if isinstance(last, ModelReplied) and last.usage.is_cached_for_an_hour:
-        return context_usage.HOUR
-    return float(main.cache_seconds if main else 0) or COLD_AFTER
+    branch = situation.branch
+    lifetime = cache_lifetime_seconds(situation.state)
+    if not branch.steps:
+        return lifetime
+    refreshes = context_usage.keep_alive_times_and_usages_since(situation.state, branch.steps[-1])
+    last_used = max([branch.step_times[-1], *(time for time, _ in refreshes)])
+    return lifetime - (situation.now - last_used)
 
 
 # --- The text of markers ---

@@ -159,14 +159,14 @@ def test_growth_and_pauses_are_learned_from_the_last_steps() -> None:
     talk = Talk()
     talk.user("go")
     assert markers.clearable_tokens_per_step(talk.state.branch) == 0
-    assert markers.chance_of_cold_cache(talk.state.branch) == 0
+    assert markers.chance_of_cold_cache(situation(talk)) == 0
     talk.steps(4, tokens=1_090)
     assert markers.clearable_tokens_per_step(talk.state.branch) == 1_000
     from helix_desktop.engine.facts import TodoSet
 
     talk.add(TodoSet(()), after=1_000)
     talk.steps(1, tokens=1_090)
-    assert markers.chance_of_cold_cache(talk.state.branch) == pytest.approx(1 / 4)
+    assert markers.chance_of_cold_cache(situation(talk)) == pytest.approx(1 / 4)
 
 
 def test_a_view_of_very_many_items_is_looked_at_in_groups() -> None:
