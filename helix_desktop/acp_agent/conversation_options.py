@@ -21,21 +21,16 @@ def build_modes_and_options(bench: Workbench, conversation: str) -> dict[str, An
 
 
 def build_config_options(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
-    model, effort = (
-        bench.model_of_conversation(conversation),
-        bench.workspace.settings.effort or "usual",
-    )
-    models = list(dict.fromkeys([model or "", *bench.models.list_known_model_names()]))[
-        :MOST_MODELS
-    ]
+    model = bench.model_of_conversation(conversation)
+    effort = bench.workspace.settings.effort or "usual"
+    known_models = [model or "", *bench.models.list_known_model_names()]
+    models = list(dict.fromkeys(known_models))[:MOST_MODELS]
+    modes = bench.describe_permission_modes()
+    model_names = {name: name or "None chosen" for name in models}
     presets = {name: name.capitalize() for name in context_policy.PRESETS}
     return [
-        _build_select(
-            "mode", "Mode", bench.permission_mode, bench.describe_permission_modes(), "mode"
-        ),
-        _build_select(
-            "model", "Model", model, {name: name or "None chosen" for name in models}, "model"
-        ),
+        _build_select("mode", "Mode", bench.permission_mode, modes, "mode"),
+        _build_select("model", "Model", model, model_names, "model"),
         _build_select("effort", "Thinking", effort, _EFFORTS, "thought_level"),
         _build_select("policy", "Context", bench.policy_name, presets, None),
     ]
@@ -44,15 +39,16 @@ def build_config_options(bench: Workbench, conversation: str) -> list[dict[str, 
 def _build_select(
     option_id: str, name: str, current: str, choices: Mapping[str, str], category: str | None
 ) -> dict[str, Any]:
-    options = [{"value": value, "name": label} for value, label in choices.items()]
-    found = {
+    select: dict[str, Any] = {
         "type": "select",
         "id": option_id,
         "name": name,
         "currentValue": current,
-        "options": options,
+        "options": [{"value": value, "name": label} for value, label in choices.items()],
     }
-    return {**found, "category": category} if category else found
+    if category:
+        select["category"] = category
+    return select
 
 
 async def choose_option(

@@ -10,6 +10,7 @@ from acp import helpers, schema
 from helix_desktop.engine import content_recall, facts, session_events
 from helix_desktop.engine.code_fences import wrap_in_code_fence
 from helix_desktop.engine.messages import ReasoningDelta, TextDelta
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
 from helix_desktop.errors import HelixError, shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
@@ -20,10 +21,18 @@ SHOWN_BYTES = 8_000  # At most this many bytes of one output are sent to the edi
 LARGEST_DIFF = 400_000  # A file of more bytes than this is not shown as a difference.
 TITLE = 80
 _KINDS: dict[str, schema.ToolKind] = {
-    ToolName.READ_FILE: "read", ToolName.READ_DOCUMENT: "read", ToolName.LIST_FILES: "read", ToolName.GLOB_FILES: "search", ToolName.SEARCH_FILES: "search",
-    ToolName.RUN_COMMAND: "execute", ToolName.FETCH_URL: "fetch", ToolName.DELEGATE: "think", ToolName.SET_TODO: "think",
-    **dict.fromkeys(EDITS, "edit"), **dict.fromkeys(RECALLS, "read"),
-}  # fmt: skip
+    ToolName.READ_FILE: "read",
+    ToolName.READ_DOCUMENT: "read",
+    ToolName.LIST_FILES: "read",
+    ToolName.GLOB_FILES: "search",
+    ToolName.SEARCH_FILES: "search",
+    ToolName.RUN_COMMAND: "execute",
+    ToolName.FETCH_URL: "fetch",
+    ToolName.DELEGATE: "think",
+    ToolName.SET_TODO: "think",
+    **dict.fromkeys(EDITS, "edit"),
+    **dict.fromkeys(RECALLS, "read"),
+}
 _PLAN: dict[str, schema.PlanEntryStatus] = {
     "open": "pending",
     "doing": "in_progress",
@@ -35,9 +44,8 @@ _PLAN: dict[str, schema.PlanEntryStatus] = {
 class ClientAbilities:
     """What a client says it supports, beyond what every client must support."""
 
-    compaction: bool = (
-        False  # True if the editor accepts notifications about folds. The SDK has no type for it.
-    )
+    # True if the editor accepts notifications about folds. The SDK has no type for it.
+    compaction: bool = False
     terminal_output: bool = False
     reads_files: bool = False
     fills_forms: bool = False
@@ -83,11 +91,7 @@ class ConversationUpdates:
                 yield helpers.update_tool_call(call, status="in_progress")
             case session_events.ToolPrinted(call=call, text=text):
                 yield self._terminal_output_update(call, text)
-        fact = event.recorded.fact if isinstance(event, session_events.FactAppended) else None
-        used_more = isinstance(
-            fact, facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded
-        )
-        if used_more or isinstance(event, session_events.MeterChanged):
+        if _may_change_usage(event):
             for update in self.usage_updates():
                 yield update
 
@@ -108,22 +112,22 @@ class ConversationUpdates:
                     helpers.plan_entry(text, status=_PLAN[state]) for text, state in items
                 )
             case facts.Folded(fold=fold, text=text) if self.abilities.compaction:
-                summary = [{"type": "text", "text": text}] if text else []
-                said = {
+                yield {
                     "sessionUpdate": "compaction_update",
                     "compactionId": fold,
                     "status": "completed",
+                    "summary": [{"type": "text", "text": text}] if text else [],
                 }
-                yield {**said, "summary": summary}
             case facts.ConversationChanged(title=str(title)):
                 yield schema.SessionInfoUpdate(session_update="session_info_update", title=title)
 
     def _message_updates(
         self, fact: facts.UserSaid | facts.ModelReplied, *, is_replay: bool
     ) -> Iterator[Any]:
-        is_own = isinstance(fact, facts.UserSaid) and self.own_messages and not is_replay
-        self.own_messages -= 1 if is_own else 0
-        for part in () if is_own else fact.parts:
+        if isinstance(fact, facts.UserSaid) and self.own_messages and not is_replay:
+            self.own_messages -= 1
+            return
+        for part in fact.parts:
             match part:
                 case facts.ToolCall():
                     yield self._call_update(part)
@@ -138,22 +142,23 @@ class ConversationUpdates:
 
     def usage_updates(self) -> list[Any]:
         """How full the context window is and what the conversation cost, if either has changed."""
-        if (session := self.bench.sessions.find_open_session(self.conversation)) is None:
+        session = self.bench.sessions.find_open_session(self.conversation)
+        if session is None:
             return []
-        meter, row = (
-            session.context.next_request_meter(),
-            self.bench.conversation_row(self.conversation),
-        )
-        usage = (meter.used, meter.window, row.whole_cost if row is not None else 0.0)
+        meter = session.context.next_request_meter()
+        row = self.bench.conversation_row(self.conversation)
+        dollars = row.whole_cost if row is not None else 0.0
+        usage = (meter.used, meter.window, dollars)
         if usage == self._usage:
             return []
         self._usage = usage
-        cost = schema.Cost(amount=usage[2], currency="USD")
-        return [
-            schema.UsageUpdate(
-                session_update="usage_update", used=usage[0], size=usage[1], cost=cost
-            )
-        ]
+        update = schema.UsageUpdate(
+            session_update="usage_update",
+            used=meter.used,
+            size=meter.window,
+            cost=schema.Cost(amount=dollars, currency="USD"),
+        )
+        return [update]
 
     def _call_update(self, call: facts.ToolCall) -> Any:
         update = helpers.start_tool_call(
@@ -183,10 +188,9 @@ class ConversationUpdates:
         """
         session = self.bench.sessions.find_open_session(self.conversation)
         copy = session.conversation.state.own_copy if session is not None else ""
+        roots = self.bench.copies.tools_of_copy(copy).resources.roots
         try:
-            return str(
-                self.bench.copies.tools_of_copy(copy).resources.roots.resolve_path(path).full_path
-            )
+            return str(roots.resolve_path(path).full_path)
         except HelixError:
             return ""
 
@@ -196,31 +200,26 @@ class ConversationUpdates:
             update = helpers.update_tool_call(call)
             update.field_meta = {"terminal_output": {"terminal_id": call, "data": text}}
             return update
-        self._printed[call] = (self._printed.get(call, "") + text)[-SHOWN_BYTES:]
-        return helpers.update_tool_call(
-            call,
-            content=[
-                helpers.tool_content(helpers.text_block(wrap_in_code_fence(self._printed[call])))
-            ],
-        )
+        printed = (self._printed.get(call, "") + text)[-SHOWN_BYTES:]
+        self._printed[call] = printed
+        return helpers.update_tool_call(call, content=[_fenced_content(printed)])
 
     async def _result_update(self, fact: facts.ToolReturned) -> Any:
         was_printed = self._printed.pop(fact.call, None) is not None
-        content: list[Any] = [
-            diff
-            for each in fact.changes
-            if (diff := await self._build_file_difference(each)) is not None
-        ]
+        content: list[Any] = []
+        for change in fact.changes:
+            difference = await self._build_file_difference(change)
+            if difference is not None:
+                content.append(difference)
         text = fact.head or await self._beginning_of_output(fact)
         update = helpers.update_tool_call(fact.call, status="completed" if fact.ok else "failed")
         if self.abilities.terminal_output and fact.exit_code is not None:
             ended = {"terminal_id": fact.call, "exit_code": fact.exit_code, "signal": None}
-            shown = (
-                {} if was_printed else {"terminal_output": {"terminal_id": fact.call, "data": text}}
-            )
-            update.field_meta = {**shown, "terminal_exit": ended}
+            update.field_meta = {"terminal_exit": ended}
+            if not was_printed:
+                update.field_meta["terminal_output"] = {"terminal_id": fact.call, "data": text}
         elif text and not (content and fact.ok):
-            content.append(helpers.tool_content(helpers.text_block(wrap_in_code_fence(text))))
+            content.append(_fenced_content(text))
         update.content = content or None
         return update
 
@@ -228,38 +227,48 @@ class ConversationUpdates:
         session = self.bench.sessions.find_open_session(self.conversation)
         if session is None or not fact.output.size:
             return ""
+        cache = self.bench.workspace.cache
         try:
-            text = await content_recall.read_entry_beginning(
-                self.bench.workspace.cache, fact.output, SHOWN_BYTES
-            )
+            text = await content_recall.read_entry_beginning(cache, fact.output, SHOWN_BYTES)
         except HelixError:
             return ""
-        return (
-            text
-            if fact.output.size <= SHOWN_BYTES
-            else f"{text}\n… ({fact.output.size:,} bytes in all)"
-        )
+        if fact.output.size > SHOWN_BYTES:
+            text += f"\n… ({fact.output.size:,} bytes in all)"
+        return text
 
     async def _build_file_difference(
         self, change: facts.FileChanged
     ) -> schema.FileEditToolCallContent | None:
-        texts = []
-        for digest in (change.before, change.after):
-            try:
-                content = (
-                    b"" if digest is None else await self.bench.workspace.cache.read_content(digest)
-                )
-                texts.append(content.decode() if len(content) <= LARGEST_DIFF else None)
-            except (HelixError, UnicodeDecodeError):
-                texts.append(None)
-        before, after = texts
+        """Returns None if a version is too large, no text, or no longer stored."""
+        before = await self._read_version(change.before)
+        after = await self._read_version(change.after)
         if before is None or after is None:
             return None
-        return helpers.tool_diff_content(
-            self._full_path(change.path) or change.path,
-            after,
-            None if change.before is None else before,
-        )
+        path = self._full_path(change.path) or change.path
+        is_new = change.before is None
+        return helpers.tool_diff_content(path, after, None if is_new else before)
+
+    async def _read_version(self, digest: Digest | None) -> str | None:
+        if digest is None:
+            return ""
+        try:
+            content = await self.bench.workspace.cache.read_content(digest)
+            return content.decode() if len(content) <= LARGEST_DIFF else None
+        except (HelixError, UnicodeDecodeError):
+            return None
+
+
+def _may_change_usage(event: session_events.Event) -> bool:
+    if isinstance(event, session_events.MeterChanged):
+        return True
+    return isinstance(event, session_events.FactAppended) and isinstance(
+        event.recorded.fact,
+        facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded,
+    )
+
+
+def _fenced_content(text: str) -> Any:
+    return helpers.tool_content(helpers.text_block(wrap_in_code_fence(text)))
 
 
 def kind_of_call(call: facts.ToolCall) -> schema.ToolKind:
@@ -267,12 +276,7 @@ def kind_of_call(call: facts.ToolCall) -> schema.ToolKind:
 
 
 def title_of_call(call: facts.ToolCall) -> str:
-    first = next(
-        (
-            value
-            for value in (parse_object(call.arguments) or {}).values()
-            if isinstance(value, str)
-        ),
-        "",
-    )
-    return shorten_to_line(f"{call.name} {first}", TITLE)
+    arguments = parse_object(call.arguments) or {}
+    texts = [value for value in arguments.values() if isinstance(value, str)]
+    first_text = texts[0] if texts else ""
+    return shorten_to_line(f"{call.name} {first_text}", TITLE)

@@ -29,9 +29,8 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.json_values import text_at, value_at
 from helix_desktop.workbench import Workbench
 
-READ_SECONDS = (
-    2.0  # An editor that takes longer to send a file's text is not asked for files again.
-)
+# An editor that takes longer to send a file's text is not asked for files again.
+READ_SECONDS = 2.0
 _ENDS = {
     TurnEnd.DONE: "end_turn",
     TurnEnd.STOPPED: "cancelled",
@@ -41,8 +40,6 @@ _SCOPES = {
     "once": "Allow once",
     "conversation": "Allow in this conversation",
     "always": "Always allow",
-}
-_SCOPES |= {
     "ask": "Approve and ask before changes",
     "edits": "Approve, allow edits",
     "all": "Approve, allow everything",
@@ -74,7 +71,8 @@ class EditorConversation:
         self._waiting: asyncio.Queue[session_events.Event | asyncio.Future[None]] = asyncio.Queue()
         self._turn: asyncio.Future[None] | None = None
         self._ended: TurnEnded | None = None
-        self._is_answering = self._is_cancelled = False
+        self._is_answering = False
+        self._is_cancelled = False
         self._mode = bench.permission_mode
         self._commands: dict[str, Any] = {}
         self._sending = spawn(self._send_waiting_events(), name="updates for an editor")
@@ -85,7 +83,8 @@ class EditorConversation:
         """Opens the conversation's session, and creates the conversation if it is new."""
         if self.is_begun:
             return await self._bench.open_session(self.id)
-        self.is_begun, model = True, self._bench.model_of_conversation(self.id)
+        self.is_begun = True
+        model = self._bench.model_of_conversation(self.id)
         session = await self._bench.start_users_conversation(self.id)
         if model != self._bench.main_model_name:
             await self._bench.save_conversation_model(self.id, model)
@@ -109,7 +108,9 @@ class EditorConversation:
             raise RequestError(
                 -32000, f"No model has been chosen for {self._bench.name}. {SIGN_IN}"
             )
-        self._is_answering, self._is_cancelled, self._ended = True, False, None
+        self._is_answering = True
+        self._is_cancelled = False
+        self._ended = None
         try:
             session = await self.open_session()
             parts = await self._bench.slash_commands.expand_command_message(session, parts)
@@ -120,7 +121,9 @@ class EditorConversation:
             session.send_message(parts)
             await self._turn
         finally:
-            self._turn, self._is_answering = None, False
+            self._turn = None
+            self._is_answering = False
+        # The editor must have all updates before it hears of the end.
         sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put_nowait(sent)
         await asyncio.wait({sent, self._sending}, return_when=asyncio.FIRST_COMPLETED)
@@ -138,10 +141,10 @@ class EditorConversation:
 
     def queue_event_for_editor(self, event: session_events.Event) -> None:
         """Queues an event of this conversation, to be sent after the earlier ones."""
-        if isinstance(event, session_events.FactAppended) and isinstance(
-            event.recorded.fact, TurnEnded
-        ):
-            self._ended = event.recorded.fact
+        if isinstance(event, session_events.FactAppended):
+            fact = event.recorded.fact
+            if isinstance(fact, TurnEnded):
+                self._ended = fact
         self._waiting.put_nowait(event)
         if isinstance(event, session_events.ActivityChanged):
             self._end_turn_when_idle(event)
@@ -159,19 +162,16 @@ class EditorConversation:
 
     async def send_update(self, update: Any) -> None:
         if isinstance(update, dict):
-            await self._client.send_notification(
-                "session/update", {"sessionId": self.id, "update": update}
-            )
-        else:
-            await notify_model(
-                self._client,
-                "session/update",
-                schema.SessionNotification(session_id=self.id, update=update),
-            )
+            params = {"sessionId": self.id, "update": update}
+            await self._client.send_notification("session/update", params)
+            return
+        notification = schema.SessionNotification(session_id=self.id, update=update)
+        await notify_model(self._client, "session/update", notification)
 
     async def send_history_to_editor(self) -> None:
         """Sends everything that was said on the current branch."""
-        for recorded in (await self.open_session()).conversation.state.facts_on_path():
+        session = await self.open_session()
+        for recorded in session.conversation.state.facts_on_path():
             async for update in self._updates.updates_of_fact(recorded.fact, is_replay=True):
                 await self.send_update(update)
         await self.send_commands_and_usage()
@@ -205,23 +205,21 @@ class EditorConversation:
                 event.set_result(None)
                 continue
             try:
-                async for update in self._updates.updates_of_event(event):
-                    if not (
-                        isinstance(event, session_events.ToolPrinted)
-                        and update.content
-                        and not self._waiting.empty()
-                    ):
-                        await self.send_update(
-                            update
-                        )  # Skipped if events wait: a later update replaces it.
-                if isinstance(
-                    event, session_events.QuestionAsked
-                ):  # By now, the editor has received the call that the question is about.
-                    self._spawn(self._ask_editor(event), name="question for an editor")
-                if isinstance(event, session_events.ActivityChanged):
-                    await self.send_options_if_mode_changed()
+                await self._send_event(event)
             except (HelixError, ConnectionError) as error:
                 log.info("an update could not be sent to an editor: %s", error)
+
+    async def _send_event(self, event: session_events.Event) -> None:
+        async for update in self._updates.updates_of_event(event):
+            is_whole_output = isinstance(event, session_events.ToolPrinted) and update.content
+            if is_whole_output and not self._waiting.empty():
+                continue  # A later update replaces it.
+            await self.send_update(update)
+        if isinstance(event, session_events.QuestionAsked):
+            # By now, the editor has received the call that the question is about.
+            self._spawn(self._ask_editor(event), name="question for an editor")
+        if isinstance(event, session_events.ActivityChanged):
+            await self.send_options_if_mode_changed()
 
     # --- Asking the editor's user, and reading the editor's unsaved files
 
@@ -230,12 +228,11 @@ class EditorConversation:
         answer counts.
         """
         question = asked.question
+        ask = self._ask_editor_for_permission
+        if question.form:
+            ask = self._ask_editor_to_fill_form
         try:
-            answer = await (
-                self._ask_editor_to_fill_form(question)
-                if question.form
-                else self._ask_editor_for_permission(question)
-            )
+            answer = await ask(question)
         except (RequestError, ConnectionError, ValueError) as error:
             log.info("an editor did not answer a question: %s", error)
             answer = PermissionAnswer(
@@ -248,21 +245,7 @@ class EditorConversation:
     async def _ask_editor_for_permission(
         self, question: PermissionQuestion
     ) -> PermissionAnswer | None:
-        options = []
-        for scope in question.scopes:
-            rules = (
-                [mark_text(rule) for rule in question.rules]
-                if scope in ("conversation", "always")
-                else []
-            )
-            for number, rule in enumerate(rules or [""]):
-                name = " ".join(filter(None, [_SCOPES.get(scope, scope), rule]))
-                kind: schema.PermissionOptionKind = (
-                    "allow_once" if scope in ("once", "ask") else "allow_always"
-                )
-                options.append(
-                    schema.PermissionOption(option_id=f"{scope}:{number}", name=name, kind=kind)
-                )
+        options = [option for scope in question.scopes for option in _offer_scope(question, scope)]
         allowing = {option.option_id for option in options}
         no = "Keep planning" if question.plan else "Deny"
         options.append(schema.PermissionOption(option_id="deny", name=no, kind="reject_once"))
@@ -293,10 +276,10 @@ class EditorConversation:
         scope = {"sessionId": self.id, "mode": "form", "message": title}
         wanted = {**scope, "requestedSchema": json.loads(question.form)}
         answer = await self._client.send_request("elicitation/create", wanted)
-        accepted = isinstance(answer, dict) and answer.get("action") == "accept"
-        return PermissionAnswer(
-            allowed=accepted, values=json.dumps(answer.get("content") or {}) if accepted else ""
-        )
+        if text_at(answer, "action") != "accept":
+            return PermissionAnswer(allowed=False)
+        values = json.dumps(value_at(answer, "content") or {})
+        return PermissionAnswer(allowed=True, values=values)
 
     async def _read_editor_file(self, path: Path) -> str | None:
         """Returns a file's text as the editor has it, saved or not. None if the editor
@@ -304,16 +287,32 @@ class EditorConversation:
         """
         try:
             async with asyncio.timeout(READ_SECONDS):
-                found = await self._client.send_request(
-                    "fs/read_text_file", {"sessionId": self.id, "path": str(path)}
-                )
+                params = {"sessionId": self.id, "path": str(path)}
+                answer = await self._client.send_request("fs/read_text_file", params)
         except TimeoutError:
             self._bench.kit.resources.editor_files.pop(self.id, None)
             return None
         except (RequestError, ConnectionError):
             return None
-        text = value_at(found, "content")
+        text = value_at(answer, "content")
         return text if isinstance(text, str) else None
+
+
+def _offer_scope(question: PermissionQuestion, scope: str) -> list[schema.PermissionOption]:
+    """Returns one option for each rule that would allow this and more, or one without a rule."""
+    rules: list[str] = []
+    if scope in ("conversation", "always"):
+        rules = [mark_text(rule) for rule in question.rules]
+    scope_name = _SCOPES.get(scope, scope)
+    kind: schema.PermissionOptionKind = "allow_always"
+    if scope in ("once", "ask"):
+        kind = "allow_once"
+    options = []
+    for number, rule in enumerate(rules or [""]):
+        name = f"{scope_name} {rule}".strip()
+        option_id = f"{scope}:{number}"
+        options.append(schema.PermissionOption(option_id=option_id, name=name, kind=kind))
+    return options
 
 
 def _build_question_card(question: PermissionQuestion) -> schema.ToolCallUpdate:
