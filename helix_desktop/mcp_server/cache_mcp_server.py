@@ -21,6 +21,7 @@ from helix_desktop.engine.message_blocks import parts_of, require_message
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.span_text_and_detail_sources import read_stored_text
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, format_things
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.mcp_server import cache_operations, offered_tools
 from helix_desktop.mcp_server.cache_operations import (
     ServedWorkspace,
@@ -36,36 +37,45 @@ SessionAct = Callable[[ServedWorkspace, Session, str], Awaitable[str]]
 
 
 async def _describe_context(_: ServedWorkspace, session: Session, __: str) -> str:
-    meter, price = session.context.next_request_meter(), session.context.next_message_cost()
-    kinds = "".join(
-        f"\n- {kind.value}: {tokens:,} tokens" for kind, tokens in meter.parts.items() if tokens
-    )
-    cost = (
-        f"\nSending it costs about ${price.cost_when_sent(time.time()):.4f}, without the reply."
-        if price
-        else ""
-    )
-    folds = len(session.conversation.state.live_folds)
-    return f"The next request takes {meter.format_meter()}.{kinds}{cost}\nFolds: {folds}."
+    meter = session.context.next_request_meter()
+    lines = [f"The next request takes {meter.format_meter()}."]
+    for kind, tokens in meter.parts.items():
+        if tokens:
+            lines.append(f"- {kind.value}: {tokens:,} tokens")
+    price = session.context.next_message_cost()
+    if price:
+        dollars = price.cost_when_sent(time.time())
+        lines.append(f"Sending it costs about ${dollars:.4f}, without the reply.")
+    lines.append(f"Folds: {len(session.conversation.state.live_folds)}.")
+    return "\n".join(lines)
 
 
 async def _fold_old_outputs(_: ServedWorkspace, session: Session, __: str) -> str:
     before = session.context.next_request_meter().used
     await session.fold_on_request(facts.FoldKind.MARKER)
-    return f"The next request takes {session.context.next_request_meter().used:,} tokens instead of {before:,}."
+    after = session.context.next_request_meter().used
+    return f"The next request takes {after:,} tokens instead of {before:,}."
 
 
 async def _pin_newest_part_with(served: ServedWorkspace, session: Session, words: str) -> str:
-    hits = (await search_content(served, query=words, limit=MOST_HITS))["hits"] if words else []
-    found = {hit["sha256"] for hit in hits}
-    for message in reversed([*_messages_beside_prompts(session)]):
+    """Pin the newest part that contains the words, or the newest output if there are none."""
+    digests_with_words: set[str] = set()
+    if words:
+        search = await search_content(served, query=words, limit=MOST_HITS)
+        digests_with_words = {hit["sha256"] for hit in search["hits"]}
+    for message in reversed(list(_messages_beside_prompts(session))):
         for place, part in enumerate(parts_of(require_message(message))):
-            text = part.text if isinstance(part, facts.Text) and words else ""
-            if isinstance(part, facts.Stored) and (part.digest.hex in found or not words):
+            text = ""
+            if isinstance(part, facts.Text) and words:
+                text = part.text
+            elif isinstance(part, facts.Stored) and (
+                not words or part.digest.hex in digests_with_words
+            ):
                 text = await read_stored_text(served.cache, part)
-            if text and (at := text.casefold().find(words.casefold())) >= 0:
+            start = text.casefold().find(words.casefold())
+            if text and start >= 0:
                 await session.context.pin_part(facts.PartRef(message.seq, place))
-                return f"This stays in the context word for word: {text[at : at + 200]}"
+                return f"This stays in the context word for word: {text[start : start + 200]}"
     raise InvalidInput("Nothing has these words." if words else "There is no output yet.")
 
 
@@ -73,66 +83,93 @@ def _messages_beside_prompts(session: Session) -> Iterator[facts.Recorded]:
     """Yield the messages except answers to these prompts, and what the agent said about them."""
     is_answer = False
     for message in session.conversation.state.facts_on_path():
-        if isinstance(message.fact, facts.UserSaid):
-            is_answer = any(TELL in getattr(part, "text", "") for part in message.fact.parts)
-        if (
-            isinstance(message.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned)
-            and not is_answer
-        ):
+        fact = message.fact
+        if isinstance(fact, facts.UserSaid):
+            is_answer = any(TELL in getattr(part, "text", "") for part in fact.parts)
+        is_message = isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned)
+        if is_message and not is_answer:
             yield message
 
 
 async def _undo_last_fold(_: ServedWorkspace, session: Session, __: str) -> str:
-    if not (folds := session.conversation.state.live_folds):
+    folds = session.conversation.state.live_folds
+    if not folds:
         raise ActionRefused("Nothing is folded.")
-    last = [
-        one for one in folds if one is folds[-1] or (one.batch and one.batch == folds[-1].batch)
-    ]
-    for fold in last:
+    last_fold = folds[-1]
+    # Folds of one batch were made together, and are undone together.
+    undone = [fold for fold in folds if last_fold.batch and fold.batch == last_fold.batch]
+    if not undone:
+        undone = [last_fold]
+    for fold in undone:
         await session.folding.unfold(fold.fold)
-    shown = format_things(len(last), "folded part is", "folded parts are")
+    shown = format_things(len(undone), "folded part is", "folded parts are")
     return f"{shown} shown in full again: {session.context.next_request_meter().format_meter()}."
 
 
 async def _recall_best_hit(served: ServedWorkspace, _: Session, words: str) -> str:
     words = words.strip("\"'`")
     is_hash = HASH_BEGINNING.fullmatch(words.lower()) is not None
-    queries = () if is_hash and len(words) >= SHORT_HASH else (f'"{words}"', words)
-    hits = [
-        each
-        for one in queries
-        for each in (await search_content(served, query=one, limit=1))["hits"]
-    ]
-    if not hits and not is_hash:
+    best_hit = ""
+    if not is_hash or len(words) < SHORT_HASH:
+        best_hit = await _find_best_hit(served, words)
+    if best_hit:
+        recalled = await recall_content(served, sha256=best_hit, find=words)
+    elif is_hash:
+        recalled = await recall_content(served, sha256=words, find="")
+    else:
         raise NotFound(f"Nothing in the cache contains {words[:80]!r}.", remedy="Use other words.")
-    found = await recall_content(
-        served, sha256=hits[0]["sha256"] if hits else words, find=words if hits else ""
-    )
-    return f"This is the cached content {found['sha256']}:\n{found['text']}"
+    return f"This is the cached content {recalled['sha256']}:\n{recalled['text']}"
 
 
-# For each prompt: its description, that of its argument (empty if it has none), and the
-# function to run.
-PROMPTS: Mapping[str, tuple[str, str, SessionAct]] = {
-    "context": ("Show what is in the context and what it costs", "", _describe_context),
-    "fold_now": ("Fold old outputs now", "", _fold_old_outputs),
-    "keep": (
+async def _find_best_hit(served: ServedWorkspace, words: str) -> str:
+    """Return the hash of an entry that contains these words in a row, or else all of them."""
+    for query in (f'"{words}"', words):
+        search = await search_content(served, query=query, limit=1)
+        if search["hits"]:
+            return str(search["hits"][0]["sha256"])
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPrompt:
+    """A prompt of this server. `words`: what its argument is, or empty if it takes none."""
+
+    description: str
+    words: str
+    run: SessionAct
+
+
+PROMPTS: Mapping[str, SessionPrompt] = {
+    "context": SessionPrompt(
+        "Show what is in the context and what it costs", "", _describe_context
+    ),
+    "fold_now": SessionPrompt("Fold old outputs now", "", _fold_old_outputs),
+    "keep": SessionPrompt(
         "Keep a part in the context",
         "words of it; without them, the last output",
         _pin_newest_part_with,
     ),
-    "undo_fold": ("Undo the last fold", "", _undo_last_fold),
-    "recall": ("Bring something back from the cache", "words of it, or its hash", _recall_best_hit),
+    "undo_fold": SessionPrompt("Undo the last fold", "", _undo_last_fold),
+    "recall": SessionPrompt(
+        "Bring something back from the cache", "words of it, or its hash", _recall_best_hit
+    ),
 }
 
 
 async def list_session_prompts(context: Any, _params: Any) -> types.ListPromptsResult:
+    # Gemini CLI fills required arguments only.
+    is_gemini = "gemini" in _client_name(context)
     prompts = []
-    for name, (told, words, _) in PROMPTS.items():  # Gemini CLI fills required arguments only.
-        required = WORDS[: "gemini" in _client_name(context) or name == "recall"]
-        build = partial(types.PromptArgument, description=words)
-        arguments = [build(name=one, required=one in required) for one in WORDS if words]
-        prompts.append(types.Prompt(name=name, description=told, arguments=arguments))
+    for name, prompt in PROMPTS.items():
+        arguments = []
+        for position, argument in enumerate(WORDS if prompt.words else ()):
+            is_first_needed = position == 0 and (is_gemini or name == "recall")
+            arguments.append(
+                types.PromptArgument(
+                    name=argument, description=prompt.words, required=is_first_needed
+                )
+            )
+        prompts.append(types.Prompt(name=name, description=prompt.description, arguments=arguments))
     return types.ListPromptsResult(prompts=prompts, ttl_ms=3_600_000, cache_scope="private")
 
 
@@ -144,7 +181,8 @@ def _client_name(context: Any) -> str:
 PAGE = 100
 MCP_TASKS = "io.modelcontextprotocol/tasks"  # With this extension, `add_task` returns a task.
 _MCP_TASK_STATUS = {"done": "completed", "failed": "completed", "cancelled": "cancelled"}
-ENTRY, HANDOVER = "helix://entry/", "helix://handover/"
+ENTRY = "helix://entry/"
+HANDOVER = "helix://handover/"
 LARGEST_RESOURCE = 8 << 20
 log = logging.getLogger(__name__)
 
@@ -161,15 +199,16 @@ def _check_tool_arguments(offer: OfferedTool, arguments: dict[str, Any]) -> None
     """
     from jsonschema import Draft202012Validator, exceptions  # type: ignore[import-untyped]
 
-    if mistake := exceptions.best_match(
-        Draft202012Validator(offer.input_schema).iter_errors(arguments)
-    ):
+    mistakes = Draft202012Validator(offer.input_schema).iter_errors(arguments)
+    mistake = exceptions.best_match(mistakes)
+    if mistake:
         where = ".".join(str(step) for step in mistake.absolute_path) or "the arguments"
         raise InvalidInput(f"{offer.name}: {where[:80]}: {mistake.message[-300:]}")
 
 
 def _client_supports_tasks(context: Any) -> bool:
-    return MCP_TASKS in (getattr(context.session.client_capabilities, "extensions", None) or ())
+    extensions = getattr(context.session.client_capabilities, "extensions", None)
+    return MCP_TASKS in (extensions or ())
 
 
 def build_cache_server(served: ServedWorkspace) -> Server[Any]:
@@ -226,24 +265,23 @@ class _CacheServerRequests:
         return types.ListToolsResult(tools=tools, ttl_ms=3_600_000, cache_scope="public")
 
     async def call_offered_tool(self, context: Any, params: types.CallToolRequestParams) -> Any:
-        if params.name not in self._tools:
+        offer = self._tools.get(params.name)
+        if offer is None:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name[:80]!r}.")
-        name, arguments = params.name, params.arguments or {}
+        arguments = params.arguments or {}
         try:
-            _check_tool_arguments(self._tools[name], arguments)
-            values = await self._tools[name].run(self._served, **arguments)
+            _check_tool_arguments(offer, arguments)
+            values = await offer.run(self._served, **arguments)
         except HelixError as error:
             log.warning("%s refused: %s", params.name, error.what[:300])
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
-        if name == "add_task" and _client_supports_tasks(context):
+        if offer.name == "add_task" and _client_supports_tasks(context):
             return await self._read_mcp_task_as_json(context, values["task"], "task")
-        shown = (
-            values["text"]
-            if isinstance(values.get("text"), str)
-            else json.dumps(values, ensure_ascii=False)
-        )
+        text = values.get("text")
+        if not isinstance(text, str):
+            text = json.dumps(values, ensure_ascii=False)
         return types.CallToolResult(
-            content=[types.TextContent(text=shown)], structured_content=values
+            content=[types.TextContent(text=text)], structured_content=values
         )
 
     async def get_mcp_task(
@@ -263,10 +301,14 @@ class _CacheServerRequests:
     async def _run_mcp_task_command(self, context: Any, act: str, task: str) -> dict[str, Any]:
         if not _client_supports_tasks(context):
             needed: dict[str, Any] = {"extensions": {MCP_TASKS: {}}}
-            code, what = types.MISSING_REQUIRED_CLIENT_CAPABILITY, "A client capability is missing"
-            raise MCPError(code, what, {"requiredCapabilities": needed})
+            raise MCPError(
+                types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                "A client capability is missing",
+                {"requiredCapabilities": needed},
+            )
         try:
-            return dict((await self._served.run_task_command([act, "--", task]))[0])
+            shown = await self._served.run_task_command([act, "--", task])
+            return dict(shown[0])
         except HelixError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)[:500]) from error
 
@@ -275,30 +317,26 @@ class _CacheServerRequests:
         even if it failed.
         """
         task = await self._run_mcp_task_command(context, "show", task_id)
-        status, why = _MCP_TASK_STATUS.get(task["state"], "working"), task["why"]
-        began, now = (
-            datetime.fromtimestamp(at, UTC).isoformat() for at in (task["added"], time.time())
-        )
+        status = _MCP_TASK_STATUS.get(task["state"], "working")
+        why = task["why"]
         shown: dict[str, Any] = {
+            "resultType": kind,
             "taskId": task["id"],
             "status": status,
-            "createdAt": began,
-            "lastUpdatedAt": now,
-        }
-        if status == "completed":
-            text, values = types.TextContent(text=task["answer"] or why), {"task": task["id"]}
-            has_failed = task["state"] == "failed"
-            result = types.CallToolResult(
-                content=[text], structured_content=values, is_error=has_failed
-            )
-            shown["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return {
-            "resultType": kind,
-            **shown,
+            "createdAt": datetime.fromtimestamp(task["added"], UTC).isoformat(),
+            "lastUpdatedAt": datetime.now(UTC).isoformat(),
             "statusMessage": why,
             "ttlMs": None,
             "pollIntervalMs": 1_000,
         }
+        if status == "completed":
+            result = types.CallToolResult(
+                content=[types.TextContent(text=task["answer"] or why)],
+                structured_content={"task": task["id"]},
+                is_error=task["state"] == "failed",
+            )
+            shown["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return shown
 
     async def run_session_prompt(
         self, context: Any, params: types.GetPromptRequestParams
@@ -309,7 +347,7 @@ class _CacheServerRequests:
                 raise InvalidInput(f"There is no prompt {params.name[:80]!r} here.")
             async with self._served.use_agent_session(_client_name(context)) as session:
                 words = " ".join((params.arguments or {}).values()).strip()
-                result = await PROMPTS[params.name][2](self._served, session, words)
+                result = await PROMPTS[params.name].run(self._served, session, words)
                 told = f"Conversation: {session.conversation.state.title}\n{result}\n\n{TELL}"
         except HelixError as error:
             log.warning("%s refused: %s", params.name[:80], error.what[:300])
@@ -324,14 +362,12 @@ class _CacheServerRequests:
         """List the handovers and then the newest entries."""
         if params is not None and params.cursor:
             raise MCPError(types.INVALID_PARAMS, "There is no such page.")
-        documents = [
-            _handover_as_resource(*one)
-            for one in await cache_operations.list_newest_handovers(self._served)
-        ]
-        rows = await cache_operations.list_newest_entries(self._served, PAGE)
-        return types.ListResourcesResult(
-            resources=[*documents, *(_entry_as_resource(row) for row in rows)]
-        )
+        resources = []
+        for conversation, title, fold in await cache_operations.list_newest_handovers(self._served):
+            resources.append(_handover_as_resource(conversation, title, fold))
+        for row in await cache_operations.list_newest_entries(self._served, PAGE):
+            resources.append(_entry_as_resource(row))
+        return types.ListResourcesResult(resources=resources)
 
     async def list_resource_templates(
         self, _context: Any, _params: Any
@@ -378,28 +414,27 @@ class _CacheServerRequests:
                 remedy="Recall the entry one page at a time with recall_cached_content.",
             )
         content = await self._served.cache.read_content(stored.digest)
+        media_type = stored.media_type
         try:
-            return types.TextResourceContents(
-                uri=uri, mime_type=stored.media_type, text=content.decode("utf-8")
-            )
+            text = content.decode("utf-8")
         except UnicodeDecodeError:
+            if media_type == "text/plain":
+                media_type = "application/octet-stream"
             blob = base64.b64encode(content).decode("ascii")
-            kind = (
-                stored.media_type
-                if stored.media_type != "text/plain"
-                else "application/octet-stream"
-            )
-            return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
+            return types.BlobResourceContents(uri=uri, mime_type=media_type, blob=blob)
+        return types.TextResourceContents(uri=uri, mime_type=media_type, text=text)
 
 
 def _entry_as_resource(row: EntryRow) -> types.Resource:
-    name = " ".join(part for part in (row.about.tool, row.about.source) if part) or "put by hand"
+    name = f"{row.about.tool} {row.about.source}".strip() or "put by hand"
+    lines = format_things(row.stored.lines, "line", "lines")
+    tokens = format_things(row.tokens, "token", "tokens")
     return types.Resource(
         name=name[:200],
         uri=f"{ENTRY}{row.stored.digest.hex}",
         mime_type=row.stored.media_type,
         size=row.stored.size,
-        description=f"{format_things(row.stored.lines, 'line', 'lines')}, {format_things(row.tokens, 'token', 'tokens')}",
+        description=f"{lines}, {tokens}",
     )
 
 
