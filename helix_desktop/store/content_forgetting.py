@@ -28,6 +28,7 @@ GIT_BUNDLE = "application/x-git-bundle"
 SHORTEST = 4  # In characters. A shorter text would occur almost everywhere.
 BLANK = "[forgotten]"
 WHY = "forgotten at the user's request"
+_FIELDS_THAT_GO = {"head"}
 _PAGE = 200
 _DOCUMENT_HEAD = 2_000  # Bytes; the first line of a document's text names the document.
 
@@ -186,6 +187,52 @@ def _remove_quotes(fact: Fact, digests: set[Digest]) -> Fact:
         ):
             return replace(fact, text=BLANK)
     return fact
+
+
+def differ_only_by_forgetting(one: str, other: str) -> bool:
+    """Whether two versions of a fact are the same but for what was forgotten in either."""
+    first = decode_fact(one)
+    second = decode_fact(other)
+    if isinstance(first, Forgotten) or isinstance(second, Forgotten):
+        return True
+    return _are_same_but_for_blanks(json.loads(encode_fact(first)), json.loads(encode_fact(second)))
+
+
+def _are_same_but_for_blanks(one: Any, other: Any) -> bool:
+    match one, other:
+        case dict(), dict():
+            shared = one.keys() & other.keys()
+            # A short output goes as a whole, and a field that is empty is not written.
+            only_in_one = {*one, *other} - shared
+            if only_in_one - _FIELDS_THAT_GO:
+                return False
+            return all(_are_same_but_for_blanks(one[name], other[name]) for name in shared)
+        case list(), list():
+            if len(one) != len(other):
+                return False
+            return all(map(_are_same_but_for_blanks, one, other))
+        case str(), str():
+            return one == other or _is_blanked(one, other) or _is_blanked(other, one)
+    return bool(one == other)
+
+
+def _is_blanked(whole: str, blanked: str) -> bool:
+    """Whether only blanks differ. If both have blanks, each may have lost what the other kept."""
+    if BLANK not in blanked:
+        return False
+    if BLANK in whole:
+        return True
+    first, *others = blanked.split(BLANK)
+    if not whole.startswith(first):
+        return False
+    position = len(first)
+    for part in others[:-1]:
+        found = whole.find(part, position)
+        if found < 0:
+            return False
+        position = found + len(part)
+    last = others[-1]
+    return whole.endswith(last) and len(whole) - len(last) >= position
 
 
 def append_forgotten_facts(

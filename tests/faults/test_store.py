@@ -26,6 +26,7 @@ needs_shim = pytest.mark.skipif(shim.compiler() is None, reason="needs a C compi
         pytest.param("store_disk", 8, marks=needs_shim),
         ("store_bits", 40),
         ("store_cut", 12),
+        ("shared_peer", 30),
         ("store_twice", 10),
         pytest.param("migration", 6, marks=needs_shim),
     ],

@@ -3,11 +3,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from helix_desktop import concurrency
+from helix_desktop.engine.fact_encoding import encode_fact
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Folded,
@@ -16,6 +18,7 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     PartRef,
     Stop,
+    Stored,
     Text,
     ToolCall,
     ToolReturned,
@@ -23,8 +26,9 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput, NotFound, StoreBusy
-from helix_desktop.store.content_forgetting import BLANK
+from helix_desktop.store.content_forgetting import BLANK, differ_only_by_forgetting
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.store.journal_damage import find_journal_damage
 
@@ -205,3 +209,32 @@ async def test_a_search_works_while_it_reads_and_says_why_not_while_it_removes(
     assert len(await asked[False]) == 1
     with pytest.raises(StoreBusy, match="being permanently removed from this workspace"):
         await asked[True]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fits"),
+    [
+        ("the key is swordfish", "the key is [forgotten]", True),
+        ("swordfish and swordfish", "[forgotten] and [forgotten]", True),
+        ("the key is swordfish", "the key is other", False),
+        ("the key is swordfish", "a key is [forgotten]", False),
+        ("a b a", "[forgotten]b b[forgotten]", False),
+        ("[forgotten] and more", "something and [forgotten]", True),
+    ],
+)
+def test_a_fact_that_forgot_something_says_nothing_else_anew(
+    before: str, after: str, fits: bool
+) -> None:
+    one, other = (encode_fact(UserSaid((Text(text, 3),))) for text in (before, after))
+    assert differ_only_by_forgetting(one, other) is fits
+    assert differ_only_by_forgetting(other, one) is fits
+
+
+def test_a_fact_that_is_gone_or_lost_its_output_was_forgotten() -> None:
+    returned = ToolReturned("1", Stored(Digest.of_content(b"x"), 1), 1, head="x")
+    without = encode_fact(replace(returned, head=""))
+    assert differ_only_by_forgetting(encode_fact(returned), without)
+    assert differ_only_by_forgetting(encode_fact(returned), encode_fact(Forgotten((), 1, "why")))
+    assert not differ_only_by_forgetting(
+        encode_fact(returned), encode_fact(replace(returned, ok=False))
+    )

@@ -280,6 +280,8 @@ class ConversationSync:
             return
         try:
             contents = fact_segments.decode_head(self.seal.decrypt_row(head.name, head.sealed))
+            fact_segments.check_fetched_head(contents)
+            self._check_place_of_head(head, contents)
             await self._merge_head(head, contents)
             self._seen[head.name] = (head.version, contents.conversation)
             self.complaints.pop(head.name.hex(), None)
@@ -290,6 +292,13 @@ class ConversationSync:
             self.complaints[head.name.hex()] = str(error)
         except (CacheCorrupt, JournalCorrupt, WrittenByNewerVersion) as error:
             self.complaints[head.name.hex()] = str(error)
+
+    def _check_place_of_head(self, head: ConversationHead, contents: HeadContents) -> None:
+        if self._head_row_name(contents.conversation) != head.name:
+            raise JournalCorrupt(
+                f"The shared data of the conversation {contents.conversation} is in the place of another's.",
+                remedy="Your own copy is intact.",
+            )
 
     async def _merge_head(self, head: ConversationHead, contents: HeadContents) -> None:
         conversation = contents.conversation

@@ -152,6 +152,12 @@ def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
     )
 
 
+def _printable(machine: str) -> str:
+    """Return the name of another machine, as it is shown in sentences."""
+    shown = "".join(letter for letter in machine[:200] if letter.isprintable())
+    return shown or "?"
+
+
 def encode_head(contents: HeadContents) -> bytes:
     names = {name: getattr(contents, name) for name in ("conversation", "machine", "last")}
     segments = [[one.name.hex(), one.first, one.last] for one in contents.segments]
@@ -171,7 +177,7 @@ def decode_head(content: bytes) -> HeadContents:
             )
             for name, first, last in body["segments"]
         )
-        names = _check_conversation_id(body["conversation"]), str(body["machine"])[:200]
+        names = _check_conversation_id(body["conversation"]), _printable(str(body["machine"]))
         chain = bytes.fromhex(body["chain"])
         generation, is_removed = require_storable_amount(body["generation"]), bool(body["gone"])
         return HeadContents(
@@ -181,6 +187,22 @@ def decode_head(content: bytes) -> HeadContents:
         raise JournalCorrupt(
             "The shared data of a conversation cannot be read.", remedy=_REMEDY
         ) from error
+
+
+def check_fetched_head(contents: HeadContents) -> None:
+    """Raise JournalCorrupt if no machine of ours would have written this."""
+    expected_first = 1
+    for segment in contents.segments:
+        if segment.first != expected_first or segment.last < segment.first:
+            expected_first = -1
+            break
+        expected_first = segment.last + 1
+    is_complete = expected_first == contents.last + 1 or contents.is_removed
+    if not is_complete or len(contents.chain) != len(NOTHING):
+        raise JournalCorrupt(
+            f"The shared data of the conversation {contents.conversation} cannot be read.",
+            remedy=_REMEDY,
+        )
 
 
 def count_segments_to_merge(segments: Sequence[FactSegment], fresh: int) -> int:

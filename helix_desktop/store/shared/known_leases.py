@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from helix_desktop.store.shared.sync_state import SharedProgress
 
+_LONGEST_SECONDS = 3600.0
+
 
 def seconds_since_start_of_computer() -> float:
     """Return seconds that also count sleep, unlike Python's monotonic clock on Linux and macOS."""
@@ -58,6 +60,9 @@ class KnownLeases:
 
     def set_lease_end(self, conversation: str, seconds: float, asked: float | None = None) -> None:
         """Set the lease's end, so many seconds after `asked`, or from now."""
+        # No engine of ours gives a lease for longer. Not a number is none.
+        if not 0 <= seconds <= _LONGEST_SECONDS:
+            seconds = 0.0
         self._ends[conversation] = (self._now() if asked is None else asked) + seconds
 
     def set_writer_from_head(self, known: SharedProgress) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.errors import JournalCorrupt
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_sql_statements
 from helix_desktop.store import content_forgetting, sqlite_database
@@ -177,6 +178,8 @@ class SyncState:
         common = fact_segments.count_common_facts(mine, theirs)
         marks = [line.decode_recorded().fact for line in mine[common:]]
         apart = common < min(len(mine), len(theirs))
+        for ours, other in zip(here[:agreed], lines[:agreed], strict=True):
+            _refuse_other_words(ours, other)
         with self._journal.in_one_transaction():
             for ours, other in zip(here[:agreed], lines[:agreed], strict=True):
                 if not ahead and ours.fact != other.fact:
@@ -366,6 +369,20 @@ class SyncState:
                 "INSERT OR REPLACE INTO sharing VALUES(?, ?)", (name, value)
             )
         return value
+
+
+def _refuse_other_words(ours: StoredFact, other: StoredFact) -> None:
+    """Another machine may forget what was said here, but not put other words in its place."""
+    if ours.fact == other.fact and ours.time == other.time:
+        return
+    if ours.time == other.time and content_forgetting.differ_only_by_forgetting(
+        ours.fact, other.fact
+    ):
+        return
+    raise JournalCorrupt(
+        f"Another computer changed record {ours.seq} of the conversation {ours.conversation}.",
+        remedy="The change was not taken over. Your own copy is intact.",
+    )
 
 
 def _fact_in_branch(line: StoredFact, conversation: str) -> StoredFact:

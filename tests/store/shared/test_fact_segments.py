@@ -206,3 +206,25 @@ def test_a_segment_of_a_newer_program_is_left_alone() -> None:
             with pytest.raises(error, match="shared by a newer version") as refused:
                 fact_segments.unpack_segment(packed)
             assert "Nothing was changed" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("segments", "last"),
+    [([(1, 4), (6, 9)], 9), ([(2, 4)], 4), ([(1, 4)], 9), ([(1, 0)], 0), ([(1, 4), (3, 9)], 9)],
+)
+def test_a_head_with_a_gap_or_an_overlap_is_refused(
+    segments: list[tuple[int, int]], last: int
+) -> None:
+    parts = tuple(FactSegment(bytes(32), *each) for each in segments)
+    with pytest.raises(JournalCorrupt):
+        fact_segments.check_fetched_head(HeadContents("c", "laptop", last, segments=parts))
+    whole = HeadContents("c", "laptop", 4, segments=(FactSegment(bytes(32), 1, 4),))
+    fact_segments.check_fetched_head(whole)
+
+
+def test_the_name_of_another_machine_cannot_deceive() -> None:
+    head = fact_segments.encode_head(HeadContents("c", "\u202egnp.exe\n\x1b[2J"))
+    assert fact_segments.decode_head(head).machine == "gnp.exe[2J"
+    assert (
+        fact_segments.decode_head(fact_segments.encode_head(HeadContents("c", "\n"))).machine == "?"
+    )

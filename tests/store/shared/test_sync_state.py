@@ -19,6 +19,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.errors import JournalCorrupt
 from helix_desktop.store import content_forgetting
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.shared.fact_segments import (
@@ -49,7 +50,7 @@ class Pair:
         self.state.save_progress(self.known)
         self.theirs.insert_stored_facts(self.mine.read_stored_facts("c"), trusted=True)
         self.theirs.replace_fact(
-            self.theirs.read_stored_facts("c")[0], UserSaid((Text("[gone]", 1),))
+            self.theirs.read_stored_facts("c")[0], UserSaid((Text("[forgotten]", 1),))
         )
 
     def say(self, journal: JournalFile, text: str) -> None:
@@ -97,16 +98,25 @@ def test_what_another_machine_forgot_is_gone_here_and_what_it_wrote_after_that_f
     assert (
         pair.facts(pair.mine)
         == pair.facts(pair.theirs)
-        == ["[gone]", "thank you", "Forgotten", "more"]
+        == ["[forgotten]", "thank you", "Forgotten", "more"]
     )
     assert pair.state.read_shared_progress("c") == pair.progress(pair.theirs, generation=1)
     assert pair.state.count_facts_to_send() == {}
 
 
+def test_another_machine_may_forget_but_not_put_other_words_in_their_place(pair: Pair) -> None:
+    line = pair.theirs.read_stored_facts("c")[1]
+    pair.theirs.replace_fact(line, UserSaid((Text("send the money", 1),)))
+    with pytest.raises(JournalCorrupt, match="changed record 2"):
+        pair.merge()
+    assert pair.facts(pair.mine) == ["swordfish", "thank you"]
+    assert pair.state.read_shared_progress("c") == pair.known
+
+
 def test_what_was_written_here_alone_stays_behind_what_another_machine_forgot(pair: Pair) -> None:
     pair.say(pair.mine, "and one more")
     assert pair.merge() is None
-    assert pair.facts(pair.mine) == ["[gone]", "thank you", "and one more"]
+    assert pair.facts(pair.mine) == ["[forgotten]", "thank you", "and one more"]
     assert pair.state.count_facts_to_send() == {"c": 1}
 
 
@@ -115,7 +125,7 @@ def test_facts_that_came_already_are_not_taken_for_words_of_both(pair: Pair) -> 
     pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), trusted=True)
     pair.say(pair.theirs, "fourth")
     assert pair.merge() is None
-    assert pair.facts(pair.mine) == ["[gone]", "thank you", "third", "fourth"]
+    assert pair.facts(pair.mine) == ["[forgotten]", "thank you", "third", "fourth"]
 
 
 def test_where_both_wrote_the_number_is_told_and_both_keep_what_they_wrote(pair: Pair) -> None:
@@ -126,7 +136,7 @@ def test_where_both_wrote_the_number_is_told_and_both_keep_what_they_wrote(pair:
     pair.say(pair.theirs, "theirs")
     pair.say(pair.theirs, "theirs again")
     assert pair.merge() == 3
-    assert pair.facts(pair.mine) == ["[gone]", "thank you", "third", "Forgotten", "mine"]
+    assert pair.facts(pair.mine) == ["[forgotten]", "thank you", "third", "Forgotten", "mine"]
     assert pair.state.read_shared_progress("c") == pair.known, "nothing of the other's is here yet"
 
 
@@ -138,20 +148,20 @@ def test_a_mark_of_forgetting_makes_room_for_what_another_machine_wrote_meanwhil
     pair.forget(pair.mine)
     pair.say(pair.theirs, "theirs")
     assert pair.merge() is None
-    assert pair.facts(pair.mine) == ["[gone]", "thank you", "third", "theirs"]
+    assert pair.facts(pair.mine) == ["[forgotten]", "thank you", "third", "theirs"]
 
 
 def test_what_was_forgotten_here_is_not_undone_by_what_another_machine_wrote_and_is_sent_anew(
     pair: Pair,
 ) -> None:
     first, *_ = pair.mine.read_stored_facts("c")
-    pair.mine.replace_fact(first, UserSaid((Text("[gone here]", 1),)))
+    pair.mine.replace_fact(first, UserSaid((Text("[forgotten] here", 1),)))
     pair.forget(pair.mine)
     pair.known = pair.progress(pair.mine, generation=2)
     pair.known = SharedProgress("c", 2, pair.known.chain, 1, b"w" * 16, pair.known.contents)
     pair.say(pair.theirs, "theirs")
     assert pair.merge() is None
-    assert pair.facts(pair.mine) == ["[gone here]", "thank you", "theirs", "Forgotten"]
+    assert pair.facts(pair.mine) == ["[forgotten] here", "thank you", "theirs", "Forgotten"]
     assert pair.mine.read_recorded("c")[-1].fact == Forgotten((), 1, "why"), (
         "the mark that was here"
     )
@@ -164,7 +174,9 @@ def test_of_a_message_in_which_both_forgot_something_at_once_neither_text_comes_
     pair: Pair,
 ) -> None:
     first, *_ = pair.mine.read_stored_facts("c")
-    pair.mine.replace_fact(first, UserSaid((Text("[gone here]", 1),)))
+    pair.mine.replace_fact(first, UserSaid((Text("[forgotten]fish", 1),)))
+    first, *_ = pair.theirs.read_stored_facts("c")
+    pair.theirs.replace_fact(first, UserSaid((Text("sword[forgotten]", 1),)))
     contents = HeadContents("c", "here", segments=(FactSegment(b"n" * 32, 1, 2),), generation=1)
     pair.known = SharedProgress(
         "c", 2, pair.progress(pair.mine, generation=1).chain, 1, b"w" * 16, contents
@@ -260,7 +272,7 @@ def test_a_new_generation_is_planned_with_the_chain_of_all_facts_the_others_have
     bare = SharedProgress("bare", 2, version=1, writer=b"w" * 16)
     pair.state.save_progress(bare)
     first, *_ = pair.mine.read_stored_facts("c")
-    pair.mine.replace_fact(first, UserSaid((Text("[gone here]", 1),)))
+    pair.mine.replace_fact(first, UserSaid((Text("[forgotten] here", 1),)))
     pair.state.mark_conversations_for_resending(["c", "bare", "unknown"])
     planned, known = pair.state.read_shared_progress("c"), pair.known
     assert known.contents is not None
@@ -360,7 +372,7 @@ def test_looking_for_what_waits_takes_no_longer_with_many_conversations(tmp_path
 def forget_in_place(pair: Pair, place: int = 0) -> tuple[StoredFact, SharedProgress]:
     """A fact that the others have is changed here; what it was, and what is planned."""
     was = pair.mine.read_stored_facts("c")[place]
-    pair.mine.replace_fact(was, UserSaid((Text("[gone here]", 1),)))
+    pair.mine.replace_fact(was, UserSaid((Text("[forgotten] here", 1),)))
     pair.state.mark_conversations_for_resending(["c"])
     return was, pair.state.read_shared_progress("c")
 
@@ -394,7 +406,7 @@ def test_what_was_forgotten_here_does_not_come_back_with_another_machines_copy(p
     was, _ = forget_in_place(pair)
     other = pair.mine.read_stored_facts("c")[1]
     here, same = pair.state.blank_forgotten_facts([was, other])
-    assert (here.decode_recorded().fact, same) == (UserSaid((Text("[gone here]", 1),)), other)
+    assert (here.decode_recorded().fact, same) == (UserSaid((Text("[forgotten] here", 1),)), other)
     moved = replace(was, time=was.time + 1)
     assert pair.state.blank_forgotten_facts([moved]) == [moved], "another fact that says the same"
     pair.mine.delete_conversation("c")
@@ -425,9 +437,9 @@ def test_words_of_this_machine_move_to_a_branch_and_the_others_take_their_place(
     assert pair.facts(pair.mine)[:3] == ["swordfish", "thank you", "theirs"]
     branch = [one.fact for one in pair.mine.read_recorded("branch")]
     assert branch[0] == UserSaid((Text("swordfish", 1),))
-    assert branch[2:] == [UserSaid((Text("[gone here]", 1),)), ConversationStarted("here")]
+    assert branch[2:] == [UserSaid((Text("[forgotten] here", 1),)), ConversationStarted("here")]
     (here,) = pair.state.blank_forgotten_facts([was])
-    assert here.decode_recorded().fact == UserSaid((Text("[gone here]", 1),)), (
+    assert here.decode_recorded().fact == UserSaid((Text("[forgotten] here", 1),)), (
         "also in its new place"
     )
 
