@@ -371,7 +371,7 @@ class ConversationFolding:
         """Write the document of a fold, as a task. Its end is reported in any case."""
         plan = reading.plan
         try:
-            wait = reading.situation.policy.summary_wait + self._writer.document_seconds()
+            wait = reading.situation.policy.summary_wait + self._writer.seconds_added_for_document()
             # One way to write it for each attempt, so that a failure costs one request.
             ways = EVERY_WAY if plan.is_asked else self._planner.failed.next_way(plan.kind)
             self._ready = await self._writer.write_document(

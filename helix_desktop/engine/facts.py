@@ -565,7 +565,8 @@ class ModelSet:
     """Prices are in dollars per million tokens; 0: unknown. `effort`: how long to think ("low",
     "medium", "high"; empty: the default). `temperature`, `top_p`: None: the provider's default.
     `cache_seconds`: how long the provider caches a request; 0: unknown. `is_free`: nobody
-    charges for the model, because it runs on the user's computer.
+    charges for the model, because it runs on the user's computer. `can_call_tools`: False
+    if its chat template leaves tools out.
     """
 
     role: ModelRole
@@ -581,6 +582,7 @@ class ModelSet:
     top_p: float | None = None
     cache_seconds: int = 0
     is_free: bool = False
+    can_call_tools: bool = True
 
 
 @dataclass(frozen=True, slots=True)

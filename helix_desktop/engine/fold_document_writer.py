@@ -284,8 +284,8 @@ class FoldDocumentWriter:
         """Wait as long as a turn may. Return an empty string if the work is finished."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        silence = policy.panic_silence + round(self.reading_seconds())
-        seconds += self.document_seconds()
+        silence = policy.panic_silence + round(self.seconds_of_silent_reading())
+        seconds += self.seconds_added_for_document()
         while not work.done():
             left = max(begun, self._piece_done_at) + seconds - loop.time()
             # As long as no model has been asked, `quiet` is infinite.
@@ -297,12 +297,12 @@ class FoldDocumentWriter:
             await asyncio.wait([work], timeout=min(left, quiet, silence))
         return ""
 
-    def reading_seconds(self) -> float:
+    def seconds_of_silent_reading(self) -> float:
         """Return how long the main model may read the whole conversation in silence."""
         used = self.conversation.current_meter().used
         return self.conversation.speed.reading_seconds(used, is_local=self._is_model_local())
 
-    def document_seconds(self) -> float:
+    def seconds_added_for_document(self) -> float:
         """Return how long the main model may take for a summary, beside the usual limit."""
         used = self.conversation.current_meter().used
         return self.conversation.speed.document_seconds(used, is_local=self._is_model_local())

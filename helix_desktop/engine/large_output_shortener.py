@@ -17,6 +17,7 @@ from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.document_pages import format_document_outline, parse_document_text
+from helix_desktop.engine.fold_economics import SMALL_WINDOW
 from helix_desktop.engine.messages import ContextKind, Message, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
@@ -117,7 +118,12 @@ class LargeOutputShortener:
 
     async def excerpt_large_parts(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
         """Return the message with its oversized parts stored, and their excerpts."""
-        meter, policy = self.conversation.current_meter(), self.conversation.policy
+        meter = self.conversation.current_meter()
+        policy = self.conversation.policy
+        message_tokens = sum(part.tokens for part in said.parts) * meter.factor
+        is_window_small = meter.window <= SMALL_WINDOW
+        if is_window_small and message_tokens <= meter.free_tokens:
+            return (said,)  # A share of a small window is little. What fits stays whole.
         limit = policy.oversized_share * meter.window / meter.factor
         parts: list[facts.UserPart] = []
         folds: list[facts.Fact] = []

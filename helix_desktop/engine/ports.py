@@ -15,7 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from helix_desktop.engine.facts import (
     Fact,
@@ -173,6 +173,14 @@ class ModelClient(Protocol):
     def model_name(self) -> str: ...
 
     def stream_reply(self, request: Request) -> AsyncIterator[Delta]: ...
+
+
+@runtime_checkable
+class CountingModelClient(Protocol):
+    """A ModelClient whose server may count a request with the model's own tokenizer."""
+
+    async def count_request_tokens(self, request: Request) -> int:
+        """Return 0 if the server does not count."""
 
 
 @dataclass(frozen=True, slots=True)

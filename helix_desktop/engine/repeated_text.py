@@ -52,7 +52,7 @@ class _WatchedText:
     text: bytearray = field(default_factory=bytearray)
     unchecked_bytes: int = 0
 
-    def add_piece(self, piece: str) -> Repetition | None:
+    def add_watched_piece(self, piece: str) -> Repetition | None:
         encoded = piece.encode("utf-8", "replace")
         self.text += encoded
         self.unchecked_bytes += len(encoded)
@@ -79,12 +79,12 @@ class RepetitionWatch:
     def is_repeating(self, delta: Delta) -> bool:
         """Whether the reply repeats itself with this delta."""
         if isinstance(delta, TextDelta):
-            self.text_repetition = self.text.add_piece(delta.text)
+            self.text_repetition = self.text.add_watched_piece(delta.text)
             return self.text_repetition is not None
         if isinstance(delta, ReasoningDelta):
-            return self.thoughts.add_piece(delta.text) is not None
+            return self.thoughts.add_watched_piece(delta.text) is not None
         if isinstance(delta, CallDelta):
-            return self.arguments.add_piece(delta.arguments) is not None
+            return self.arguments.add_watched_piece(delta.arguments) is not None
         return False
 
     def written_text(self) -> str:

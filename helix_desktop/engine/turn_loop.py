@@ -14,7 +14,7 @@ from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.changes.undo_notes_for_model import UNDO, read_undone_files
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, View
-from helix_desktop.engine.ports import ModelClient
+from helix_desktop.engine.ports import CountingModelClient, ModelClient
 from helix_desktop.engine.repeated_text import RepetitionWatch
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.engine.session_setup import (
@@ -63,7 +63,7 @@ async def record_changed_settings(services: SessionServices, conversation: Conve
     """Record what the next request depends on besides messages, if it has changed."""
     setup = await services.setup()
     conversation.set_expected_settings(setup.settings_facts)
-    expected = (*setup.settings_facts, _build_tools_offered(services))
+    expected = (*setup.settings_facts, _build_tools_offered(services, setup))
     new_facts = [fact for fact in expected if not conversation.state.has_settings_of_fact(fact)]
     await conversation.append_facts(
         *new_facts, *build_note_facts(setup.notes, services, conversation, len(new_facts))
@@ -96,12 +96,20 @@ def set_expected_request_settings(
 ) -> None:
     """Set, without recording it, what the next request has besides its messages."""
     conversation.set_expected_settings(setup.settings_facts)
-    conversation.set_expected_settings((*setup.settings_facts, _build_tools_offered(services)))
+    tools_offered = _build_tools_offered(services, setup)
+    conversation.set_expected_settings((*setup.settings_facts, tools_offered))
 
 
-def _build_tools_offered(services: SessionServices) -> facts.ToolsOffered:
+def _build_tools_offered(services: SessionServices, setup: ConversationSetup) -> facts.ToolsOffered:
+    """Return the tools with their tokens. A model that cannot call any is offered none:
+    its server leaves them out, and they would be counted.
+    """
+    for model in setup.models:
+        if model.role is facts.ModelRole.MAIN and not model.can_call_tools:
+            return facts.ToolsOffered((), 0)
     tools = services.tools.offered_specs()
-    counted = sum(services.tokens.count_tokens(t.name + t.description + t.schema) for t in tools)
+    texts = [tool.name + tool.description + tool.schema for tool in tools]
+    counted = sum(services.tokens.count_tokens(text) for text in texts)
     return facts.ToolsOffered(tools, counted, *services.withheld())
 
 
@@ -173,6 +181,7 @@ class TurnLoop:
                 self._talk.running(ConversationActivity.THINKING)
                 await record_changed_settings(self._services, self._conversation)
                 await append_note_on_undone_files(self._services, self._conversation)
+                await self._count_with_own_tokenizer()
                 await self._folding.apply_due_folds()
                 self._refuse_pins_over_window()
                 reply = await self._ask_until_answered()
@@ -199,6 +208,23 @@ class TurnLoop:
         )
 
     # --- Before a step: preparing and sending the request
+
+    async def _count_with_own_tokenizer(self) -> None:
+        """Let the model's server count the next request, if it can, so that folds and the
+        meter go by its tokens. Our own count may be short by half.
+        """
+        client = self._services.models(facts.ModelRole.MAIN)
+        if not isinstance(client, CountingModelClient):
+            return
+        meter = self._conversation.current_meter()
+        view = self._conversation.current_view()
+        contents = await self._contents.read_view_contents(view)
+        request = await asyncio.to_thread(request_building.build_request, view, contents)
+        counted = await client.count_request_tokens(request)
+        if counted and meter.used:
+            self._conversation.state.record.ledger.set_measured_factor(
+                meter.model, self._conversation.state.seq, counted * meter.factor / meter.used
+            )
 
     def _refuse_pins_over_window(self) -> None:
         """Refuse a request if pinned parts, which are never folded, exceed the window."""

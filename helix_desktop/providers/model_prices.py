@@ -91,6 +91,7 @@ class ModelInfo:
             price_cache_write=self.prices.cache_write,
             cache_seconds=self.cache_seconds,
             is_free=self.is_free,
+            can_call_tools=self.abilities.tools,
         )
 
 

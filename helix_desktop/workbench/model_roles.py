@@ -21,7 +21,9 @@ from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_transport import ProviderConnections
 from helix_desktop.providers.local_model_state import LocalModelState
+from helix_desktop.providers.local_server_details import LocalServerKind, server_root
 from helix_desktop.providers.model_prices import ModelInfo, window_shown_by_reply
+from helix_desktop.providers.own_tokenizers import COUNTING_SERVERS, count_with_server
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 
@@ -78,6 +80,20 @@ class ChosenModel:
                 learn = self.access.configured.save_learned_window
                 await asyncio.to_thread(learn, self.config.name, self.info.id, error.window)
             raise
+
+    async def count_request_tokens(self, request: Request) -> int:
+        """Return what the model's own tokenizer counts, or 0 if its server does not count."""
+        kind = LocalServerKind(self.info.server) if self.info.server else None
+        if kind is None or kind not in COUNTING_SERVERS:
+            return 0
+        body = await asyncio.to_thread(
+            provider_catalog.request_body_of, self.config, self.info, request
+        )
+        dialect = provider_catalog.dialect_of_provider(self.config)
+        transport = provider_catalog.transport_to_provider(
+            self.config, dialect, "", self.access.connections
+        )
+        return await count_with_server(server_root(transport), kind, body)
 
     async def _learn_window_from_reply(self, request: Request, reply: Reply) -> None:
         """Save what a reply shows of a window that nobody states."""

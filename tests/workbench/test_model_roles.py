@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from helix_desktop.engine.context_usage import WindowSizeSource
-from helix_desktop.engine.facts import Folded, ModelRole, ModelSet, Text, TurnEnd, TurnEnded
+from helix_desktop.engine.facts import (
+    Folded,
+    ModelRole,
+    ModelSet,
+    Text,
+    ToolsOffered,
+    TurnEnd,
+    TurnEnded,
+)
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError
 from helix_desktop.providers.provider_catalog import ProviderConfig, describe_model
@@ -138,3 +147,68 @@ async def test_an_assumed_window_grows_when_a_request_has_filled_it(
         assert windows_of(session) == [8_192, 16_384]
     info = describe_model(desk.configured.find_provider("mine"), "scripted")
     assert (info.window, info.window_from) == (16_384, WindowSizeSource.ASSUMED)
+
+
+class CountingServer(ChatServer):
+    """A llama.cpp whose model has few tokens for Chinese, and no tools in its template."""
+
+    window = 8_192
+    template_words = 10
+
+    def listing(self, seen: Seen) -> Answer:
+        if seen.path == "/props":
+            caps = {"supports_tools": False}
+            settings = {"n_ctx": self.window}
+            return json_answer(
+                {"default_generation_settings": settings, "chat_template_caps": caps}
+            )
+        return super().listing(seen)
+
+    def count(self, messages: list[dict[str, Any]]) -> int:
+        return sum(len(str(message["content"]).encode()) for message in messages) // 2
+
+    def answer(self, seen: Seen) -> Answer:
+        if seen.path == "/apply-template":
+            prompt = "\n".join(str(message["content"]) for message in seen.body["messages"])
+            return json_answer({"prompt": prompt})
+        if seen.path == "/tokenize":
+            return json_answer({"tokens": [1] * (len(seen.body["content"].encode()) // 2)})
+        return super().answer(seen)
+
+
+async def test_the_meter_counts_with_the_servers_own_tokenizer_before_the_first_reply(
+    desks: Desks, folder: Path
+) -> None:
+    with CountingServer([reply("好。")] * 9) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("mine", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role("mine/scripted")
+        session = await bench.start_conversation("Chinese")
+        for part in range(6):
+            await talk(session, f"第{part}部分：" + "借书的日期是星期一，罚款是两欧元。" * 40)
+            sent = next(body for body in reversed(server.bodies) if "stream" in body)
+            counted = server.count(sent["messages"])
+            assert counted < server.window, "no request is longer than the window"
+            used = session.context.next_request_meter().used
+            assert abs(used - counted) < 0.05 * counted + 20
+            assert "tools" not in sent, "its template would leave them out"
+        offered = [one.fact for one in session.all_facts if isinstance(one.fact, ToolsOffered)]
+        assert not any(fact.tokens for fact in offered)
+
+
+async def test_the_newest_message_stays_whole_where_all_fits_in_a_window_of_4096(
+    desks: Desks, folder: Path
+) -> None:
+    paste = " ".join(f"line {number} of the paste" for number in range(180))
+    with CountingServer([reply("Hello."), reply("Read.")]) as server:
+        server.window = 4_096
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("mine", base_url=server.base_url))
+        bench = await desk.create_workspace("Local", folder)
+        await bench.choose_model_for_role("mine/scripted")
+        session = await bench.start_conversation("Paste")
+        await talk(session, "Hello", paste)
+        sent = next(body for body in reversed(server.bodies) if "stream" in body)
+        assert server.count(sent["messages"]) < server.window
+        assert paste in sent["messages"][-1]["content"]

@@ -26,6 +26,7 @@ CLAUDE_FACTOR = (
     1.32  # Claude models bill this many tokens for each one we count, as 600 requests showed.
 )
 LEAST_RATE, MOST_RATE = 0.5, 3.0  # A report with a factor outside this range is ignored.
+MOST_MEASURED_RATE = 20.0  # The template of a short first message may be longer than it.
 PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
 REPORTS_USED = 9  # The factor is learned from this many of the latest reports.
 _MOST_TOKENS = 2**40  # Reports that make no sense must not lead to sums of more than 64 bits.
@@ -70,6 +71,14 @@ class Savings:
     @property
     def cache_read_share(self) -> float:
         return self.cache_read / self.sent if self.sent else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredFactor:
+    """Tokens of the model's own tokenizer for each that we count, from fact `seq` on."""
+
+    seq: int
+    factor: float
 
 
 @dataclass(slots=True)
@@ -160,6 +169,8 @@ class TokenLedger:
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
     paid_without: array[float] = field(default_factory=lambda: array("d", [0.0]))
     reports: dict[str, BillingReports] = field(default_factory=dict)
+    # By model; not recorded, because the next request is counted again.
+    measured: dict[str, MeasuredFactor] = field(default_factory=dict)
     elsewhere: list[Run] = field(
         default_factory=list
     )  # By import: its first fact, and the first after it.
@@ -180,6 +191,9 @@ class TokenLedger:
         """Return a model's billed tokens per counted one at `seq`: the median of
         reports and the expected.
         """
+        measured = self.measured.get(model)
+        if measured is not None and seq >= measured.seq:
+            return measured.factor
         expected = CLAUDE_FACTOR if "claude" in model.lower() else 1.0
         known = self.reports.get(model)
         told = known.last_proportions(seq) if known else ()
@@ -189,6 +203,13 @@ class TokenLedger:
             if LEAST_RATE <= share <= MOST_RATE and not self._was_recorded_elsewhere(at, seq)
         ]
         return _median([expected] * PRIOR_WEIGHT + sound) if sound else expected
+
+    def set_measured_factor(self, model: str, seq: int, factor: float) -> None:
+        """Remember what the model's own tokenizer counted for the view at `seq`, until it
+        counts again. It is better than any report, because it counted what is sent next.
+        """
+        if LEAST_RATE <= factor <= MOST_MEASURED_RATE:
+            self.measured[model] = MeasuredFactor(seq, factor)
 
     def add_figures_of_fact(self, recorded: facts.Recorded) -> None:
         """Add a fact's cost, before `append_view_tokens_of_fact` for the same fact."""
