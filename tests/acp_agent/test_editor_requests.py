@@ -269,6 +269,12 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
         finally:
             await window.aclose()
         assert editor.said().count("alpha") == 2
+        (folder / "d.txt").unlink()
+        async with asyncio.timeout(60):
+            # The window has been closed. The session goes on in the editor's own process.
+            while not await answered(agent, new.session_id):
+                await asyncio.sleep(0.05)
+        assert (folder / "d.txt").exists()
 
 
 async def answered(agent: ClientSideConnection, session: str) -> bool:
