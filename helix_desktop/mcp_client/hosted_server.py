@@ -79,9 +79,10 @@ class McpServerTool:
     own_name: str
     spec: ToolSpec
     fingerprint: str
-    runs_alone: (
-        bool  # True unless declared read-only by the server. Only affects the order of calls.
-    )
+    # What version 0.1 stored: it left out the title, what the tool returns, and a description's end.
+    earlier_fingerprint: str
+    # True unless declared read-only by the server. Only affects the order of calls.
+    runs_alone: bool
 
     @property
     def title_for_question(self) -> str:
@@ -94,7 +95,7 @@ class McpServerTool:
     @property
     def has_changed_description(self) -> bool:
         known = self.server.needs.approved.get(self.spec.name)
-        return known is not None and known != self.fingerprint
+        return known not in (None, self.fingerprint, self.earlier_fingerprint)
 
     def remember_approval(self) -> None:
         if self.server.needs.approved.get(self.spec.name) != self.fingerprint:
@@ -105,6 +106,10 @@ class McpServerTool:
         self, values: Mapping[str, Any], context: CallContext
     ) -> ForeignToolResult:
         return await self.server.call_server_tool(self.own_name, values, context)
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,12 +499,13 @@ class HostedServer:
     def _build_server_tool(self, tool: Any) -> McpServerTool:
         spec = tool_results.build_tool_spec(self.config.name, tool)
         hints = tool.annotations
-        described = json.dumps(
+        runs_alone = not (hints and hints.read_only_hint)
+        described = tool_results.describe_whole_tool(tool)
+        earlier = json.dumps(
             [spec.description, spec.schema, hints.model_dump_json() if hints else ""]
         )
-        fingerprint = hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
         return McpServerTool(
-            self, tool.name, spec, fingerprint, runs_alone=not (hints and hints.read_only_hint)
+            self, tool.name, spec, _hash_text(described), _hash_text(earlier), runs_alone
         )
 
     async def call_server_tool(

@@ -99,6 +99,15 @@ def build_tool_spec(server: str, tool: Any) -> ToolSpec:
     )
 
 
+def describe_whole_tool(tool: Any) -> str:
+    """Return all that a server says of a tool, of which no part may change unasked. Icons
+    and `_meta` are for programs, and may differ each time.
+    """
+    parts = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
+    described: str = tool.model_dump_json(include=parts)
+    return described
+
+
 def build_tool_name(server: str, tool: str) -> str:
     """Return a name of up to 64 legal characters. A digest tells similar names apart."""
     import hashlib

@@ -27,6 +27,7 @@ from helix_desktop.tools.command_lines.program_finder import (
     program_base_name,
 )
 from helix_desktop.tools.command_lines.shell_parser import is_certain_word
+from helix_desktop.tools.command_lines.starting_uses import starts_unnamed_program
 from helix_desktop.tools.workspace_roots import normalise_spelling
 
 SCOPES = ("once", "conversation", "always")
@@ -251,6 +252,8 @@ def _rule_covers_command(
     if not pattern.endswith(" *"):
         return command.words == wanted
     if command.words[: len(wanted)] != wanted or command.has_own_code:
+        return False
+    if starts_unnamed_program(command.words):
         return False
     starts = [WrittenCommand(start.words) for start in command.started_programs]
     return all(

@@ -635,7 +635,7 @@ def test_what_bash_calculates_and_what_options_cut_short_start_is_not_allowed_by
         ("npm test *", "npm test --script-she=./x", "ask"),
         ("pylint *", "pylint --init-hook='import os' a.py", "ask"),
         ("pylint *", "pylint --init-h 'import os' a.py", "ask"),
-        ("git commit *", "git commit --edit -m x", "allow"),
+        ("git commit *", "git commit --author=a -m x", "allow"),
         ("git show *", "git show --cc HEAD", "allow"),
         ("git push *", "git push --force --set-upstream origin main", "allow"),
         ("git revert *", "git revert -s HEAD", "allow"),

@@ -18,6 +18,7 @@ from helix_desktop.tools.command_lines.shell_parser import (
     UnreadableCommand,
     is_certain_word,
 )
+from helix_desktop.tools.command_lines.starting_uses import starts_unnamed_program
 
 
 def started_by_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
@@ -433,11 +434,25 @@ _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
 
 
 def is_safe_prefix(words: Sequence[str]) -> bool:
-    """Whether no further arguments could make this command start another program."""
+    """Whether no further arguments could make this command start another program, apart
+    from those that `starts_unnamed_program` knows.
+    """
+    return count_safe_prefix(words) > 0
+
+
+def count_safe_prefix(words: Sequence[str]) -> int:
+    """How many words a rule must name at least: `ls`, `git log`, `gh pr list`. 0: no
+    number of words is enough.
+    """
     name = words[0]
-    return name in program_tables.SAFE_PROGRAMS or (
-        len(words) > 1 and words[1] in program_tables.SAFE_SUBCOMMANDS.get(name, ())
-    )
+    if name in program_tables.SAFE_PROGRAMS:
+        return 1
+    subcommands = program_tables.SAFE_SUBCOMMANDS.get(name, frozenset())
+    if len(words) > 1 and words[1] in subcommands:
+        return 2
+    if len(words) > 2 and f"{words[1]}/{words[2]}" in subcommands:
+        return 3
+    return 0
 
 
 def suggest_rule_commands(command: program_finder.WrittenCommand) -> list[str]:
@@ -447,18 +462,22 @@ def suggest_rule_commands(command: program_finder.WrittenCommand) -> list[str]:
     could start a program, only the last. One click allows the first: the whole command
     if it changes files.
     """
-    whole = _quote_words(command.words)
-    first = 1 if command.words[0] in program_tables.SAFE_PROGRAMS else 2
-    if command.started_programs or command.has_own_code or not is_safe_prefix(command.words):
+    words = command.words
+    whole = _quote_words(words)
+    first = count_safe_prefix(words)
+    is_exact_only = (
+        command.started_programs
+        or command.has_own_code
+        or first == 0
+        or starts_unnamed_program(words)
+    )
+    if is_exact_only:
         return [whole]
-    rules = [
-        *(
-            f"{_quote_words(command.words[:count])} *"
-            for count in range(first, len(command.words) + 1)
-        ),
-        whole,
-    ]
-    return rules if program_tables.CHANGING_WORDS.isdisjoint(command.words[:2]) else rules[::-1]
+    rules = [f"{_quote_words(words[:count])} *" for count in range(first, len(words) + 1)]
+    rules.append(whole)
+    if program_tables.CHANGING_WORDS.isdisjoint(words[:2]):
+        return rules
+    return rules[::-1]
 
 
 def _quote_words(words: Sequence[str]) -> str:

@@ -68,7 +68,12 @@ DATA_PROGRAMS = _WORDS["data_programs"]
 PROGRAMS_WITH_SUBCOMMANDS = _WORDS["programs_with_subcommands"]
 FILE_PLACING_PROGRAMS = _WORDS["file_placing_programs"]
 SAFE_PROGRAMS = _WORDS["safe_programs"]
+# A subcommand may have two words: `pr/list` stands for `gh pr list`.
 SAFE_SUBCOMMANDS = {name: word_set(text) for name, text in _TABLE["safe_subcommands"].items()}
+STARTING_OPTIONS = {name: word_set(text) for name, text in _TABLE["starting_options"].items()}
+LIKE_STARTING_OPTIONS = _WORDS["like_starting_options"]
+MESSAGE_OPTIONS = {name: word_set(text) for name, text in _TABLE["message_options"].items()}
+EDITOR_OPTIONS = {name: word_set(text) for name, text in _TABLE["editor_options"].items()}
 CHANGING_WORDS = _WORDS["changing_words"]
 SHELL_KEYWORDS = _WORDS["shell_keywords"]
 GIT_FLAGS, GIT_VALUES = _WORDS["git_flags"], _WORDS["git_values"]

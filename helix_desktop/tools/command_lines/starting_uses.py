@@ -1,0 +1,75 @@
+"""Knows which uses of a program start another one: an editor, a pager, a browser, a filter, gpg.
+
+"Always allow `git branch *`" is about branches. `git branch --edit-description` starts whatever the
+settings call an editor, and no word of the command says so.
+
+The options are in `resources/tables/programs.toml`. They were found in manual pages by
+`tests/faults/starting_uses.py`, which also runs such uses and sees what the kernel starts.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from helix_desktop.tools.command_lines import program_tables
+from helix_desktop.tools.command_lines.program_finder import name_without_version
+
+# Words of a format with which `git log` and its relatives have gpg check a signature.
+_ASKS_FOR_SIGNATURE = re.compile(r"%G")
+_OPENS_TODO_LIST = re.compile(r"(?:--rebase=|-r=?)(?:i|interactive)\Z")
+
+
+def starts_unnamed_program(words: Sequence[str]) -> bool:
+    """Whether this command starts a program that no word of it names."""
+    name = name_without_version(words[0])
+    rest = words[1:]
+    for command in _names_of_command(name, rest):
+        options = program_tables.STARTING_OPTIONS.get(command, frozenset())
+        if any(_is_one_of(word, options) for word in rest):
+            return True
+        if _opens_editor(command, rest):
+            return True
+    if name != "git":
+        return False
+    return any(_ASKS_FOR_SIGNATURE.search(word) or _OPENS_TODO_LIST.match(word) for word in rest)
+
+
+def _names_of_command(name: str, rest: Sequence[str]) -> list[str]:
+    """`git`, `git log`; `gh`, `gh pr`, `gh pr list`: what the tables may know."""
+    places = [word for word in rest[:2] if not word.startswith("-")]
+    names = [name]
+    for place in places:
+        names.append(f"{names[-1]} {place}")
+    return names
+
+
+def _is_one_of(word: str, options: Iterable[str]) -> bool:
+    """Whether a word is one of these options: attached to others, cut short, or with a value."""
+    if word.startswith("--"):
+        name = word.partition("=")[0]
+        if name in program_tables.LIKE_STARTING_OPTIONS:
+            return name in options
+        # Most programs accept the beginning of a long option for the whole of it.
+        return any(option.startswith(name) for option in options if option.startswith("--"))
+    if not word.startswith("-"):
+        return word in options
+    letters = {option[1] for option in options if re.fullmatch(r"-[A-Za-z0-9]", option)}
+    return word in options or not letters.isdisjoint(word[1:])
+
+
+def _opens_editor(command: str, rest: Sequence[str]) -> bool:
+    """Whether a message is missing, so that the user's editor is opened for it."""
+    messages = program_tables.MESSAGE_OPTIONS.get(command)
+    if messages is None:
+        return False
+    asked_by = program_tables.EDITOR_OPTIONS.get(command)
+    if asked_by is not None and not any(_is_one_of(word, asked_by) for word in rest):
+        return False
+    return not any(_gives_message(word, messages) for word in rest)
+
+
+def _gives_message(word: str, messages: Iterable[str]) -> bool:
+    """A long option counts only in full here: where it is unsure, the editor is expected."""
+    if word.startswith("--"):
+        return word.partition("=")[0] in messages
+    letters = {option[1] for option in messages if re.fullmatch(r"-[A-Za-z]", option)}
+    return re.match(r"-[A-Za-z]", word) is not None and not letters.isdisjoint(word[1:])

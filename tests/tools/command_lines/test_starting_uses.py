@@ -1,0 +1,123 @@
+"""A rule for a prefix covers no use that starts a program which no word names.
+
+`tests/faults/starting_uses.py` runs such uses, made of manual pages.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.tools.command_lines.starting_uses import starts_unnamed_program
+from helix_desktop.tools.permission import (
+    ActionEffect,
+    PermissionMode,
+    PermissionRule,
+    ToolAction,
+    decide_permission,
+    rules_to_offer,
+)
+
+STARTING = [
+    "git branch --edit-description",
+    "git branch --edit-d",
+    "git describe --help",
+    "git log --help",
+    "git cat-file --filters HEAD:a.txt",
+    "git cat-file --textconv HEAD:a.txt",
+    "git cat-file --textc HEAD:a.txt",
+    "git log --ext-diff -p",
+    "git log --format=%GS",
+    "git log --show-signature",
+    "git add -e",
+    "git add -pu",
+    "git add --interactive",
+    "git commit",
+    "git commit -a",
+    "git commit --amend",
+    "git commit -c HEAD",
+    "git commit -S -m x",
+    "git commit -m x -e",
+    "git commit --fixup=amend:HEAD",
+    "git tag -a v1",
+    "git tag -s v1 -m x",
+    "git tag -v v1",
+    "git pull --rebase=interactive",
+    "git pull --rebase=i",
+    "git merge --edit main",
+    "git push --signed",
+    "git reset -p",
+    "gh pr --web",
+    "gh pr list --web",
+    "gh pr view 3 -w",
+    "diff -l a b",
+    "diff -ul a b",
+    "file -z a.gz",
+    "rg -z word",
+    "mypy --install-types a.py",
+    "cargo doc --open",
+    "npm audit fix",
+    "jest --watch",
+    "eslint --init",
+]
+PLAIN = [
+    "git log --oneline -5",
+    "git log -S word --text",
+    "git log --follow -p a.txt",
+    "git diff --text --exit-code",
+    "git diff --stat",
+    "git branch -a",
+    "git commit -m 'Fix it'",
+    "git commit -am x",
+    "git commit --amend --no-edit",
+    "git commit -F message.txt",
+    "git merge --verify main",
+    "git tag v1",
+    "git tag -a v1 -m x",
+    "git add -A",
+    "git pull --rebase",
+    "git pull --rebase=merges",
+    "gh pr list --limit 3",
+    "diff -u a b",
+    "file -b a",
+    "rg -n word",
+    "pytest --pdb tests/a.py",
+    "cargo doc",
+    "npm audit",
+]
+
+
+def command(line: str) -> ToolAction:
+    return ToolAction("run_command", ActionEffect.RUN, "Run", line, command=line)
+
+
+def offered(line: str) -> list[str]:
+    return [rule.command for rule in rules_to_offer(command(line))]
+
+
+@pytest.mark.parametrize("line", STARTING)
+def test_what_starts_an_unnamed_program_is_asked_for_in_spite_of_a_rule(line: str) -> None:
+    words = line.split()
+    for count in (1, 2, 3):
+        rule = PermissionRule("allow", command=f"{' '.join(words[:count])} *")
+        decision = decide_permission(command(line), PermissionMode.ASK, [rule], sandboxed=True)
+        assert decision.verdict == "ask"
+    assert all(not rule.endswith(" *") for rule in offered(line))
+
+
+@pytest.mark.parametrize("line", STARTING)
+def test_exactly_this_command_can_still_be_allowed(line: str) -> None:
+    rule = PermissionRule("allow", command=line)
+    decision = decide_permission(command(line), PermissionMode.ASK, [rule], sandboxed=True)
+    assert decision.verdict == "allow"
+
+
+@pytest.mark.parametrize("line", PLAIN)
+def test_everyday_uses_are_covered_as_before(line: str) -> None:
+    assert not starts_unnamed_program(line.split())
+    assert any(rule.endswith(" *") for rule in offered(line))
+
+
+def test_a_subcommand_of_a_subcommand_is_named_in_full() -> None:
+    assert offered("gh pr view 3 --comments")[-1].startswith("gh pr view")
+    assert "gh pr *" not in offered("gh pr view 3")
+    assert offered("gh pr create") == ["gh pr create"]
