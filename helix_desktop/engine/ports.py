@@ -207,6 +207,17 @@ class CallOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedProgram:
+    """A program that a command line would start: `name` as a person says it, whether a rule
+    allows it already, and the files that its words name as written.
+    """
+
+    name: str
+    is_allowed: bool = False
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PermissionQuestion:
     """Asks whether something may be done. `preview`: a command line, diff or URL."""
 
@@ -224,6 +235,7 @@ class PermissionQuestion:
     apart: str = ""
     command: str = ""  # The slash command that asks this, if the user ran one.
     plan: bool = False  # Whether a plan is to be approved. `values` returns it as edited.
+    programs: tuple[AskedProgram, ...] = ()  # What a command line would start.
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ recorded decision authorises nothing.
 """
 
 import fnmatch
+import glob
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,8 @@ from dataclasses import fields, replace
 from enum import IntEnum, StrEnum
 from itertools import takewhile
 
+from helix_desktop.engine.ports import AskedProgram
+from helix_desktop.engine.tool_names import EDITS
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.command_lines import command_analysis, program_tables
@@ -132,7 +135,7 @@ def decide_permission(
         return held
     if rules_allow_action(rules, action):
         return PermissionDecision("allow", "rule", "a rule in this workspace allows it")
-    return _decide_by_mode(action, mode)
+    return _decide_by_mode(action, mode, rules)
 
 
 def _decide_without_allow_rules(
@@ -202,18 +205,24 @@ _ASKED = {
 }
 
 
-def _decide_by_mode(action: ToolAction, mode: PermissionMode) -> PermissionDecision:
+def _decide_by_mode(
+    action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule]
+) -> PermissionDecision:
     if action.effect is ActionEffect.READ:
         return PermissionDecision("allow", "mode", "reading in the workspace needs no permission")
     if mode is PermissionMode.ALLOW_ALL:
         return PermissionDecision("allow", "mode", "this workspace allows everything")
     if mode is PermissionMode.ALLOW_EDITS and action.effect is ActionEffect.EDIT:
         return PermissionDecision("allow", "mode", "this workspace allows edits")
-    if rules_to_offer(action):
+    if choices_to_offer(action, rules):
         return PermissionDecision(
             "ask", "mode", f"this workspace asks before {_ASKED[action.effect]}"
         )
-    why = "this workspace asks before commands, and no rule could safely cover this one, so it can only be allowed once"
+    known = find_started_programs(action.command)
+    if isinstance(known, KnownPrograms) and known.unsure:
+        why = f"this workspace asks before commands, and it can only be allowed once: {known.unsure[0]}"
+    else:
+        why = "this workspace asks before commands, and no rule could safely cover this one, so it can only be allowed once"
     return PermissionDecision("ask", "mode", why, ("once",))
 
 
@@ -232,12 +241,13 @@ def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> b
     if any(not rule.command and not rule.path for rule in fitting):
         return True
     known = find_started_programs(action.command)
-    if isinstance(known, UnknownPrograms) or not known.is_plain or not known.commands:
+    if isinstance(known, UnknownPrograms) or known.unsure or not known.commands:
         return False
-    return all(
-        any(_rule_covers_command(rule.command, one, fitting) for rule in fitting)
-        for one in known.commands
-    )
+    return all(_is_covered(command, fitting) for command in known.commands)
+
+
+def _is_covered(command: WrittenCommand, fitting: Sequence[PermissionRule]) -> bool:
+    return any(_rule_covers_command(rule.command, command, fitting) for rule in fitting)
 
 
 def _rule_covers_command(
@@ -267,36 +277,115 @@ def _words_of_command_pattern(pattern: str) -> tuple[str, ...]:
     single command.
     """
     known = find_started_programs(pattern.removesuffix(" *"))
-    if isinstance(known, UnknownPrograms) or not known.is_plain or len(known.commands) != 1:
+    if isinstance(known, UnknownPrograms) or known.unsure or len(known.commands) != 1:
         return ()
     return known.commands[0].words
 
 
-def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
-    """Return rules to offer for "always" or "this conversation", best first, or none if
-    none would be safe.
+def choices_to_offer(
+    action: ToolAction, rules: Sequence[PermissionRule] = ()
+) -> tuple[tuple[PermissionRule, ...], ...]:
+    """Return what to offer for "always" or "this conversation", best first, or nothing if
+    nothing would be safe.
+
+    Each choice is all that is still missing: a rule for each program of a command line that
+    no rule covers yet.
     """
+    if action.effect is ActionEffect.EDIT:
+        return _edits_to_offer(action)
     if action.effect is ActionEffect.FETCH:
-        return (PermissionRule("allow", tool=action.tool, path=action.path),)
+        return ((PermissionRule("allow", tool=action.tool, path=action.path),),)
     if action.effect is not ActionEffect.RUN:
-        return (PermissionRule("allow", tool=action.tool),)
+        return ((PermissionRule("allow", tool=action.tool),),)
     known = find_started_programs(action.command)
-    if isinstance(known, UnknownPrograms) or not known.is_plain or len(known.commands) != 1:
+    if isinstance(known, UnknownPrograms) or known.unsure or not known.commands:
         return ()
-    rule = PermissionRule("allow", tool=action.tool, network=action.network)
-    rules = [
-        replace(rule, command=command)
-        for command in command_analysis.suggest_rule_commands(known.commands[0])
+    fitting = [
+        rule
+        for rule in rules
+        if rule.decision == "allow"
+        and _tool_fits(rule, action)
+        and (rule.network or not action.network)
     ]
+    missing = [command for command in known.commands if not _is_covered(command, fitting)]
+    suggested = [_rules_for_command(command, action) for command in missing]
+    choices: list[tuple[PermissionRule, ...]] = []
+    if len(suggested) == 1:
+        choices = [(rule,) for rule in suggested[0]]
+    elif suggested and all(suggested):
+        # The widest or, for what changes files, the narrowest of each; then each exactly as it is.
+        choices = [
+            tuple(dict.fromkeys(rules_of_command[0] for rules_of_command in suggested)),
+            tuple(
+                dict.fromkeys(_find_exact_rule(rules_of_command) for rules_of_command in suggested)
+            ),
+        ]
     return tuple(
-        one for one in rules if rules_allow_action((one,), action) and not is_rule_too_wide(one)
+        choice for choice in dict.fromkeys(choices) if rules_allow_action((*rules, *choice), action)
     )
+
+
+def _edits_to_offer(action: ToolAction) -> tuple[tuple[PermissionRule, ...], ...]:
+    """Edits in the file's folder, and in the whole workspace."""
+    everywhere = (PermissionRule("allow", tool=action.tool),)
+    folder = action.path.rpartition("/")[0]
+    if action.tool not in EDITS or not folder:
+        return (everywhere,)
+    pattern = f"{glob.escape(folder)}/*"
+    here = tuple(PermissionRule("allow", tool=tool, path=pattern) for tool in sorted(EDITS))
+    if not rules_allow_action(here, action):
+        return (everywhere,)
+    return (here, everywhere)
+
+
+def _rules_for_command(command: WrittenCommand, action: ToolAction) -> list[PermissionRule]:
+    """Return the rules that could cover this command alone, best first."""
+    rules = []
+    for pattern in command_analysis.suggest_rule_commands(command):
+        rule = PermissionRule("allow", tool=action.tool, network=action.network, command=pattern)
+        if _is_covered(command, (rule,)) and not is_rule_too_wide(rule):
+            rules.append(rule)
+    return rules
+
+
+def _find_exact_rule(rules: Sequence[PermissionRule]) -> PermissionRule:
+    return next((rule for rule in rules if not rule.command.endswith(" *")), rules[0])
+
+
+def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
+    """Return the single rules that would cover the whole action."""
+    return tuple(choice[0] for choice in choices_to_offer(action) if len(choice) == 1)
+
+
+def describe_choice(choice: Sequence[PermissionRule]) -> str:
+    """Describe the rules that one press would add."""
+    return ", ".join(dict.fromkeys(map(describe_allowing_rule, choice)))
 
 
 def describe_allowing_rule(rule: PermissionRule) -> str:
     """Describe an allowing rule for the user who is about to create it."""
     words = rule.command or rule.path or rule.tool
     return f"{words} (with network access)" if rule.network else words
+
+
+def list_asked_programs(
+    action: ToolAction, rules: Sequence[PermissionRule]
+) -> tuple[AskedProgram, ...]:
+    """Return what a command line starts, each with its state, for the user who is asked."""
+    if action.effect is not ActionEffect.RUN:
+        return ()
+    known = find_started_programs(action.command)
+    if isinstance(known, UnknownPrograms):
+        return ()
+    fitting = [rule for rule in rules if rule.decision == "allow" and _tool_fits(rule, action)]
+    programs: dict[AskedProgram, None] = {}
+    for command in known.commands:
+        is_allowed = not known.unsure and _is_covered(command, fitting)
+        for started in (StartedProgram(command.words), *command.started_programs):
+            label = command_analysis.name_of_command(started.words)
+            writes = command_analysis.list_written_files(started.words)
+            programs[AskedProgram(label, is_allowed, writes)] = None
+    return tuple(programs)
 
 
 def is_rule_too_wide(rule: PermissionRule) -> bool:

@@ -16,7 +16,6 @@ from helix_desktop.engine.ports import (
     CallOutcome,
     EntryOrigin,
     ForeignToolResult,
-    PermissionAnswer,
     PermissionQuestion,
 )
 from helix_desktop.engine.strategies.markers import summarise_arguments
@@ -56,8 +55,11 @@ class WorkspacePermissions:
     def decide_for_conversation(
         self, action: ToolAction, conversation: str
     ) -> permission.PermissionDecision:
-        rules = (*self.rules, *self.rules_by_conversation.get(conversation, ()))
+        rules = self._rules_for_conversation(conversation)
         return permission.decide_permission(action, self.mode, rules, sandboxed=self.sandboxed)
+
+    def _rules_for_conversation(self, conversation: str) -> tuple[PermissionRule, ...]:
+        return (*self.rules, *self.rules_by_conversation.get(conversation, ()))
 
     async def check_or_ask_permission(
         self, call: ToolCall, action: ToolAction, context: CallContext, ruling: PermissionOutcome
@@ -73,14 +75,17 @@ class WorkspacePermissions:
             raise ActionRefused(f"Not done: {decision.reason}.")
         if decision.verdict != "ask":
             return
-        rules = (
-            tuple(map(permission.describe_allowing_rule, permission.rules_to_offer(action)))
-            if "always" in decision.scopes
-            else ()
-        )
-        why, scopes, apart = decision.reason, decision.scopes, decision.separate_permission
+        known = self._rules_for_conversation(context.conversation)
+        choices = permission.choices_to_offer(action, known) if "always" in decision.scopes else ()
         question = PermissionQuestion(
-            call, action.title, action.preview, why, scopes, rules=rules, apart=apart
+            call,
+            action.title,
+            action.preview,
+            decision.reason,
+            decision.scopes,
+            rules=tuple(map(permission.describe_choice, choices)),
+            apart=decision.separate_permission,
+            programs=permission.list_asked_programs(action, known),
         )
         answer = await context.ask(question)
         ruling.decided_by = "user"
@@ -90,24 +95,18 @@ class WorkspacePermissions:
             raise ActionRefused(f"The user denied this call, so it was not run.{words}")
         if answer.scope in decision.scopes:
             ruling.scope = answer.scope
-            self._save_answer_as_rule(action, context.conversation, answer)
+            if 0 <= answer.rule < len(choices):
+                self._add_rules(choices[answer.rule], context.conversation, answer.scope)
 
-    def _save_answer_as_rule(
-        self, action: ToolAction, conversation: str, answer: PermissionAnswer
-    ) -> None:
-        """Keep the user's answer beyond this call, as the rule that the user chose."""
-        rules, scope = permission.rules_to_offer(action), answer.scope
-        if not 0 <= answer.rule < len(rules):
-            return
-        rule = rules[answer.rule]
+    def _add_rules(self, choice: Sequence[PermissionRule], conversation: str, scope: str) -> None:
+        """Keep the user's answer beyond this call: exactly the rules that the question named."""
         if scope == "conversation":
-            self.rules_by_conversation[conversation] = (
-                *self.rules_by_conversation.get(conversation, ()),
-                rule,
-            )
+            earlier = self.rules_by_conversation.get(conversation, ())
+            self.rules_by_conversation[conversation] = (*earlier, *choice)
         elif scope == "always":
-            self.rules = (*self.rules, rule)
-            self.save_rule(rule)
+            self.rules = (*self.rules, *choice)
+            for rule in choice:
+                self.save_rule(rule)
 
 
 class CallHooks(Protocol):

@@ -107,6 +107,20 @@ ALL = (
         40,
     ),
     Trial(
+        "starting_uses",
+        "uses of 90 programs under “always allow”: what the kernel starts has a name",
+        "--uses",
+        600,
+        40,
+    ),
+    Trial(
+        "command_cards",
+        "command lines: a rule covers no more than the words on the card said",
+        "--lines",
+        2000,
+        150,
+    ),
+    Trial(
         "forgetting",
         "secrets in every place and at every depth, then forgotten",
         "--secrets",

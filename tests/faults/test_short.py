@@ -15,7 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import cards, forgetting, histories, hooks, keyring, mcp_servers, network
+from tests.faults import (
+    cards,
+    command_cards,
+    forgetting,
+    histories,
+    hooks,
+    keyring,
+    mcp_servers,
+    network,
+    starting_uses,
+)
 from tests.faults.__main__ import ALL, Tally, counts, table
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, or starts dbus")
@@ -64,6 +74,23 @@ def test_what_a_person_agrees_to_is_all_shown_on_every_surface() -> None:
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "40 card, 40 task in the window" in done.stdout
+
+
+@needs_linux
+def test_a_rule_covers_no_more_than_the_words_on_the_card_said() -> None:
+    found: Counter[str] = Counter()
+    command_cards.run_trials(150, 3, found)
+    assert (lost(found), found["lines"], found["allowed"] > 100) == ([], 150, True)
+
+
+@needs_linux
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("strace", "bwrap", "man"))), reason="needs strace, bwrap and man"
+)
+def test_what_always_covers_starts_no_program_that_no_word_named() -> None:
+    found: Counter[str] = Counter()
+    starting_uses.run_trials(25, 3, found)
+    assert (lost(found), found["covered"]) == ([], 25)
 
 
 @needs_linux

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.errors import InvalidInput
 from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, find_started_programs
 from helix_desktop.tools.permission import (
@@ -11,9 +12,12 @@ from helix_desktop.tools.permission import (
     PermissionMode,
     PermissionRule,
     ToolAction,
+    choices_to_offer,
     decide_permission,
     describe_allowing_rule,
+    describe_choice,
     is_rule_too_wide,
+    list_asked_programs,
     rules_allow_action,
     rules_to_offer,
 )
@@ -180,8 +184,8 @@ ALLOWED = (
 )
 STRETCHES = (
     "{}; rm x", "{} && rm x", "{} || rm x", "{} | sh", "{} & rm x", "{}\nrm x", "{} $(rm x)", "{} `rm x`", '{} "$(rm x)"', "{} <(rm x)", "{} >(rm x)", "{} > ~/.bashrc", "{} >> x", "{} 2> x", "{} &> x", "{} <<< x", "{} $x", '{} "$@"',
-    "({})", "{{ {}; }}", "if true; then {}; fi", "for i in 1; do {}; done", "f() {{ rm x; }}; {}", "PATH=/evil {}", "LD_PRELOAD=x {}", "GIT_PAGER=x {}", "A=1 {}", "sudo {}", "env {}", "nice {}", "timeout 5 {}", "nohup {}", "xargs {}", "exec {}", "eval {}",
-    "command {}", "time {}", "./{}", "/tmp/{}", "~/{}", "bash -c '{}; rm x'", "sh {}", "{} *", "{} {{a,b}}", "! {}", "{} # x", "\\{}", "alias ls=rm; {}", "{}\\\n x", "trap 'rm x' EXIT; {}",
+    "if true; then {}; fi", "for i in 1; do {} $i; done", 'for i in -x; do {} "$i"; done', 'for i in $y; do {} "$i"; done', 'for i in a; do read i; {} "$i"; done', "f() {{ rm x; }}; {}", "PATH=/evil {}", "LD_PRELOAD=x {}", "GIT_PAGER=x {}", "A=1 {}", "sudo {}", "env {}", "nice {}", "timeout 5 {}", "nohup {}", "xargs {}", "exec {}", "eval {}",
+    "command {}", "time {}", "./{}", "/tmp/{}", "~/{}", "bash -c '{}; rm x'", "sh {}", "{} *", "{} {{a,b}}", "\\{}", "alias ls=rm; {}", "({}; rm x)", "{{ rm x; {}; }}", "while {}; do rm x; done", "{} *.py", "{} x{{a,b}}", "{} < $x", "trap 'rm x' EXIT; {}",
 )  # fmt: skip
 OPTIONS = (
     ("git *", "git -c core.pager=x log"), ("git *", "git -c alias.z='!x' z"), ("git *", "git --exec-path=x log"), ("git fetch *", "git fetch --upload-pack=x o"), ("git fetch *", "git fetch ext::x"), ("git push *", "git push --receive-pack=x o"), ("git push *", "git push --exec x o"),
@@ -254,6 +258,96 @@ def test_no_rule_that_allows_is_stretched(rule: str) -> None:
         if verdict(command(line), PermissionMode.ASK, PermissionRule("allow", command=rule))
         == "allow"
     ] == []
+
+
+GROUPS = (
+    "({})", "{{ {}; }}", "! {}", "{} # x", "{}\\\n x", "for i in 1; do {}; done", 'for i in a b; do {} "$i"; done',
+    'for i in src/*.py; do {} "${{i}}"; done', "if {}; then {} -v; else {} x; fi", "while {}; do {}; done", "{} src/*.py",
+    "{} | {} x && {} y", "{} < a.txt",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", GROUPS)
+def test_a_rule_covers_its_command_also_in_groups_lists_pipes_and_loops(line: str) -> None:
+    rule = PermissionRule("allow", command="ls *")
+    assert verdict(command(line.format(*["ls"] * 3)), PermissionMode.ASK, rule) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("ls -la | head -3", ["ls *, head *", "ls -la, head -3"]),
+        (
+            "git log | head -3; git status",
+            ["git log *, head *, git status *", "git log, head -3, git status"],
+        ),
+        ("wc -l a | sort", ["sort *", "sort"]),
+        ("wc -l a | wc", []),
+        ('for f in a b; do grep x "$f"; done', ["grep *", "grep x *"]),
+        ("ls src/*.py", ["ls *"]),
+        ("ls | xargs rm", ["ls *, xargs rm", "ls, xargs rm"]),
+        ("ls; make", ["ls *, make", "ls, make"]),
+        ("ls | tee out.txt", ["ls *, tee out.txt", "ls, tee out.txt"]),
+        ("cd src && pytest -q", ["cd src, pytest *", "cd src, pytest -q"]),
+    ],
+)
+def test_always_names_exactly_the_programs_that_are_missing(line: str, missing: list[str]) -> None:
+    rules = [PermissionRule("allow", command="wc *")]
+    choices = choices_to_offer(command(line), rules)
+    assert [describe_choice(choice) for choice in choices] == missing
+    for choice in choices:
+        assert verdict(command(line), PermissionMode.ASK, *rules, *choice) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("ls $HOME", "the shell fills in a part of it"),
+        ("ls > x", "it writes a file"),
+        ("ls *.py", "a file whose name begins with - would be an option for it"),
+        ("A=1 ls", "it sets a variable"),
+        ("ls & ls", "a part of it goes on in the background"),
+        ("f() { ls; }; f", "it defines a function"),
+    ],
+)
+def test_where_no_rule_can_be_sure_the_reason_is_said(line: str, why: str) -> None:
+    decision = decide_permission(command(line), PermissionMode.ASK, (), sandboxed=True)
+    assert decision.scopes == ("once",)
+    assert decision.reason.endswith(f"it can only be allowed once: {why}")
+
+
+def test_a_command_line_is_shown_as_the_programs_that_it_starts() -> None:
+    rules = [PermissionRule("allow", command="tail *")]
+    action = command("pytest -q --durations=10 tests | tail -n 30 | tee timings.txt && git log -3")
+    assert list_asked_programs(action, rules) == (
+        AskedProgram("pytest"),
+        AskedProgram("tail", is_allowed=True),
+        AskedProgram("tee", writes=("timings.txt",)),
+        AskedProgram("git log"),
+    )
+    assert [one.name for one in list_asked_programs(command("sudo nice git push"), ())] == [
+        "sudo",
+        "nice",
+        "git push",
+    ]
+    assert list_asked_programs(command("$x"), ()) == ()
+
+
+def test_edits_are_allowed_once_in_their_folder_or_everywhere() -> None:
+    here, everywhere = choices_to_offer(EDIT)
+    assert (describe_choice(here), describe_choice(everywhere)) == ("src/*", "edit_file")
+    other = replace(EDIT, path="lib/b.py")
+    below = replace(EDIT, tool="write_file", path="src/deep/c.py")
+    assert [verdict(each, PermissionMode.ASK, *here) for each in (EDIT, below, other)] == [
+        "allow",
+        "allow",
+        "ask",
+    ]
+    assert verdict(other, PermissionMode.ASK, *everywhere) == "allow"
+    starred = replace(EDIT, path="a*[b]/c.py")
+    (rules, _) = choices_to_offer(starred)
+    assert verdict(starred, PermissionMode.ASK, *rules) == "allow"
+    assert verdict(replace(EDIT, path="axxb/c.py"), PermissionMode.ASK, *rules) == "ask"
 
 
 def test_options_that_start_a_program_are_asked_for() -> None:
@@ -375,7 +469,6 @@ def test_always_means_this_kind_of_command_and_no_more(line: str, remembered: st
     [
         "git log | sh",
         "ls *.py",
-        "a; b",
         "echo $HOME",
         "",
         "A=1 ls",

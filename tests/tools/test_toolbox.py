@@ -139,10 +139,41 @@ async def test_always_is_remembered_as_a_rule(here: World) -> None:
     assert len(here.person.asked) == 1
 
 
+async def test_one_press_adds_a_rule_for_each_program_that_is_missing_in_a_pipe(
+    here: World,
+) -> None:
+    kept: list[PermissionRule] = []
+    here.kit.permissions.mode = PermissionMode.ASK
+    here.kit.permissions.rules = (PermissionRule("allow", command="echo *"),)
+    here.kit.permissions.save_rule = kept.append
+    here.person.answer = PermissionAnswer(allowed=True, scope="always")
+    await here.run("run_command", command="echo one | cat | head -3")
+    assert here.person.asked[0].rules == ("cat *, head *", "cat, head -3")
+    assert [(one.name, one.is_allowed) for one in here.person.asked[0].programs] == [
+        ("echo", True),
+        ("cat", False),
+        ("head", False),
+    ]
+    assert [rule.command for rule in kept] == ["cat *", "head *"]
+    await here.run("run_command", command="head -1 a; echo two")
+    assert len(here.person.asked) == 1
+
+
+async def test_edits_are_allowed_in_their_folder_alone(here: World) -> None:
+    here.kit.permissions.mode = PermissionMode.ASK
+    here.person.answer = PermissionAnswer(allowed=True, scope="always", rule=0)
+    await here.run("write_file", path="docs/a.md", content="1")
+    assert here.person.asked[0].rules == ("docs/*", "write_file")
+    await here.run("write_file", path="docs/b.md", content="2")
+    assert len(here.person.asked) == 1
+    await here.run("write_file", path="c.md", content="3")
+    assert len(here.person.asked) == 2
+
+
 async def test_an_answer_wider_than_what_was_offered_counts_once(here: World) -> None:
     here.kit.permissions.mode = PermissionMode.ASK
     here.person.answer = PermissionAnswer(allowed=True, scope="always")
-    outcome = await here.run("run_command", command="echo a | cat")
+    outcome = await here.run("run_command", command="echo $HOME | cat")
     assert here.person.asked[0].scopes == ("once",)
     assert outcome.decided_scope == "once"
     assert here.kit.permissions.rules == ()

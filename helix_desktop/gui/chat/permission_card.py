@@ -41,6 +41,7 @@ MANY_IN_COLUMNS, LONG_IN_COLUMN = 36, 36  # The same for lines that fit only in 
 WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
+MOST_NAMED_PROGRAMS = 3  # A button names at most this many programs; the row above it names all.
 LONGEST = 2_000  # At most this many characters of a sub-agent's task are shown.
 READING = 0.7  # A key pressed within this many seconds was not meant for the card.
 SHOWN = Qt.FocusReason.TabFocusReason  # With this reason, a preview shows that it has the focus.
@@ -143,6 +144,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._allowing: list[QtWidgets.QPushButton] = []
         self._plan = self._build_plan_editor() if question.plan else None
         self._preview = self._build_preview() if question.preview and not question.plan else None
+        if question.programs:
+            self._inside.addLayout(self._build_programs_row())
         if question.form:
             from helix_desktop.gui.chat import schema_form
 
@@ -277,6 +280,39 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             self._inside.addLayout(self._below_change)
         return shown
 
+    def _build_programs_row(self) -> QtWidgets.QHBoxLayout:
+        """What the command line starts: each program, whether it is allowed already, and the
+        files that its words name as written.
+        """
+        labels: list[QtWidgets.QWidget] = [
+            widgets.build_plain_label(tr("Runs"), "small", self, wraps=False)
+        ]
+        for program in self._question.programs:
+            words = mark_on_one_line(program.name)
+            if program.is_allowed:
+                words = tr("✓ {program}", program=words)
+            if program.writes:
+                files = ", ".join(map(mark_on_one_line, program.writes))
+                words = tr("{program} writes {files}", program=words, files=files)
+            look = "faint" if program.is_allowed else "mono"
+            label = widgets.build_plain_label(words, look, self, wraps=len(words) > LONG_LINE)
+            if program.is_allowed:
+                label.setToolTip(tr("A rule of this workspace allows it already."))
+            labels.append(label)
+        return build_row(*labels, 1, spacing=12, wraps=True)
+
+    def _describe_lasting_answer(self, scope: str) -> str:
+        """The words on a button: "Always" names the programs that the rules would add."""
+        plain = translate_name("permission scope", scope, otherwise=scope)
+        missing = [program.name for program in self._question.programs if not program.is_allowed]
+        if scope != "always" or not missing or not self._question.rules:
+            return plain
+        if len(missing) > MOST_NAMED_PROGRAMS:
+            number = format_number(len(missing))
+            return tr("Always allow these {n} programs here", n=number)
+        names = ", ".join(map(mark_on_one_line, missing))
+        return tr("Always allow {programs} here", programs=names)
+
     def _build_columns_button(self, difference: "ExactDifferenceView") -> QtWidgets.QPushButton:
         button = self._build_answer_button(tr("Side by side"), "", "pill")
         button.setCheckable(True)
@@ -397,9 +433,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._first = refuse
         for scope in reversed(self._question.scopes):
             look = "primary" if scope == self._question.scopes[0] else ""
-            button = self._build_answer_button(
-                translate_name("permission scope", scope, otherwise=scope), f"allow-{scope}", look
-            )
+            words = self._describe_lasting_answer(scope)
+            button = self._build_answer_button(words, f"allow-{scope}", look)
             button.clicked.connect(lambda _checked=False, s=scope: self.allow_or_show_next_part(s))
             ways.addWidget(button)
             self._allowing.append(button)

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.command_lines import program_finder, program_tables
@@ -389,7 +390,7 @@ WRAPPER_READERS: dict[str, program_finder.WrapperReader] = {
 @dataclass(frozen=True, slots=True)
 class KnownPrograms:
     commands: tuple[program_finder.WrittenCommand, ...]
-    is_plain: bool  # True if all commands are written out in full.
+    unsure: tuple[str, ...] = ()  # Why no rule that allows can be about this line.
     doubts: tuple[str, ...] = ()  # Places that may start programs in ways not understood.
     texts: tuple[str, ...] = ()  # Words that may name another program.
 
@@ -425,9 +426,9 @@ def find_started_programs(line: str) -> KnownPrograms | UnknownPrograms:
 
 def _find_known_programs(text: str) -> KnownPrograms:
     line = ProgramFinder(WRAPPER_READERS)
-    commands, plain = line.find_commands(text)
+    commands, unsure = line.find_commands(text)
     line.check_whole_line()
-    return KnownPrograms(tuple(commands), plain, tuple(line.doubts), tuple(line.texts))
+    return KnownPrograms(tuple(commands), tuple(unsure), tuple(line.doubts), tuple(line.texts))
 
 
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
@@ -473,11 +474,29 @@ def suggest_rule_commands(command: program_finder.WrittenCommand) -> list[str]:
     )
     if is_exact_only:
         return [whole]
-    rules = [f"{_quote_words(words[:count])} *" for count in range(first, len(words) + 1)]
-    rules.append(whole)
+    certain = len(list(takewhile(is_certain_word, words)))
+    rules = [f"{_quote_words(words[:count])} *" for count in range(first, certain + 1)]
+    if certain == len(words):
+        rules.append(whole)
     if program_tables.CHANGING_WORDS.isdisjoint(words[:2]):
         return rules
     return rules[::-1]
+
+
+def name_of_command(words: Sequence[str]) -> str:
+    """What a person calls it: `ls`, `git log`, `gh pr list`. Shell expansions are shown as `…`."""
+    count = max(count_safe_prefix(words), 1)
+    if count == 1 and words[0] in program_tables.PROGRAMS_WITH_SUBCOMMANDS | {"git"}:
+        count = 2 if words[1:2] and not words[1].startswith("-") else 1
+    return " ".join(words[:count]).replace(ANY, "…").replace(MANY, "…")
+
+
+def list_written_files(words: Sequence[str]) -> tuple[str, ...]:
+    """The files that the words name as written, for programs whose every operand is one."""
+    if words[0] not in program_tables.WRITES_OPERANDS:
+        return ()
+    operands = [word for word in words[1:] if not word.startswith("-")]
+    return tuple(word.replace(ANY, "…").replace(MANY, "…") for word in operands)
 
 
 def _quote_words(words: Sequence[str]) -> str:

@@ -137,8 +137,10 @@ class ProgramFinder:
     has_quoted_substitution: bool = False
     has_arithmetic: bool = False
 
-    def find_commands(self, text: str, *, bash: bool = True) -> tuple[list[WrittenCommand], bool]:
-        """Return the commands in a text for a shell, and whether they are plain."""
+    def find_commands(
+        self, text: str, *, bash: bool = True
+    ) -> tuple[list[WrittenCommand], list[str]]:
+        """Return the commands in a text for a shell, and what of them is not sure."""
         self.depth += 1
         if self.depth > _DEEPEST:
             raise UnreadableCommand("it nests too many shells")
@@ -152,7 +154,7 @@ class ProgramFinder:
             one for simple in reading.commands for one in self.find_programs_started_by(simple)
         ]
         self.depth -= 1
-        return commands, reading.is_plain
+        return commands, reading.unsure
 
     def check_whole_line(self) -> None:
         """Check what only the whole line shows: files it creates and runs, and text it

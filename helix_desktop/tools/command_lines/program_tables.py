@@ -75,6 +75,7 @@ LIKE_STARTING_OPTIONS = _WORDS["like_starting_options"]
 MESSAGE_OPTIONS = {name: word_set(text) for name, text in _TABLE["message_options"].items()}
 EDITOR_OPTIONS = {name: word_set(text) for name, text in _TABLE["editor_options"].items()}
 CHANGING_WORDS = _WORDS["changing_words"]
+WRITES_OPERANDS = _WORDS["writes_operands"]
 SHELL_KEYWORDS = _WORDS["shell_keywords"]
 GIT_FLAGS, GIT_VALUES = _WORDS["git_flags"], _WORDS["git_values"]
 GIT_COMMANDS, GIT_COMMAND_OPTIONS = _WORDS["git_commands"], _WORDS["git_command_options"]

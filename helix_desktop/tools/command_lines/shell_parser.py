@@ -20,6 +20,8 @@ ANY, MANY = (
 )  # Stand for one and for any number of unknown characters. No command line contains them.
 DEEPEST = 30
 ENDS = frozenset(" \t\n;&|<>()")
+# A pattern of file names whose beginning is written out: no name that it finds is an option.
+_KNOWN_PATH = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_%+:,./*?-]*")
 _WRITTEN = re.compile(r"""(?:'[^']*'|"[^"$`\\!]*"|[A-Za-z0-9_@%+=:,./^~-])++""")
 RESERVED = frozenset(
     re.findall(
@@ -29,6 +31,9 @@ RESERVED = frozenset(
 )
 _SUMS = re.compile(r"[\w\s+\-*/%<>=!&|^~?:,]", re.ASCII)
 _PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]", re.ASCII)
+_QUOTED_VARIABLE = re.compile(
+    r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})\"(?=[\s;&|<>()]|\Z)", re.ASCII
+)
 _BRACES = re.compile(r"\{(?>[^{}]*?(?:,|\.\.))[^{}]*\}|\A(?>.*?\{)(?>.*?\{).*\}", re.DOTALL)
 _ESCAPE = re.compile(
     r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
@@ -50,6 +55,12 @@ class ShellWord:
 
     text: str
     is_literal: bool
+    is_known_path: bool = False  # A pattern such as `src/*.py`: only names that begin so.
+
+    @property
+    def may_be_option(self) -> bool:
+        """Whether it may become a word that begins with a dash, or several words."""
+        return not (self.is_literal or self.is_known_path) or self.text.startswith("-")
 
 
 @dataclass(slots=True)
@@ -65,18 +76,27 @@ class SimpleCommand:
 
 @dataclass(slots=True)
 class ParsedLine:
-    """All commands of a line. `is_plain`: only commands written out in full, joined by
-    `;`, `&&`, `||`, `|` and line ends. `written_files`: files that redirections write.
-    `only_bash`: other shells read it differently. `has_arithmetic`: it calculates,
-    which runs a `has_quoted_substitution`, too.
+    """All commands of a line. `unsure`: why a rule that allows cannot be about this line,
+    as ends of a sentence; empty if all its words are known. `written_files`: files that
+    redirections write. `only_bash`: other shells read it differently. `has_arithmetic`: it
+    calculates, which runs a `has_quoted_substitution`, too.
     """
 
     commands: list[SimpleCommand] = field(default_factory=list)
     written_files: list[str] = field(default_factory=list)
-    is_plain: bool = True
+    unsure: list[str] = field(default_factory=list)
+    # Variables of loops: those whose values are written out, and none of which can be an option;
+    # those of all other loops; and those that a command uses although nothing else is known of them.
+    loop_variables: set[str] = field(default_factory=set)
+    unknown_loop_variables: set[str] = field(default_factory=set)
+    used_loop_variables: set[str] = field(default_factory=set)
     only_bash: bool = False
     has_arithmetic: bool = False
     has_quoted_substitution: bool = False
+
+    def add_doubt(self, reason: str) -> None:
+        if reason not in self.unsure:
+            self.unsure.append(reason)
 
 
 def is_certain_word(word: str) -> bool:
@@ -117,7 +137,6 @@ class ShellWordParser(ABC):
             if self.text[self.at] in " \t":
                 self.at += 1
             elif self.text.startswith("\\\n", self.at):
-                self.found.is_plain = False
                 self.at += 2
             else:
                 return
@@ -158,7 +177,9 @@ class ShellWordParser(ABC):
             return ShellWord(MANY, is_literal=False)
         if bare.startswith("~"):
             text = ANY + text[1:]
-        return ShellWord(text, _WRITTEN.fullmatch(raw) is not None)
+        return ShellWord(
+            text, _WRITTEN.fullmatch(raw) is not None, _KNOWN_PATH.fullmatch(raw) is not None
+        )
 
     def _parse_piece_of_word(self) -> tuple[str, str]:  # noqa: PLR0911 -- one for each kind of quote
         """Parse a character, quoted piece or expansion. Return its text and its unquoted part."""
@@ -179,7 +200,7 @@ class ShellWordParser(ABC):
             self._parse_backquotes(quoted=False)
             return MANY, ""
         if self.is_at_process_substitution():
-            self.found.is_plain = False
+            self.found.add_doubt("it reads or writes another command as a file")
             self.at += 2
             self.parse_commands(")")
             return ANY, ""
@@ -241,7 +262,8 @@ class ShellWordParser(ABC):
 
     def _parse_dollar(self, *, quoted: bool = False) -> tuple[str, str]:
         """Parse what follows a dollar sign. Return its text and its unquoted part."""
-        self.found.is_plain = False
+        if not self._is_known_loop_variable(quoted=quoted):
+            self.found.add_doubt("the shell fills in a part of it")
         self.at += 1
         behind = self.text[self.at : self.at + 1]
         if self.text.startswith("\\\n", self.at):
@@ -270,6 +292,20 @@ class ShellWordParser(ABC):
         else:
             return "$", ""
         return filled, ""
+
+    def _is_known_loop_variable(self, *, quoted: bool) -> bool:
+        """Whether a whole word is `"$name"`, the variable of a loop over words that are
+        written out.
+        """
+        variable = _QUOTED_VARIABLE.match(self.text, self.at)
+        is_whole_word = re.fullmatch(r"[ \t\n]\"", self.text[max(self.at - 2, 0) : self.at])
+        if not quoted or variable is None or is_whole_word is None:
+            return False
+        name = variable[1] or variable[2]
+        if name not in self.found.loop_variables:
+            return False
+        self.found.used_loop_variables.add(name)
+        return True
 
     def _skip_braced_expansion(self, *, quoted: bool) -> bool:
         """Skip `${…}`. Return whether it can become several words even in quotes."""
@@ -323,7 +359,7 @@ class ShellWordParser(ABC):
 
     def _parse_backquotes(self, *, quoted: bool) -> None:
         """Parse a substitution in backquotes, after removing one layer of backslashes."""
-        self.found.is_plain = False
+        self.found.add_doubt("the shell fills in a part of it")
         match = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)
         if not match:
             raise UnreadableCommand("it has an unclosed backquote")
@@ -369,6 +405,30 @@ _BREAK = r"(?=[\s;&|<>()]|$)"
 _RESERVED = re.compile(
     rf"(if|then|else|elif|fi|do|done|while|until|for|select|case|esac|function|time|coproc|in|\{{|\}}|!|\[\[){_BREAK}"
 )
+# A function gives a program's name another meaning. The others are rare, so no rule is about them.
+_CHANGES_MEANING = frozenset({"function", "select", "case", "esac", "coproc", "time", "[["})
+# Builtins that may give a loop's variable another value.
+_SETTING_BUILTINS = frozenset(
+    [
+        "read",
+        "declare",
+        "typeset",
+        "local",
+        "export",
+        "readonly",
+        "let",
+        "getopts",
+        "mapfile",
+        "readarray",
+        "unset",
+        "eval",
+        "source",
+        ".",
+        "command",
+        "builtin",
+        "wait",
+    ]
+)
 _CLOSING = frozenset({"fi", "done", "esac", "}"})
 _CALCULATING_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -386,7 +446,25 @@ def parse_command_line(line: str) -> ParsedLine:
         raise UnreadableCommand("it contains control characters")
     reader = _CommandParser(line, ParsedLine(), 0)
     reader.parse_commands("")
+    _doubt_changed_loop_variables(reader.found)
     return reader.found
+
+
+def _doubt_changed_loop_variables(line: ParsedLine) -> None:
+    """Doubt a loop's variable that something else in the line may set."""
+    if not line.used_loop_variables:
+        return
+    sets = any(_sets_variable(command.words) for command in line.commands)
+    if sets or not line.used_loop_variables.isdisjoint(line.unknown_loop_variables):
+        line.add_doubt("it may change the variable of its loop")
+
+
+def _sets_variable(words: list[str]) -> bool:
+    if not words:
+        return False
+    if words[0] == "printf":  # With -v, it prints into a variable.
+        return len(words) > 1 and words[1].startswith("-")
+    return words[0] in _SETTING_BUILTINS
 
 
 class _CommandParser(ShellWordParser):
@@ -429,15 +507,17 @@ class _CommandParser(ShellWordParser):
 
     def _skip_separator_and_case_patterns(self, joint: re.Match[str]) -> None:
         self.at = joint.end()
-        if joint[0] not in (";", "&&", "||", "|"):
-            self.found.is_plain = False
+        if joint[0] == "&":
+            self.found.add_doubt("a part of it goes on in the background")
+        elif joint[0] == "|&":
+            self.found.add_doubt("shells read |& differently")
         if joint[0] in (";;", ";&", ";;&"):
             self._parse_case_patterns()
 
     def _parse_group(self) -> None:
-        self.found.is_plain = False
         self.at += 1
         if self.text.startswith("(", self.at):
+            self.found.add_doubt("it calculates")
             self.at += 1
             self.found.only_bash = True
             self.skip_arithmetic()
@@ -446,7 +526,8 @@ class _CommandParser(ShellWordParser):
 
     def _parse_reserved_word(self, match: re.Match[str]) -> bool:
         """Skip a reserved word and what belongs to it. Return whether a command may follow."""
-        self.found.is_plain = False
+        if match[1] in _CHANGES_MEANING:
+            self.found.add_doubt(f"it uses {match[1]}")
         self.at = match.end()
         match match[1]:
             case "for" | "select":
@@ -476,15 +557,21 @@ class _CommandParser(ShellWordParser):
         if self.text.startswith("((", self.at):
             self.at += 2
             self.found.only_bash = True
+            self.found.add_doubt("it calculates")
             self.skip_arithmetic(";")
             return
-        self.found.commands.append(
-            SimpleCommand(assignments=[(self._skip_required_match(_NAME), MANY)])
-        )
+        name = self._skip_required_match(_NAME)
+        self.found.commands.append(SimpleCommand(assignments=[(name, MANY)]))
         self._skip_space_and_comments()
+        words: list[ShellWord] = []
         if self._skip_if_matching(re.compile("in" + _BREAK)):
-            while self.parse_word() is not None:
-                pass
+            while (word := self.parse_word()) is not None:
+                words.append(word)
+        # The loop runs over nothing but these, and a value that begins with a dash may be an option.
+        if words and not any(word.may_be_option for word in words):
+            self.found.loop_variables.add(name)
+        else:
+            self.found.unknown_loop_variables.add(name)
 
     def _parse_case_patterns(self) -> None:
         """Skip the patterns of a case branch, up to the closing bracket."""
@@ -528,12 +615,23 @@ class _CommandParser(ShellWordParser):
                 one.assignments.append((assigns[1], self._parse_assigned_value(assigns, word)))
             else:
                 one.words.append(word.text)
-                self.found.is_plain = self.found.is_plain and word.is_literal
+                self._doubt_word(word, is_first=len(one.words) == 1)
                 if self.peek_after_blanks() == "(":
                     return self._parse_function_head(one.words)
-        self.found.is_plain = self.found.is_plain and not one.assignments
+        if one.assignments:
+            self.found.add_doubt("it sets a variable")
         self.found.commands.append(one)
         return False
+
+    def _doubt_word(self, word: ShellWord, *, is_first: bool) -> None:
+        if word.is_literal or (word.is_known_path and not is_first):
+            return
+        if word.text == ANY and self.found.used_loop_variables:
+            return  # Any other expansion has its own doubt.
+        if word.text.startswith(MANY):
+            self.found.add_doubt("a file whose name begins with - would be an option for it")
+        else:
+            self.found.add_doubt("a word of it is not written out plainly")
 
     def _parse_assigned_value(self, assigns: re.Match[str], word: ShellWord) -> str:
         """Return a variable's value. A list of values is read word by word."""
@@ -549,7 +647,7 @@ class _CommandParser(ShellWordParser):
     def _parse_function_head(self, words: list[str]) -> bool:
         if len(words) != 1 or not is_certain_word(words[0]):
             raise UnreadableCommand("the brackets could not be parsed")
-        self.found.is_plain = False
+        self.found.add_doubt("it defines a function")
         self._skip_required_match(_BRACKETS)
         self._skip_space_and_comments()
         return True
@@ -562,7 +660,6 @@ class _CommandParser(ShellWordParser):
                 self._parse_line_end()
 
     def _skip_comment(self) -> None:
-        self.found.is_plain = False
         end = self.text.find("\n", self.at)
         self.at = len(self.text) if end < 0 else end
 
@@ -593,8 +690,10 @@ class _CommandParser(ShellWordParser):
         self.skip_blanks()
         begin = self.at
         word = self._parse_required_word()
-        if not _HARMLESS.fullmatch(self.text[match.start() : self.at]):
-            self.found.is_plain = False
+        is_plain_input = operator == "<" and word.is_literal
+        if not is_plain_input and not _HARMLESS.fullmatch(self.text[match.start() : self.at]):
+            doubt = "it writes a file" if ">" in operator else "it is given an input"
+            self.found.add_doubt(doubt)
         self.found.only_bash |= operator.startswith("&")
         if operator in ("<<", "<<-"):
             self.documents.append(

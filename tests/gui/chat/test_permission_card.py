@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.ports import AskedProgram, PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
 from helix_desktop.gui.chat.permission_card import (
@@ -718,3 +718,26 @@ def test_the_focus_stays_in_the_card_when_its_text_turns_out_not_to_fit(
     focused = approvals.focusWidget()
     assert focused is not None
     assert card.isAncestorOf(focused)
+
+
+def test_a_command_line_is_shown_as_the_programs_that_it_starts(theme: Theme) -> None:
+    programs = (
+        AskedProgram("pytest"),
+        AskedProgram("tail", is_allowed=True),
+        AskedProgram("tee", writes=("timings\u202e.txt",)),
+    )
+    question = replace(COMMAND, preview="pytest | tail | tee t", programs=programs, rules=("pytest *, tee t",))  # fmt: skip
+    panel = PermissionQuestionPanel(theme)
+    panel.show_oldest_question({1: question})
+    words = [label.text() for label in panel.findChildren(QLabel) if label.text()]
+    assert {"Runs", "pytest", "✓ tail", "tee writes timings⟨202E⟩.txt", "pytest *, tee t"} <= set(
+        words
+    )
+    assert "Always allow pytest, tee here" in buttons(panel)
+    many = tuple(AskedProgram(name) for name in "abcd")
+    panel.show_oldest_question({2: replace(question, programs=many)})
+    assert "Always allow these 4 programs here" in buttons(panel)
+    exact_only = replace(question, scopes=("once",), rules=())
+    last = PermissionQuestionPanel(theme)
+    last.show_oldest_question({3: exact_only})
+    assert set(buttons(last)) == {"Deny", "Allow once"}
