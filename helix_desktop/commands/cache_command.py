@@ -2,6 +2,7 @@
 cleans up entries.
 """
 
+import asyncio
 import base64
 import time
 from argparse import Namespace
@@ -14,6 +15,7 @@ from helix_desktop.console import Console
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import format_things
+from helix_desktop.histories.history_finding import HistoryPlaces, list_json_files_of_histories
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
@@ -170,7 +172,10 @@ async def verify_all_entries(
     result = await workspace.cache.verify_cache()
     repairs: Sequence[str] = ()
     if arguments.repair and (result.damaged or result.notes):
-        repairs = await workspace.repair_cache()
+        histories = await asyncio.to_thread(
+            list_json_files_of_histories, HistoryPlaces.of_this_user()
+        )
+        repairs = await workspace.repair_cache(histories)
         result = await workspace.cache.verify_cache()
     damaged = [{"sha256": digest.hex, "why": why} for digest, why in result.damaged]
     figures = {

@@ -18,6 +18,7 @@ from helix_desktop.gui.sentence_translation import join_sentences
 from helix_desktop.gui.sentence_translation import translate_sentences as told
 from helix_desktop.gui.settings import installation_port
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.histories import history_finding
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.tools.home_access import OPENINGS, HomeOpening
@@ -106,7 +107,9 @@ class SettingsBackend:
         return "\n".join([count, *names, *map(told, result.notes)])
 
     async def repair_workspace_cache(self, bench: Workbench) -> str:
-        return "\n".join(map(told, await bench.workspace.repair_cache()))
+        places = history_finding.HistoryPlaces.of_this_user()
+        histories = await asyncio.to_thread(history_finding.list_json_files_of_histories, places)
+        return "\n".join(map(told, await bench.workspace.repair_cache(histories)))
 
     async def estimate_space_to_free(self, bench: Workbench) -> installation_port.SpaceToFree:
         """Adds up the entries that `free_up_space` would remove, the oldest first."""

@@ -111,6 +111,16 @@ def _folder_of_named_database(places: HistoryPlaces, data: Path) -> Iterator[Pat
         yield folder
 
 
+def list_json_files_of_histories(places: HistoryPlaces) -> list[Path]:
+    """Return all files in which programs recorded conversations as lines of JSON."""
+    files = []
+    for folders in history_folders(places).values():
+        for folder in folders:
+            with suppress(OSError):
+                files += [path for path in folder.rglob("*.jsonl") if path.is_file()]
+    return files
+
+
 def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
     """Yield all histories, program by program. An unreadable folder has none."""
     for kind, folders in history_folders(places).items():

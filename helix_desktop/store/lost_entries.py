@@ -6,6 +6,7 @@ a file of the workspace's folders.
 """
 
 import hashlib
+import json
 import os
 import sqlite3
 import stat
@@ -32,6 +33,7 @@ from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.unused_content import UnusedContentRemoval
 
 _PAGE = 500
+_LONGEST_LINE = 64 << 20  # Bytes. A longer line is read in pieces, which are no JSON.
 # What a model recalls or a fold names may be a hash that never was in this cache.
 _NAMED_ONLY = ("recall", "fold")
 
@@ -40,12 +42,14 @@ _NAMED_ONLY = ("recall", "fold")
 class EntryWitnesses:
     """What else knows of entries. `roots`: the workspace's folders.
 
-    `is_shared`: a fact may use content that this computer never had.
+    `is_shared`: a fact may use content that this computer never had. `histories`: JSON files in
+    which other programs recorded their conversations.
     """
 
     journal: JournalFile | None = None
     roots: tuple[str, ...] = ()
     is_shared: bool = False
+    histories: tuple[Path, ...] = ()
 
 
 NOBODY = EntryWitnesses()
@@ -212,6 +216,7 @@ def find_lost_contents(
     places = (
         ("the journal", _texts_in_journal(witnesses.journal)),
         ("the copies of earlier repairs", _contents_in_damaged_copies(workspace / "damaged")),
+        ("the histories of other programs", _texts_in_histories(witnesses.histories)),
         ("the workspace's folders", _contents_of_files(witnesses.roots, sizes)),
     )
     for where, contents in places:
@@ -228,6 +233,16 @@ def _texts_in_journal(journal: JournalFile | None) -> Iterator[bytes]:
     for _, _, fact in _iterate_facts(journal):
         for text in _texts_within(fact):
             yield text.encode("utf-8", "surrogatepass")
+
+
+def _texts_in_histories(files: Iterable[Path]) -> Iterator[bytes]:
+    """Yield every text of the files, each line of which is JSON."""
+    for path in files:
+        with suppress(OSError), path.open("rb") as file:
+            while line := file.readline(_LONGEST_LINE):
+                with suppress(ValueError, RecursionError):
+                    for text in _texts_within(json.loads(line)):
+                        yield text.encode("utf-8", "surrogatepass")
 
 
 def _texts_within(value: object) -> Iterator[str]:

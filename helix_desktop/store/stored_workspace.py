@@ -430,12 +430,14 @@ class StoredWorkspace:
         async with self._shared.pause_sync() if self._shared is not None else nullcontext():
             yield
 
-    async def repair_cache(self) -> tuple[str, ...]:
+    async def repair_cache(self, histories: Sequence[Path] = ()) -> tuple[str, ...]:
         """Repair the cache's files, and restore lost entries from where else they are.
-        Return sentences on what was done. The index is rebuilt.
+        Return sentences on what was done. The index is rebuilt. `histories`: JSON files in
+        which other programs recorded their conversations.
         """
         stores = self._stores
         witnesses = build_entry_witnesses(stores.journal, self.settings)
+        witnesses = replace(witnesses, histories=tuple(histories))
         await self.index.wait_until_indexed()
         known = await stores.thread.run_work(
             lost_entries.read_known_entries, self.folder / store_opening.INDEX, witnesses

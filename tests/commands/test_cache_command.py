@@ -44,6 +44,20 @@ def workspace(tmp_path: Path) -> Path:
     return known.folder
 
 
+def test_a_repair_looks_into_the_histories_of_other_programs(
+    helix: Helix, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = tmp_path / "claude" / "projects" / "here" / "session.jsonl"
+    session.parent.mkdir(parents=True)
+    line = {"message": {"content": [{"type": "tool_result", "content": LONG.decode()}]}}
+    session.write_text(f"{json.dumps(line)}\nno JSON\n")
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    code, printed, _ = helix("cache", "verify", "--workspace", "Work", "--repair", "--json")
+    assert code == 0
+    repairs = json.loads(printed)["repairs"]
+    assert "Cache entries restored from the histories of other programs: 1." in repairs
+
+
 def test_a_repair_restores_what_the_journal_has_and_names_what_is_lost(
     helix: Helix, workspace: Path
 ) -> None:
