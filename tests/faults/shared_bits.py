@@ -1,5 +1,5 @@
-"""Single flipped bytes in what a shared store holds: each is found by the reader, and
-none is delivered.
+"""Flipped bytes, zeroed pages and cut ends in what a shared store holds: each is found by the
+reader, and none is delivered.
 
 In PostgreSQL a byte of a row's key or body is changed in its table; in S3 (moto's
 server) a byte of an object. Each time a machine that has nothing reads the entry; then
@@ -36,6 +36,7 @@ from tests.store.shared.conftest import moto_bucket
 from tests.store.shared.homes import Machine, machine
 
 ENTRIES = 14
+PAGE = 4096
 SIZES = (0, 1, 300, 300, 2_000, 40_000, 1_300_000)
 _HELD = {
     "key": "SELECT name, key FROM helix.rows WHERE space = %b ORDER BY name",
@@ -102,6 +103,20 @@ async def read_all(there: Machine, digests: list[Digest], where: str, found: Cou
     found[f"entries that could not be read, {where}"] += noticed
 
 
+def harmed(held: bytes, chance: random.Random) -> bytes:
+    """The same with a byte flipped, a page zeroed, or its end cut off."""
+    start = chance.randrange(len(held))
+    what = chance.choice(("flip", "flip", "zeros", "cut"))
+    if what == "zeros":
+        page = start - start % PAGE
+        zeroed = held[:page] + bytes(len(held[page : page + PAGE])) + held[page + PAGE :]
+        if zeroed != held:
+            return zeroed
+    if what == "cut":
+        return held[:start]
+    return held[:start] + bytes([held[start] ^ chance.randrange(1, 256)]) + held[start + 1 :]
+
+
 def in_tables(server: postgres.Server, seal: RowCipher) -> Flip:
     import psycopg
 
@@ -111,8 +126,7 @@ def in_tables(server: postgres.Server, seal: RowCipher) -> Flip:
         column = chance.choice(("key", "body"))
         rows = connection.execute(_HELD[column].encode(), (seal.space,)).fetchall()
         name, held = chance.choice(rows)
-        at = chance.randrange(len(held))
-        changed = held[:at] + bytes([held[at] ^ chance.randrange(1, 256)]) + held[at + 1 :]
+        changed = harmed(held, chance)
 
         def put(value: bytes) -> None:
             connection.execute(_PUT[column].encode(), (value, name))
@@ -145,10 +159,7 @@ def in_objects(url: str, seal: RowCipher) -> Flip:
         )
         path = chance.choice(paths)
         held = bytes(obstore.get(store, path).bytes())
-        at = chance.randrange(len(held))
-        obstore.put(
-            store, path, held[:at] + bytes([held[at] ^ chance.randrange(1, 256)]) + held[at + 1 :]
-        )
+        obstore.put(store, path, harmed(held, chance))
         return f"object, {folder}", lambda: obstore.put(store, path, held) and None
 
     return flip
