@@ -8,9 +8,9 @@ chosen on one half of recorded sessions and of LoCoMo (`tests/benchmarks/searchi
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice, pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from itertools import pairwise
 
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.engine.search_query import stem_of_word
@@ -22,37 +22,38 @@ from helix_desktop.store import search_words
 # The weight of neighbouring facts that were found, too. The answer counts most.
 NEAR = {-2: 0.1, -1: 0.2, 1: 0.8, 2: 0.1}
 # Other matches in a conversation raise a match's rank by this weight, up to this many of them.
-COMPANION_WEIGHT, MOST_COMPANIONS = 0.3, 8
+COMPANION_WEIGHT = 0.3
+MOST_COMPANIONS = 8
 FITTING = 2.0  # The gain for a message in the conversation that fits the words best as a whole.
-LINE, LINES = 500, 60  # Characters read on each side of a word in a line, and lines read of a text.
-BY_FREQUENCY = (
-    0.6  # The exponent of the rank by frequency. Below 1, as that rank favours short texts.
-)
+LINE = 500  # Characters read on each side of a word in a line.
+LINES = 60  # Lines read of a text.
+# The exponent of the rank by frequency. Below 1, as that rank favours short texts.
+BY_FREQUENCY = 0.6
 IN_LINE = 10.0  # The gain if one line has all words. If it has half of them, a quarter of the gain.
 IN_PAIRS = 3.0  # The gain for all words that follow each other as in the query, in any lines.
-NEXT_LINE, BEST_LINES = 0.25, 3  # The weight of the next best line, and how many lines count.
+NEXT_LINE = 0.25  # The weight of the next best line.
+BEST_LINES = 3  # How many lines count.
 TINY = 25  # An entry with no more characters than this gets half the rank: it shows little.
-KNOWN, REORDERED = 0.6, 15  # The loss for lines that an earlier result has, in the first so many.
+KNOWN = 0.6  # The loss for lines that an earlier result has.
+REORDERED = 15  # Only so many first results lose by it.
 AS_WRITTEN = 1.0  # The gain for an entry with its words in upper and lower case as in the query.
-FOLLOWING, BESIDE = (
-    0.7,
-    8,
-)  # The gain for a word that follows its predecessor within this many characters.
+FOLLOWING = 0.7  # The gain for a word that follows its predecessor.
+BESIDE = 8  # In characters: a word no further away follows.
 # If a place, other than a list of details, has every word, those with less than this
 # share are no results.
 LEAST_SHARE = 0.5
 OLDER = 0.8  # The weight of an older output of a call whose newer output has as many of the words.
-COPY, HISTORY, LIST_OF_DETAILS = 0.3, 0.5, 0.1  # The weight of copies and lists of other content.
-HANDOVER = (
-    "handover"  # The tool that `engine/fold_document_writer.py` names for its lists of details.
-)
+# The weight of copies and lists of other content.
+COPY = 0.3
+HISTORY = 0.5
+LIST_OF_DETAILS = 0.1
+# The tool that `engine/fold_document_writer.py` names for its lists of details.
+HANDOVER = "handover"
 # The tool that `workbench/session_import.py` names for lines of a history that are no
 # messages.
 NOTES = "import"
 BY_SHARE = 1.5  # The exponent of the share of the words that a place has.
 Stems = Mapping[str, re.Pattern[str]]
-# Lines and weights, the best first; the weight of pairs of words; where the best line's rarest is.
-MatchingLines = tuple[Mapping[str, float], float, int]
 _COPIES = tuple(RECALLS - {ToolName.RECALL_HISTORY})
 
 
@@ -69,82 +70,150 @@ class FoundPlace:
     words: Sequence[str]
     time: float = 0.0  # The fact's time. Its copy in a fork has the same one.
 
+    @property
+    def is_entry(self) -> bool:
+        return self.number > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _MatchingLines:
+    """`weights`: lines, the best first. `pairs`: the weight of words that follow each other.
+    `start`: where the best line's rarest word is; -1 without a line.
+    """
+
+    weights: Mapping[str, float]
+    pairs: float
+    start: int
+
+
+@dataclass(slots=True, eq=False)
+class _RankedPlace:
+    """A place with what was found out of it so far."""
+
+    place: FoundPlace
+    folded: str
+    stems: list[str]
+    share: float = 0.0  # Of the query's words, those it has; rare ones count more.
+    is_result: bool = True
+    counted: Stems = field(default_factory=dict)  # The stems that count in its text.
+    lines: _MatchingLines = _MatchingLines({}, 0.0, -1)
+    weight: float = 0.0
+    rank: float = 0.0
+
+    @property
+    def conversation(self) -> str:
+        return self.place.hit.conversation
+
+    @property
+    def identity(self) -> tuple[Digest | None, str, int]:
+        """The same for all pieces of an entry."""
+        hit = self.place.hit
+        return hit.digest, hit.conversation, hit.seq
+
 
 def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> list[SearchHit]:
     """Return the best place of each entry and fact, in order. `words` have weights."""
-    places = _without_copies_in_forks(places)
     stems = {stem_of_word(word): search_words.pattern_of_word(word) for word in words}
-    folded = [place.text.casefold() for place in places]
-    held = [_stems_of_place(place, text, stems) for place, text in zip(places, folded, strict=True)]
-    counts = Counter(stem for each in held for stem in each)
-    rarity = {stem: math.log(1 + len(places) / (counts[stem] + 0.5)) for stem in stems}
+    ranked = []
+    for place in _without_copies_in_forks(places):
+        folded = place.text.casefold()
+        ranked.append(_RankedPlace(place, folded, _stems_of_place(place, folded, stems)))
+    rarity = _rarity_of_stems(ranked, stems)
+    _find_results(ranked, stems, rarity)
+    for candidate in ranked:
+        candidate.lines = _find_matching_lines(candidate.folded, candidate.counted, rarity)
+    _weigh_places(ranked, words, stems, whole=sum(rarity.values()))
+    _rank_with_conversations(ranked)
+    best_first = _put_new_lines_first(_best_of_each(ranked))
+    return [_show_result(candidate, words, len(stems)) for candidate in best_first]
+
+
+def _rarity_of_stems(ranked: Sequence[_RankedPlace], stems: Stems) -> dict[str, float]:
+    counts = Counter(stem for candidate in ranked for stem in candidate.stems)
+    return {stem: math.log(1 + len(ranked) / (counts[stem] + 0.5)) for stem in stems}
+
+
+def _find_results(
+    ranked: Sequence[_RankedPlace], stems: Stems, rarity: Mapping[str, float]
+) -> None:
+    """Note each place's share of the words, and whether it is enough for a result."""
     whole = sum(rarity.values())
-    shares = [sum(map(rarity.__getitem__, each)) / whole for each in held]
-    with_all = (place for place, each in zip(places, held, strict=True) if len(each) == len(stems))
-    least = (
-        LEAST_SHARE if any(_worth_of_origin(place) > LIST_OF_DETAILS for place in with_all) else 0.0
-    )
-    # Entries with less are no results. Facts with less raise the ranks of facts beside them.
-    needed = [
-        share >= least or not place.number for place, share in zip(places, shares, strict=True)
-    ]
-    found = [{stem: stems[stem] for stem in each if needed[at]} for at, each in enumerate(held)]
-    lines = [
-        _find_matching_lines(text, each, rarity) for text, each in zip(folded, found, strict=True)
-    ]
-    older = _find_older_outputs(places, shares)
-    first = next(iter(stems))
-    starts = [at if at >= 0 else max(0, folded[n].find(first)) for n, (*_, at) in enumerate(lines)]
-    copies = _find_copied_pages(places, folded, starts)
-    mean = sum(map(len, folded)) / max(1, len(folded))
-    weights = [
-        place.worth
-        * _rank_by_frequency(folded[at], found[at], words, mean) ** BY_FREQUENCY
-        * share**BY_SHARE
-        * _gain_by_lines(lines[at], whole)
-        * (len(folded[at]) / (len(folded[at]) + TINY) if place.number else 1)
-        * (1 + AS_WRITTEN * _share_as_written(place.text, found[at], words) if place.number else 1)
-        * (OLDER if at in older else 1)
-        * (HISTORY if at in copies else _worth_of_origin(place))
-        for at, (place, share) in enumerate(zip(places, shares, strict=True))
-    ]
-    fits = _fit_of_conversations(places, held)
-    near = _add_what_is_near(places, weights)
-    ranks = [near[at] * fits.get(place.hit.conversation, 1.0) for at, place in enumerate(places)]
-    order = sorted(
-        (at for at, share in enumerate(shares) if share >= least),
-        key=ranks.__getitem__,
-        reverse=True,
-    )
-    best: dict[tuple[Digest | None, str, int], int] = {}
-    for at in order:
-        hit = places[at].hit
-        best.setdefault((hit.digest, hit.conversation, hit.seq), at)
-    exact = [len(text) == len(place.text) for place, text in zip(places, folded, strict=True)]
-    new_first = _put_new_lines_first([*best.values()], ranks, [weights for weights, *_ in lines])
-    hits = {
-        at: show_line(places[at], words, lines[at][-1] if exact[at] else -1) for at in new_first
-    }
-    return [replace(hit, has_all_words=len(held[at]) == len(stems)) for at, hit in hits.items()]
+    least = 0.0
+    for candidate in ranked:
+        candidate.share = sum(rarity[stem] for stem in candidate.stems) / whole
+        has_all = len(candidate.stems) == len(stems)
+        if has_all and _worth_of_origin(candidate.place) > LIST_OF_DETAILS:
+            least = LEAST_SHARE
+    for candidate in ranked:
+        candidate.is_result = candidate.share >= least
+        # Entries with less are no results. Facts with less raise the ranks of facts beside them.
+        if candidate.is_result or not candidate.place.is_entry:
+            candidate.counted = {stem: stems[stem] for stem in candidate.stems}
 
 
-def _put_new_lines_first(
-    order: Sequence[int], ranks: Sequence[float], lines: Sequence[Mapping[str, float]]
-) -> Iterator[int]:
-    """Yield the places. Lines that an earlier place has count less."""
-    left, known = [*order[:REORDERED]], set[str]()
+def _weigh_places(
+    ranked: Sequence[_RankedPlace], words: Mapping[str, float], stems: Stems, *, whole: float
+) -> None:
+    """Weigh each place by what it says itself."""
+    _find_copied_pages_and_weigh_origins(ranked, next(iter(stems)))
+    _weigh_older_outputs_less(ranked)
+    mean = sum(len(candidate.folded) for candidate in ranked) / max(1, len(ranked))
+    for candidate in ranked:
+        place = candidate.place
+        frequency = _rank_by_frequency(candidate.folded, candidate.counted, words, mean)
+        candidate.weight *= place.worth * frequency**BY_FREQUENCY * candidate.share**BY_SHARE
+        candidate.weight *= _gain_by_lines(candidate.lines, whole)
+        if place.is_entry:
+            length = len(candidate.folded)
+            as_written = _share_as_written(place.text, candidate.counted, words)
+            candidate.weight *= length / (length + TINY) * (1 + AS_WRITTEN * as_written)
 
-    def rank_by_new_lines(at: int) -> float:
-        squares = {line: weight * weight for line, weight in lines[at].items()}
+
+def _rank_with_conversations(ranked: Sequence[_RankedPlace]) -> None:
+    """Rank each place by its weight, and by what else was found in its conversation."""
+    _add_what_is_near(ranked)
+    fits = _fit_of_conversations(ranked)
+    for candidate in ranked:
+        candidate.rank *= fits.get(candidate.conversation, 1.0)
+
+
+def _best_of_each(ranked: Iterable[_RankedPlace]) -> list[_RankedPlace]:
+    """Return the best place of each entry and fact, the best first."""
+    results = [candidate for candidate in ranked if candidate.is_result]
+    results.sort(key=lambda candidate: candidate.rank, reverse=True)
+    best: dict[tuple[Digest | None, str, int], _RankedPlace] = {}
+    for candidate in results:
+        best.setdefault(candidate.identity, candidate)
+    return list(best.values())
+
+
+def _show_result(candidate: _RankedPlace, words: Mapping[str, float], stem_count: int) -> SearchHit:
+    place = candidate.place
+    start = candidate.lines.start
+    # Where folding changed the text's length, the position does not fit.
+    if len(candidate.folded) != len(place.text):
+        start = -1
+    has_all_words = len(candidate.stems) == stem_count
+    return replace(show_line(place, words, start), has_all_words=has_all_words)
+
+
+def _put_new_lines_first(best_first: Sequence[_RankedPlace]) -> list[_RankedPlace]:
+    """Return the places in a new order. Lines that an earlier place has count less."""
+    left = list(best_first[:REORDERED])
+    known: set[str] = set()
+
+    def rank_by_new_lines(candidate: _RankedPlace) -> float:
+        squares = {line: weight * weight for line, weight in candidate.lines.weights.items()}
         shown = sum(squares[line] for line in squares.keys() & known)
-        return ranks[at] * (1 - KNOWN * shown / (sum(squares.values()) or 1))
+        return candidate.rank * (1 - KNOWN * shown / (sum(squares.values()) or 1))
 
+    reordered = []
     while left:
         best = max(left, key=rank_by_new_lines)
         left.remove(best)
-        known.update(lines[best])
-        yield best
-    yield from order[REORDERED:]
+        known.update(best.lines.weights)
+        reordered.append(best)
+    return reordered + list(best_first[REORDERED:])
 
 
 def _without_copies_in_forks(places: Sequence[FoundPlace]) -> list[FoundPlace]:
@@ -154,179 +223,234 @@ def _without_copies_in_forks(places: Sequence[FoundPlace]) -> list[FoundPlace]:
     return [
         place
         for place in places
-        if place.number or oldest[place.time, place.hit.seq] == place.hit.conversation
+        if place.is_entry or oldest[place.time, place.hit.seq] == place.hit.conversation
     ]
 
 
-def _stems_of_place(place: FoundPlace, text: str, stems: Stems) -> list[str]:
+def _stems_of_place(place: FoundPlace, folded: str, stems: Stems) -> list[str]:
     known = set(map(stem_of_word, place.words))
     call = f"{place.hit.about.tool} {place.hit.about.source}".casefold()
     return [
         stem
         for stem, pattern in stems.items()
-        if stem in known or stem in call or pattern.search(text)
+        if stem in known or stem in call or pattern.search(folded)
     ]
 
 
 def _rank_by_frequency(text: str, stems: Stems, words: Mapping[str, float], mean: float) -> float:
     """Return BM25, with less weight for length. A whole word counts twice: also as a stem."""
-    length = 1.2 * (0.6 + 0.4 * len(text) / mean) if mean else 1.2
+    length = 1.2
+    if mean:
+        length *= 0.6 + 0.4 * len(text) / mean
     stem_weights = {stem_of_word(word): weight for word, weight in words.items()}
-    counts = [
-        (weight, len(stems[stem].findall(text)) or 1)
-        for stem, weight in stem_weights.items()
-        if stem in stems
-    ]
-    whole_words = ((word.casefold(), weight) for word, weight in words.items())
-    counts += [
-        (weight, text.count(word)) for word, weight in whole_words if word not in stem_weights
-    ]
-    return sum(weight * count / (count + length) for weight, count in counts)
+    rank = 0.0
+    for stem, weight in stem_weights.items():
+        if stem in stems:
+            count = len(stems[stem].findall(text)) or 1
+            rank += weight * count / (count + length)
+    for word, weight in words.items():
+        whole_word = word.casefold()
+        if whole_word not in stem_weights:
+            count = text.count(whole_word)
+            rank += weight * count / (count + length)
+    return rank
 
 
 def _share_as_written(text: str, stems: Stems, words: Mapping[str, float]) -> float:
     """Return the share of the text's words that it has in upper and lower case as in the query."""
-    there = {
-        re.escape(word): weight for word, weight in words.items() if stem_of_word(word) in stems
-    }
-    same = (
-        weight for word, weight in there.items() if re.search(rf"{word}(?<!\w{word})(?!\w)", text)
-    )
-    return sum(same) / (sum(there.values()) or 1)
+    total = 0.0
+    as_written = 0.0
+    for word, weight in words.items():
+        if stem_of_word(word) not in stems:
+            continue
+        total += weight
+        exact = re.escape(word)
+        if re.search(rf"{exact}(?<!\w{exact})(?!\w)", text):
+            as_written += weight
+    return as_written / (total or 1)
 
 
-def _find_matching_lines(text: str, stems: Stems, rarity: Mapping[str, float]) -> MatchingLines:
+# --- Lines with several words
+
+
+@dataclass(frozen=True, slots=True)
+class _TextLine:
+    """A line around a position in a text. `end`: where the next line may be looked for."""
+
+    text: str
+    end: int
+
+
+def _line_around(text: str, position: int) -> _TextLine:
+    """Return the line at a position, without what is too far from it."""
+    earliest = max(0, position - LINE)
+    latest = position + LINE
+    start = text.rfind("\n", earliest, position) + 1 or earliest
+    end = text.find("\n", position, latest)
+    if end < 0:
+        end = latest
+    return _TextLine(text[start:end].strip(), end)
+
+
+def _find_matching_lines(text: str, stems: Stems, rarity: Mapping[str, float]) -> _MatchingLines:
     """Find the lines with any of several words. Words that follow each other weigh more."""
-    found: dict[str, tuple[float, int]] = {}
+    if len(stems) < 2:
+        return _MatchingLines({}, 0.0, -1)
+    weights: dict[str, float] = {}
+    starts: dict[str, int] = {}
     pairs: dict[tuple[str, str], float] = {}
-    left = (1 + FOLLOWING) * sum(map(rarity.__getitem__, stems))
-    for rare in sorted(stems, key=rarity.__getitem__, reverse=True) if len(stems) > 1 else ():
-        if sum(weight > left for weight, _ in found.values()) >= BEST_LINES:
+    left = (1 + FOLLOWING) * sum(rarity[stem] for stem in stems)
+    for stem in sorted(stems, key=rarity.__getitem__, reverse=True):
+        better = sum(weight > left for weight in weights.values())
+        if better >= BEST_LINES:
             break  # Lines with the other words alone cannot be among the best.
-        left -= (1 + FOLLOWING) * rarity[rare]
-        match = stems[rare].search(text)
+        left -= (1 + FOLLOWING) * rarity[stem]
+        position = 0
         for _ in range(LINES):
+            match = stems[stem].search(text, position)
             if match is None:
                 break
-            at = match.start()
-            begin, end = text.rfind("\n", max(0, at - LINE), at) + 1, text.find("\n", at, at + LINE)
-            line = text[begin or max(0, at - LINE) : end if end >= 0 else at + LINE].strip()
-            if line not in found:
-                first = {stem: pattern.search(line) for stem, pattern in stems.items()}
-                there = {stem: it.end() for stem, it in first.items() if it}
-                beside = {
-                    (one, two): min(rarity[one], rarity[two])
-                    for one, two in pairwise(there)
-                    if (it := stems[two].search(line, there[one]))
-                    and it.start() - there[one] <= BESIDE
-                }
-                pairs |= beside
-                found[line] = (
-                    sum(map(rarity.__getitem__, there)) + FOLLOWING * sum(beside.values()),
-                    at,
-                )
-            match = stems[rare].search(text, end if end >= 0 else at + LINE)
-    best_first = sorted(found.items(), key=lambda item: item[1][0], reverse=True)
-    weights = {line: weight for line, (weight, _) in best_first}
-    return weights, sum(pairs.values()), best_first[0][1][1] if best_first else -1
+            line = _line_around(text, match.start())
+            position = line.end
+            if line.text not in weights:
+                ends = _ends_of_stems(line.text, stems)
+                following = _pairs_in_line(line.text, ends, stems, rarity)
+                pairs |= following
+                gain = FOLLOWING * sum(following.values())
+                weights[line.text] = sum(rarity[one] for one in ends) + gain
+                starts[line.text] = match.start()
+    if not weights:
+        return _MatchingLines({}, 0.0, -1)
+    best_first = sorted(weights, key=weights.__getitem__, reverse=True)
+    ordered = {line: weights[line] for line in best_first}
+    return _MatchingLines(ordered, sum(pairs.values()), starts[best_first[0]])
 
 
-def _gain_by_lines(found: MatchingLines, whole: float) -> float:
-    weights, pairs, _ = found
-    best = enumerate(islice(weights.values(), BEST_LINES))
-    lines = sum(NEXT_LINE**n * (weight / whole) ** 2 for n, weight in best)
-    return 1 + IN_LINE * lines + IN_PAIRS * pairs / whole
+def _ends_of_stems(line: str, stems: Stems) -> dict[str, int]:
+    """Return the stems in the line, in the query's order, and where each first ends."""
+    ends = {}
+    for stem, pattern in stems.items():
+        match = pattern.search(line)
+        if match is not None:
+            ends[stem] = match.end()
+    return ends
 
 
-def _find_older_outputs(places: Sequence[FoundPlace], shares: Sequence[float]) -> set[int]:
-    """Return outputs with a newer output of the same call that has as many words: old
-    files, old test runs.
+def _pairs_in_line(
+    line: str, ends: Mapping[str, int], stems: Stems, rarity: Mapping[str, float]
+) -> dict[tuple[str, str], float]:
+    """Return words of the line that follow each other there as in the query, and their weights."""
+    pairs = {}
+    for first, second in pairwise(ends):
+        match = stems[second].search(line, ends[first])
+        if match is not None and match.start() - ends[first] <= BESIDE:
+            pairs[first, second] = min(rarity[first], rarity[second])
+    return pairs
+
+
+def _gain_by_lines(found: _MatchingLines, whole: float) -> float:
+    best = list(found.weights.values())[:BEST_LINES]
+    lines = sum(NEXT_LINE**place * (weight / whole) ** 2 for place, weight in enumerate(best))
+    return 1 + IN_LINE * lines + IN_PAIRS * found.pairs / whole
+
+
+# --- What else was found
+
+
+def _weigh_older_outputs_less(ranked: Iterable[_RankedPlace]) -> None:
+    """Weigh outputs less that have a newer output of the same call with as many words:
+    old files, old test runs.
     """
-    same: dict[EntryOrigin, list[int]] = {}
-    for at, place in enumerate(places):
-        if place.number and place.hit.about.source:
-            same.setdefault(place.hit.about, []).append(at)
-    return {
-        one
-        for each in same.values()
-        for one in each
-        if any(
-            places[two].number > places[one].number and shares[two] >= shares[one] for two in each
-        )
-    }
+    outputs: dict[EntryOrigin, list[_RankedPlace]] = {}
+    for candidate in ranked:
+        place = candidate.place
+        if place.is_entry and place.hit.about.source:
+            outputs.setdefault(place.hit.about, []).append(candidate)
+    for same_call in outputs.values():
+        for older in same_call:
+            is_outdated = any(
+                newer.place.number > older.place.number and newer.share >= older.share
+                for newer in same_call
+            )
+            if is_outdated:
+                older.weight *= OLDER
 
 
 def _worth_of_origin(place: FoundPlace) -> float:
     tool = place.hit.about.tool
-    return LIST_OF_DETAILS if tool in (HANDOVER, NOTES) else COPY if tool.endswith(_COPIES) else 1.0
+    if tool in (HANDOVER, NOTES):
+        return LIST_OF_DETAILS
+    return COPY if tool.endswith(_COPIES) else 1.0
 
 
-def _find_copied_pages(
-    places: Sequence[FoundPlace], folded: Sequence[str], starts: Sequence[int]
-) -> set[int]:
-    """Return pages of the history whose best line is also in an output. Messages are
-    only in such pages.
+def _find_copied_pages_and_weigh_origins(ranked: Sequence[_RankedPlace], first_stem: str) -> None:
+    """Weigh each place by where it comes from. A page of the history counts less if its best
+    line is also in an output. Messages are only in such pages.
     """
-    pages = {
-        at
-        for at, place in enumerate(places)
-        if place.hit.about.tool.endswith(ToolName.RECALL_HISTORY)
+    pages = []
+    outputs = []
+    for candidate in ranked:
+        candidate.weight = _worth_of_origin(candidate.place)
+        if candidate.place.hit.about.tool.endswith(ToolName.RECALL_HISTORY):
+            pages.append(candidate)
+        elif candidate.place.is_entry and candidate.weight == 1.0:
+            outputs.append(candidate)
+    for page in pages:
+        start = page.lines.start
+        if start < 0:
+            start = max(0, page.folded.find(first_stem))
+        line = page.folded[slice(*search_words.find_line(page.folded, start))].strip()
+        if any(line in output.folded for output in outputs):
+            page.weight = HISTORY
+
+
+def _add_what_is_near(ranked: Sequence[_RankedPlace]) -> None:
+    """Set each rank to the weight, increased by neighbouring facts and by the rest of the
+    conversation.
+    """
+    known = {(each.conversation, each.place.hit.seq): each.weight for each in ranked}
+    ranks_of_conversations: dict[str, list[float]] = {}
+    for candidate in ranked:
+        candidate.rank = candidate.weight
+        seq = candidate.place.hit.seq
+        if seq:
+            beside = (
+                share * known.get((candidate.conversation, seq + step), 0.0)
+                for step, share in NEAR.items()
+            )
+            candidate.rank += FOLLOWING * sum(beside)
+        ranks_of_conversations.setdefault(candidate.conversation, []).append(candidate.rank)
+    ranks_of_conversations.pop("", None)  # Entries belong to no conversation.
+    companions = {
+        conversation: COMPANION_WEIGHT * sum(sorted(ranks)[-MOST_COMPANIONS:-1])
+        for conversation, ranks in ranks_of_conversations.items()
     }
-    outputs = {
-        at for at, place in enumerate(places) if place.number and _worth_of_origin(place) == 1.0
-    } - pages
-    shown = {
-        page: folded[page][slice(*search_words.find_line(folded[page], starts[page]))].strip()
-        for page in pages
-    }
-    return {page for page, line in shown.items() if any(line in folded[at] for at in outputs)}
+    for candidate in ranked:
+        candidate.rank += companions.get(candidate.conversation, 0.0)
 
 
-def _add_what_is_near(places: Sequence[FoundPlace], weights: Sequence[float]) -> list[float]:
-    """Return the weights, increased by neighbouring facts and by the rest of the conversation."""
-    facts = [(place.hit.conversation, place.hit.seq) for place in places]
-    known = dict(zip(facts, weights, strict=True))
-    near, others = list[float](), dict[str, list[float]]()
-    for (conversation, seq), weight in zip(facts, weights, strict=True):
-        beside = (
-            share * known.get((conversation, seq + step), 0.0)
-            for step, share in NEAR.items()
-            if seq
-        )
-        near.append(weight + FOLLOWING * sum(beside))
-        others.setdefault(conversation, []).append(near[-1])
-    beyond = {
-        name: COMPANION_WEIGHT * sum(sorted(each)[-MOST_COMPANIONS:-1])
-        for name, each in others.items()
-        if name
-    }
-    return [
-        weight + beyond.get(conversation, 0.0)
-        for weight, (conversation, _) in zip(near, facts, strict=True)
-    ]
-
-
-def _fit_of_conversations(
-    places: Sequence[FoundPlace], held: Sequence[Iterable[str]]
-) -> Mapping[str, float]:
+def _fit_of_conversations(ranked: Iterable[_RankedPlace]) -> Mapping[str, float]:
     """Return how well each conversation's matches together fit the words, 1 for the best."""
     counts: dict[str, Counter[str]] = {}
-    for place, stems in zip(places, held, strict=True):
-        counts.setdefault(place.hit.conversation, Counter()).update(stems)
+    for candidate in ranked:
+        counts.setdefault(candidate.conversation, Counter()).update(candidate.stems)
     counts.pop("", None)  # Entries belong to no conversation.
-    having = Counter(stem for each in counts.values() for stem in each)
+    having = Counter(stem for stems in counts.values() for stem in stems)
     rarity = {
         stem: math.log(1 + (len(counts) + 1) / (count + 0.5)) for stem, count in having.items()
     }
-    sums = [sum(rarity[stem] * n / (n + 1) for stem, n in each.items()) for each in counts.values()]
-    best = max(sums, default=0) or 1.0
-    return {
-        name: (1 + FITTING * fit / best) / (1 + FITTING)
-        for name, fit in zip(counts, sums, strict=True)
-    }
+    fits = {}
+    for conversation, stems in counts.items():
+        fits[conversation] = sum(
+            rarity[stem] * count / (count + 1) for stem, count in stems.items()
+        )
+    best = max(fits.values(), default=0) or 1.0
+    return {name: (1 + FITTING * fit / best) / (1 + FITTING) for name, fit in fits.items()}
 
 
-def show_line(place: FoundPlace, words: Iterable[str], at: int) -> SearchHit:
-    at = at if at >= 0 else search_words.find_first_term(place.text, [*words])
-    line = place.hit.line + place.text.count("\n", 0, at)
-    return replace(place.hit, snippet=search_words.cut_snippet(place.text, at), line=line)
+def show_line(place: FoundPlace, words: Iterable[str], start: int) -> SearchHit:
+    """Return the place's hit with the line at `start`; if that is negative, the first word's."""
+    if start < 0:
+        start = search_words.find_first_term(place.text, list(words))
+    line = place.hit.line + place.text.count("\n", 0, start)
+    return replace(place.hit, snippet=search_words.cut_snippet(place.text, start), line=line)
