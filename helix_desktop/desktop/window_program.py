@@ -58,6 +58,8 @@ NAME = "window"
 PATIENCE = 1.6
 HAS_MENU_BAR = sys.platform == "darwin"  # Mac users expect a menu bar.
 THREADS = 4
+# A hidden window looks so often whether its agents have finished.
+AGENTS_DONE_MS = 1_000
 ENDS = (signal.SIGINT, signal.SIGTERM)
 TURN = 0.0003  # A busy thread releases the interpreter lock after this many seconds.
 # These modules are imported in a thread. Importing them in the window's thread would
@@ -128,6 +130,8 @@ class WindowProgram:
         self._desk: Workbenches | None = None
         self._owner: running_instance.RequestListener | None = None
         self._ending = False
+        self._done_timer = QtCore.QTimer(interval=AGENTS_DONE_MS)
+        self._done_timer.timeout.connect(self._close_if_agents_are_done)
         self._state_file, self.top_window = top_window.state_file, top_window
         application.setWindowIcon(QIcon(str(resources.resources_folder() / "icons" / "helix.svg")))
         self.theme = Theme()
@@ -150,7 +154,9 @@ class WindowProgram:
             self.window.window_actions.fill_menu_bar(self.top_window.menuBar())
         self.top_window.closing.connect(  # Whoever logs out must not have to wait for an answer.
             lambda: self.window.quit_or_ask(
-                self._close_window, asks=not application.isSavingSession()
+                self._close_window,
+                self._hide_until_agents_are_done,
+                asks=not application.isSavingSession(),
             )
         )
         if (
@@ -270,6 +276,7 @@ class WindowProgram:
         return 0
 
     def _show_link_target(self, link: str) -> None:
+        self.top_window.show()
         self.top_window.setWindowState(
             self.top_window.windowState() & ~QtCore.Qt.WindowState.WindowMinimized
         )
@@ -330,6 +337,22 @@ class WindowProgram:
             self.window.notices.show_notice(
                 text, shown_ms=600_000 if name.endswith("begin") else 15_000
             )
+
+    def _hide_until_agents_are_done(self) -> None:
+        """Hides the window. A second start or a notification shows it again; without
+        either, the program ends when the last agent has finished.
+        """
+        self.top_window.save_window_geometry()
+        self.window.save_window_state()
+        self.top_window.hide()
+        self._done_timer.start()
+
+    def _close_if_agents_are_done(self) -> None:
+        if self.top_window.isVisible():
+            self._done_timer.stop()
+        elif not self.window.count_working_agents():
+            self._done_timer.stop()
+            self._close_window()
 
     def _close_window(self) -> None:
         if not self._ending:

@@ -393,6 +393,7 @@ class DialogsAndNotifications(QObject):
         self._notifier.show_desktop_notification(title, words, format_deep_link(place))
 
     def _raise_window_and_go_to_link(self, place: str) -> None:
+        self._window.window().show()
         self._window.window().raise_()
         self._window.window().activateWindow()
         if place:

@@ -1065,20 +1065,35 @@ class MainWindow(WindowFrame):
         elif place.seq and chat is not None:
             chat.transcript.scroll_to_fact(place.seq, place.words)
 
-    def quit_or_ask(self, quit_now: Callable[[], object], *, asks: bool = True) -> None:
-        """Quits. If agents are working, it asks first, but not again while the question
-        is shown.
+    def quit_or_ask(
+        self,
+        quit_now: Callable[[], object],
+        hide_until_done: Callable[[], object],
+        *,
+        asks: bool = True,
+    ) -> None:
+        """Quits. If agents are working, it asks first whether they should go on without
+        the window, but not again while the question is shown.
         """
-        watched = self._activity_by_workspace.values()
-        working = sum(len(one.working_agents()) for one in watched)
+        working = self.count_working_agents()
         if not working or not asks:
             quit_now()
         elif self.findChild(QMessageBox, "quit") is None:
-            text = _describe_working_agents(working)
-            ways = [(tr("Quit"), quit_now)]
-            ask_to_choose_one(self, tr("Quit"), text, tr("Keep working"), ways).setObjectName(
-                "quit"
+            text = "\n".join(
+                [
+                    _describe_working_agents(working),
+                    tr(
+                        "Agents can go on without the window. To see it again, start Helix Desktop again."
+                    ),
+                ]
             )
+            ways = [(tr("Let them go on"), hide_until_done), (tr("Stop them"), quit_now)]
+            box = ask_to_choose_one(self, tr("Quit"), text, tr("Cancel"), ways)
+            box.setObjectName("quit")
+
+    def count_working_agents(self) -> int:
+        activities = self._activity_by_workspace.values()
+        return sum(len(activity.working_agents()) for activity in activities)
 
     def save_window_state(self) -> None:
         self.save_window_layout()

@@ -864,19 +864,27 @@ def test_it_is_said_before_an_undo_which_files_were_changed_later_and_stay(
 
 
 def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeSession) -> None:
-    quits: list[bool] = []
-    window.quit_or_ask(lambda: quits.append(True))
-    assert quits == [True]
+    done: list[str] = []
+
+    def quit_window() -> None:
+        window.quit_or_ask(lambda: done.append("quit"), lambda: done.append("hidden"))
+
+    quit_window()
+    assert done == ["quit"]
     session.tell(ActivityChanged(session.id, ConversationActivity.TOOLS))
     window.current_activity._bridge.emit_waiting_events()
     for _ in range(2):
-        window.quit_or_ask(lambda: quits.append(True))
-    assert click_way(window, "Keep working").startswith("1 agent is still working.")
+        quit_window()
+    assert click_way(window, "Cancel").startswith("1 agent is still working.")
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    assert quits == [True]
-    window.quit_or_ask(lambda: quits.append(True))
-    click_way(window, "Quit")
-    assert quits == [True, True]
+    assert done == ["quit"]
+    quit_window()
+    click_way(window, "Let them go on")
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert done == ["quit", "hidden"]
+    quit_window()
+    click_way(window, "Stop them")
+    assert done == ["quit", "hidden", "quit"]
 
 
 @pytest.mark.parametrize(
@@ -1007,8 +1015,8 @@ def test_quitting_counts_an_agent_and_not_the_conversation_that_waits_for_it(
     for name, state in (("child", ConversationActivity.TOOLS), (session.id, own)):
         bench._heard(ActivityChanged(name, state))
     window.current_activity._bridge.emit_waiting_events()
-    window.quit_or_ask(lambda: None)
-    assert click_way(window, "Keep working").startswith(count)
+    window.quit_or_ask(lambda: None, lambda: None)
+    assert click_way(window, "Cancel").startswith(count)
 
 
 def test_agents_in_the_background_are_shown_at_the_top_and_lead_to_their_list(
