@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from helix_desktop.engine.changes.turn_changes import FileChange
-from helix_desktop.engine.facts import UserSaid
+from helix_desktop.engine.facts import ToolReturned, UserSaid
 from helix_desktop.gui import attachment_previews, message_sending
 from helix_desktop.gui.changes.undo_and_redo import describe_undone_files, redo_undone_changes
 from helix_desktop.gui.deep_links import WindowPlace, open_in_browser
@@ -13,7 +13,7 @@ from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.transcript.chat_actions import ConversationAct, MessageAct
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import FileUndoResult, Session
+from helix_desktop.gui.workbench_types import FileUndoResult, PreviewedFile, Session
 
 
 def carry_out_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
@@ -24,6 +24,8 @@ def carry_out_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
             message_sending.recall_into_draft(window, digest, lines)
         case chat_actions.OpenEntry(digest):
             window.go_to_place(WindowPlace("entry", workspace, digest=digest))
+        case chat_actions.OpenFile():
+            _open_file_in_preview(window, want)
         case chat_actions.OpenFold(fold):
             window.go_to_place(
                 WindowPlace("fold", workspace, session.id if session else "", fold=fold)
@@ -55,6 +57,36 @@ def _carry_out_window_intent(window: MainWindow, want: chat_actions.ChatIntent) 
             window.window_actions["model"].trigger()
         case _:
             _carry_out_conversation_intent(window, want)
+
+
+def _open_file_in_preview(window: MainWindow, want: chat_actions.OpenFile) -> None:
+    """Shows a file that a text names, at its line. A file that is not there is said."""
+    bench, session = window.current_workbench, window.current_session
+    if bench is None:
+        return
+
+    def show_if_still_open(file: PreviewedFile) -> None:
+        if window.current_workbench is not bench:
+            return
+        window.switch_to_page("chat")
+        window.pages.preview.show_file(bench, file, want.first_line, want.last_line)
+        window.show_preview(window.pages.preview)
+
+    work = bench.read_file_for_preview(session.id if session is not None else "", want.path)
+    window.run_for_window(work, then=show_if_still_open)
+
+
+def show_file_in_changes(window: MainWindow, shown_path: str) -> None:
+    """Shows the newest change of a file by this conversation."""
+    session = window.current_session
+    for recorded in reversed(session.conversation.state.facts if session is not None else ()):
+        if not isinstance(recorded.fact, ToolReturned):
+            continue
+        for change in recorded.fact.changes:
+            if change.path == shown_path or change.path.endswith(f"/{shown_path}"):
+                carry_out_intent(window, chat_actions.OpenChanges(recorded.seq, change.path))
+                return
+    window.notices.show_notice(tr("This conversation has not changed this file."))
 
 
 def _open_subagent_of_call(window: MainWindow, call: str) -> None:

@@ -9,6 +9,9 @@ helix://settings                                    the settings
 """
 
 import re
+import stat
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from PySide6.QtCore import QUrl
@@ -33,6 +36,13 @@ _FORMS = {
         rf"workspace/(?P<workspace>{_NAME})/fold/(?P<conversation>{_NAME})/(?P<fold>{_NAME})"
     ),
 }
+
+# The desktop only displays these files. It might run other files, so we open their folder instead.
+_SHOWN_SUFFIXES = r"txt|md|rst|log|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|[ch]|cc|[ch]pp|rs|go|java|kt|swift|tsx?|s?css|sql|diff|patch|png|jpe?g|gif|webp|bmp|pdf"
+_SOURCE_SUFFIXES = (
+    "" if sys.platform == "win32" else "|py|jsx?|rb|pl|lua|php"
+)  # Windows would run these files.
+SHOWN_FILE = re.compile(rf".*\.({_SHOWN_SUFFIXES}{_SOURCE_SUFFIXES})", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +99,12 @@ def open_in_browser(address: str) -> None:
 def open_in_desktop_program(path: Path) -> None:
     """Opens a file in the desktop's program for it, if the file is not executable."""
     QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
+
+
+def open_file_or_its_folder(path: Path) -> None:
+    """Opens a file in the desktop's program, or its folder if opening the file might run it."""
+    mode = 0
+    with suppress(OSError):
+        mode = path.lstat().st_mode
+    is_harmless = SHOWN_FILE.fullmatch(path.name) and stat.S_ISREG(mode) and not mode & 0o111
+    open_in_desktop_program(path if is_harmless else path.parent)

@@ -24,7 +24,7 @@ from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
 from helix_desktop.gui.common.running_states import WORKING_STATES
-from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.deep_links import WindowPlace, open_file_or_its_folder
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import (
@@ -476,6 +476,14 @@ def _wire_page(window: MainWindow, name: str, page: Any) -> None:
             lambda words, button: window.notices.show_notice(words, **button)
         )
         page.agent_message_written.connect(partial(_send_comment_to_agent, window))
+    elif name == "preview":
+        page.closed.connect(window.hide_preview)
+        page.comment_written.connect(
+            lambda words: window.chat.composer.put_message_back((Text(words),))
+        )
+        page.changes_wanted.connect(partial(chat_action_handling.show_file_in_changes, window))
+        page.open_wanted.connect(open_file_or_its_folder)
+        window.showing.workspace_changed.connect(page.close_preview)
     elif name == "inspector":
         page.close_button.clicked.connect(window.toggle_side_panel)
     elif name == "context":
@@ -513,7 +521,11 @@ def _focus_next_area(window: MainWindow) -> None:
     """
     talks = [part for chat in window.chats for part in (chat.transcript, chat.composer.text)]
     pages = talks if window.showing.page == "chat" else [window.page_area]
-    sides = [window.pages.inspector] if window.is_side_panel_shown else []
+    sides: list[QWidget] = []
+    if window.is_preview_shown:
+        sides.append(window.pages.preview)
+    elif window.is_side_panel_shown:
+        sides.append(window.pages.inspector)
     areas: list[QWidget] = [
         part for part in (window.sidebar.list, *pages, *sides) if part.isVisible()
     ]

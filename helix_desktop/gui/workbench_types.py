@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.conversation_sharing import SharingStatus
     from helix_desktop.workbench.copy_files import FolderCopy
+    from helix_desktop.workbench.file_preview import PreviewedFile
     from helix_desktop.workbench.open_workbench import Workbench
     from helix_desktop.workbench.undo_and_change_list import FileChanges, FileUndoResult
 else:
@@ -39,7 +40,7 @@ else:
 __all__ = [
     "CauseCost", "CheckpointProgress", "ConnectedAgents", "Conversation", "DoctorFinding", "FileChanges",
     "FileUndoResult", "FolderCopy", "ForeignConversation", "HomeOpening", "ImportedQuestion", "KnownWorkspace",
-    "McpConnectionStatus",
+    "McpConnectionStatus", "PreviewedFile",
     "ProjectItem", "ProjectItems", "RequestCost", "ServerConfig", "Session", "SharingStatus",
     "StoredWorkspace", "Workbench", "Workbenches",
 ]  # fmt: skip

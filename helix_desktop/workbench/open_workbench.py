@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import concurrency
+from helix_desktop.documents.document_kinds import PDF
+from helix_desktop.documents.document_page import PagePicture
+from helix_desktop.documents.document_reading import draw_pages
 from helix_desktop.engine import content_recall, facts, large_output_shortener, session_events
 from helix_desktop.engine.automatic_folding import ConversationFolding
 from helix_desktop.engine.context_policy import DEFAULT_PRESET, policy_from_fact
@@ -47,6 +50,7 @@ from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.copy_files import FolderCopy
 from helix_desktop.workbench.document_attachments import FileAttachments
+from helix_desktop.workbench.file_preview import PreviewedFile, read_previewed_file
 from helix_desktop.workbench.folder_copies import RepositoryCopies
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
@@ -380,6 +384,20 @@ class Workbench:
         session = self.sessions.find_open_session(conversation)
         copy = session.conversation.state.own_copy if session is not None else ""
         return FileChanges(self, self.copies.tools_of_copy(copy)) if copy else self.file_changes
+
+    async def read_file_for_preview(self, conversation: str, written_path: str) -> PreviewedFile:
+        """Read a file of the conversation's folders that a text names. Raises an error with a
+        sentence if it is not there, or is not for reading.
+        """
+        session = self.sessions.find_open_session(conversation) if conversation else None
+        copy = session.conversation.state.own_copy if session is not None else ""
+        roots = self.copies.tools_of_copy(copy).resources.roots
+        return await read_previewed_file(roots, written_path)
+
+    async def draw_document_pages(
+        self, file: PreviewedFile, page_numbers: Sequence[int], edge: int
+    ) -> list[PagePicture]:
+        return await draw_pages(file.shown_path, file.content, PDF, page_numbers, edge)
 
     async def open_draft_session(self) -> Session:
         """Return a session without a stored conversation, to show what its first

@@ -18,6 +18,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from helix_desktop.acp_client.agent_choices import AgentChoice
+from helix_desktop.documents.document_kinds import PDF
+from helix_desktop.documents.document_page import PagePicture
+from helix_desktop.documents.document_reading import draw_pages
 from helix_desktop.engine import context_policy, context_usage, request_building
 from helix_desktop.engine.facts import (
     Attachment,
@@ -88,9 +91,11 @@ from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.imported_proposals import ImportedQuestion
 from helix_desktop.store.workspace_settings import WorkspaceConfig
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
 from helix_desktop.workbench.conversation_sharing import SharingStatus
 from helix_desktop.workbench.copy_files import CopyStatus, FolderCopy
 from helix_desktop.workbench.document_attachments import find_picture_type
+from helix_desktop.workbench.file_preview import PreviewedFile, read_previewed_file
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
@@ -763,6 +768,16 @@ class FakeWorkbench(StandIn):
     ) -> tuple[Attachment, ...]:
         kind = find_picture_type(content) or "text/plain"
         return (await self.attach_content(name, content, kind),)
+
+    async def read_file_for_preview(self, conversation: str, written_path: str) -> PreviewedFile:
+        return await read_previewed_file(
+            WorkspaceRoots.from_folders([self.main_folder]), written_path
+        )
+
+    async def draw_document_pages(
+        self, file: PreviewedFile, page_numbers: Sequence[int], edge: int
+    ) -> list[PagePicture]:
+        return await draw_pages(file.shown_path, file.content, PDF, page_numbers, edge)
 
     async def attach_server_resource(self, server: str, uri: str) -> tuple[Attachment, ...]:
         return (await self.attach_content(uri, f"{server} {uri}".encode(), "text/plain"),)

@@ -44,11 +44,14 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gateway import wrapped_agent
 from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gui.chat_action_handling import carry_out_intent
 from helix_desktop.gui.colours import contrast_ratio
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+from helix_desktop.gui.transcript.chat_actions import OpenFile
 from helix_desktop.program_settings import LANGUAGE, THEME, ZOOM, ProgramSettings
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.resident.resident_client import HeldRegistration
@@ -62,6 +65,7 @@ from helix_desktop.store.fleet_tasks import (
 )
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.tour_folder import create_tour_folder
+from tests.documents import written_documents
 from tests.gateway.running import Agent
 from tests.gui import screen, story
 from tests.peers.agent_provider import Provider, Says
@@ -263,6 +267,12 @@ async def _hard(bench: Workbench) -> Sequence[Fact]:
     )  # fmt: skip
 
 
+def _written(bench: Any, name: str, content: bytes) -> Path:
+    path = Path(bench.main_folder, name)
+    path.write_bytes(content)
+    return path
+
+
 class Tour:
     """Goes from surface to surface. `only`: their names; empty: all."""
 
@@ -329,7 +339,7 @@ class Tour:
         await until(lambda: window.current_workbench is not None)
         await opened(self.front, "storage-engine")
         await self.full()
-        for part in (self.chat, self.pages, self.dialogs, self.fleet, self.settings):
+        for part in (self.chat, self.preview, self.pages, self.dialogs, self.fleet, self.settings):
             await part()
 
     async def open(self, title: str) -> None:
@@ -379,6 +389,47 @@ class Tour:
             await asyncio.sleep(1.5)
             self.act("refuse")
             await asyncio.sleep(1)
+
+    async def preview(self) -> None:
+        """Documents in the message box, queued messages, and files at the right."""
+        if not self.wants("17-steering", "18-preview", "19-preview-source"):
+            return
+        window = self.window
+        bench = window.current_workbench
+        assert bench is not None
+        await self.open("Extract the lock")
+        composer = window.chat.composer
+        window.attaching.attach_files([_written(bench, "report.pdf", written_documents.pdf(14))])
+        window.attaching.attach_files(
+            [_written(bench, "timings.xlsx", written_documents.excel(60))]
+        )
+        await until(lambda: len(composer.attachments.listed_attachments) == 2)
+        composer.text.setPlainText("Write a one-page summary of the attached report for the team.")
+        composer.show_run_state(ConversationActivity.TOOLS)
+        waiting = (
+            "Do not touch the public functions.",
+            "Then run the tests.",
+            "And say what is open.",
+        )
+        composer.show_waiting_messages([(Text(words),) for words in waiting], 1)
+        await self.shot("17-steering", 1)
+        composer.show_waiting_messages([])
+        composer.show_run_state(ConversationActivity.IDLE)
+        composer.text.clear()
+        composer.attachments.show_attachments([])
+        page = f"<h1>{written_documents.TITLE}</h1><p>{written_documents.SENTENCE}</p><ul><li>one</li></ul>"
+        source = "".join(f"fn step_{number}() {{ wait({number}); }}\n" for number in range(1, 200))
+        for name, content in {"manager.rs": source, "report.pdf": "", "summary.html": page}.items():
+            if content:
+                _written(bench, name, content.encode())
+            carry_out_intent(window, OpenFile(name))
+            await until(lambda name=name: window.pages.preview.shown_path == name)  # type: ignore[misc]
+        await self.shot("18-preview", 1.5)
+        carry_out_intent(window, OpenFile("manager.rs", 118, 120))
+        await self.shot("19-preview-source", 1.5)
+        carry_out_intent(window, OpenFile("report.pdf"))
+        await self.shot("19-preview-pdf", 2.5)
+        window.pages.preview.close_preview()
 
     async def pages(self) -> None:
         window = self.window

@@ -23,7 +23,7 @@ def read_notebook_cells(content: bytes) -> Iterator[DocumentPage]:
 
 
 def _read_cell(cell: dict[str, Any], language: str, number: int) -> DocumentPage:
-    source = _join_lines(cell.get("source"))
+    source = _join_notebook_lines(cell.get("source"))
     first_line = source.strip().partition("\n")[0].lstrip("# ")[:_LONGEST_TITLE]
     if cell.get("cell_type") != "code":
         return DocumentPage(source, first_line, number)
@@ -39,14 +39,14 @@ def _text_of_output(output: dict[str, Any]) -> str:
     if output.get("output_type") == "error":
         return f"{text_at(output, 'ename')}: {text_at(output, 'evalue')}"
     if "text" in output:
-        return _join_lines(output["text"])
+        return _join_notebook_lines(output["text"])
     formats = object_at(output, "data")
     if "text/plain" in formats:
-        return _join_lines(formats["text/plain"])
+        return _join_notebook_lines(formats["text/plain"])
     return f"[{', '.join(formats)}]" if formats else ""
 
 
-def _join_lines(value: object) -> str:
+def _join_notebook_lines(value: object) -> str:
     """Return a text, which notebooks store whole or as a list of lines."""
     if isinstance(value, list):
         return "".join(line for line in value if isinstance(line, str))

@@ -3,11 +3,7 @@ and commit it.
 """
 
 import asyncio
-import re
-import stat
-import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
@@ -48,7 +44,7 @@ from helix_desktop.gui.common.widgets import (
     build_scroll_area,
     set_surface_look,
 )
-from helix_desktop.gui.deep_links import open_in_desktop_program
+from helix_desktop.gui.deep_links import open_file_or_its_folder
 from helix_desktop.gui.question_dialogs import ask_text
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
@@ -88,14 +84,6 @@ class GatheredChanges:
     conversation: str
     turns: Sequence[TurnOfChanges]
     rows: list[ChangesListRow]
-
-
-# The desktop only displays these files. It might run other files, so we open their folder instead.
-_SHOWN_SUFFIXES = r"txt|md|rst|log|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|[ch]|cc|[ch]pp|rs|go|java|kt|swift|tsx?|s?css|sql|diff|patch|png|jpe?g|gif|webp|bmp|pdf"
-_SOURCE_SUFFIXES = (
-    "" if sys.platform == "win32" else "|py|jsx?|rb|pl|lua|php"
-)  # Windows would run these files.
-SHOWN_FILE = re.compile(rf".*\.({_SHOWN_SUFFIXES}{_SOURCE_SUFFIXES})", re.IGNORECASE | re.DOTALL)
 
 
 class ChangesPage(QWidget):
@@ -531,15 +519,7 @@ class ChangesPage(QWidget):
         """Opens the file, or its folder if opening the file might run it."""
         if self._changes is None or self._shown is None:
             return
-        path = self._changes.path_on_disk(self._shown)
-        mode = 0
-        with suppress(OSError):
-            mode = path.lstat().st_mode
-        is_plain_file = stat.S_ISREG(mode) and not mode & 0o111
-        if is_plain_file and SHOWN_FILE.fullmatch(path.name):
-            open_in_desktop_program(path)
-        else:
-            open_in_desktop_program(path.parent)
+        open_file_or_its_folder(self._changes.path_on_disk(self._shown))
 
     def _run_for_page(self, work: Coroutine[Any, Any, Any], *, then: Any = None) -> None:
         self._doing.run_in_background(work, then=then, owner=self)

@@ -22,6 +22,7 @@ from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
 
 SIDE_WIDTH = 300
+PREVIEW_SHARE = 0.46
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.
 # Unless the user has resized the sidebar, it takes at most this share of the window's
 # width, even with large text.
@@ -45,6 +46,7 @@ class WindowFrame(QWidget):
         self._wants_sidebar = True
         self._wants_side = False
         self._inspector_wanted_when_narrow = False
+        self._preview: QWidget | None = None  # The open preview, which takes the inspector's place.
         self._is_dragging_splitter = False  # Widths are saved only while the user drags.
         self._is_changing_page = False  # True while Qt replaces one page with another.
         self._pages: dict[str, QWidget] = {}
@@ -121,7 +123,27 @@ class WindowFrame(QWidget):
         self._update_visible_sides()
         self.save_window_layout()
 
+    @property
+    def is_preview_shown(self) -> bool:
+        return self._preview is not None and not self._side.isHidden()
+
+    def show_preview(self, panel: QWidget) -> None:
+        """Shows the preview at the right, until it is closed."""
+        self._side.addWidget(panel)
+        self._preview = panel
+        self._update_visible_sides()
+
+    def hide_preview(self) -> None:
+        if self._preview is not None:
+            self._side.removeWidget(self._preview)
+            self._preview.hide()
+        self._preview = None
+        self._update_visible_sides()
+
     def toggle_side_panel(self) -> None:
+        if self._preview is not None:
+            self.hide_preview()
+            return
         self._wants_side = not self.is_side_panel_shown
         self._inspector_wanted_when_narrow = self._wants_side and self._is_narrow
         self._update_visible_sides()
@@ -136,14 +158,25 @@ class WindowFrame(QWidget):
     def _is_narrow(self) -> bool:
         return self.width() < self.theme.zoomed_pixels(NARROW_WINDOW_WIDTH)
 
+    @property
+    def _side_name(self) -> str:
+        return "preview" if self._preview is not None else "chat"
+
     def _update_visible_sides(self) -> None:
         """Shows and hides the sides as the user wants, if there is room."""
         has_room = not self._is_narrow or self._inspector_wanted_when_narrow
-        shown = self._wants_side and has_room and self.showing.page == "chat"
-        if shown and "inspector" in self.page_factories:
+        is_chat = self.showing.page == "chat"
+        shows_inspector = self._wants_side and has_room and is_chat and self._preview is None
+        shows_preview = self._preview is not None and is_chat
+        if shows_inspector and "inspector" in self.page_factories:
             self._side.addWidget(self.page_factories.pop("inspector")())
-        self._side.setVisible(shown)
-        self.sidebar.setVisible(self._wants_sidebar and self.showing.page in PAGES)
+        if self._preview is not None:
+            self._side.setCurrentWidget(self._preview)
+        self._side.setVisible(shows_inspector or shows_preview)
+        # In a narrow window, the conversation and the file need the room of the list.
+        hides_sidebar = shows_preview and self._is_narrow
+        is_page = self.showing.page in PAGES
+        self.sidebar.setVisible(self._wants_sidebar and is_page and not hides_sidebar)
         self._distribute_widths()
         self.top.show_sidebar_button(needed=not self._wants_sidebar)
 
@@ -160,7 +193,9 @@ class WindowFrame(QWidget):
         room, last = whole - first - 1, 0
         if self.is_side_panel_shown:
             usual = self.theme.zoomed_pixels(SIDE_WIDTH) - 1
-            wanted = kept("layout", self._workspace, "side-width", "chat", default=usual)
+            if self._preview is not None:
+                usual = round(room * PREVIEW_SHARE)
+            wanted = kept("layout", self._workspace, "side-width", self._side_name, default=usual)
             last = min(wanted, max(round(room * MAX_SIDE_SHARE), self._side.minimumWidth()))
         self._splitter.setSizes([first, room - last - 1, last])
 
@@ -193,4 +228,4 @@ class WindowFrame(QWidget):
         if self.is_sidebar_shown and first and self._is_dragging_splitter:
             put("layout", self._workspace, "sidebar-width", value=first)
         if self.is_side_panel_shown and last and self._is_dragging_splitter:
-            put("layout", self._workspace, "side-width", "chat", value=last)
+            put("layout", self._workspace, "side-width", self._side_name, value=last)

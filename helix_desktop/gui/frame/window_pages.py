@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from helix_desktop.gui.cache.cache_page import CachePage
     from helix_desktop.gui.changes.changes_page import ChangesPage
     from helix_desktop.gui.inspector.context_inspector import ContextInspector
+    from helix_desktop.gui.preview.preview_pane import PreviewPane
     from helix_desktop.gui.timeline.timeline_page import TimelinePage
 
 
@@ -85,6 +86,14 @@ class WindowPages(QObject):
         self.page_made.emit("inspector", panel)
         panel.inspect_conversation(self._showing.session, self._showing.bench)
         return panel
+
+    @cached_property
+    def preview(self) -> PreviewPane:
+        from helix_desktop.gui.preview.preview_pane import PreviewPane
+
+        pane = PreviewPane(*self._page_arguments)
+        self.page_made.emit("preview", pane)
+        return pane
 
     @cached_property
     def cache(self) -> CachePage:

@@ -15,7 +15,7 @@ from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLay
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.text_selection import word_range
 from helix_desktop.gui.transcript import markdown_blocks
-from helix_desktop.gui.transcript.chat_actions import ChatIntent
+from helix_desktop.gui.transcript.chat_actions import ChatIntent, OpenFile
 from helix_desktop.gui.transcript.drawing_style import (
     NO_MARKS,
     QUOTE,
@@ -25,6 +25,7 @@ from helix_desktop.gui.transcript.drawing_style import (
     build_spacing_format,
     build_wrap_option,
 )
+from helix_desktop.gui.transcript.file_references import FILE_LINK, find_file_references
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, TextStyle
 from helix_desktop.gui.translation import tr
 
@@ -298,8 +299,16 @@ class TextBox(LayoutBox):
             beyond = line.textStart() + line.textLength()
             b = self.caret_rect(end).x() if end < beyond else line.naturalTextRect().right()
             place = QRectF(min(a.x(), b), a.y(), abs(b - a.x()), self._line)
-            found.append(HotSpot(place, LinkAddress(span.link), span.text))
+            found.append(HotSpot(place, action_of_link(span.link), span.text))
         return found
+
+
+def action_of_link(link: str) -> BoxAction:
+    """Returns what a click on a link does: a path opens the preview, an address is shown first."""
+    reference = next(find_file_references(link.removeprefix(FILE_LINK)), None)
+    if link.startswith(FILE_LINK) and reference is not None:
+        return OpenFile(reference.path, reference.first_line, reference.last_line)
+    return LinkAddress(link)
 
 
 def build_span_formats(

@@ -29,6 +29,17 @@ class OpenPicture:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenFile:
+    """Show a file in the preview, as it was written: the path may be of any form. `first_line` is 0
+    where no line was named.
+    """
+
+    path: str
+    first_line: int = 0
+    last_line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class OpenFold:
     fold: str
 
@@ -109,6 +120,6 @@ class ConversationAct(Enum):
 
 
 ChatIntent = (
-    RecallEntry | OpenEntry | OpenPicture | OpenFold | OpenChanges | OpenConversation | OpenSubAgent
+    RecallEntry | OpenEntry | OpenFile | OpenPicture | OpenFold | OpenChanges | OpenConversation | OpenSubAgent
     | ShowInChat | OpenLink | PinPart | AskToFold | ActOnMessage | ConversationAct
 )  # fmt: skip

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout, QTextOption
+from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout, QTextLine, QTextOption
 
 from helix_desktop.gui.transcript import basic_boxes, drawing_style
+from helix_desktop.gui.transcript.chat_actions import OpenFile
 from helix_desktop.gui.transcript.code_highlighting import Run, highlight_code
+from helix_desktop.gui.transcript.file_references import find_file_reference_at
 from helix_desktop.gui.translation import format_count, tr
 
 FIRST_LINES = 100
@@ -121,7 +123,7 @@ class CodeBox(basic_boxes.LayoutBox):
 
     def scroll_sideways(self, pixels: float) -> bool:
         """Scrolls sideways. Returns False if there is nothing to scroll to."""
-        wanted = min(max(self.scrolled + pixels, 0.0), self._overflow_width)
+        wanted: float = min(max(self.scrolled + pixels, 0.0), self._overflow_width)
         moved = wanted != self.scrolled
         self.scrolled = wanted
         return moved
@@ -137,6 +139,31 @@ class CodeBox(basic_boxes.LayoutBox):
         left = px(8) + (room - length) * self.scrolled / self._overflow_width
         place = QRectF(left, self.height - px(6), length, px(3))
         self.ink.theme.fill_surface(painter, place, "edge", px(2))
+
+    def find_hot_spot(self, place: QPointF) -> basic_boxes.HotSpot | None:
+        return super().find_hot_spot(place) or self._find_file_reference(place)
+
+    def _find_file_reference(self, place: QPointF) -> basic_boxes.HotSpot | None:
+        """Returns the path under a point, in outputs and code of any length: it is looked for when
+        somebody points at it.
+        """
+        number = int((place.y() - self._top) // self.ink.code_line_height)
+        if not 0 <= number < min(len(self._lines), self._layout.lineCount()):
+            return None
+        text = self._lines[number]
+        line = self._layout.lineAt(number)
+        x = place.x() - self._side + self.scrolled
+        units = line.xToCursor(x, QTextLine.CursorPosition.CursorOnCharacter) - line.textStart()
+        reference = find_file_reference_at(text, len(basic_boxes.utf16_slice(text, 0, units)))
+        if reference is None or x > line.naturalTextWidth():
+            return None
+        start = line.textStart() + basic_boxes.utf16_length(text[: reference.start])
+        end = line.textStart() + basic_boxes.utf16_length(text[: reference.end])
+        left = self.caret_rect(start)
+        width = self.caret_rect(end).x() - left.x()
+        area = QRectF(left.x(), left.y(), width, self.ink.code_line_height)
+        act = OpenFile(reference.path, reference.first_line, reference.last_line)
+        return basic_boxes.HotSpot(area, act, text[reference.start : reference.end])
 
     def nearest_offset(self, place: QPointF) -> int:
         if not self._layout.lineCount():

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.transcript.file_references import FILE_LINK, find_file_references
 from helix_desktop.gui.transcript.markdown_chunks import LONGEST, MarkdownChunk
 
 if TYPE_CHECKING:
@@ -296,7 +297,11 @@ def _build_styled_spans(tokens: "list[Token]", soft_break: str) -> tuple[StyledS
         elif token.type == "link_close":
             links.pop()
         elif token.type in _WHOLE:
-            found.append(StyledSpan(token.content, style | _WHOLE[token.type], link))
+            whole_style = style | _WHOLE[token.type]
+            if token.type == "code_inline":
+                found += _link_file_references(token.content, whole_style, link)
+            else:
+                found.append(StyledSpan(token.content, whole_style, link))
         elif token.type == "image":
             address = str(token.attrs.get("src", ""))
             found.append(StyledSpan(f"[picture: {token.content or address}]", style, address))
@@ -309,15 +314,32 @@ def _build_styled_spans(tokens: "list[Token]", soft_break: str) -> tuple[StyledS
 
 def _link_bare_addresses(text: str, style: int, link: str) -> list[StyledSpan]:
     if link or "://" not in text:
-        return [StyledSpan(text, style, link)]
+        return _link_file_references(text, style, link)
     found: list[StyledSpan] = []
     end = 0
     for match in _ADDRESS.finditer(text):
         address = match.group().rstrip(".,;:!?)]}*_")
         if match.start() > end:
-            found.append(StyledSpan(text[end : match.start()], style))
+            found += _link_file_references(text[end : match.start()], style, "")
         found.append(StyledSpan(address, style, address))
         end = match.start() + len(address)
+    if end < len(text):
+        found += _link_file_references(text[end:], style, "")
+    return found
+
+
+def _link_file_references(text: str, style: int, link: str) -> list[StyledSpan]:
+    """Returns the text with each path of a file as a link of its own."""
+    if link:
+        return [StyledSpan(text, style, link)]
+    found: list[StyledSpan] = []
+    end = 0
+    for reference in find_file_references(text):
+        if reference.start > end:
+            found.append(StyledSpan(text[end : reference.start], style))
+        words = text[reference.start : reference.end]
+        found.append(StyledSpan(words, style, FILE_LINK + words))
+        end = reference.end
     if end < len(text):
         found.append(StyledSpan(text[end:], style))
     return found

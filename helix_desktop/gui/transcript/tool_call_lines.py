@@ -29,6 +29,10 @@ from helix_desktop.gui.transcript.transcript_item import (
 from helix_desktop.gui.translation import tr, translate_name
 
 _LONGEST = 300
+_FILE_TOOLS = (
+    ToolName.READ_DOCUMENT, ToolName.WRITE_FILE, ToolName.EDIT_FILE, "Write", "Edit", "write_text_file",
+)  # fmt: skip
+_ENTRY_HASH = re.compile(r"[0-9a-f]{8,64}")
 _COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash"})
 _LINES = re.compile(r'"(first|last)_line"\s*:\s*(\d+)')
 _COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
@@ -108,6 +112,14 @@ def format_call(name: str, arguments: str) -> str:
     return argument if name in _COMMANDS and argument else f"{name} {argument}".strip()
 
 
+def path_of_file_call(call: ToolCall) -> str:
+    """Returns the path that a call read or wrote, or nothing if it is about something else."""
+    if not call.name.endswith(_FILE_TOOLS):
+        return ""
+    path = find_call_subject_and_place(call.arguments)[0]
+    return "" if _ENTRY_HASH.fullmatch(path) else path
+
+
 def call_as_one_line(item: TranscriptItem) -> str:
     """Returns the call that an item shows. Empty for another item."""
     if item.kind is TranscriptItemKind.CALL and isinstance(item.source_fact, ModelReplied):
@@ -183,6 +195,9 @@ def _build_chips_of_folds(state: ToolCallState) -> list[LineChip]:
 
 def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[LineChip]:
     chips: list[LineChip] = []
+    path = path_of_file_call(state.call)
+    if path and returned.ok:
+        chips.append(LineChip(tr("Preview"), want=chat_actions.OpenFile(path)))
     if returned.changes and (lines := format_diff_counts(returned.head)):
         chips.append(
             LineChip(lines, want=OpenChanges(state.returned_seq, returned.changes[0].path))

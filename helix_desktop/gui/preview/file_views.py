@@ -1,0 +1,183 @@
+"""Views of one file: pages of a PDF, a table of a CSV file, an HTML page. None runs scripts or
+fetches anything.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import QAbstractTableModel, QByteArray, QModelIndex, QSize, Qt, QUrl
+from PySide6.QtGui import QImage, QPainter, QPixmap
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QLabel, QScrollArea, QTableView, QTextBrowser, QVBoxLayout, QWidget
+
+from helix_desktop.gui.common.widgets import build_plain_label
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import format_number, tr
+
+PAGES_AT_ONCE = 4
+PAGE_EDGE = 1_400  # Pixels of a page's longer edge.
+MOST_ROWS = 100_000
+_NEAR_END = 800  # More pages are drawn when this many pixels are left below.
+_WIDEST_SVG = 4_000
+
+
+class PdfPagesView(QScrollArea):
+    """Pages below each other. `draw_more(first, last)` is called when they are about to be seen."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._inside = QWidget(self)
+        self._column = QVBoxLayout(self._inside)
+        self._column.setSpacing(theme.zoomed_pixels(12))
+        self._labels: list[QLabel] = []
+        self._pictures: list[QPixmap] = []
+        self._page_count = 0
+        self._asked_until = 0
+        self._draw_more: Callable[[int, int], object] = lambda _first, _last: None
+        self.setWidget(self._inside)
+        self.setWidgetResizable(True)
+        self.setAccessibleName(tr("Pages"))
+        self.verticalScrollBar().valueChanged.connect(self._ask_for_pages_in_sight)
+
+    def show_pages(self, page_count: int, draw_more: Callable[[int, int], object]) -> None:
+        for label in self._labels:
+            label.deleteLater()
+        self._labels = []
+        self._pictures = []
+        self._page_count = page_count
+        self._asked_until = 0
+        self._draw_more = draw_more
+        self._ask_for_more()
+
+    def add_page_picture(self, png: bytes) -> None:
+        number = len(self._pictures) + 1
+        picture = QPixmap()
+        picture.loadFromData(png)
+        label = QLabel(self._inside, alignment=Qt.AlignmentFlag.AlignCenter)
+        label.setAccessibleName(tr("Page {n}", n=format_number(number)))
+        self._column.addWidget(label)
+        self._labels.append(label)
+        self._pictures.append(picture)
+        self._fit_page(number - 1)
+
+    def resizeEvent(self, event: object) -> None:
+        super().resizeEvent(event)  # type: ignore[arg-type]
+        for index in range(len(self._labels)):
+            self._fit_page(index)
+
+    def _fit_page(self, index: int) -> None:
+        width = max(self.viewport().width() - self._theme.zoomed_pixels(32), 100)
+        ratio = self.devicePixelRatioF()
+        fitted = self._pictures[index].scaledToWidth(
+            round(width * ratio), Qt.TransformationMode.SmoothTransformation
+        )
+        fitted.setDevicePixelRatio(ratio)
+        self._labels[index].setPixmap(fitted)
+
+    def _ask_for_pages_in_sight(self, value: int) -> None:
+        are_all_drawn = len(self._pictures) == self._asked_until
+        if are_all_drawn and value > self.verticalScrollBar().maximum() - _NEAR_END:
+            self._ask_for_more()
+
+    def _ask_for_more(self) -> None:
+        first = self._asked_until + 1
+        last = min(self._asked_until + PAGES_AT_ONCE, self._page_count)
+        if first <= last:
+            self._asked_until = last
+            self._draw_more(first, last)
+
+
+class CsvRowsModel(QAbstractTableModel):
+    """The rows of a CSV file. The first row is the head."""
+
+    def __init__(self, rows: Sequence[Sequence[str]], parent: QWidget) -> None:
+        super().__init__(parent)
+        self._head = rows[0] if rows else ()
+        self._rows = rows[1:]
+        self._width = max((len(row) for row in rows), default=0)
+
+    def rowCount(self, _parent: object = QModelIndex()) -> int:
+        return len(self._rows)
+
+    def columnCount(self, _parent: object = QModelIndex()) -> int:
+        return self._width
+
+    def data(self, index: object, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if not isinstance(index, QModelIndex) or role != Qt.ItemDataRole.DisplayRole:
+            return None
+        row = self._rows[index.row()]
+        return row[index.column()] if index.column() < len(row) else ""
+
+    def headerData(
+        self,
+        section: int,
+        orientation: Qt.Orientation,
+        role: int = Qt.ItemDataRole.DisplayRole,
+    ) -> object:
+        if role != Qt.ItemDataRole.DisplayRole:
+            return None
+        if orientation is Qt.Orientation.Vertical:
+            return format_number(section + 2)  # As the file's lines are counted.
+        return self._head[section] if section < len(self._head) else ""
+
+
+class CsvTableView(QTableView):
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName(tr("Table"))
+        self.setEditTriggers(QTableView.EditTrigger.NoEditTriggers)
+
+    def show_csv(self, text: str) -> None:
+        self.setModel(CsvRowsModel(parse_csv_rows(text), self))
+
+
+def parse_csv_rows(text: str) -> list[list[str]]:
+    """Returns the rows of a CSV text, with the separator that its first line has most of."""
+    first_line = text.partition("\n")[0]
+    separator = max(",;\t|", key=first_line.count)
+    csv.field_size_limit(16 << 20)
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
+            rows.append(row)
+            if len(rows) > MOST_ROWS:
+                break
+    except csv.Error:
+        return rows  # What was read until there is shown; the source has the rest.
+    return rows
+
+
+class OfflineHtmlView(QTextBrowser):
+    """HTML with its own styles. Qt's text browser knows no scripts; nothing is loaded."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setOpenLinks(False)
+        self.setStyleSheet("QTextBrowser { border: none; border-radius: 0; padding: 12px; }")
+        self.setAccessibleName(tr("Page"))
+
+    def loadResource(self, _kind: int, _address: QUrl | str) -> object:
+        return QByteArray()
+
+
+def draw_svg(content: bytes) -> QImage | None:
+    """Returns the picture of an SVG file, or None if it is damaged. For any thread."""
+    renderer = QSvgRenderer(QByteArray(content))
+    size = renderer.defaultSize()
+    if not renderer.isValid() or size.isEmpty():
+        return None
+    limit = QSize(_WIDEST_SVG, _WIDEST_SVG)
+    if size.width() > limit.width() or size.height() > limit.height():
+        size.scale(limit, Qt.AspectRatioMode.KeepAspectRatio)
+    image = QImage(size * 2, QImage.Format.Format_ARGB32_Premultiplied)
+    image.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(image)
+    renderer.render(painter)
+    painter.end()
+    return image
+
+
+def build_sentence_view(parent: QWidget) -> QLabel:
+    return build_plain_label("", "muted", parent, alignment=Qt.AlignmentFlag.AlignCenter)

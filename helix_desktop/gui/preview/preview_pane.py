@@ -1,0 +1,334 @@
+"""The pane at the right: files that were pressed, each a tab, at the line that was named.
+
+It shows what a file looks like, or its source. Selected lines become a comment in the message box.
+Closed, it leaves nothing in the window.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import PurePath
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QImage, QKeyEvent
+from PySide6.QtWidgets import QPushButton, QStackedWidget, QWidget
+
+from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.cache.entry_content_view import EntryImageView
+from helix_desktop.gui.common.picture_reader import read_picture
+from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
+from helix_desktop.gui.preview.file_views import (
+    PAGE_EDGE,
+    CsvTableView,
+    OfflineHtmlView,
+    PdfPagesView,
+    build_sentence_view,
+    draw_svg,
+)
+from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.basic_boxes import LayoutBox
+from helix_desktop.gui.transcript.code_highlighting import (
+    MOST,
+    highlight_code,
+    highlight_language_of,
+)
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle
+from helix_desktop.gui.transcript.markdown_boxes import build_boxes_from_markdown
+from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
+from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.views.boxes_view import BoxesView
+from helix_desktop.gui.views.large_text_view import TextLineView, split_runs_by_line
+from helix_desktop.gui.workbench_types import PreviewedFile, Workbench
+
+MOST_TABS = 6
+WIDEST_PICTURE = 4_000
+_DRAWN_KINDS = frozenset({"markdown", "picture", "svg", "pages", "table", "html", "document"})
+_KINDS_WITHOUT_SOURCE = frozenset({"picture", "pages", "document", "other"})
+
+
+@dataclass(eq=False)
+class OpenedFile:
+    """A tab. `shows_source`: the text of a file that can be drawn as well."""
+
+    file: PreviewedFile
+    bench: Workbench
+    first_line: int = 0
+    last_line: int = 0
+    shows_source: bool = False
+
+
+class PreviewPane(QWidget):
+    """`comment_written` carries the words for the message box, `changes_wanted` a path."""
+
+    closed = Signal()
+    comment_written = Signal(str)
+    changes_wanted = Signal(str)
+    open_wanted = Signal(object)
+
+    def __init__(
+        self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent, accessibleName=tr("Preview"))
+        set_surface_look(self, "inspector")
+        self._theme = theme
+        self._doing = doing
+        self._opened: list[OpenedFile] = []
+        self._shown: OpenedFile | None = None
+        self._tabs = QWidget(self)
+        self._tab_row = build_row(owner=self._tabs, margins=0, spacing=4)
+        self._source = build_push_button(tr("Source"), self, self._toggle_source, "link")
+        self._open = build_push_button(tr("Open with…"), self, self._open_shown_file, "link")
+        self._changes = build_push_button(
+            tr("Show in Changes"), self, self._show_in_changes, "link"
+        )
+        self._comment = build_push_button("", self, self._write_comment, "pill")
+        self._comment.hide()
+        close = build_push_button("✕", self, self.close_preview, "quiet", name=tr("Close preview"))
+        self._hint = build_plain_label("", "faint", self)
+        self.lines = TextLineView(theme, self)
+        self.drawn_text = BoxesView(theme, self, pad=(20, 16))
+        self.picture = EntryImageView(theme, self)
+        self.pages = PdfPagesView(theme, self)
+        self.table = CsvTableView(self)
+        self.html = OfflineHtmlView(self)
+        self._sentence = build_sentence_view(self)
+        self.stack = QStackedWidget(self)
+        for view in (
+            self.lines, self.drawn_text, self.picture, self.pages, self.table, self.html,
+            self._sentence,
+        ):  # fmt: skip
+            self.stack.addWidget(view)
+        head = build_row((self._tabs, 1), self._source, close, margins=(8, 6, 6, 6), spacing=6)
+        foot = build_row(
+            (self._hint, 1),
+            self._comment,
+            self._changes,
+            self._open,
+            margins=(12, 6, 8, 6),
+            spacing=8,
+        )
+        build_column(head, (self.stack, 1), foot, owner=self, margins=0, spacing=0)
+        self.lines.selection_changed.connect(self._update_comment_button)
+        self.html.selectionChanged.connect(self._update_comment_button)
+
+    @property
+    def previewed_paths(self) -> Sequence[str]:
+        return [opened.file.shown_path for opened in self._opened]
+
+    @property
+    def shown_path(self) -> str:
+        return self._shown.file.shown_path if self._shown is not None else ""
+
+    def show_file(
+        self, bench: Workbench, file: PreviewedFile, first_line: int = 0, last_line: int = 0
+    ) -> None:
+        """Shows a file in its tab. With a line, its source is shown, because that has lines."""
+        self._opened = [
+            opened for opened in self._opened if opened.file.full_path != file.full_path
+        ]
+        has_lines = first_line > 0 and file.kind not in _KINDS_WITHOUT_SOURCE
+        opened = OpenedFile(file, bench, first_line, last_line, shows_source=has_lines)
+        self._opened = [*self._opened, opened][-MOST_TABS:]
+        self._show_tab(opened)
+
+    def close_preview(self) -> None:
+        self._opened = []
+        self._shown = None
+        self.closed.emit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.close_preview()
+        else:
+            super().keyPressEvent(event)
+
+    # --- Tabs
+
+    def _show_tab(self, opened: OpenedFile) -> None:
+        self._shown = opened
+        clear_layout(self._tab_row)
+        for each in self._opened:
+            self._tab_row.addWidget(self._build_tab(each))
+        self._tab_row.addStretch(1)
+        kind = opened.file.kind
+        self._source.setVisible(kind in _DRAWN_KINDS and kind not in _KINDS_WITHOUT_SOURCE)
+        self._source.setText(tr("Drawn") if opened.shows_source else tr("Source"))
+        self._show_content(opened)
+        self._update_comment_button()
+
+    def _build_tab(self, opened: OpenedFile) -> QPushButton:
+        name = PurePath(opened.file.shown_path).name
+        show = partial(self._show_tab, opened)
+        words = make_safe_text(name).replace("&", "&&")
+        tab = build_push_button(words, self._tabs, show, "tab", name=name)
+        tab.setToolTip(safe_tooltip(opened.file.shown_path))
+        tab.setCheckable(True)
+        tab.setChecked(opened is self._shown)
+        tab.show()
+        return tab
+
+    def _toggle_source(self) -> None:
+        if self._shown is not None:
+            self._shown.shows_source = not self._shown.shows_source
+            self._show_tab(self._shown)
+
+    # --- What is shown of a file
+
+    def _show_content(self, opened: OpenedFile) -> None:
+        kind = str(opened.file.kind)
+        if opened.shows_source or kind == "text":
+            self._hint.setText("")
+            self._show_source(opened)
+            return
+        self._hint.setText(tr("Drawn without scripts and network."))
+        show: dict[str, Callable[[OpenedFile], None]] = {
+            "markdown": self._show_drawn_text,
+            "document": self._show_drawn_text,
+            "picture": self._show_drawn_picture,
+            "svg": self._show_drawn_picture,
+            "pages": self._show_pages,
+            "table": self._show_table,
+            "html": self._show_html,
+        }
+        show.get(kind, self._show_that_it_is_binary)(opened)
+
+    def _show_source(self, opened: OpenedFile) -> None:
+        text = make_safe_lines(opened.file.text)
+        lines = text.split("\n")
+        language = highlight_language_of(opened.file.shown_path)
+        colours = None
+        if language and len(text) <= MOST:
+            colours = split_runs_by_line(highlight_code(text, language), lines)
+        marked = range(opened.first_line - 1, opened.last_line)
+
+        def tone_of_named_line(number: int) -> str:
+            return "accent_soft" if number in marked else ""
+
+        self.lines.show_text_lines(lines, colours=colours, tone=tone_of_named_line)
+        self.stack.setCurrentWidget(self.lines)
+        if opened.first_line:
+            self.lines.scroll_to_line(opened.first_line - 1)
+
+    def _show_drawn_text(self, opened: OpenedFile) -> None:
+        text = opened.file.text
+
+        def build_drawn_boxes(ink: DrawingStyle, width: float) -> Sequence[LayoutBox]:
+            return list(build_boxes_from_markdown(ink, width, text))
+
+        self.drawn_text.show_boxes(build_drawn_boxes)
+        self.stack.setCurrentWidget(self.drawn_text)
+
+    def _show_drawn_picture(self, opened: OpenedFile) -> None:
+        content = opened.file.content
+
+        def show_drawn_image(image: QImage | None) -> None:
+            if self._shown is not opened:
+                return
+            if image is None:
+                self._show_sentence(tr("This picture is damaged, or in an unknown format."))
+            else:
+                self.picture.show_image(image)
+                self.stack.setCurrentWidget(self.picture)
+
+        if opened.file.kind == "svg":
+            work = asyncio.to_thread(draw_svg, content)
+        else:
+            work = asyncio.to_thread(read_picture, content, WIDEST_PICTURE)
+        self._doing.run_in_background(work, then=show_drawn_image, owner=self)
+
+    def _show_pages(self, opened: OpenedFile) -> None:
+        def draw_more(first: int, last: int) -> None:
+            numbers = range(first, last + 1)
+            work = opened.bench.draw_document_pages(opened.file, numbers, PAGE_EDGE)
+            self._doing.run_in_background(
+                work, then=add_page_pictures, owner=self, failed=show_failure
+            )
+
+        def add_page_pictures(pictures: Sequence[object]) -> None:
+            for picture in pictures if self._shown is opened else ():
+                self.pages.add_page_picture(getattr(picture, "png", b""))
+
+        def show_failure(error: HelixError) -> None:
+            self._show_sentence(translate_sentences(str(error)))
+
+        self.pages.show_pages(opened.file.page_count, draw_more)
+        self.stack.setCurrentWidget(self.pages)
+
+    def _show_table(self, opened: OpenedFile) -> None:
+        self.table.show_csv(opened.file.text)
+        self.stack.setCurrentWidget(self.table)
+
+    def _show_html(self, opened: OpenedFile) -> None:
+        self.html.setHtml(opened.file.text)
+        self.stack.setCurrentWidget(self.html)
+
+    def _show_that_it_is_binary(self, opened: OpenedFile) -> None:
+        self._hint.setText("")
+        self._show_sentence(tr("This file is not text. Open it with its own program."))
+
+    def _show_sentence(self, words: str) -> None:
+        self._sentence.setText(words)
+        self.stack.setCurrentWidget(self._sentence)
+
+    # --- What can be done with it
+
+    def _update_comment_button(self) -> None:
+        lines = self._selected_lines()
+        if lines is not None:
+            first, last = map(format_number, lines)
+            words = tr("Comment on line {n}", n=first)
+            if first != last:
+                words = tr("Comment on lines {first}–{last}", first=first, last=last)
+            self._comment.setText(words)
+        else:
+            self._comment.setText(tr("Comment on selection"))
+        self._comment.setVisible(bool(self._selected_text()))
+
+    def _selected_lines(self) -> tuple[int, int] | None:
+        """Returns the selected lines as the file counts them."""
+        if self.stack.currentWidget() is not self.lines:
+            return None
+        selected = self.lines.selected_line_range()
+        return (selected[0] + 1, selected[1] + 1) if selected is not None else None
+
+    def _selected_text(self) -> str:
+        match self.stack.currentWidget():
+            case self.lines:
+                return self.lines.selected_text()
+            case self.html:
+                return self.html.textCursor().selectedText().replace("\u2029", "\n")
+        return ""
+
+    def _write_comment(self) -> None:
+        if self._shown is not None:
+            text = self._selected_text()
+            self.comment_written.emit(
+                format_comment(self._shown.file.shown_path, self._selected_lines(), text)
+            )
+
+    def _open_shown_file(self) -> None:
+        if self._shown is not None:
+            self.open_wanted.emit(self._shown.file.full_path)
+
+    def _show_in_changes(self) -> None:
+        if self._shown is not None:
+            self.changes_wanted.emit(self._shown.file.shown_path)
+
+
+def format_comment(path: str, lines: tuple[int, int] | None, text: str) -> str:
+    """Returns the place and the selected text, below which the user writes."""
+    place = path
+    if lines is not None:
+        place = f"{path}:{lines[0]}" if lines[0] == lines[1] else f"{path}:{lines[0]}-{lines[1]}"
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{place}\n{fence}\n{text.strip(chr(10))}\n{fence}\n"
+
+
+def make_safe_lines(text: str) -> str:
+    return "\n".join(make_safe_text(line) for line in text.replace("\r\n", "\n").split("\n"))

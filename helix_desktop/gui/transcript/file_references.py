@@ -1,0 +1,157 @@
+"""Finds what reads as a path of a file in a text, with the line that stands beside it.
+
+Answers write `src/lock.rs:118`, compilers `src/lock.rs(118,4)`, tracebacks `File "lock.py", line 118`,
+searches `lock.py:118: the line`. Whether there is such a file is known once it is pressed.
+"""
+
+import re
+from collections.abc import Iterator
+
+from helix_desktop.fast_dataclass import dataclass
+
+FILE_LINK = "helix-file:"  # Begins the link of a text that reads as a path.
+_MOST_IN_A_TEXT = 200
+_LONGEST_LINE = 4_000  # What is longer is data, not a sentence with paths.
+# A name without a folder counts if its ending is that of a file people open: "3.5" and "e.g." are none.
+_KNOWN_ENDINGS = frozenset(
+    [
+        "bat",
+        "bash",
+        "bib",
+        "c",
+        "cc",
+        "cfg",
+        "clj",
+        "cmake",
+        "conf",
+        "cpp",
+        "cs",
+        "css",
+        "csv",
+        "cu",
+        "cxx",
+        "dart",
+        "diff",
+        "docx",
+        "el",
+        "env",
+        "epub",
+        "ex",
+        "exs",
+        "fish",
+        "fs",
+        "go",
+        "gradle",
+        "graphql",
+        "h",
+        "hpp",
+        "hs",
+        "htm",
+        "html",
+        "ini",
+        "ipynb",
+        "java",
+        "jl",
+        "jpeg",
+        "jpg",
+        "js",
+        "json",
+        "jsonl",
+        "jsx",
+        "kt",
+        "kts",
+        "less",
+        "lock",
+        "log",
+        "lua",
+        "m",
+        "md",
+        "mjs",
+        "ml",
+        "mm",
+        "nix",
+        "odt",
+        "ods",
+        "patch",
+        "pdf",
+        "php",
+        "pl",
+        "png",
+        "pptx",
+        "proto",
+        "ps1",
+        "py",
+        "pyi",
+        "pyx",
+        "r",
+        "rb",
+        "rs",
+        "rst",
+        "sass",
+        "scala",
+        "scss",
+        "sh",
+        "sql",
+        "svelte",
+        "svg",
+        "swift",
+        "tex",
+        "tf",
+        "toml",
+        "ts",
+        "tsv",
+        "tsx",
+        "txt",
+        "vue",
+        "webp",
+        "xlsx",
+        "xml",
+        "yaml",
+        "yml",
+        "zig",
+    ]
+)
+_NAME = r"[\w@+~%-][\w.@+~%-]*"
+_PATH = re.compile(
+    rf"(?<![\w/\\.:@-])(?P<path>(?:~/|\.{{1,2}}/|/|[A-Za-z]:[\\/])?(?:{_NAME}[\\/])*{_NAME}\.(?P<ending>[A-Za-z]\w{{0,9}}))"
+    r"(?![\w/\\])"
+    r"(?:(?::|#L)(?P<line>\d{1,7})(?:-L?(?P<last>\d{1,7})|(?::\d{1,5})?)(?!\d)"
+    r"|\((?P<line_in_brackets>\d{1,7})(?:,\s?\d{1,5})?\)"
+    r"|[\"'`]?,? (?:at )?line (?P<line_in_words>\d{1,7}))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileReference:
+    """A path in a text. `first_line` is 0 where no line stands beside it."""
+
+    start: int
+    end: int
+    path: str
+    first_line: int = 0
+    last_line: int = 0
+
+
+def find_file_references(text: str) -> Iterator[FileReference]:
+    if len(text) > _LONGEST_LINE or "." not in text:
+        return
+    count = 0
+    for match in _PATH.finditer(text):
+        path = match["path"]
+        has_folder = "/" in path or "\\" in path
+        if not has_folder and match["ending"].lower() not in _KNOWN_ENDINGS:
+            continue
+        if "://" in text[max(0, match.start() - 12) : match.start() + 3]:
+            continue
+        line = match["line"] or match["line_in_brackets"] or match["line_in_words"] or "0"
+        yield FileReference(match.start(), match.end(), path, int(line), int(match["last"] or line))
+        count += 1
+        if count == _MOST_IN_A_TEXT:
+            return
+
+
+def find_file_reference_at(text: str, offset: int) -> FileReference | None:
+    for reference in find_file_references(text):
+        if reference.start <= offset < reference.end:
+            return reference
+    return None

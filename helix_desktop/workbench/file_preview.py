@@ -1,0 +1,146 @@
+"""Finds and reads a file for the preview: a path as somebody wrote it, within the folders."""
+
+import asyncio
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+
+from helix_desktop.documents import document_kinds
+from helix_desktop.documents.document_kinds import DocumentKind
+from helix_desktop.documents.document_reading import read_document_pages
+from helix_desktop.errors import HelixError, InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import workspace_roots
+from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots
+
+LARGEST_PREVIEW = 32 << 20
+_MOST_LOOKED_AT = 20_000  # Files of a folder, to find one by the end of its path.
+_MOST_NAMED = 3
+_TEXT_WITHIN = 8_192
+
+
+class PreviewKind(StrEnum):
+    """How a file is shown."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    PICTURE = "picture"
+    SVG = "svg"
+    PAGES = "pages"
+    TABLE = "table"
+    HTML = "html"
+    DOCUMENT = "document"
+    OTHER = "other"
+
+
+_KINDS_BY_ENDING = {
+    ".md": PreviewKind.MARKDOWN, ".markdown": PreviewKind.MARKDOWN, ".svg": PreviewKind.SVG,
+    ".csv": PreviewKind.TABLE, ".tsv": PreviewKind.TABLE, ".html": PreviewKind.HTML,
+    ".htm": PreviewKind.HTML, ".png": PreviewKind.PICTURE, ".jpg": PreviewKind.PICTURE,
+    ".jpeg": PreviewKind.PICTURE, ".gif": PreviewKind.PICTURE, ".webp": PreviewKind.PICTURE,
+    ".bmp": PreviewKind.PICTURE, ".ico": PreviewKind.PICTURE,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewedFile:
+    """A file as it was read. `text`: of a text, its own, and of a document, what was read from it.
+    `page_count`: a PDF's pages.
+    """
+
+    shown_path: str
+    full_path: Path
+    kind: PreviewKind
+    content: bytes
+    text: str = ""
+    page_count: int = 0
+
+
+async def read_previewed_file(roots: WorkspaceRoots, written_path: str) -> PreviewedFile:
+    place = await asyncio.to_thread(_find_written_path, roots, written_path)
+    content = await asyncio.to_thread(
+        workspace_roots.read_whole_file, roots, place, LARGEST_PREVIEW
+    )
+    shown = roots.display_path(place)
+    document_kind = await asyncio.to_thread(document_kinds.find_document_kind, shown, content)
+    kind = _choose_preview_kind(shown, content, document_kind)
+    if kind is PreviewKind.OTHER or document_kind is None:
+        text = (
+            ""
+            if kind in (PreviewKind.OTHER, PreviewKind.PICTURE)
+            else _decode_preview_text(content)
+        )
+        return PreviewedFile(shown, place.full_path, kind, content, text)
+    if kind not in (PreviewKind.PAGES, PreviewKind.DOCUMENT):
+        return PreviewedFile(shown, place.full_path, kind, content, _decode_preview_text(content))
+    document = await read_document_pages(shown, content, document_kind)
+    text = "\n\n".join(page.text for page in document.pages)
+    return PreviewedFile(shown, place.full_path, kind, content, text, len(document.pages))
+
+
+def _choose_preview_kind(
+    name: str, content: bytes, document_kind: DocumentKind | None
+) -> PreviewKind:
+    if document_kind is document_kinds.PDF:
+        return PreviewKind.PAGES
+    by_ending = _KINDS_BY_ENDING.get(PurePosixPath(name).suffix.lower())
+    if by_ending is not None:
+        return by_ending
+    is_shown_as_text = document_kind is None or document_kind is document_kinds.NOTEBOOK
+    if not is_shown_as_text:
+        return PreviewKind.DOCUMENT
+    return PreviewKind.OTHER if b"\0" in content[:_TEXT_WITHIN] else PreviewKind.TEXT
+
+
+def _decode_preview_text(content: bytes) -> str:
+    return content.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _find_written_path(roots: WorkspaceRoots, written_path: str) -> RootPath:
+    """Return the file that a path means: as it stands, without what a difference puts before it, or
+    the only file whose path ends so. Raises NotFound if there is none.
+    """
+    first_error: HelixError | None = None
+    for spelling in _spellings_of(written_path):
+        try:
+            place = roots.resolve_path(spelling)
+            if not _is_folder(roots, place):
+                return place
+            first_error = first_error or InvalidInput(f"{spelling} is a folder.")
+        except HelixError as error:
+            first_error = first_error or error
+    found = _find_by_end_of_path(roots, written_path)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(roots.display_path(place) for place in found[:_MOST_NAMED])
+        raise InvalidInput(f"Several files are called {written_path}: {names}.")
+    raise first_error or NotFound(f"There is no file {written_path} in this workspace.")
+
+
+def _spellings_of(written_path: str) -> list[str]:
+    plain = written_path.replace("\\", "/")
+    spellings = [written_path, plain, plain.removeprefix("./")]
+    if plain.startswith(("a/", "b/")):
+        spellings.append(plain[2:])
+    return list(dict.fromkeys(spellings))
+
+
+def _is_folder(roots: WorkspaceRoots, place: RootPath) -> bool:
+    workspace_roots.stat_path(roots, place)
+    return place.full_path.is_dir()
+
+
+def _find_by_end_of_path(roots: WorkspaceRoots, written_path: str) -> list[RootPath]:
+    wanted = written_path.replace("\\", "/").lstrip("./")
+    if not wanted:
+        return []
+    found: list[RootPath] = []
+    looked = 0
+    for folder in roots.folders:
+        for inside, _ in workspace_roots.walk_files(roots, RootPath(folder, "")):
+            looked += 1
+            if looked > _MOST_LOOKED_AT:
+                return found
+            if inside == wanted or inside.endswith(f"/{wanted}"):
+                found.append(RootPath(folder, inside))
+    return found

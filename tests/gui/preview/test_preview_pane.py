@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QByteArray, Qt
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QPushButton
+
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.text_selection import TextPosition
+from helix_desktop.gui.preview.file_views import draw_svg, parse_csv_rows
+from helix_desktop.gui.preview.preview_pane import PreviewPane, format_comment
+from helix_desktop.gui.theme import Theme
+from tests.documents import written_documents as written
+from tests.gui.fake_desk import FakeWorkbench
+
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg' width='20' height='10'><rect width='9' height='9'/></svg>"
+
+
+@pytest.fixture
+def pane(theme: Theme, doing: BackgroundRunner) -> PreviewPane:
+    made = PreviewPane(theme, doing)
+    made.resize(500, 700)
+    made.show()
+    return made
+
+
+def show(pane: PreviewPane, folder: Path, name: str, content: bytes, line: int = 0) -> None:
+    (folder / name).write_bytes(content)
+    bench = FakeWorkbench("one", "#0d7d74", folder)
+    file = asyncio.run(bench.read_file_for_preview("", name))
+    pane.show_file(bench, file, line, line)
+
+
+def button(pane: PreviewPane, words: str) -> QPushButton:
+    return next(each for each in pane.findChildren(QPushButton) if each.text() == words)
+
+
+def test_a_file_is_shown_at_its_line(pane: PreviewPane, tmp_path: Path) -> None:
+    text = "".join(f"line {number}\n" for number in range(1, 501))
+    show(pane, tmp_path, "a.py", text.encode(), line=300)
+    assert pane.stack.currentWidget() is pane.lines
+    assert pane.lines.viewed_lines[299] == "line 300"
+    top = pane.lines.verticalScrollBar().value()
+    assert top > 0
+    show(pane, tmp_path, "b.py", b"x = 1\n")
+    assert pane.previewed_paths == ["a.py", "b.py"]
+    assert pane.shown_path == "b.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "view"),
+    [
+        ("a.md", b"# Title\n\nwords", "drawn_text"),
+        ("a.svg", SVG, "picture"),
+        ("a.csv", b"a,b\n1,2\n", "table"),
+        ("a.html", b"<h1>Hi</h1><script>bad()</script>", "html"),
+        ("a.docx", written.word(), "drawn_text"),
+        ("a.bin", b"\0\1", "_sentence"),
+        ("a.py", b"x = 1", "lines"),
+    ],
+)
+def test_each_kind_has_its_view(
+    pane: PreviewPane, tmp_path: Path, name: str, content: bytes, view: str
+) -> None:
+    show(pane, tmp_path, name, content)
+    assert pane.stack.currentWidget() is getattr(pane, view)
+
+
+def test_a_drawn_file_shows_its_source_too(pane: PreviewPane, tmp_path: Path) -> None:
+    show(pane, tmp_path, "a.html", b"<h1>Hi</h1>")
+    assert pane.html.toPlainText() == "Hi"
+    QTest.mouseClick(button(pane, "Source"), Qt.MouseButton.LeftButton)
+    assert pane.lines.viewed_lines[0] == "<h1>Hi</h1>"
+    show(pane, tmp_path, "b.md", b"# One\n\ntwo\n", line=3)
+    assert pane.stack.currentWidget() is pane.lines  # A line was named: it is in the source.
+
+
+def test_html_loads_nothing(pane: PreviewPane, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("local")
+    page = (
+        f"<img src='file://{tmp_path}/secret.txt'><link rel=stylesheet href='http://127.0.0.1:9/x'>"
+    )
+    show(pane, tmp_path, "a.html", page.encode())
+    loaded = pane.html.loadResource(2, "http://127.0.0.1:9/x")
+    assert isinstance(loaded, QByteArray)
+    assert loaded.isEmpty()
+    assert "local" not in pane.html.toPlainText()
+
+
+def test_selected_lines_become_a_comment_with_their_place(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    show(pane, tmp_path, "a.py", b"one\ntwo\nthree\n")
+    written_comments = QSignalSpy(pane.comment_written)
+    pane.lines.selection.set_both_ends(TextPosition(1, 0), TextPosition(2, 5))
+    pane.lines.selection_changed.emit()
+    QTest.mouseClick(button(pane, "Comment on lines 2–3"), Qt.MouseButton.LeftButton)
+    assert written_comments.at(0) == ["a.py:2-3\n```\ntwo\nthree\n```\n"]
+
+
+def test_a_comment_quotes_fences() -> None:
+    assert format_comment("a.md", (1, 1), "```py") == "a.md:1\n````\n```py\n````\n"
+
+
+def test_the_same_file_is_one_tab_and_closing_leaves_none(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    closed = QSignalSpy(pane.closed)
+    for _ in range(2):
+        show(pane, tmp_path, "a.py", b"x")
+    assert pane.previewed_paths == ["a.py"]
+    for number in range(9):
+        show(pane, tmp_path, f"{number}.py", b"x")
+    assert len(pane.previewed_paths) == 6
+    pane.close_preview()
+    assert (pane.previewed_paths, closed.count()) == ([], 1)
+
+
+def test_csv_and_svg_are_read() -> None:
+    assert parse_csv_rows('a;b\n"1;1";2\n') == [["a", "b"], ["1;1", "2"]]
+    assert draw_svg(b"no picture") is None
+    image = draw_svg(SVG)
+    assert image is not None
+    assert (image.width(), image.height()) == (40, 20)
