@@ -63,6 +63,7 @@ class ReadingReport:
     complaints: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     unread: list[bytes] = field(default_factory=list)
+    kept_rows: set[tuple[str, bytes]] = field(default_factory=set)  # Places and lines in it.
     row: HistoryRow = HistoryRow({}, "", b"none")  # The one that is being read.
     shape: str = ""  # Whose rows they are, by its name in the table of known shapes.
     version: str = ""  # The version of the program that wrote them, if it says so.
@@ -114,7 +115,11 @@ class ReadingReport:
         self._append_unread_row(row)
 
     def _append_unread_row(self, row: HistoryRow) -> None:
-        """Keep its line, or the value of a row that is not a line of a file."""
+        """Keep its line, or the value of a row that is not a line of a file, once."""
+        if row.line and row.place:
+            if (row.place, row.line) in self.kept_rows:
+                return
+            self.kept_rows.add((row.place, row.line))
         with suppress(RecursionError):
             line = row.line or _JSON.encode(row.value).encode("utf-8", "replace") + b"\n"
             if line.endswith(b"\n"):  # Without a line end, the agent is still writing it.

@@ -37,6 +37,7 @@ from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import ignore_progress
 from helix_desktop.workbench import session_import
+from helix_desktop.workbench.import_decision import SAID
 from helix_desktop.workbench.session_preparation import FileToRead, Prepared, SessionPreparation
 
 Report = Callable[
@@ -320,7 +321,7 @@ def _is_at_gateway(
         if isinstance(one.fact, facts.ModelReplied)
     ]
     newest = [one for one in replies if keys_of_reply(one[1])][-1:]
-    said = [one for one in at_gateway if isinstance(one.fact, session_import.SAID)]
+    said = [one for one in at_gateway if isinstance(one.fact, SAID)]
     if said and newest and not isinstance(said[-1].fact, facts.ModelReplied):
         return newest[0][0] <= said[-1].time + SAME_REPLY_SECONDS
     theirs = ((one.time, one.fact) for one in said if isinstance(one.fact, facts.ModelReplied))
@@ -404,7 +405,7 @@ async def _undo_imported_facts(workspace: StoredWorkspace, brought: facts.Record
     recorded = await workspace.journal.read_facts(brought.conversation)
     later = [one.fact for one in recorded if one.seq > brought.seq]
     if any(
-        isinstance(fact, (*session_import.SAID, facts.Rewound, facts.BroughtIn)) for fact in later
+        isinstance(fact, (*SAID, facts.Rewound, facts.BroughtIn)) for fact in later
     ) or not isinstance(brought.fact, facts.BroughtIn):
         return False
     fact = brought.fact

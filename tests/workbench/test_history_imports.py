@@ -52,7 +52,8 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import Workbenches, history_imports
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, facts_paid_here
 from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
-from helix_desktop.workbench.session_import import KEPT_DESPITE_DAMAGE, SAID, SessionWriter
+from helix_desktop.workbench.import_decision import KEPT_DESPITE_DAMAGE, SAID
+from helix_desktop.workbench.session_import import SessionWriter
 from helix_desktop.workbench.session_preparation import SessionPreparation
 from tests.conftest import Expect
 from tests.histories import written

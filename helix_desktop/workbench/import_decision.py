@@ -1,0 +1,512 @@
+"""Decides what a session that was read again means for its conversation here.
+
+`decide_import` compares the messages that were imported before with those that the file
+has now, and returns one of four outcomes: `Unchanged`, `Append`, `Fork` or `Reject`. It
+reads and writes nothing; `session_import` acts on the outcome.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationChanged,
+    ConversationStarted,
+    Cover,
+    Fact,
+    Folded,
+    FoldKind,
+    Forgotten,
+    ModelReplied,
+    PartRef,
+    Recorded,
+    Rewound,
+    Span,
+    SystemSet,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.engine.foreign_agent_facts import STRAY
+from helix_desktop.engine.view import build_state
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import history_facts
+from helix_desktop.histories.history_facts import FactDraft
+
+REWRITTEN = "the other program compacted the conversation and overwrote its file"
+KEPT_DESPITE_DAMAGE = "The messages that were recorded from it before are kept."
+SAID = (UserSaid, ModelReplied, ToolReturned)
+# By a draft's number: the number of the fact here that says the same.
+Places = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The file has nothing that is not here."""
+
+    damage: str = ""  # A sentence, if messages are kept that the file has no more.
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The file has another session, which only bears the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """What is new follows in the same conversation.
+
+    `first_new`: the number of the first new draft, behind the last one if there is none.
+    `keeps_up_to`: if messages here are not in the file any more, the number of the last
+    fact that stays. `changes`: facts before the new ones. `folds`: the other program's,
+    over messages that are here. `is_redone`: the last import was undone, and comes back.
+    """
+
+    first_new: int
+    places: Places
+    keeps_up_to: int | None = None
+    changes: tuple[Fact, ...] = ()
+    folds: tuple[FactDraft, ...] = ()
+    is_redone: bool = False
+    damage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """The conversation was continued here, so what is new goes into a fork of it.
+
+    `after`: the number of the last fact that both have. `shared`: the facts that the
+    fork begins with. `is_countable`: whether their numbers have no gaps, as a fork's must.
+    """
+
+    first_new: int
+    places: Places
+    after: int
+    shared: tuple[Recorded, ...]
+    is_countable: bool
+    damage: str = ""
+
+
+ImportDecision = Unchanged | Reject | Append | Fork
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInFile:
+    """What the file has: `drafts` of facts, and its present title."""
+
+    file: Path
+    drafts: Sequence[FactDraft]
+    title: str
+    is_damaged: bool = False  # Whether some lines of it cannot be read.
+
+    @property
+    def behind_last(self) -> int:
+        return len(self.drafts) + 1
+
+    def draft(self, number: int) -> FactDraft:
+        return self.drafts[number - 1]
+
+    def message_numbers(self) -> list[int]:
+        """Return the numbers of the drafts by which an earlier import is recognised."""
+        return [number for number, draft in enumerate(self.drafts, 1) if draft.is_message_or_result]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationHere:
+    """What is here: all `facts`, and of these what imports brought and what was done since.
+
+    `imported`: the facts up to the last import that are still in effect. `messages`: the
+    messages and results among them.
+    """
+
+    facts: Sequence[Recorded]
+    imported: Sequence[Recorded]
+    messages: Sequence[Recorded]
+    is_continued: bool  # Whether something was said or taken back here since the last import.
+    is_last_import_undone: bool
+    has_forgotten_text: bool
+
+    @classmethod
+    def from_facts(cls, facts: Sequence[Recorded]) -> "ConversationHere":
+        last = 0
+        is_undone = False
+        for one in facts:
+            if isinstance(one.fact, BroughtIn):
+                last = one.seq
+                is_undone = one.fact.undone
+        imported = [one for one in build_state(facts).facts_on_path() if one.seq <= last]
+        later = [one.fact for one in facts if one.seq > last]
+        return cls(
+            facts,
+            imported,
+            messages=[one for one in imported if _is_message_fact(one.fact)],
+            is_continued=any(isinstance(fact, (*SAID, Rewound)) for fact in later),
+            is_last_import_undone=is_undone,
+            has_forgotten_text=any(isinstance(one.fact, Forgotten) for one in facts),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedMessages:
+    """The first `count` messages here are in the file. What is new there begins at `first_new`."""
+
+    count: int
+    first_new: int
+    places: Places = field(default_factory=dict)
+
+
+def decide_import(
+    facts: Sequence[Recorded], session: SessionInFile, *, is_in_another_file: bool
+) -> ImportDecision:
+    """Return what to do. `is_in_another_file`: whether another file, which is still there,
+    has a session of the same name.
+    """
+    here = ConversationHere.from_facts(facts)
+    matched = _match_first_messages(here, session)
+    numbers = session.message_numbers()
+    differs = matched.count < min(len(here.messages), len(numbers))
+    is_other_file_longer = is_in_another_file and matched.count < len(here.messages)
+    if is_other_file_longer and matched.count < len(numbers):
+        return Reject()
+    if differs or here.has_forgotten_text:
+        aligned = _align_with_damaged_file(here, session)
+        if aligned is not None:
+            return _decide_for_damaged_file(here, session, aligned, is_other_file_longer)
+    if differs and not here.is_continued:
+        summarised = _decide_for_summary(here, session, matched)
+        if summarised is not None:
+            return summarised
+    changes: list[Fact] = []
+    is_whole_here = matched.count == len(here.messages)
+    if is_whole_here and not here.is_continued and not here.has_forgotten_text:
+        changes = _list_title_change(here, session)
+    folds = _folds_made_since(here, session, matched)
+    return _choose_outcome(
+        here, session, matched, folds, changes, is_other_file_longer=is_other_file_longer
+    )
+
+
+def _decide_for_damaged_file(
+    here: ConversationHere,
+    session: SessionInFile,
+    matched: MatchedMessages,
+    is_other_file_longer: bool,  # noqa: FBT001 -- as in its only caller
+) -> ImportDecision:
+    damage = f"{session.file} is damaged. {KEPT_DESPITE_DAMAGE}"
+    note = TurnEnded(TurnEnd.FAILED, damage)
+    is_noted = any(one.fact == note for one in here.facts)
+    changes: list[Fact] = [] if here.is_continued or is_noted else [note]
+    newest = here.messages[-1].time
+    folds = [fold for fold in _folds_made_since(here, session, matched) if fold.time > newest]
+    return _choose_outcome(
+        here,
+        session,
+        matched,
+        folds,
+        changes,
+        is_other_file_longer=is_other_file_longer,
+        damage=damage,
+    )
+
+
+def _choose_outcome(
+    here: ConversationHere,
+    session: SessionInFile,
+    matched: MatchedMessages,
+    folds: Sequence[FactDraft],
+    changes: Sequence[Fact],
+    *,
+    is_other_file_longer: bool,
+    damage: str = "",
+) -> ImportDecision:
+    has_new_messages = matched.first_new < session.behind_last
+    is_worth_a_fact = bool(folds or changes) or here.is_last_import_undone
+    if not has_new_messages and (is_other_file_longer or not is_worth_a_fact):
+        return Unchanged(damage)
+    if here.is_continued and has_new_messages:
+        return _fork_after(here, matched, damage)
+    return _append_after(here, matched, folds, changes, damage)
+
+
+def _append_after(
+    here: ConversationHere,
+    matched: MatchedMessages,
+    folds: Sequence[FactDraft],
+    changes: Sequence[Fact],
+    damage: str = "",
+) -> Append:
+    keeps_up_to = None
+    if matched.count < len(here.messages):
+        keeps_up_to = here.messages[matched.count].seq - 1
+    return Append(
+        matched.first_new,
+        matched.places,
+        keeps_up_to,
+        tuple(changes),
+        tuple(folds),
+        is_redone=here.is_last_import_undone,
+        damage=damage,
+    )
+
+
+def _fork_after(here: ConversationHere, matched: MatchedMessages, damage: str) -> Fork:
+    after = here.messages[matched.count - 1].seq if matched.count else 1
+    shared = tuple(one for one in here.imported if one.seq <= after)
+    # After a rewind, the facts on the path have numbers with gaps.
+    is_countable = len(shared) == after
+    return Fork(matched.first_new, matched.places, after, shared, is_countable, damage)
+
+
+# --- Which messages here are which in the file
+
+
+def _match_first_messages(here: ConversationHere, session: SessionInFile) -> MatchedMessages:
+    """Match messages and results that are equal here and in the file, from the first on. If some
+    text was forgotten, all are taken to be equal.
+    """
+    numbers = session.message_numbers()
+    places: dict[int, int] = {}
+    folded = {one.seq - 1 for one in here.imported if isinstance(one.fact, Folded)}
+    for number, recorded in zip(numbers, here.messages, strict=False):
+        draft = session.draft(number)
+        fact = recorded.fact
+        # Earlier versions read no usage of a reply of Codex before a compaction.
+        if recorded.seq in folded and isinstance(fact, ModelReplied) and not fact.usage.input:
+            fact = replace(fact, usage=getattr(draft.fact, "usage", fact.usage))
+        is_equal = _text_of(draft.fact) == _text_of(fact)
+        if not is_equal and not here.has_forgotten_text:
+            break
+        places[number] = recorded.seq
+    count = len(places)
+    first_new = numbers[count] if count < len(numbers) else session.behind_last
+    return MatchedMessages(count, first_new, places)
+
+
+def _align_with_damaged_file(
+    here: ConversationHere, session: SessionInFile
+) -> MatchedMessages | None:
+    """Match what is left of a damaged file with what is here. What the file lacks was damaged,
+    not taken back.
+
+    Behind the last message that is equal here and in the file, what is later than all
+    that is here is new. None if no line is damaged, or if the file has other words of
+    the user.
+    """
+    numbers = session.message_numbers()
+    if not (session.is_damaged and here.messages and numbers):
+        return None
+    texts_here = [_text_of(one.fact) for one in here.messages]
+    texts_there = [_text_of(session.draft(number).fact) for number in numbers]
+    matcher = difflib.SequenceMatcher(None, texts_here, texts_there, autojunk=False)
+    steps = [AlignedPart(*step) for step in matcher.get_opcodes()]
+    tail: Sequence[Recorded] = []
+    rest: Sequence[int] = []
+    if not steps[-1].is_equal:
+        tail = here.messages[steps[-1].first_here :]
+        rest = numbers[steps[-1].first_there :]
+    newest = here.messages[-1].time
+    late = [number for number in rest if not tail or session.draft(number).time > newest]
+    if not here.has_forgotten_text and _has_other_words_of_user(session, numbers, steps, late):
+        return None
+    places = _places_of_aligned_messages(here, numbers, steps)
+    is_one_here = len(tail) == 1 and bool(rest) and not here.has_forgotten_text
+    if is_one_here and _continues_reply(tail[0].fact, session.draft(rest[0]).fact):
+        # The agent was still writing its last reply when that was recorded.
+        return MatchedMessages(len(here.messages) - 1, rest[0], places)
+    first_new = late[0] if late else session.behind_last
+    return MatchedMessages(len(here.messages), first_new, places)
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedPart:
+    """Messages here, and those in the file that are equal or stand in their place."""
+
+    tag: str
+    first_here: int
+    end_here: int
+    first_there: int
+    end_there: int
+
+    @property
+    def is_equal(self) -> bool:
+        return self.tag == "equal"
+
+
+def _has_other_words_of_user(
+    session: SessionInFile,
+    numbers: Sequence[int],
+    steps: Sequence[AlignedPart],
+    late: Sequence[int],
+) -> bool:
+    """Whether the file has words of the user that are not here and are not new."""
+    for step in steps:
+        for position in range(step.first_there, step.end_there):
+            number = numbers[position]
+            if not step.is_equal and number not in late and _is_typed(session.draft(number)):
+                return True
+    return False
+
+
+def _places_of_aligned_messages(
+    here: ConversationHere, numbers: Sequence[int], steps: Sequence[AlignedPart]
+) -> dict[int, int]:
+    """Return where each message of the file stands here. What differs is what is left of a message
+    that stands here.
+    """
+    places: dict[int, int] = {}
+    last_message = len(here.messages) - 1
+    for step in steps:
+        last_of_step = max(step.first_here, step.end_here - 1)
+        for position in range(step.first_there, step.end_there):
+            opposite = step.first_here + position - step.first_there
+            nearest = min(opposite, last_of_step, last_message)
+            places[numbers[position]] = here.messages[nearest].seq
+    return places
+
+
+def _is_typed(draft: FactDraft) -> bool:
+    """Whether it has words of the user, and is no output whose call was damaged."""
+    return isinstance(draft.fact, UserSaid) and STRAY.strip() not in _text_of(draft.fact)
+
+
+def _continues_reply(old: Fact, new: Fact) -> bool:
+    if not isinstance(old, ModelReplied) or not isinstance(new, ModelReplied):
+        return False
+    return new.parts[: len(old.parts)] == old.parts
+
+
+# --- A file in which the other program replaced older messages
+
+
+def _decide_for_summary(
+    here: ConversationHere, session: SessionInFile, matched: MatchedMessages
+) -> Append | Unchanged | None:
+    """Decide for a file in which the other program replaced older messages by a summary or by
+    nothing: they stay here, the summary becomes a fold over them, and new messages
+    follow. None if the file has other content.
+    """
+    numbers = session.message_numbers()[matched.count :]
+    first = session.draft(numbers[0])
+    later = numbers[1:] if first.is_summary else numbers
+    kept = _count_kept_messages(here.messages[matched.count :], later, session)
+    covered = here.messages[: len(here.messages) - kept]
+    fold = _build_fold_of_summary(here, covered, first) if first.is_summary else None
+    if not kept and fold is None and not _has_fold_of_summary(here, first):
+        return None
+    places = dict(matched.places)
+    kept_here = here.messages[len(here.messages) - kept :]
+    for number, recorded in zip(later[:kept], kept_here, strict=True):
+        places[number] = recorded.seq
+    first_new = later[kept] if kept < len(later) else session.behind_last
+    if fold is None and first_new == session.behind_last:
+        return Unchanged()
+    whole = MatchedMessages(len(here.messages), first_new, places)
+    changes = [fold] if fold is not None else []
+    # What an undone import brought is here again only by an import that says so.
+    return replace(_append_after(here, whole, [], changes), is_redone=False)
+
+
+def _count_kept_messages(
+    here: Sequence[Recorded], numbers: Sequence[int], session: SessionInFile
+) -> int:
+    """Return how many of the last messages here are the first ones in the file."""
+    texts_here = [_text_of(one.fact) for one in here]
+    texts_there = [_text_of(session.draft(number).fact) for number in numbers]
+    for length in range(min(len(texts_here), len(texts_there)), 0, -1):
+        if texts_here[len(texts_here) - length :] == texts_there[:length]:
+            return length
+    return 0
+
+
+def _build_fold_of_summary(
+    here: ConversationHere, covered: Sequence[Recorded], summary: FactDraft
+) -> Folded | None:
+    """Return a fold over what the summary replaces. None if there is one or it is not valid."""
+    covered = [one for one in covered if not isinstance(one.fact, SystemSet)]
+    if not covered or _has_fold_of_summary(here, summary):
+        return None
+    state = build_state(here.facts)
+    cover = Span(covered[0].seq, covered[-1].seq)
+    earlier = [one.fact for one in here.facts if isinstance(one.fact, Folded)]
+    handovers = [fold for fold in earlier if fold.kind is FoldKind.HANDOVER]
+    said = summary.fact
+    fold = Folded(
+        f"handover-{len(earlier) + 1}",
+        FoldKind.HANDOVER,
+        cover,
+        history_facts.summary_text_of_draft(summary),
+        said.parts[0].tokens if isinstance(said, UserSaid) else 0,
+        state.branch.shown_tokens(cover),
+        number=len(handovers) + 1,
+        why=REWRITTEN,
+    )
+    last = here.facts[-1]
+    state.advance_state(Recorded(last.conversation, last.seq + 1, last.time, fold))
+    return fold if fold.fold in state.branch.live else None
+
+
+def _has_fold_of_summary(here: ConversationHere, summary: FactDraft) -> bool:
+    if not summary.is_summary:
+        return False
+    text = history_facts.summary_text_of_draft(summary)
+    return any(isinstance(one.fact, Folded) and one.fact.text == text for one in here.facts)
+
+
+# --- What else the other program changed
+
+
+def _list_title_change(here: ConversationHere, session: SessionInFile) -> list[Fact]:
+    """Return the change to a title that the other program gave later, unless the user gave one
+    here.
+    """
+    imports = [
+        range(one.fact.first, one.seq)
+        for one in here.facts
+        if isinstance(one.fact, BroughtIn) and not one.fact.undone
+    ]
+    titled = [
+        (one.seq, one.fact.title)
+        for one in here.facts
+        if isinstance(one.fact, ConversationStarted | ConversationChanged)
+        and one.fact.title is not None
+    ]
+    is_named_here = any(not any(seq in span for span in imports) for seq, _ in titled)
+    if not session.title or is_named_here or titled[-1][1] == session.title:
+        return []
+    return [ConversationChanged(session.title)]
+
+
+def _folds_made_since(
+    here: ConversationHere, session: SessionInFile, matched: MatchedMessages
+) -> list[FactDraft]:
+    """Return new folds of the other program over messages that are already here."""
+    known = {(one.fact.kind, one.fact.cover) for one in here.facts if isinstance(one.fact, Folded)}
+    folds = []
+    for draft in session.drafts[: matched.first_new - 1]:
+        if not isinstance(draft.fact, Folded):
+            continue
+        cover = cover_with_places(draft.fact.cover, matched.places)
+        if cover is not None and (draft.fact.kind, cover) not in known:
+            folds.append(draft)
+    return folds
+
+
+def cover_with_places(cover: Cover, places: Places) -> Cover | None:
+    """Return what a draft's fold covers by the numbers of facts, or None if it is not here."""
+    if isinstance(cover, PartRef):
+        seq = places.get(cover.seq)
+        return PartRef(seq, cover.part) if seq else None
+    first = places.get(cover.first)
+    last = places.get(cover.last)
+    return Span(first, last) if first and last else None
+
+
+def _text_of(fact: Fact) -> str:
+    return history_facts.comparable_text(fact)
+
+
+def _is_message_fact(fact: Fact) -> bool:
+    return FactDraft(0.0, fact).is_message_or_result
