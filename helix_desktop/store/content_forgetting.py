@@ -43,10 +43,10 @@ class ForgetRequest:
                 remedy="Enter a longer part of the text.",
             )
         self.digests = set(digests)
-        self.bundles: set[Digest] = (
-            set()
-        )  # Live bundles of git's, whose compressed content cannot be searched.
-        self.named: list[int] = []  # Entries that stay, but whose description loses the text.
+        # Live bundles of git's, whose compressed content cannot be searched.
+        self.bundles: set[Digest] = set()
+        # Numbers of entries that stay, but whose description loses the text.
+        self.named: list[int] = []
         self.traces = TextForms(text) if text else None
 
     def occurs_in(self, text: str) -> bool:
@@ -63,18 +63,27 @@ def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterato
     """Find every entry with the text, without changes. Yields the bytes read, to let
     others work.
     """
+    if wanted.traces is None:
+        return
     after = 0
-    while wanted.traces and (found := cache.reader.records_after(after, _PAGE)):
-        after = found[-1].number
-        for record in found:
-            if record.state is EntryState.LIVE and _entry_holds_text(cache, record, wanted.traces):
-                wanted.digests.add(record.digest)
-                wanted.digests.update(_find_document_of_text(cache, record))
-            elif wanted.occurs_in(record.about.source) or wanted.occurs_in(record.about.tool):
-                wanted.named.append(record.number)
-            if record.about.media_type == GIT_BUNDLE and record.state is EntryState.LIVE:
-                wanted.bundles.add(record.digest)
+    while records := cache.reader.records_after(after, _PAGE):
+        after = records[-1].number
+        for record in records:
+            _note_if_wanted(cache, record, wanted, wanted.traces)
             yield record.size
+
+
+def _note_if_wanted(
+    cache: CacheFolder, record: CacheRecord, wanted: ForgetRequest, traces: TextForms
+) -> None:
+    is_live = record.state is EntryState.LIVE
+    if is_live and record.about.media_type == GIT_BUNDLE:
+        wanted.bundles.add(record.digest)
+    if is_live and _entry_holds_text(cache, record, traces):
+        wanted.digests.add(record.digest)
+        wanted.digests.update(_find_document_of_text(cache, record))
+    elif wanted.occurs_in(record.about.source) or wanted.occurs_in(record.about.tool):
+        wanted.named.append(record.number)
 
 
 def purge_cache(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[None]:
@@ -136,7 +145,12 @@ def find_facts_to_change(
     after = 0
     while lines := journal.stored_facts_since(after, _PAGE):
         after = lines[-1].id
-        yield [(line, fact) for line in lines if (fact := blank_fact(line, wanted)) is not None]
+        page = []
+        for line in lines:
+            blanked = blank_fact(line, wanted)
+            if blanked is not None:
+                page.append((line, blanked))
+        yield page
 
 
 def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]:
@@ -244,6 +258,9 @@ def append_forgotten_facts(
         journal.append_all_or_nothing(conversation, [Forgotten(entries, count, WHY)])
 
 
+# --- What is left
+
+
 def delete_damaged_copies(workspace: Path) -> None:
     """Delete the copies of damaged files that were kept aside."""
     delete_folder_tree(workspace / "damaged", ignore_errors=True)
@@ -253,39 +270,48 @@ def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[st
     """Say in sentences where it still occurs in any byte of the workspace's files."""
     if wanted.traces is None:
         return
-    for digest in sorted(wanted.bundles - wanted.digests):
-        yield f"The entry {digest.hex} contains the compressed changes of a discarded copy, so it was not searched and may contain the text. If the text may be in it, permanently remove this entry, too."
-    for folder in sorted(
-        {each.parents[1] for each in workspace.glob("copies/*/*/.git/objects/[0-9a-fp]*/*")}
-    ):
-        yield f"Git has compressed versions of files in {folder}, which were not searched and may contain the text. If the text may be in them, discard this copy, and then remove the text again."
+    yield from _name_what_cannot_be_searched(workspace, wanted)
     unread: list[OSError] = []
-    files = sorted(
+    files = [
         path
         for path, about in list_tree_files(workspace, on_error=unread.append)
         if S_ISREG(about.st_mode)
-    )
-    yield from (
-        f"{str(error.filename)[:200]} could not be read and may still contain the text: {error.strerror}."
-        for error in unread
-    )
-    for path in files:
+    ]
+    for error in unread:
+        name = str(error.filename)[:200]
+        yield f"{name} could not be read and may still contain the text: {error.strerror}."
+    for path in sorted(files):
         if wanted.occurs_in(path.name):
             yield f"The text is part of a file name: {path}. Rename that file."
         if path == workspace / NAME:
-            for at, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
-                if wanted.occurs_in(line):
-                    yield f"The text is in {path}, line {at}. Edit that line."
-        elif (sentence := _remaining_trace_in_file(path, wanted.traces)) is not None:
+            yield from _remaining_traces_in_settings(path, wanted)
+            continue
+        sentence = _remaining_trace_in_file(path, wanted.traces)
+        if sentence is not None:
             yield sentence
+
+
+def _name_what_cannot_be_searched(workspace: Path, wanted: ForgetRequest) -> Iterator[str]:
+    for digest in sorted(wanted.bundles - wanted.digests):
+        yield f"The entry {digest.hex} contains the compressed changes of a discarded copy, so it was not searched and may contain the text. If the text may be in it, permanently remove this entry, too."
+    objects = workspace.glob("copies/*/*/.git/objects/[0-9a-fp]*/*")
+    for folder in sorted({path.parents[1] for path in objects}):
+        yield f"Git has compressed versions of files in {folder}, which were not searched and may contain the text. If the text may be in them, discard this copy, and then remove the text again."
+
+
+def _remaining_traces_in_settings(path: Path, wanted: ForgetRequest) -> Iterator[str]:
+    """Name the lines: the user's own file is not changed."""
+    for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
+        if wanted.occurs_in(line):
+            yield f"The text is in {path}, line {number}. Edit that line."
 
 
 def _remaining_trace_in_file(path: Path, traces: TextForms) -> str | None:
     try:
         with path.open("rb") as file:
-            found = _occurs_in_joined_pieces(iter(lambda: file.read(1 << 20), b""), traces)
+            is_there = _occurs_in_joined_pieces(iter(lambda: file.read(1 << 20), b""), traces)
     except FileNotFoundError:
         return None
     except OSError as error:
         return f"{path} could not be read and may still contain the text: {error.strerror}."
-    return f"{path} still contains the text; it could not be removed." if found else None
+    return f"{path} still contains the text; it could not be removed." if is_there else None
