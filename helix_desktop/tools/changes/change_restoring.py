@@ -58,25 +58,16 @@ async def plan_undo_of_changes(
     changed in between.
     """
     await checkpoints.check_for_changes()
-    return tuple(
-        _plan_undo_of_path(
-            change, checkpoints.folders.last_item_at(change.path), change.path in changed_between
-        )
-        for change in changes
-    )
-
-
-def _plan_undo_of_path(
-    change: PathChange,
-    now: TreeItem | None,
-    changed_between: bool,  # noqa: FBT001 -- one of three facts
-) -> PlannedUndo:
-    how = UndoOutlook.CONFLICT
-    if now == change.before:
-        how = UndoOutlook.ALREADY
-    elif now == change.after and not changed_between:
-        how = UndoOutlook.RESTORE
-    return PlannedUndo(change.path, change.before, change.after, now, how)
+    planned = []
+    for change in changes:
+        now = checkpoints.folders.last_item_at(change.path)
+        how = UndoOutlook.CONFLICT
+        if now == change.before:
+            how = UndoOutlook.ALREADY
+        elif now == change.after and change.path not in changed_between:
+            how = UndoOutlook.RESTORE
+        planned.append(PlannedUndo(change.path, change.before, change.after, now, how))
+    return tuple(planned)
 
 
 async def merge_with_other_changes(
@@ -85,22 +76,21 @@ async def merge_with_other_changes(
     """Return the current file without the agent's change, or None if others changed the
     same lines.
     """
-    before, after, now = planned.before, planned.after, planned.now
-    if (
-        any(item is None or item.kind is not PathKind.FILE for item in (before, after, now))
-        or now is None
-    ):
+    now = planned.now
+    for item in (planned.before, planned.after, now):
+        if item is None or item.kind is not PathKind.FILE:
+            return None
+    if now is None:
         return None
-    first, second, current = [
-        await checkpoints.read_item_content(item) for item in (before, after, now)
-    ]
-    if diff_hunks.is_binary(first, second, current):
+    before_agent = await checkpoints.read_item_content(planned.before)
+    after_agent = await checkpoints.read_item_content(planned.after)
+    current = await checkpoints.read_item_content(now)
+    if diff_hunks.is_binary(before_agent, after_agent, current):
         return None
     with suppress(ActionRefused):
-        found = diff_hunks.revert_hunks(
-            first, second, current, diff_hunks.find_hunks(first, second)
-        )
-        return await store_merged_version(checkpoints, found, now)
+        hunks = diff_hunks.find_hunks(before_agent, after_agent)
+        merged = diff_hunks.revert_hunks(before_agent, after_agent, current, hunks)
+        return await store_merged_version(checkpoints, merged, now)
     return None
 
 
@@ -118,15 +108,14 @@ def plan_restore_steps(
     """Return what to restore: everything that can be, and for conflicts the user's
     `chosen` versions.
     """
-    found = [
-        RestoreStep(one.path, one.now, one.before)
-        for one in planned
-        if one.how is UndoOutlook.RESTORE and one.path not in chosen
-    ]
-    found += [
-        RestoreStep(one.path, one.now, chosen[one.path]) for one in planned if one.path in chosen
-    ]
-    return tuple(step for step in found if step.now != step.target)
+    possible = []
+    conflicts = []
+    for undo in planned:
+        if undo.path in chosen:
+            conflicts.append(RestoreStep(undo.path, undo.now, chosen[undo.path]))
+        elif undo.how is UndoOutlook.RESTORE:
+            possible.append(RestoreStep(undo.path, undo.now, undo.before))
+    return tuple(step for step in possible + conflicts if step.now != step.target)
 
 
 async def restore_paths(
@@ -136,24 +125,16 @@ async def restore_paths(
     done = RestoreResult()
     window = await checkpoints.begin_step("", "", "undo")
     if window is None:
-        if gone := next((root for root in checkpoints.roots if not root.is_dir()), None):
-            raise ActionRefused(f"The workspace's folder {gone} no longer exists.")
-        raise ActionRefused("The workspace's folders are not covered by checkpoints.")
+        raise _no_checkpoints_error(checkpoints)
     try:
         await remove_undo_leftovers(checkpoints, steps)
         await _PathRestorer(checkpoints, done).restore_all_steps(steps)
         await checkpoints.check_for_changes()
         paths = {step.path for step in steps}
         checkpoints.steps.claim_unowned_changes(window.since_check, paths)
-        changes = [
-            PathChange(step.path, step.now, checkpoints.folders.last_item_at(step.path))
-            for step in steps
-        ]
-        changes += [
-            PathChange(one.path, one.after, one.before) for one in already if one.path not in paths
-        ]
-        changes = sorted(change for change in changes if change.before != change.after)
-        if (now := checkpoints.latest_checkpoint) is not None and changes:
+        changes = _changes_of_undo(checkpoints, steps, already)
+        now = checkpoints.latest_checkpoint
+        if now is not None and changes:
             done.fact = await checkpoints.build_change_fact(
                 changes, window.checkpoint, now, call="", by="undo"
             )
@@ -163,21 +144,44 @@ async def restore_paths(
     return done
 
 
+def _no_checkpoints_error(checkpoints: Checkpoints) -> ActionRefused:
+    for root in checkpoints.roots:
+        if not root.is_dir():
+            return ActionRefused(f"The workspace's folder {root} no longer exists.")
+    return ActionRefused("The workspace's folders are not covered by checkpoints.")
+
+
+def _changes_of_undo(
+    checkpoints: Checkpoints, steps: Sequence[RestoreStep], already: Sequence[PlannedUndo]
+) -> list[PathChange]:
+    """Return what the undo changed, and what was as wanted before it."""
+    changes = {
+        step.path: PathChange(step.path, step.now, checkpoints.folders.last_item_at(step.path))
+        for step in steps
+    }
+    for undo in already:
+        changes.setdefault(undo.path, PathChange(undo.path, undo.after, undo.before))
+    return sorted(change for change in changes.values() if change.before != change.after)
+
+
+def _targets_of_known_links(checkpoints: Checkpoints, steps: Sequence[RestoreStep]) -> set[str]:
+    items: list[TreeItem | None] = list(checkpoints.folders.known_items().values())
+    for step in steps:
+        items += (step.now, step.target)
+    targets = set()
+    for item in items:
+        if item is not None and item.kind is PathKind.LINK:
+            targets.add(os.fsdecode(item.content))
+    return targets
+
+
 async def remove_undo_leftovers(checkpoints: Checkpoints, steps: Sequence[RestoreStep]) -> None:
     """Remove what an interrupted undo left, if its content is stored. Other files may
     be somebody's.
     """
     if not checkpoints.leftovers:
         return
-    items = [
-        *checkpoints.folders.known_items().values(),
-        *(item for step in steps for item in (step.now, step.target)),
-    ]
-    links = {
-        os.fsdecode(item.content)
-        for item in items
-        if item is not None and item.kind is PathKind.LINK
-    }
+    links = _targets_of_known_links(checkpoints, steps)
     while checkpoints.leftovers:
         above, _, name = checkpoints.leftovers.pop().rpartition("/")
         with suppress(OSError, HelixError), checkpoints.reader.open_folder(above) as folder:
@@ -203,22 +207,30 @@ class _PathRestorer:
         """
         self._wanted = {step.path for step in steps}
         self._checkpoints.folders.restore_permissions_of_roots()
-        away = [step for step in steps if step.now is not None and not can_swap_in_place(step)]
+        in_place = []
+        to_remove = []
+        for step in steps:
+            if step.now is None or can_swap_in_place(step):
+                in_place.append(step)
+            else:
+                to_remove.append(step)
+        removed = await self._remove_entries(to_remove)
+        self._done.restored += [step.path for step in removed if step.target is None]
+        to_create = in_place + [replace(step, now=None) for step in removed]
+        # A folder is created before what is in it.
+        to_create.sort(key=lambda step: (step.path.count("/"), step.path))
+        await self._create_targets(to_create)
+        await self._restore_folder_modes()
+
+    async def _remove_entries(self, steps: Sequence[RestoreStep]) -> list[RestoreStep]:
+        """Remove entries, deepest first. Return the steps that worked."""
         failed = set()
-        for step in sorted(away, key=lambda step: -step.path.count("/")):
+        for step in sorted(steps, key=lambda step: -step.path.count("/")):
             if not await self._try_restore_step(step, self._remove_current_entry):
                 failed.add(step.path)
-        self._done.restored += [
-            step.path for step in away if step.target is None and step.path not in failed
-        ]
-        there = [
-            replace(step, now=None) if step in away else step
-            for step in steps
-            if step.path not in failed
-        ]
-        await self._create_targets(
-            sorted(there, key=lambda step: (step.path.count("/"), step.path))
-        )
+        return [step for step in steps if step.path not in failed]
+
+    async def _restore_folder_modes(self) -> None:
         for path, mode in sorted(self._opened.items(), reverse=True):
             with suppress(OSError, ChangedMeanwhile, HelixError):
                 async with self._open_writable_parent(path) as (folder, name):
@@ -299,7 +311,8 @@ class _PathRestorer:
                 os.fsync(folder)
 
     async def _restore_file(self, step: RestoreStep) -> None:
-        target, now = step.target, step.now
+        target = step.target
+        now = step.now
         if target is None:
             return
         async with self._open_writable_parent(step.path) as (folder, name):
@@ -326,18 +339,15 @@ class _PathRestorer:
 
     def _hard_links_to_renew(self, leader: str) -> list[str]:
         """Return other names of a file that stay, and so must become names of the new file."""
-        raw = leader.encode("utf-8", "surrogateescape")
-        found = [
-            twin
-            for twin in self._checkpoints.folders.other_names_of_file(leader)
-            if twin not in self._wanted
-        ]
-        return [
-            twin
-            for twin in found
-            if (item := self._checkpoints.folders.last_item_at(twin)) is not None
-            and item.content == raw
-        ]
+        folders = self._checkpoints.folders
+        leader_name = leader.encode("utf-8", "surrogateescape")
+        twins = []
+        for twin in folders.other_names_of_file(leader):
+            item = folders.last_item_at(twin)
+            names_leader = item is not None and item.content == leader_name
+            if names_leader and twin not in self._wanted:
+                twins.append(twin)
+        return twins
 
     async def _write_target_content(self, handle: int, target: TreeItem) -> None:
         digest = Digest(target.content)
@@ -370,10 +380,10 @@ class _PathRestorer:
             self._open_writable_parent(path) as (folder, name),
             self._open_writable_parent(leader) as (other, first),
         ):
-            st = os.stat(first, dir_fd=other, follow_symlinks=False)
+            status_of_leader = os.stat(first, dir_fd=other, follow_symlinks=False)
             with suppress(FileNotFoundError):
-                here = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                if (here.st_dev, here.st_ino) == (st.st_dev, st.st_ino):
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if os.path.samestat(status, status_of_leader):
                     return
             beside = atomic_swap.temporary_name()
             os.link(first, beside, src_dir_fd=other, dst_dir_fd=folder, follow_symlinks=False)
@@ -424,8 +434,8 @@ class _PathRestorer:
             if not above:
                 raise
             with closing_handle(self._open_folder_granting_access(above)) as outer:
-                st = os.stat(name, dir_fd=outer, follow_symlinks=False)
-                self._opened.setdefault(path, st.st_mode & 0o7777)
+                status = os.stat(name, dir_fd=outer, follow_symlinks=False)
+                self._opened.setdefault(path, status.st_mode & 0o7777)
                 atomic_swap.set_entry_mode(outer, name, OPENED, PathKind.FOLDER)
             return self._checkpoints.reader.open_without_link(path, DIRECTORY)
 
@@ -439,5 +449,7 @@ def _finish_new_file(folder: int, handle: int, target: TreeItem, beside: str) ->
 def can_swap_in_place(step: RestoreStep) -> bool:
     if step.now is None or step.target is None:
         return False
-    same = (step.now.kind is PathKind.FOLDER) == (step.target.kind is PathKind.FOLDER)
-    return same and (step.now.kind is not PathKind.OTHER or bool(step.now.content))
+    was_folder = step.now.kind is PathKind.FOLDER
+    becomes_folder = step.target.kind is PathKind.FOLDER
+    is_unread_special_file = step.now.kind is PathKind.OTHER and not step.now.content
+    return was_folder == becomes_folder and not is_unread_special_file
