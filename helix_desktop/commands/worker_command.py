@@ -8,15 +8,19 @@ import os
 import signal
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import parse_number, workspace_access
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, dump_printed_json, escape_control_characters
 from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable, StoreBusy
 from helix_desktop.store import fleet_task_files, workspace_link
+from helix_desktop.store.all_workspaces import KnownWorkspace
+from helix_desktop.store.fleet_task_watch import FleetTaskWatch
 
 if TYPE_CHECKING:
     from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskResult, FleetTaskState
@@ -29,53 +33,133 @@ AGAIN = -1
 AGAIN_SECONDS = 1.0
 UNABLE = 1  # The exit code if the workspace has no model or no key. The worker tries again later.
 UNABLE_SECONDS = 60
+LOOK_SECONDS = 0.5  # The worker looks this often which closed workspaces have tasks.
+IDLE_SECONDS = 10.0  # A workspace that is not shared is closed after this time without a task.
+OPENED_AT_FIRST = 20
+WANTED_HANDLES = 65_536
+HANDLES_OF_WORKSPACE = 40  # While it is open: about 26 for its stores, and those of its tasks.
+OTHER_HANDLES = 140  # For the program itself, and for commands that tasks run.
 log = logging.getLogger(__name__)
 
 
 def _run_worker_command(arguments: Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
-    names = arguments.workspace or [one.id for one in workspaces.list_workspaces()]
-    known = dict.fromkeys(workspaces.find_known_workspace(name).id for name in names)
+    if arguments.workspace:
+        found = [workspaces.find_known_workspace(name) for name in arguments.workspace]
+    else:
+        found = list(workspaces.list_workspaces())
+    known = {workspace.id: workspace for workspace in found}
     workspaces.remove_interrupted_imports_and_writes()
     arguments.workers, arguments.is_draining = list["FleetWorker"](), False
     arguments.known, arguments.unable = known, set[str]()
     try:
-        return asyncio.run(_work_in_all_workspaces(arguments, list(known)))
+        return asyncio.run(_WorkerRounds(arguments, known).work_in_all_workspaces())
     except asyncio.CancelledError:  # SIGTERM arrived while other programs had the workspaces open.
         return 0
 
 
-async def _work_in_all_workspaces(arguments: Namespace, workspaces: list[str]) -> int:
-    """Works in all workspaces concurrently. SIGTERM lets the workers finish their tasks."""
-    main = asyncio.current_task()
+class _WorkerRounds:
+    """Works in all workspaces concurrently. Shared ones stay open, as their tasks are
+    elsewhere. Any other is open only while it has tasks.
+    """
 
-    def drain() -> None:
-        arguments.is_draining = True
-        for worker in arguments.workers:
+    def __init__(self, arguments: Namespace, known: Mapping[str, KnownWorkspace]) -> None:
+        self._arguments = arguments
+        self._shared = [
+            name
+            for name, workspace in known.items()
+            if workspace_link.is_set_up_to_be_shared(workspace)
+        ]
+        own = {name: one.folder for name, one in known.items() if name not in self._shared}
+        self._own = list(own)
+        self._watch = FleetTaskWatch(own)
+        arguments.room = asyncio.Semaphore(_most_open_workspaces())
+        self._running: dict[str, asyncio.Task[int]] = {}
+        self._owned = OwnedTasks("worker")
+
+    async def work_in_all_workspaces(self) -> int:
+        """Works until SIGTERM, which lets the workers finish their tasks. With --drain,
+        until there is no task.
+        """
+        if sys.platform != "win32":
+            drain = partial(self._drain, asyncio.current_task())
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain)
+        codes: list[int] = []
+        due = self._workspaces_to_open_first()
+        while not self._arguments.is_draining:
+            for workspace in due:
+                working = _work_in_workspace(self._arguments, workspace)
+                self._running[workspace] = self._owned.spawn_task(working, name=workspace)
+            if not self._running and self._arguments.drain:
+                break
+            await self._wait_for_next_look()
+            codes += self._collect_codes()
+            if UNABLE in codes and len(self._arguments.unable) == len(self._arguments.known):
+                break
+            opened = frozenset(self._running)
+            due = await asyncio.to_thread(self._watch.find_workspaces_with_tasks, opened)
+        if self._running:
+            await asyncio.wait(self._running.values())
+        return min([*codes, *self._collect_codes()], default=0)
+
+    def _workspaces_to_open_first(self) -> list[str]:
+        """Few workspaces are all opened at first, so that what they lack is said at once."""
+        if self._arguments.workspace or len(self._own) <= OPENED_AT_FIRST:
+            return self._shared + self._own
+        return self._shared
+
+    async def _wait_for_next_look(self) -> None:
+        if not self._running:
+            await asyncio.sleep(LOOK_SECONDS)
+            return
+        ends = set(self._running.values())
+        await asyncio.wait(ends, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+
+    def _collect_codes(self) -> list[int]:
+        """Returns the exit codes of workspaces that were closed, or raises their error."""
+        codes = []
+        for workspace, working in list(self._running.items()):
+            if working.done():
+                del self._running[workspace]
+                self._watch.note_closed(workspace)
+                codes.append(working.result())
+        return codes
+
+    def _drain(self, main: asyncio.Task[int] | None) -> None:
+        self._arguments.is_draining = True
+        for worker in self._arguments.workers:
             worker.drain()
-        if main is not None and not arguments.workers:
+        if main is not None and not self._arguments.workers:
             main.cancel()
 
-    if sys.platform != "win32":
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain)
-    codes = [_work_in_workspace(arguments, one, Terminal()) for one in workspaces]
-    return min(await asyncio.gather(*codes), default=0)
+
+def _most_open_workspaces() -> int:
+    """Raises the limit of open files as far as this user may, and returns how many
+    workspaces may be open.
+    """
+    if sys.platform == "win32":
+        return 100
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED_HANDLES if hard == resource.RLIM_INFINITY else min(hard, WANTED_HANDLES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return max(1, (soft - OTHER_HANDLES) // HANDLES_OF_WORKSPACE)
 
 
-async def _work_in_workspace(arguments: Namespace, workspace: str, console: Console) -> int:
+async def _work_in_workspace(arguments: Namespace, workspace: str) -> int:
     """Works here, or in the process that has the workspace open. If that process ends,
     continues here.
     """
+    console = Terminal()
     while not arguments.is_draining:
         try:
-            code = await workspace_access.run_here_or_at_owner(arguments, workspace, console)
+            async with arguments.room:
+                code = await workspace_access.run_here_or_at_owner(arguments, workspace, console)
         except HelixError as error:
-            if type(error) is not HelixError and not isinstance(
-                error, StoreBusy | SharedStoreUnreachable
-            ):
-                raise
-            log.warning("the worker tries again: %s", error)
-            code = AGAIN
+            code = await _code_of_error(arguments, workspace, error, console)
         if code != AGAIN and (code != UNABLE or arguments.drain):
             return code
         arguments.unable |= {workspace} if code == UNABLE else set()
@@ -85,6 +169,21 @@ async def _work_in_workspace(arguments: Namespace, workspace: str, console: Cons
             if not arguments.is_draining:
                 await asyncio.sleep(AGAIN_SECONDS)
     return 0
+
+
+async def _code_of_error(
+    arguments: Namespace, workspace: str, error: HelixError, console: Console
+) -> int:
+    """Returns whether to try again soon or later. One workspace's error does not end
+    the work in others.
+    """
+    if type(error) is HelixError or isinstance(error, StoreBusy | SharedStoreUnreachable):
+        log.warning("the worker tries again: %s", error)
+        return AGAIN
+    if len(arguments.known) == 1:
+        raise error
+    await console.print_error(f"{workspace}: {error}")
+    return UNABLE
 
 
 async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Console) -> int:
@@ -138,8 +237,15 @@ async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Consol
         own.append(worker)
         bench.sharing.fetch_seconds = 10.0  # No one here reads what other machines write.
         forget = gateway_workspaces.set_release_handler(bench.id, lambda: worker.drain(0.0))
+
+        def may_close(idle_seconds: float) -> bool:
+            """At once, if another workspace with tasks waits for room."""
+            if bench.workspace.link is not None:
+                return False
+            return idle_seconds > IDLE_SECONDS or arguments.room.locked()
+
         try:
-            await worker.work_until_drained(until_empty=arguments.drain)
+            await worker.work_until_drained(until_empty=arguments.drain, may_end=may_close)
         finally:
             forget()
             own.remove(worker)

@@ -73,6 +73,10 @@ class AllWorkspaces:
 
     def find_known_workspace(self, name_or_id: str, *, trashed: bool = False) -> KnownWorkspace:
         """Return the workspace with this id or, if only one has it, with this name."""
+        place = (self.folder / _TRASH if trashed else self.folder) / name_or_id
+        # Reading the settings of a thousand other workspaces takes a while.
+        if place.name == name_or_id and _is_workspace_folder(place):
+            return _read_workspace_description(place, is_in_trash=trashed)
         known = self.list_workspaces(trashed=trashed)
         named = [each for each in known if each.id == name_or_id]
         named = named or [each for each in known if each.name.casefold() == name_or_id.casefold()]

@@ -3,12 +3,14 @@ in a file of its folder.
 """
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from helix_desktop.errors import NotFound, SharedStoreUnreachable, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_schema
 from helix_desktop.store import sqlite_database
 from helix_desktop.store.all_workspaces import KnownWorkspace
@@ -23,6 +25,35 @@ COPY_NAME = "tasks.before-0.3.sqlite3"  # What version 0.2 left, from before it 
 _WHAT = "list of tasks"
 VERSION = 3
 _STEPS = read_schema("fleet_tasks").split("-- Next step\n")
+
+
+# A running task counts too: its worker may have been killed.
+_LOOK = (
+    "SELECT EXISTS (SELECT 1 FROM tasks WHERE state = 'running') OR EXISTS (SELECT 1 FROM tasks"
+    " WHERE state = 'waiting' AND open_needs = 0 AND until <= {now}), (SELECT min(until) - {now}"
+    " FROM tasks WHERE state = 'waiting' AND open_needs = 0 AND until > {now})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TasksAhead:
+    """Whether a closed workspace has tasks to run now, and when the next may be tried again."""
+
+    has_work: bool
+    next_try_seconds: float | None = None
+
+
+def look_for_tasks(path: Path) -> TasksAhead:
+    """Look into the file of a closed workspace, and change nothing. What cannot be read
+    counts as work, since opening the workspace repairs it or says what is wrong.
+    """
+    statement, _ = SQLITE.build_statement(_LOOK)
+    try:
+        with closing(sqlite_database.connect_read_only(path, StoreFailed, _WHAT)) as connection:
+            has_work, next_try = connection.execute(statement).fetchone()
+    except (StoreFailed, sqlite3.Error):
+        return TasksAhead(has_work=True)
+    return TasksAhead(bool(has_work), next_try)
 
 
 class SqliteTaskTables:

@@ -20,7 +20,7 @@ from helix_desktop.secrets import (
     SharedStoreKey,
     SharedStoreLogin,
 )
-from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.shared import link_progress, row_encryption, store_address
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, SharedStoreLink
 from helix_desktop.store.shared.store_address import StoreAddress
@@ -30,7 +30,7 @@ STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
 
 
 def is_set_up_to_be_shared(
-    workspace: StoredWorkspace, environ: Mapping[str, str] = os.environ
+    workspace: StoredWorkspace | KnownWorkspace, environ: Mapping[str, str] = os.environ
 ) -> bool:
     """Whether the settings, or what an earlier version left, say that it is shared."""
     shared = workspace.settings.shared

@@ -91,9 +91,12 @@ class FleetWorker:
         """Whether somebody else wants the workspace at once."""
         return not self._drain_seconds
 
-    async def work_until_drained(self, *, until_empty: bool = False) -> None:
+    async def work_until_drained(
+        self, *, until_empty: bool = False, may_end: Callable[[float], bool] = lambda _: False
+    ) -> None:
         """Work until drained. `until_empty`: or until no task runs, and none waits that
-        could run later by itself.
+        could run later by itself. `may_end`: whether to end after so many seconds
+        without anything to do.
         """
         if self._bench.workspace.link is None:  # No shared store, so no other process has workers.
             await self._list.release_orphaned_tasks(_PROCESS)
@@ -105,9 +108,14 @@ class FleetWorker:
         self._owned.spawn_task(self._remove_old_tasks_until_cancelled(), name="shorten history")
         draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
         try:
+            busy_at = time.monotonic()
             while not self._is_draining.is_set():
                 attempt = await self._claim_and_start()
                 if until_empty and await self._has_no_work(attempt):
+                    return
+                if self._claimed or attempt is ClaimAttempt.STARTED:
+                    busy_at = time.monotonic()
+                elif may_end(time.monotonic() - busy_at):
                     return
                 ends = {draining, *self._claimed}
                 await asyncio.wait(ends, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)

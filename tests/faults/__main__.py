@@ -80,6 +80,13 @@ ALL = (
         2,
     ),
     Trial(
+        "fleet_many_workspaces",
+        "one worker of 1,000 workspaces with 1,024 file handles",
+        "--busy",
+        100,
+        20,
+    ),
+    Trial(
         "network", "model servers that fail, in whole turns, every protocol", "--turns", 1000, 40
     ),
     Trial("mcp_servers", "MCP servers that misbehave", "--trials", 200, 8),

@@ -249,7 +249,7 @@ async def test_a_worker_that_hung_writes_nothing_beside_the_one_that_took_over(
 
 async def until_an_append_waits(worker: FleetWorker) -> None:
     (claimed,) = worker._claimed.values()
-    while not claimed._changed._waiters:  # type: ignore[attr-defined]
+    while not claimed._changed._waiters:
         await asyncio.sleep(0)
 
 

@@ -1,0 +1,80 @@
+"""Which closed workspaces have tasks to run, seen without opening them.
+
+An open workspace takes about 22 file handles and 4 threads, so a worker of a thousand
+workspaces opens only those that have a task. The list of tasks is a file of its own,
+and is only read again after it has changed.
+"""
+
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import fleet_task_files
+
+# A workspace whose worker found nothing that it may do is not opened again before its
+# list changes, or this time has passed: all may be stopped, or the budget spent.
+UNCHANGED_SECONDS = 30.0
+FileStamp = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _WatchedList:
+    path: Path
+    stamp: FileStamp = ()
+    look_at: float = 0.0
+
+
+class FleetTaskWatch:
+    """`folders`: those of the workspaces, by id. They are not shared."""
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._lists = {
+            workspace: _WatchedList(folder / fleet_task_files.NAME)
+            for workspace, folder in folders.items()
+        }
+
+    def find_workspaces_with_tasks(self, opened: Collection[str] = ()) -> list[str]:
+        """Return those that have a task to run now, except the opened ones."""
+        return [
+            workspace
+            for workspace, watched in self._lists.items()
+            if workspace not in opened and _look_if_changed(watched)
+        ]
+
+    def note_closed(self, workspace: str) -> None:
+        """Note that a worker has closed the workspace, so what it left is not for now."""
+        watched = self._lists.get(workspace)
+        if watched is None:
+            return
+        watched.stamp = _read_stamp(watched.path)
+        ahead = fleet_task_files.look_for_tasks(watched.path) if watched.stamp else None
+        pause = UNCHANGED_SECONDS
+        if ahead is not None and ahead.next_try_seconds is not None:
+            pause = min(pause, ahead.next_try_seconds)
+        watched.look_at = time.monotonic() + pause
+
+
+def _look_if_changed(watched: _WatchedList) -> bool:
+    stamp = _read_stamp(watched.path)
+    now = time.monotonic()
+    if not stamp or (stamp == watched.stamp and now < watched.look_at):
+        return False
+    ahead = fleet_task_files.look_for_tasks(watched.path)
+    watched.stamp = stamp
+    watched.look_at = float("inf")
+    if ahead.next_try_seconds is not None:
+        watched.look_at = now + ahead.next_try_seconds
+    return ahead.has_work
+
+
+def _read_stamp(path: Path) -> FileStamp:
+    """Return what differs after each change of the file or its log. Empty without a file."""
+    stamp: list[int] = []
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        try:
+            status = file.stat()
+        except OSError:
+            continue
+        stamp += [status.st_ino, status.st_size, status.st_mtime_ns]
+    return tuple(stamp)
