@@ -5,9 +5,14 @@ makes them.
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from helix_desktop import __version__
 from tests.benchmarks import adapted, figures, fleet, report
 from tests.benchmarks.__main__ import benchmarks
 from tests.benchmarks.row import Figure, Row, fit, shown
@@ -34,11 +39,46 @@ def test_the_readme_quotes_what_was_measured_last() -> None:
     )
 
 
-def test_the_window_appears_about_as_fast_as_a_bare_one() -> None:
-    """As the README says in words."""
-    rows = next(run["rows"] for run in figures.last() if run["name"] == "start")
-    first = next(Row.from_json(row) for row in rows if row["name"] == "first paint")
-    assert 0.8 < first.ours.median / first.peers["bare Qt window"].median < 1.25
+def run_measured(program: str, rows: int, date: str = "2026-11-20 10:00 UTC") -> dict[str, Any]:
+    machine = {
+        "date": date,
+        "program": program,
+        "processor": "AMD EPYC, 2 cores",
+        "memory": "8 GB",
+        "load at the start": "0.5 0.4 0.3",
+    }
+    all_rows = [replace(ROW, name=f"put {number}").as_json() for number in range(rows)]
+    return {"name": program, "measures": "a thing", "machine": machine, "rows": all_rows}
+
+
+def test_only_the_current_versions_figures_are_published_and_no_more_than_a_person_reads() -> None:
+    runs = [run_measured(f"{__version__} (abc)", 90), run_measured("0.1.0 (def)", 5)]
+    page = figures.page(runs)
+    assert "0.1.0" not in page
+    assert page.count("| put ") == figures.MOST_ROWS == 60
+    assert figures.page(figures.last()).count("\n| ") < 100
+
+
+def test_each_figure_of_the_readme_says_on_what_it_was_measured() -> None:
+    lines = [line for line in figures.quotes(figures.last()).split("\n") if line.startswith("- ")]
+    assert lines
+    assert all(re.search(r"\(version 0\.2\.\d+ \(\w+\), 20\d\d-.*load \d", line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("program", "date", "words"),
+    [
+        (f"{__version__} (43e3155c)", "2025-01-01 10:00 UTC", "days ago"),
+        (f"{__version__} (43e3155c-dirty)", "2026-11-20 10:00 UTC", "local changes"),
+        (f"{__version__} (0123456789)", "2026-11-20 10:00 UTC", "does not exist"),
+    ],
+)
+def test_the_check_before_a_release_fails_on_an_old_row(
+    program: str, date: str, words: str
+) -> None:
+    today = datetime(2026, 11, 27, tzinfo=UTC)
+    problems = figures.find_old_figures([run_measured(program, 1, date)], today)
+    assert any(words in problem for problem in problems)
 
 
 def test_the_page_on_a_fleet_is_computed_from_what_was_measured_last() -> None:

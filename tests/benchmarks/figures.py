@@ -1,19 +1,24 @@
 """The figures page of the help and the README's figures, both made from what `bench
 --keep` measured last.
 
-python -m tests.benchmarks.figures      writes resources/help/figures.md and the marked
-block of README.md anew
+python -m tests.benchmarks.figures              writes resources/help/figures.md and the
+                                                marked block of README.md anew
+python -m tests.benchmarks.figures --check-age  before a release: fails if a published
+                                                figure is not from the code that is published
 """
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from helix_desktop import __version__
 from tests.benchmarks import report
 from tests.benchmarks.row import Figure, Row, shown
 
@@ -24,10 +29,62 @@ PAGE = ROOT / "resources" / "help" / "figures.md"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
+MOST_ROWS = 60  # More rows nobody reads. All rows are in last.json.
+MOST_DAYS = 45  # A figure that is published may be this old.
+
 HEAD = """# Figures
 
-To repeat the measurements on this page and update it, run `python3 packaging/dev.py bench --keep`. Each figure is the median of several runs. The lowest and highest values of each figure are in parentheses, unless the row says otherwise. Other programs were measured with the same data, alternating with Helix Desktop ("ours" in the tables). Times depend on the computer, so the line below each table describes the computer that was used. The load averages show how busy this computer was. On a busy computer, the comparison with other programs is more reliable than the times.
+This page has only figures that were measured with the current version, {minor}. Each figure is the median of several runs. The lowest and highest values of each figure are in parentheses, unless the row says otherwise. Other programs were measured with the same data, alternating with Helix Desktop ("ours" in the tables). Times depend on the computer and on what else it does, so the line below each table names the computer, its load, the date and the commit.
+
+To repeat the measurements and update this page, run `python3 packaging/dev.py bench --keep`. All rows, also those of earlier versions, are in `tests/benchmarks/last.json`.
 """
+
+
+def minor_version(program: str) -> str:
+    """0.2 of "0.2.0 (43e3155c)"."""
+    return ".".join(program.split(" ", maxsplit=1)[0].split(".")[:2])
+
+
+def current(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs that may be published: those of the current minor version."""
+    wanted = minor_version(__version__)
+    return [run for run in runs if minor_version(run["machine"]["program"]) == wanted]
+
+
+def rows_for_page(runs: Sequence[dict[str, Any]]) -> list[tuple[str, Row]]:
+    """At most sixty rows with the names of their benchmarks: first goals that are not
+    met, then those that are, then the rest.
+    """
+    rows = [(run["name"], Row.from_json(row)) for run in runs for row in run["rows"]]
+    ranks = {False: 0, True: 1, None: 2}
+    chosen = sorted(rows, key=lambda named_row: ranks[named_row[1].met])[:MOST_ROWS]
+    return [named_row for named_row in rows if named_row in chosen]
+
+
+def find_old_figures(runs: Sequence[dict[str, Any]], today: datetime) -> list[str]:
+    """A sentence for each published figure that is not from the code that is published."""
+    problems: list[str] = []
+    for run in current(runs):
+        machine = run["machine"]
+        measured = datetime.strptime(machine["date"], "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC)
+        days = (today - measured).days
+        commit = machine["program"].partition("(")[2].rstrip(")")
+        if days > MOST_DAYS:
+            problems.append(f"{run['name']} was measured {days} days ago.")
+        if commit.endswith("-dirty"):
+            problems.append(f"{run['name']} was measured on a build with local changes.")
+        elif not _is_commit(commit):
+            problems.append(f"{run['name']} names the commit {commit}, which does not exist here.")
+    names = {run["name"] for run in current(runs)}
+    for benchmark, row, _ in QUOTED:
+        if benchmark not in names:
+            problems.append(f"README would quote {row} of {benchmark}, which was not measured.")
+    return problems
+
+
+def _is_commit(name: str) -> bool:
+    asked = ["git", "cat-file", "-e", f"{name}^{{commit}}"]
+    return subprocess.run(asked, cwd=ROOT, capture_output=True, check=False).returncode == 0
 
 
 def keep(runs: Sequence[dict[str, Any]], file: Path = LAST) -> None:
@@ -53,21 +110,25 @@ def last(file: Path = LAST) -> list[dict[str, Any]]:
 
 def page(runs: Sequence[dict[str, Any]]) -> str:
     """The figures page as Markdown."""
-    return (
-        "\n".join([HEAD, *_missed(runs), *(line for run in runs for line in _section(run))]) + "\n"
-    )
+    published = current(runs)
+    rows = rows_for_page(published)
+    lines = [HEAD.format(minor=minor_version(__version__)), *_missed(rows)]
+    for run in published:
+        own_rows = [row for name, row in rows if name == run["name"]]
+        if own_rows:
+            lines += _section(run, own_rows)
+    return "\n".join(lines) + "\n"
 
 
-def _section(run: dict[str, Any]) -> Iterator[str]:
-    rows = [Row.from_json(each) for each in run["rows"]]
+def _section(run: dict[str, Any], rows: Sequence[Row]) -> Iterator[str]:
     machine = run["machine"]
     yield f"## {run['name']}\n\n{run['measures'][0].upper()}{run['measures'][1:]}.\n"
     yield "\n".join(report.markdown(rows))
     if growth := report.fit_lines(rows):
-        lines = (
-            f"| {name} | {words} |" for name, _, words in (line.rpartition(": ") for line in growth)
-        )
-        yield "\n".join(("\n| how costs grow | |\n|---|---|", *lines))
+        yield "\n| how costs grow | |\n|---|---|"
+        for line in growth:
+            name, _, words = line.rpartition(": ")
+            yield f"| {name} | {words} |"
     where = ", ".join(
         machine[name] for name in ("processor", "system", "python") if name in machine
     )
@@ -75,9 +136,8 @@ def _section(run: dict[str, Any]) -> Iterator[str]:
     yield f"\nMeasured on {machine['date']} with Helix Desktop {machine['program']} on {where}, {machine['memory']} memory, {load}.\n"
 
 
-def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _missed(rows: Sequence[tuple[str, Row]]) -> Iterator[str]:
     """What was asked for and is not so stands at the top of the page, not in its tables alone."""
-    rows = [(run["name"], Row.from_json(each)) for run in runs for each in run["rows"]]
     asked = [row for _, row in rows if row.met is not None]
     yield f"{sum(bool(row.met) for row in asked)} of {len(asked)} goals for speed, size and cost are met.\n"
     missed = [(name, row) for name, row in rows if row.met is False]
@@ -93,7 +153,8 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 # benchmark, row, sentence; {× peer}: ours as a multiple of the peer; {range of peer}:
 # from the least to the most; {percent less}: ours is a share
 QUOTED = (
-    ("start", "first paint", "The window appears about as fast as an empty one: after {range of ours} ms, compared with {range of bare Qt window} ms."),
+    ("start", "first paint", "The window appears after {range of ours} ms; an empty Qt window after {range of bare Qt window} ms."),
+    ("start", "complete", "Everything in it is there after {ours} ms; the empty window after {bare Qt window} ms."),
     ("start", "memory after start", "At the start, Helix Desktop uses {ours} MB of memory; an empty window uses {bare Qt window} MB."),
     ("view", "a step after 100,000 messages", "Long conversations stay fast: after 100,000 messages, Helix Desktop adds {ours} ms to each step."),
     ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "Ten recorded sessions together cost {percent less}% less than if everything had been sent. Long sessions save the most; short sessions may save nothing."),
@@ -101,26 +162,23 @@ QUOTED = (
 
 
 def quotes(runs: Sequence[dict[str, Any]]) -> str:
-    """The README's block: a few figures in sentences, for what was measured."""
-    rows = {(run["name"], row["name"]): Row.from_json(row) for run in runs for row in run["rows"]}
-    told = [_quote(rows[name, row], words) for name, row, words in QUOTED if (name, row) in rows]
-    where = next(
-        (
-            f"processor: {run['machine']['processor']}; load average: {run['machine']['load at the start'].split()[0]}"
-            for run in runs
-        ),
-        "",
-    )
-    return "\n".join(
-        [
-            BEGIN,
-            *(f"- {line}" for line in told),
-            "",
-            f"Medians ({where}). [All figures, and how they were measured](resources/help/figures.md).",
-            "",
-            END,
-        ]
-    )
+    """The README's block: a few figures in sentences, each with its version, date and load."""
+    measured = {run["name"]: run for run in current(runs)}
+    lines = [BEGIN]
+    for name, row_name, words in QUOTED:
+        run = measured.get(name, {"rows": []})
+        for row in map(Row.from_json, run["rows"]):
+            if row.name == row_name:
+                lines.append(f"- {_quote(row, words)} ({_where(run['machine'])})")
+    link = "[All figures, and how they were measured](resources/help/figures.md)."
+    return "\n".join([*lines, "", link, "", END])
+
+
+def _where(machine: dict[str, str]) -> str:
+    """The row of the figures page on which a figure stands, in brackets after it."""
+    day = machine["date"].partition(" ")[0]
+    load = machine["load at the start"].partition(" ")[0]
+    return f"version {machine['program']}, {day}, {machine['processor']}, load {load}"
 
 
 def _quote(row: Row, words: str) -> str:
@@ -158,6 +216,15 @@ def write() -> None:
         README.write_text(text.replace(old, quotes(runs)), encoding="utf-8")
 
 
+def check_age() -> None:
+    """Ends with code 1 if a published figure is old. Run before a release."""
+    problems = find_old_figures(last(), datetime.now(UTC))
+    sys.stdout.writelines(f"{problem}\n" for problem in problems)
+    sys.exit(1 if problems else 0)
+
+
 if __name__ == "__main__":
+    if "--check-age" in sys.argv:
+        check_age()
     write()
     sys.stdout.write(f"{PAGE} is made of {len(last())} benchmarks.\n")

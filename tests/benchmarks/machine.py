@@ -7,7 +7,9 @@ import platform
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from helix_desktop import __version__
@@ -18,6 +20,7 @@ def described() -> dict[str, str]:
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "program": f"{__version__} ({_commit()})",
+        "libraries": _library_versions(),
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": _memory(),
         "system": platform.platform(),
@@ -45,6 +48,16 @@ def environment() -> dict[str, str]:
 def memory(process: str = "self") -> float:
     """Megabytes of a process that are in memory."""
     return int(_line(f"/proc/{process}/status", "VmRSS").split()[0]) / 1024
+
+
+def _library_versions() -> str:
+    """The libraries whose speed is measured along with ours."""
+    names = ("PySide6-Essentials", "plyvel", "httpx", "orjson", "tiktoken", "zstandard")
+    versions: list[str] = []
+    for name in names:
+        with suppress(PackageNotFoundError):
+            versions.append(f"{name} {version(name)}")
+    return ", ".join(versions)
 
 
 def _commit() -> str:
