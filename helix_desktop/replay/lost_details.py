@@ -10,7 +10,8 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.agent_additions import split_off_agent_additions
+from helix_desktop.engine.facts import Stored, Text
 from helix_desktop.engine.messages import Block
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_result_reading import parse_call_arguments
@@ -39,9 +40,9 @@ Read = Callable[[Digest], Awaitable[bytes]]
 def details_of_recorded_message(message: RecordedMessage) -> Iterator[str]:
     """Yield the user's demands word for word, and errors, addresses, paths and names."""
     if message.role == "user":
-        yield from (
-            said.strip()[:SHOWN] for said in _ENDS.split(message.text) if _DEMAND.search(said)
-        )
+        # What an agent's own program adds is nobody's demand.
+        words, _ = split_off_agent_additions([Text(message.text)])
+        yield from (said.strip()[:SHOWN] for said in _ENDS.split(words) if _DEMAND.search(said))
     if message.role == "tool":
         yield from (trouble.strip()[:SHOWN] for trouble in _TROUBLE.findall(message.text))
     for call in message.calls:

@@ -2,12 +2,14 @@
 
 A request marks up to four of its blocks. It reads from the cache the longest beginning that an
 earlier request marked at most 20 blocks before one of its own marks and that was used in the last
-five minutes. The rest, up to its last mark, is written to the cache. Beginnings of less than 1,024
+five minutes, or in the last hour where a recording shows that this was paid for. The rest, up to its last mark, is written to the cache. Beginnings of less than 1,024
 tokens are not cached. The unit is one uncached input token (o200k_base; each message adds four).
 """
 
+import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 from itertools import accumulate
 
@@ -15,6 +17,7 @@ from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.messages import Image, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.prompt_cache_marks import MarkedRequest
+from helix_desktop.engine.prompt_cache_terms import cache_terms_of_model
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedMessage
 
@@ -27,6 +30,10 @@ LOOK_BACK = 20  # In blocks. The provider looks for a cached beginning up to thi
 LEAST = 1_024  # In tokens. Shorter beginnings are not cached.
 LIFETIME = 300.0  # In seconds. A beginning stays cached this long after its last use.
 PAUSE = 10.0  # In seconds. The assumed pause between two requests if a session records no times.
+
+OUTLIVED_SHARE = 0.5  # A request that reads this share of the one before found it in the cache.
+QUESTION_TOKENS = 300  # What asks for a summary at the window's limit.
+SUMMARY_TOKENS = 3_000
 
 Count = Callable[[str], int]
 Piece = tuple[object, int]  # A part of a request as a comparable value, and its number of tokens.
@@ -52,6 +59,8 @@ class BillingLedger:
     prices: RelativePrices
     window: int
     least: int = LEAST
+    lifetime: float = LIFETIME
+    for_an_hour: bool = False  # Writing is charged at the price for an hour, as usage tells.
     sent: int = 0
     billed: float = 0.0
     recalls: float = (
@@ -112,7 +121,8 @@ class BillingLedger:
             end += tokens
             each = price.read if end <= known else price.write if end <= known + written else 1.0
             self._add_cost_if_recalled(tokens * each, reason_of(content))
-        return Usage(input=total, cache_read=known, cache_write=written, output=output)
+        hourly = written if self.for_an_hour else 0
+        return Usage(total, known, written, output, cache_write_hour=hourly)
 
     def bill_recall(
         self,
@@ -155,7 +165,8 @@ class BillingLedger:
             reverse=True,
         )
         for hit in reachable:
-            if seconds - self._known.get(chain[hit], -LIFETIME - seconds - 1) <= LIFETIME:
+            last_used = self._known.get(chain[hit], -math.inf)
+            if seconds - last_used <= self.lifetime:
                 break
         else:
             hit = -1
@@ -212,6 +223,74 @@ def request_times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
             now += max(0.0, message.time - last) if last and message.time else PAUSE
             last = message.time or last
             yield now
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOfSession:
+    """What caching cost in a session, and how long it lasted."""
+
+    prices: RelativePrices
+    lifetime: float = LIFETIME
+    for_an_hour: bool = False
+
+
+def cache_of_recording(
+    messages: Sequence[RecordedMessage], assumed: RelativePrices
+) -> CacheOfSession:
+    """Return the cache that a recorded session really had, where its usage tells.
+
+    Claude Code pays twice the input price for an hour. OpenAI charges nothing for
+    writing, and how long it keeps a prompt is seen in what it read after pauses.
+    """
+    replies = [message for message in messages if message.role == "assistant"]
+    written = sum(reply.usage.cache_write for reply in replies)
+    hourly = sum(reply.usage.cache_write_hour for reply in replies)
+    models = [reply.model for reply in replies if reply.model and reply.usage.input]
+    if not models:
+        return CacheOfSession(assumed)
+    for_an_hour = 2 * hourly > written
+    terms = cache_terms_of_model(models[-1], for_an_hour=for_an_hour)
+    lifetime = terms.seconds
+    if not terms.is_exact:
+        lifetime = max(lifetime, _longest_pause_outlived(replies))
+    return CacheOfSession(replace(assumed, write=terms.write), lifetime, for_an_hour)
+
+
+def _longest_pause_outlived(replies: Sequence[RecordedMessage]) -> float:
+    longest = 0.0
+    for before, now in itertools.pairwise(replies):
+        if not (before.time and now.time and before.usage.input):
+            continue
+        if now.usage.cache_read >= before.usage.input * OUTLIVED_SHARE:
+            longest = max(longest, now.time - before.time)
+    return longest
+
+
+def bill_with_compaction_at_limit(
+    messages: Sequence[RecordedMessage],
+    ledger: BillingLedger,
+    count: Count,
+    head_tokens: int = HEAD_TOKENS,
+) -> BillingLedger:
+    """Bill a session in which everything is sent as long as it fits, and is summarised then.
+
+    No provider takes a request that is longer than the window, so this is what sending
+    everything really means. What a summary lost is not brought back, and costs nothing.
+    """
+    head: Piece = ("", head_tokens)
+    standing = [head]
+    times = request_times(messages)
+    for message in messages:
+        if message.role == "assistant":
+            seconds = next(times)
+            output = count_output_tokens(message, count)
+            if sum(tokens for _, tokens in standing) + output > ledger.window:
+                question: Piece = ("question", QUESTION_TOKENS)
+                ledger.bill_cached_request([*standing, question], SUMMARY_TOKENS, seconds)
+                standing = [head, (f"summary before {message.text[:40]}", SUMMARY_TOKENS)]
+            ledger.bill_step(list(standing), output, seconds)
+        standing.extend(pieces_of_recorded_message(message, count))
+    return ledger
 
 
 def bill_without_folds(

@@ -12,7 +12,7 @@ COUNTED = ("found", "kept", "added", "entry", "lost")
 # A total has the largest value of these figures, and the sum of the others.
 _LARGEST = ("peak", "plain_peak", "waited", "longest_admission")
 # `--json` shows these figures in another form or omits them.
-_SHOWN_OTHERWISE = {"window", "peak", "plain_peak", "plain_sent", "plain_billed", "used", "standing", "standing_plain", "sessions"}  # fmt: skip
+_SHOWN_OTHERWISE = {"window", "peak", "plain_peak", "plain_sent", "plain_billed", "at_limit_billed", "used", "standing", "standing_plain", "sessions"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class ReplayFigures:
     overflowed: int
     plain_sent: int
     plain_billed: int
+    at_limit_billed: int = 0  # What sending everything costs if a full window is summarised.
     illegal_requests: int = 0
     folds: Mapping[str, int] = field(default_factory=dict)
     recalls: int = 0
@@ -83,6 +84,11 @@ class ReplayFigures:
         return self.billed + self.recalls_billed
 
     @property
+    def bill_share(self) -> float:
+        """Return the bill as a share of sending everything that can be sent."""
+        return self.billed_with_recalls / max(1, self.at_limit_billed or self.plain_billed)
+
+    @property
     def fits_window(self) -> bool:
         return self.plain_peak <= self.window
 
@@ -115,7 +121,11 @@ class ReplayFigures:
             "median_use": round(self.median_window_share, 4),
             "waited_seconds": round(self.waited, 1),
             "longest_admission_seconds": round(self.longest_admission, 1),
-            "none": {"sent": self.plain_sent, "billed": self.plain_billed},
+            "none": {
+                "sent": self.plain_sent,
+                "billed": self.plain_billed,
+                "billed_with_compaction_at_limit": self.at_limit_billed,
+            },
         } | self._figures_by_fit()
 
     def _figures_by_fit(self) -> dict[str, object]:

@@ -29,6 +29,7 @@ class ReplayObserver:
         cache: ContentCache,
         usual: Sequence[str],
         tokens: TokenCounter,
+        public_names: simulated_recalls.PublicNames | None = None,
     ) -> None:
         conversation.listeners.append(self._observe_event)
         self._conversation = conversation
@@ -37,7 +38,7 @@ class ReplayObserver:
         self._contents = ViewContents(cache)
         self._texts: dict[Digest, str] = {}
         self._retention = ReferenceRetention(self._text_of_stored)
-        self._misses = simulated_recalls.MissedReferences(tokens)
+        self._misses = simulated_recalls.MissedReferences(tokens, public_names)
         self._details: dict[str, None] = {}
         self._folds: list[facts.Folded] = []
         self._marks: list[FoldMark] = []

@@ -39,13 +39,20 @@ from helix_desktop.replay import prompt_cache_billing
 from helix_desktop.replay.prompt_cache_billing import (
     HEAD_TOKENS,
     BillingLedger,
+    CacheOfSession,
     Piece,
     RecallReason,
+    cache_of_recording,
 )
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.replay_observer import ReplayObserver
 from helix_desktop.replay.simulated_clock import LoopClock
-from helix_desktop.replay.simulated_recalls import RecalledPage, RecallMode, group_by_round
+from helix_desktop.replay.simulated_recalls import (
+    PublicNames,
+    RecalledPage,
+    RecallMode,
+    group_by_round,
+)
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
 
 T = TypeVar("T")
@@ -55,6 +62,8 @@ SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
 MODELS = {facts.ModelRole.MAIN: MAIN, facts.ModelRole.FAST: FAST}
 SYSTEM = "You are the agent of a recorded session."
+# In brackets, so that it is not taken for something that the user said.
+NO_WORDS = "[no words are recorded]"
 WORD_WITH_CALL = (
     "again "  # This word is one token. Repeated, it stands for the text beside a recall.
 )
@@ -76,6 +85,10 @@ class ReplayTerms:
     head: int = HEAD_TOKENS
     recalls: RecallMode = RecallMode.NAMED
     output_growth: float = 0.0
+    # Whether price and lifetime of cached text are those that the recording's usage shows.
+    is_cache_recorded: bool = True
+    # Names that no agent must recall; by default, those of Python's own modules.
+    public_names: PublicNames | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,10 @@ class SessionPlayer:
         said = [message.text for message in recording.messages if message.role == "system"]
         self._system_text = "\n\n".join([SYSTEM, *said])
         self._system_tokens = terms.head + sum(self._tokens.count_tokens(text) for text in said)
-        self._ledger = BillingLedger(terms.prices, terms.window)
+        self._cache = CacheOfSession(terms.prices)
+        if terms.is_cache_recorded:
+            self._cache = cache_of_recording(recording.messages, terms.prices)
+        self._ledger = self._open_ledger()
         self._times = prompt_cache_billing.request_times(recording.messages)
         self._recalled = 0
         self._words_with_recall = _build_average_text_with_calls(recording.messages, self._tokens)
@@ -113,13 +129,26 @@ class SessionPlayer:
         self._waited_now = 0.0
         self._longest_admission = 0.0
 
+    def _open_ledger(self) -> BillingLedger:
+        cache = self._cache
+        return BillingLedger(
+            cache.prices,
+            self._terms.window,
+            lifetime=cache.lifetime,
+            for_an_hour=cache.for_an_hour,
+        )
+
     async def play_session(
         self, on_message: Callable[[int], None] = lambda _: None
     ) -> ReplayFigures:
         """Play the whole session, and report each message's number for a progress bar."""
         self._conversation = await Conversation.open(self._stores.journal, "replay")
         self._watching = ReplayObserver(
-            self._conversation, self._stores.cache, (MAIN, FAST), self._tokens
+            self._conversation,
+            self._stores.cache,
+            (MAIN, FAST),
+            self._tokens,
+            self._terms.public_names,
         )
         self._folding = self._build_folding()
         self._following = AgentFollower(
@@ -165,7 +194,9 @@ class SessionPlayer:
         return task
 
     def _build_first_facts(self) -> list[facts.Fact]:
-        price = self._terms.prices
+        price = self._cache.prices
+        if self._cache.for_an_hour:  # Prices of models are those for five minutes.
+            price = replace(price, write=price.write / facts.HOUR_WRITE)
         return [
             facts.SystemSet(self._system_text, self._system_tokens),
             facts.ToolsOffered((), 0),
@@ -186,9 +217,7 @@ class SessionPlayer:
                 batch = []
             if message.role == "user":
                 await self._end_played_turn()
-                await self._following.record_user_message(
-                    (facts.Text(message.text or "(nothing)"),)
-                )
+                await self._following.record_user_message((facts.Text(message.text or NO_WORDS),))
             elif message.role == "assistant":
                 await self._play_reply(message)
             elif message.role == "tool":
@@ -354,9 +383,11 @@ class SessionPlayer:
 
     async def _collect_figures(self) -> ReplayFigures:
         terms, messages = self._terms, self._recording.messages
-        unfolded = BillingLedger(terms.prices, terms.window)
         plain = prompt_cache_billing.bill_without_folds(
-            messages, unfolded, self._tokens.count_tokens, terms.head
+            messages, self._open_ledger(), self._tokens.count_tokens, terms.head
+        )
+        at_limit = prompt_cache_billing.bill_with_compaction_at_limit(
+            messages, self._open_ledger(), self._tokens.count_tokens, terms.head
         )
         self._waited = max(self._waited, self._waited_now)
         billed = ReplayFigures(
@@ -374,6 +405,7 @@ class SessionPlayer:
             overflowed=int(self._ledger.overflowed > 0),
             plain_sent=plain.sent,
             plain_billed=round(plain.billed),
+            at_limit_billed=round(at_limit.billed),
             plain_peak=plain.peak,
             repeats_served=self._following.repeats,
             waited=self._waited,

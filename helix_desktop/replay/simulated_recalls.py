@@ -3,13 +3,13 @@
 A reference is missed if the recorded reply names an identifier or a path, or repeats a
 line in a call, that occurred in the session but is nowhere in the view, not even inside
 a longer path or line. Identifiers consist of joined parts, so ordinary words are none.
-Names that every reader of public code knows (`resources/known_names.txt`) are never
-missed. The engine is not asked what it kept.
+Names that every reader of public code knows (`PublicNames`) are never missed. The engine
+is not asked what it kept.
 """
 
-import functools
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -30,7 +30,6 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedMessage, message_texts
 from helix_desktop.replay.lost_details import text_or_json_values
 from helix_desktop.replay.retention import IDENTIFIER
-from helix_desktop.resources import resources_folder
 
 LINE = (24, 300)  # In characters. Whole lines of such a length are references, too.
 MOST_WORDS = 12  # The maximum number of words in an agent's search.
@@ -119,8 +118,9 @@ class _RecallQuery:
 class MissedReferences:
     """Finds what each reply of a session misses in the view set before it."""
 
-    def __init__(self, tokens: TokenCounter) -> None:
+    def __init__(self, tokens: TokenCounter, public_names: "PublicNames | None" = None) -> None:
         self._tokens = tokens
+        self._public_names = public_names or PublicNames()
         self._earlier: set[str] = set()
         self._said: dict[
             str, str
@@ -159,7 +159,7 @@ class MissedReferences:
             used |= self.references_in(text)
         # An agent can repeat its own sentences without a recall.
         used -= {line for line in self.references_in(reply.text) if " " in line}
-        return {one for one in used & self._earlier if not is_publicly_known(one)}
+        return {one for one in used & self._earlier if not self._public_names.has_reference(one)}
 
     def pages_to_recall(
         self,
@@ -378,25 +378,20 @@ def build_shown_entry(name: str, text: str, view_texts: Iterable[str]) -> ShownE
     return ShownEntry(name, text, "\n".join(about))
 
 
-def is_publicly_known(reference: str) -> bool:
-    """Return whether this is a publicly known name, or a line that imports such a module."""
-    if " " in reference:
-        imported = _IMPORT.fullmatch(reference)
-        return imported is not None and imported[1].split(".")[0] in _publicly_known_module_names()
-    return reference.removeprefix("self.").removeprefix("this.") in _read_publicly_known_names()
+class PublicNames:
+    """Names that every model knows. Without a list, only Python's own modules are."""
 
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = frozenset(names)
+        listed = {name.split(".")[0] for name in self._names if name.count(".") == 1}
+        self._modules = listed | sys.stdlib_module_names
 
-@functools.cache
-def _read_publicly_known_names() -> frozenset[str]:
-    lines = (resources_folder() / "known_names.txt").read_text(encoding="utf-8").splitlines()
-    return frozenset(line for line in lines if not line.startswith("#"))
-
-
-@functools.cache
-def _publicly_known_module_names() -> frozenset[str]:
-    return frozenset(
-        name.split(".")[0] for name in _read_publicly_known_names() if name.count(".") == 1
-    )
+    def has_reference(self, reference: str) -> bool:
+        """Return whether this is such a name, or a line that imports such a module."""
+        if " " in reference:
+            imported = _IMPORT.fullmatch(reference)
+            return imported is not None and imported[1].split(".")[0] in self._modules
+        return reference.removeprefix("self.").removeprefix("this.") in self._names
 
 
 def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> list[ShownEntry]:

@@ -39,6 +39,7 @@ from helix_desktop.replay.session_player import RememberingCounter
 from helix_desktop.replay.simulated_recalls import MissedReferences
 from tests.benchmarks import policies
 from tests.benchmarks.peer_policies import CALL, EXCERPT, Part, held_back, parts_of
+from tests.benchmarks.public_names import read_public_names
 
 PASSAGE = 500  # tokens a recall brings at the most
 
@@ -131,7 +132,7 @@ def needed(
     """What must stand and from when to when, in the order in which it comes, and the
     tokens of the head.
     """
-    misses = MissedReferences(counting)
+    misses = MissedReferences(counting, read_public_names())
     newest: dict[str, int] = {}  # the part that holds it
     parts: list[Part] = []
     used: list[set[int]] = []  # at which replies something of a part is used

@@ -25,10 +25,12 @@ from helix_desktop.replay.prompt_cache_billing import (
     HEAD_TOKENS,
     MESSAGE_TOKENS,
     BillingLedger,
+    CacheOfSession,
     Count,
     Piece,
     ReasonOf,
     RecallReason,
+    cache_of_recording,
     count_output_tokens,
     request_times,
 )
@@ -40,6 +42,7 @@ from helix_desktop.replay.simulated_recalls import (
     group_by_round,
     missing_from_view,
 )
+from tests.benchmarks.public_names import read_public_names
 
 MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
 SAID = 200  # characters of a call by which an agent tells what its output was
@@ -376,17 +379,28 @@ def play(
     prices: RelativePrices,
     count: Count,
     head: int = HEAD_TOKENS,
+    *,
+    is_cache_recorded: bool = True,
 ) -> ReplayFigures:
     """One session under a policy. Without one it is not stopped at the window, so that
     shares have a whole.
     """
     said = [count(one.text) + count(one.reasoning) for one in recording.messages if one.calls]
     mean = round(sum(said) / len(said)) if said else 0
-    context = Context(window, prices, BillingLedger(prices, window), head=head, said=mean)
+    cache = CacheOfSession(prices)
+    if is_cache_recorded:
+        cache = cache_of_recording(recording.messages, prices)
+    ledger = BillingLedger(
+        cache.prices, window, lifetime=cache.lifetime, for_an_hour=cache.for_an_hour
+    )
+    context = Context(window, cache.prices, ledger, head=head, said=mean)
     earlier: set[str] = set()
     used = standing = 0
     waiting: list[Part] = []
-    misses, at = MissedReferences(_Counter(count)), request_times(recording.messages)
+    misses, at = (
+        MissedReferences(_Counter(count), read_public_names()),
+        request_times(recording.messages),
+    )
     for message in recording.messages:
         if message.role == "assistant":
             now = next(at)
@@ -419,7 +433,6 @@ def play(
             waiting.extend(parts_of(message, context.step, context.turn, count, misses))
         misses.add_earlier_message(message)
         earlier |= _names(message_texts(message))
-    ledger = context.ledger
     return ReplayFigures(
         name=recording.name, window=window, steps=tuple(ledger.steps), sent=ledger.sent,
         billed=round(ledger.billed - ledger.recalls), recalls_billed=round(ledger.recalls), head_tokens=head,

@@ -35,6 +35,7 @@ from helix_desktop.replay.simulated_recalls import RecallMode
 from tests.benchmarks.adapted import HEADS_OF, NAMED
 from tests.benchmarks.figures import last
 from tests.benchmarks.peer_policies import PEERS, play
+from tests.benchmarks.public_names import read_public_names
 from tests.benchmarks.row import Row
 
 TABLES: Mapping[str, RelativePrices] = {
@@ -74,7 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     usual, prices = next(iter(TABLES.items()))
     terms = ReplayTerms(
-        context_policy.preset_policy("layered"), arguments.window, prices, recalls=RecallMode.NAMED
+        context_policy.preset_policy("layered"),
+        arguments.window,
+        prices,
+        recalls=RecallMode.NAMED,
+        public_names=read_public_names(),
     )
     tables[usual][NAMED] = sum_figures(
         [replay_recording(recording, terms, counting) for recording in recordings]
@@ -124,11 +129,19 @@ def table(
     prices: RelativePrices,
     counting: RememberingCounter,
 ) -> dict[str, ReplayFigures]:
-    """The total of every policy, by name."""
+    """The total of every policy, by name. Other prices than the usual are not corrected by
+    what a recording says of its own.
+    """
+    is_usual = prices == next(iter(TABLES.values()))
     rows: dict[str, ReplayFigures] = {}
     for name in OURS:
         terms = ReplayTerms(
-            context_policy.preset_policy(name), window, prices, recalls=RecallMode.SEARCHED
+            context_policy.preset_policy(name),
+            window,
+            prices,
+            recalls=RecallMode.SEARCHED,
+            public_names=read_public_names(),
+            is_cache_recorded=is_usual,
         )
         rows[name] = sum_figures(
             [replay_recording(recording, terms, counting) for recording in recordings]
@@ -136,7 +149,17 @@ def table(
         print(f"{name} done", file=sys.stderr)
     for name, peer in PEERS.items():
         rows[name] = sum_figures(
-            [play(each, peer(), window, prices, counting.count_tokens) for each in recordings]
+            [
+                play(
+                    each,
+                    peer(),
+                    window,
+                    prices,
+                    counting.count_tokens,
+                    is_cache_recorded=is_usual,
+                )
+                for each in recordings
+            ]
         )
     return rows
 
@@ -162,6 +185,7 @@ def headed(
         prices,
         head=head,
         recalls=RecallMode.SEARCHED,
+        public_names=read_public_names(),
     )
     rows = {
         "layered": sum_figures([replay_recording(each, terms, counting) for each in recordings])
@@ -226,7 +250,11 @@ def beside(
     """
     prices = TABLES["cache read 0.1, write 1.25"]
     terms = ReplayTerms(
-        context_policy.preset_policy("layered"), window, prices, recalls=RecallMode.SEARCHED
+        context_policy.preset_policy("layered"),
+        window,
+        prices,
+        recalls=RecallMode.SEARCHED,
+        public_names=read_public_names(),
     )
     ours = [replay_recording(each, terms, counting) for each in recordings]
     half = halves(ours)

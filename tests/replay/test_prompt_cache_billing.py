@@ -6,12 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.messages import Image, Message, Request, Role, ToolResult
+from helix_desktop.histories.recorded_session import RecordedMessage
 from helix_desktop.replay import prompt_cache_billing
-from helix_desktop.replay.prompt_cache_billing import BillingLedger, Piece, RecallReason
-from tests.replay.sessions import says, user
+from helix_desktop.replay.prompt_cache_billing import (
+    BillingLedger,
+    CacheOfSession,
+    Piece,
+    RecallReason,
+    cache_of_recording,
+)
+from tests.replay.sessions import says, step, user
 
 PRICES = RelativePrices(0.1, 1.25, 5.0)
 
@@ -158,3 +165,53 @@ def test_what_a_recall_brought_is_billed_apart() -> None:
 def test_times_are_the_sessions_own_where_it_has_them() -> None:
     said = [replace(says("a"), time=1_000.0), replace(says("b"), time=1_400.0), says("c")]
     assert list(prompt_cache_billing.request_times(said)) == [10.0, 410.0, 420.0]
+
+
+def reply_with(usage: Usage, model: str = "claude-opus-4-5", time: float = 0.0) -> RecordedMessage:
+    return RecordedMessage("assistant", "done", model=model, usage=usage, time=time)
+
+
+def test_a_recording_says_what_its_cache_cost_and_how_long_it_lasted() -> None:
+    hourly = reply_with(Usage(5_002, 0, 5_000, 9, cache_write_hour=5_000))
+    assert cache_of_recording([user("go"), hourly], PRICES) == CacheOfSession(
+        RelativePrices(0.1, 2.0, 5.0), 3_600.0, for_an_hour=True
+    )
+    short = reply_with(Usage(5_002, 0, 5_000, 9))
+    assert cache_of_recording([short], PRICES) == CacheOfSession(PRICES, 300.0)
+    assert cache_of_recording([user("go"), says("done")], PRICES) == CacheOfSession(PRICES, 300.0)
+
+
+def test_where_a_provider_does_not_say_how_long_it_caches_the_recording_shows_it() -> None:
+    first = reply_with(Usage(5_000, 0, 0, 9), "gpt-5.1-codex", 1_000.0)
+    later = reply_with(Usage(5_500, 5_000, 0, 9), "gpt-5.1-codex", 2_500.0)
+    missed = reply_with(Usage(6_000, 0, 0, 9), "gpt-5.1-codex", 9_000.0)
+    cache = cache_of_recording([first, later, missed], PRICES)
+    assert cache == CacheOfSession(RelativePrices(0.1, 1.0, 5.0), 1_500.0)
+
+
+def test_what_is_kept_for_an_hour_is_read_after_a_pause_and_reported_so() -> None:
+    ledger = BillingLedger(PRICES, 9_000, least=0, lifetime=3_600.0, for_an_hour=True)
+    usage = ledger.bill_step(pieces(100), 0, 0.0)
+    assert (usage.cache_write, usage.cache_write_hour) == (100, 100)
+    assert ledger.bill_step(pieces(100, 5), 0, 3_000.0).cache_read == 100
+    assert ledger.bill_step(pieces(100, 5, 5), 0, 7_000.0).cache_read == 0
+
+
+def test_what_does_not_fit_is_summarised_and_never_sent() -> None:
+    messages = [each for number in range(40) for each in step(number, "a word " * 300)]
+    ledger = prompt_cache_billing.bill_with_compaction_at_limit(
+        messages, BillingLedger(PRICES, 6_000), words, 1_000
+    )
+    everything = prompt_cache_billing.bill_without_folds(
+        messages, BillingLedger(PRICES, 6_000), words, 1_000
+    )
+    assert everything.peak > 6_000
+    assert max(ledger.steps) <= 6_000
+    assert ledger.output > everything.output
+    fitting = prompt_cache_billing.bill_with_compaction_at_limit(
+        messages[:6], BillingLedger(PRICES, 6_000), words, 1_000
+    )
+    whole = prompt_cache_billing.bill_without_folds(
+        messages[:6], BillingLedger(PRICES, 6_000), words, 1_000
+    )
+    assert fitting.billed == whole.billed

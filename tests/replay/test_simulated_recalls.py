@@ -17,9 +17,9 @@ from helix_desktop.replay.simulated_recalls import (
     ShownEntry,
     build_shown_entry,
     group_by_round,
-    is_publicly_known,
     missing_from_view,
 )
+from tests.benchmarks.public_names import read_public_names
 from tests.replay.sessions import Words, long_session, play, returned, says, step, user
 
 OUTPUT = "def merge_tables(left, right):\n    return left + right  # nothing is dropped here"
@@ -189,6 +189,7 @@ def test_a_search_behind_a_summary_never_asks_by_what_is_missed() -> None:
 
 
 def test_names_of_public_code_are_never_missed() -> None:
+    public_names = read_public_names()
     known = [
         "AttributeError",
         "package.json",
@@ -199,7 +200,7 @@ def test_names_of_public_code_are_never_missed() -> None:
     ]
     assert all(
         map(
-            is_publicly_known,
+            public_names.has_reference,
             [*known, "from typing import Any, Sequence", "import dataclasses as data"],
         )
     )
@@ -210,8 +211,8 @@ def test_names_of_public_code_are_never_missed() -> None:
         "from helix_tables import join_all",
         "return x  # why",
     ]
-    assert not any(map(is_publicly_known, own))
-    misses = MissedReferences(Words())
+    assert not any(map(public_names.has_reference, own))
+    misses = MissedReferences(Words(), public_names)
     misses.add_earlier_message(returned("c", "AttributeError in merge_tables"))
     shows(misses, "nothing")
     assert misses.references_used_but_not_in_view(says("AttributeError in merge_tables")) == {
