@@ -12,7 +12,8 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import field
 from itertools import starmap
@@ -25,28 +26,27 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
 from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, open_without_links
 
-STAMP = struct.Struct(
-    "<QqqIQ"
-)  # Inode number, modification time, inode change time, mode and size.
+# Inode number, modification time, inode change time, mode and size.
+STAMP = struct.Struct("<QqqIQ")
 UNRELIABLE_STAMP = bytes(STAMP.size)
 # The precision of file times in nanoseconds: usual, and on file systems with whole seconds.
-FINE, COARSE = 20_000_000, 2_000_000_000
+FINE = 20_000_000
+COARSE = 2_000_000_000
 _stat_entry = methodcaller("stat", follow_symlinks=False)
 _stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
 _TOLD = struct.Struct("<QqqIQI")
 _FOLDER = DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATH = getattr(os, "O_PATH", 0)
-GONE = (
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.ELOOP,
-)  # These errors mean that an entry was just removed or replaced.
+# These errors mean that an entry was just removed or replaced.
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _DEEPEST = 200  # Folders nested more deeply than this are not covered.
 _LONGEST = 60_000  # Files whose paths have more bytes are not covered.
+LARGE = "larger than the limit for one file"
+OVER = "over the limit"
+UNREADABLE = "not readable"
 
-KnownRecords = dict[
-    str, dict[str, bytes]
-]  # By folder and name: the stamp of the entry, and the packed item.
+# By folder and name: the stamp of the entry, and the packed item.
+KnownRecords = dict[str, dict[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,8 @@ class WalkResult:
 
     folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
     wanted: list[WantedFile] = field(default_factory=list)
-    uncovered: dict[str, list[UncoveredPath]] = field(
-        default_factory=dict
-    )  # By folder: entries that are not covered.
+    # By folder: entries that are not covered.
+    uncovered: dict[str, list[UncoveredPath]] = field(default_factory=dict)
     # For each file with several hard links, by device and inode: its paths, and the
     # number of links.
     linked: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)
@@ -86,6 +85,31 @@ class WalkResult:
     # Folders that this walk made readable, each with the mode to restore.
     opened: list[tuple[int, int]] = field(default_factory=list)
     files: int = 0
+
+
+@dataclass(slots=True)
+class _FolderOnStack:
+    """An open folder. `inner`: folders in it that are still to be walked. `is_same`: nothing
+    in it has changed.
+    """
+
+    handle: int
+    path: str
+    inner: list[str]
+    is_same: bool
+
+
+@dataclass(slots=True)
+class _ComparedFolder:
+    """A folder whose entries are compared with what is `known`. `now`: what they are."""
+
+    handle: int
+    path: str
+    known: dict[str, bytes]
+    now: dict[str, bytes] = field(default_factory=dict)
+    linked: list[tuple[tuple[int, int], str, int]] = field(default_factory=list)
+    files: int = 0
+    new_entries: int = 0
 
 
 class FolderWalk:
@@ -97,8 +121,8 @@ class FolderWalk:
         known: KnownRecords,
         coverage: CheckpointCoverage,
         closed: frozenset[tuple[int, int]],
-        enter: Callable[[str, int, bool], object]
-        | None = None,  # Gets each folder before its entries.
+        # Gets each folder before its entries.
+        enter: Callable[[str, int, bool], object] | None = None,
         seen: dict[str, UnchangedFolder] | None = None,
     ) -> None:
         self._roots = roots
@@ -140,9 +164,8 @@ class FolderWalk:
             try:
                 handle = open_without_links(start, inside or ".", DIRECTORY)
             except OSError as error:
-                if (
-                    error.errno not in GONE
-                ):  # The folder exists, so a walk from the top folders opens it.
+                if error.errno not in GONE:
+                    # The folder exists, so a walk from the top folders opens it.
                     self.found = WalkResult(opened=self.found.opened)
                     return self.walk_all_roots()
                 self._mark_tree_gone(path)
@@ -156,62 +179,67 @@ class FolderWalk:
         """Walk a folder and everything in it, and close the handle. Deep trees need no
         recursion.
         """
-        stack: list[tuple[int, str, list[str], bool]] = []
+        stack: list[_FolderOnStack] = []
         met.add(path)
-        stack.append((handle, path, *self._compare_if_changed(handle, path)))
+        stack.append(self._enter_folder(handle, path))
         try:
             while stack:
-                handle, path, inner, same = stack[-1]
-                if not inner:
-                    os.close(handle)
+                folder = stack[-1]
+                if not folder.inner:
+                    os.close(folder.handle)
                     stack.pop()
                     continue
-                name = inner.pop()
-                below = f"{path}/{name}"
-                if below.count("/") > _DEEPEST or len(below) > _LONGEST:
-                    self._add_uncovered_entry(path, below, "too deep", is_beyond_limits=True)
-                    continue
-                try:
-                    opened = self._open_covered_folder(name, handle, below)
-                except OSError as error:
-                    if (
-                        error.errno not in GONE
-                    ):  # The folder exists, so keep what is known about it.
-                        self._add_uncovered_entry(path, below, UNREADABLE, is_beyond_limits=True)
-                        met.update(
-                            known
-                            for known in self._known
-                            if known == below or known.startswith(f"{below}/")
-                        )
-                    continue
-                met.add(below)
-                stack.append((opened, below, *self._compare_if_changed(opened, below, same=same)))
+                name = folder.inner.pop()
+                below = f"{folder.path}/{name}"
+                opened = self._open_folder_below(folder, name, met)
+                if opened is not None:
+                    met.add(below)
+                    stack.append(self._enter_folder(opened, below, same=folder.is_same))
         except BaseException:
-            for handle, *_ in stack:
+            for folder in stack:
                 with suppress(OSError):
-                    os.close(handle)
+                    os.close(folder.handle)
             raise
+
+    def _enter_folder(self, handle: int, path: str, *, same: bool = False) -> _FolderOnStack:
+        inner, is_same = self._compare_if_changed(handle, path, same=same)
+        return _FolderOnStack(handle, path, inner, is_same)
+
+    def _open_folder_below(self, folder: _FolderOnStack, name: str, met: set[str]) -> int | None:
+        """Open a folder, or return None if it cannot be covered."""
+        below = f"{folder.path}/{name}"
+        if below.count("/") > _DEEPEST or len(below) > _LONGEST:
+            self._add_uncovered_entry(folder.path, below, "too deep", is_beyond_limits=True)
+            return None
+        try:
+            return self._open_covered_folder(name, folder.handle, below)
+        except OSError as error:
+            if error.errno not in GONE:
+                # The folder exists, so keep what is known about it.
+                self._add_uncovered_entry(folder.path, below, UNREADABLE, is_beyond_limits=True)
+                met.update(self._list_known_in_tree(below))
+            return None
+
+    def _list_known_in_tree(self, path: str) -> list[str]:
+        above = f"{path}/"
+        return [known for known in self._known if known == path or known.startswith(above)]
 
     def _walk_one_folder(self, handle: int, path: str) -> None:
         """Walk a single folder, and new folders in it."""
         with closing_handle(handle):
             known = self._known.get(path, {})
-            below = [
-                name
-                for name in self._compare_if_changed(handle, path)[0]
-                if f"{path}/{name}" not in self._known
-            ]
-            now = self.found.folders.get(path) or known
-            for name in known.keys() - now.keys() if path in self.found.folders else ():
-                if f"{path}/{name}" in self._known:
-                    self._mark_tree_gone(f"{path}/{name}")
-            for name in below:
-                with suppress(OSError):
-                    self._walk_tree(
-                        self._open_covered_folder(name, handle, f"{path}/{name}"),
-                        f"{path}/{name}",
-                        set(),
-                    )
+            inner, _ = self._compare_if_changed(handle, path)
+            if path in self.found.folders:
+                now = self.found.folders[path] or known
+                for name in known.keys() - now.keys():
+                    if f"{path}/{name}" in self._known:
+                        self._mark_tree_gone(f"{path}/{name}")
+            for name in inner:
+                below = f"{path}/{name}"
+                if below not in self._known:
+                    with suppress(OSError):
+                        opened = self._open_covered_folder(name, handle, below)
+                        self._walk_tree(opened, below, set())
 
     def _open_root(self, root: Path) -> int:
         try:
@@ -237,10 +265,8 @@ class FolderWalk:
         return os.open(".", _FOLDER, dir_fd=place)
 
     def _mark_tree_gone(self, path: str) -> None:
-        above = f"{path}/"
-        for known in self._known:
-            if known == path or known.startswith(above):
-                self.found.folders[known] = None
+        for known in self._list_known_in_tree(path):
+            self.found.folders[known] = None
 
     def _compare_if_changed(
         self, handle: int, path: str, *, same: bool = False
@@ -261,107 +287,128 @@ class FolderWalk:
         except OSError:  # The entry was removed a moment ago.
             pass
         names = "/".join([entry.name for entry in entries])
-        told = hashlib.blake2b(os.fsencode(names), digest_size=16)
-        told.update(b"".join(starmap(_TOLD.pack, stamps)))
+        mark = hashlib.blake2b(os.fsencode(names), digest_size=16)
+        mark.update(b"".join(starmap(_TOLD.pack, stamps)))
+        are_all_examined = len(stamps) == len(entries)
         seen = self._seen.get(path)
-        if seen is not None and len(stamps) == len(entries) and seen.mark == told.digest():
+        if seen is not None and are_all_examined and seen.mark == mark.digest():
             self._count_unchanged_folder(path, seen)
             return list(seen.inner), True
-        return self._compare_entries_and_list_folders(
-            handle, path, entries, told.digest() if len(stamps) == len(entries) else b""
-        ), False
+        mark_if_complete = mark.digest() if are_all_examined else b""
+        inner = self._compare_entries_and_list_folders(handle, path, entries, mark_if_complete)
+        return inner, False
 
     def _count_unchanged_folder(self, path: str, seen: UnchangedFolder) -> None:
         self.found.files += seen.files
         for identity, name, names in seen.linked:
             self.found.linked.setdefault(identity, []).append((f"{path}/{name}", names))
 
-    def _compare_entries_and_list_folders(  # noqa: C901
-        self, handle: int, path: str, entries: list[os.DirEntry[str]], told: bytes
+    def _compare_entries_and_list_folders(
+        self, handle: int, path: str, entries: list[os.DirEntry[str]], mark: bytes
     ) -> list[str]:
         """Record how the entries differ from what is known, and return the folders among them."""
-        known, found = self._known.get(path, {}), self.found
-        pack, get, may_leave_out = STAMP.pack, known.get, self._may_leave_out
-        now: dict[str, bytes] = {}
-        inner: list[str] = []
-        folders: list[tuple[str, os.stat_result]] = []
-        linked: list[tuple[tuple[int, int], str, int]] = []
-        fresh = files = 0
-        for entry in entries:
-            name = entry.name
-            try:
-                st = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue
-            mode = st.st_mode
-            kind = mode & 0o170000
-            if kind == 0o040000:
-                folders.append((name, st))
-                continue
-            stamp = pack(st.st_ino, st.st_mtime_ns, st.st_ctime_ns, mode, st.st_size)
-            record = get(name)
-            files += 1
-            if kind == 0o100000 and st.st_nlink > 1:
-                linked.append(((st.st_dev, st.st_ino), name, st.st_nlink))
-            if record is not None and record.startswith(stamp):
-                now[name] = record
-            elif not (
-                record is None
-                and may_leave_out(name)
-                and self._leave_out_if_uncovered(handle, path, name, st, now)
-            ) and not (name.startswith(".helix-undo-") and self._add_if_undo_leftover(path, name)):
-                fresh += 1
-                self._add_new_entry(handle, path, name, st, stamp, now)
-        for name, st in folders:
-            if self._leave_out_if_uncovered(handle, path, name, st, now):
-                continue
-            inner.append(name)
-            record = _folder_record(st.st_mode & 0o7777)
-            fresh += get(name) != record
-            now[name] = record
-        seen = UnchangedFolder(told, tuple(inner), files, tuple(linked))
+        folder = _ComparedFolder(handle, path, self._known.get(path, {}))
+        subfolders = self._compare_files(folder, entries)
+        inner = self._compare_subfolders(folder, subfolders)
+        seen = UnchangedFolder(mark, tuple(inner), folder.files, tuple(folder.linked))
         self._count_unchanged_folder(path, seen)
-        found.uncovered.setdefault(
-            path, []
-        )  # Replaces what was left out at the last walk and is gone now.
-        if fresh or len(now) != len(known) or path not in self._known:
-            found.folders[path] = now
+        # Replaces what was left out at the last walk and is gone now.
+        self.found.uncovered.setdefault(path, [])
+        has_fewer = len(folder.now) != len(folder.known)
+        if folder.new_entries or has_fewer or path not in self._known:
+            self.found.folders[path] = folder.now
             self._seen.pop(path, None)
-        elif told:
+        elif mark:
             self._seen[path] = seen
         return inner
 
-    def _add_new_entry(
-        self,
-        handle: int,
-        path: str,
-        name: str,
-        st: os.stat_result,
-        stamp: bytes,
-        now: dict[str, bytes],
+    def _compare_files(
+        self, folder: _ComparedFolder, entries: list[os.DirEntry[str]]
+    ) -> list[tuple[str, os.stat_result]]:
+        """Compare all entries but folders, which are returned. Most are as they were, so what
+        is done for each is kept short.
+        """
+        pack = STAMP.pack
+        get_record = folder.known.get
+        now = folder.now
+        subfolders = []
+        for entry in entries:
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            name = entry.name
+            mode = status.st_mode
+            kind = mode & 0o170000
+            if kind == 0o040000:
+                subfolders.append((name, status))
+                continue
+            folder.files += 1
+            if kind == 0o100000 and status.st_nlink > 1:
+                folder.linked.append(((status.st_dev, status.st_ino), name, status.st_nlink))
+            stamp = pack(
+                status.st_ino, status.st_mtime_ns, status.st_ctime_ns, mode, status.st_size
+            )
+            record = get_record(name)
+            if record is not None and record.startswith(stamp):
+                now[name] = record
+            else:
+                self._compare_changed_file(folder, name, status, stamp)
+        return subfolders
+
+    def _compare_changed_file(
+        self, folder: _ComparedFolder, name: str, status: os.stat_result, stamp: bytes
     ) -> None:
-        whole = f"{path}/{name}"
-        match stat.S_IFMT(st.st_mode):
+        is_new = name not in folder.known
+        if (
+            is_new
+            and self._may_leave_out(name)
+            and self._leave_out_if_uncovered(folder, name, status)
+        ):
+            return
+        if name.startswith(".helix-undo-") and self._add_if_undo_leftover(folder.path, name):
+            return
+        folder.new_entries += 1
+        self._add_new_entry(folder, name, status, stamp)
+
+    def _compare_subfolders(
+        self, folder: _ComparedFolder, subfolders: list[tuple[str, os.stat_result]]
+    ) -> list[str]:
+        """Return the names of those that are covered."""
+        covered = []
+        for name, status in subfolders:
+            if self._leave_out_if_uncovered(folder, name, status):
+                continue
+            covered.append(name)
+            record = _folder_record(status.st_mode & 0o7777)
+            if folder.known.get(name) != record:
+                folder.new_entries += 1
+            folder.now[name] = record
+        return covered
+
+    def _add_new_entry(
+        self, folder: _ComparedFolder, name: str, status: os.stat_result, stamp: bytes
+    ) -> None:
+        path = f"{folder.path}/{name}"
+        mode = status.st_mode & 0o7777
+        match stat.S_IFMT(status.st_mode):
             case stat.S_IFREG:
-                wanted = WantedFile(
-                    whole,
-                    stamp if self._is_stamp_reliable(st) else UNRELIABLE_STAMP,
-                    st.st_mode & 0o7777,
-                    st.st_size,
-                    stamp,
-                )
-                if st.st_size > self._coverage.most_file_bytes:
-                    leave_out_file(self.found, self._known, wanted, now, LARGE)
+                trusted = stamp if self._is_stamp_reliable(status) else UNRELIABLE_STAMP
+                wanted = WantedFile(path, trusted, mode, status.st_size, stamp)
+                if status.st_size > self._coverage.most_file_bytes:
+                    leave_out_file(self.found, self._known, wanted, folder.now, LARGE)
                     return
-                now[name] = UNRELIABLE_STAMP  # The stamp is not trusted until the content is known.
+                # The stamp is not trusted until the content is known.
+                folder.now[name] = UNRELIABLE_STAMP
                 self.found.wanted.append(wanted)
             case stat.S_IFLNK:
                 with suppress(OSError):
-                    target = os.fsencode(os.readlink(name, dir_fd=handle))
-                    now[name] = stamp + pack_item(TreeItem(PathKind.LINK, 0o777, 0, target))
+                    target = os.fsencode(os.readlink(name, dir_fd=folder.handle))
+                    item = TreeItem(PathKind.LINK, 0o777, 0, target)
+                    folder.now[name] = stamp + pack_item(item)
             case _:
-                now[name] = stamp + pack_item(TreeItem(PathKind.OTHER, st.st_mode & 0o7777))
-                self._add_uncovered_entry(path, whole, "a socket, pipe or device")
+                folder.now[name] = stamp + pack_item(TreeItem(PathKind.OTHER, mode))
+                self._add_uncovered_entry(folder.path, path, "a socket, pipe or device")
 
     def _is_stamp_reliable(self, st: os.stat_result) -> bool:
         """Whether a later change is certain to change the file's times."""
@@ -376,24 +423,25 @@ class FolderWalk:
         return ours
 
     def _leave_out_if_uncovered(
-        self, handle: int, path: str, name: str, st: os.stat_result, beside: Mapping[str, object]
+        self, folder: _ComparedFolder, name: str, status: os.stat_result
     ) -> bool:
-        folder = stat.S_ISDIR(st.st_mode)
-        if folder and (st.st_dev, st.st_ino) in self._closed:
-            self._add_uncovered_entry(path, f"{path}/{name}", "belongs to Helix Desktop")
+        path = f"{folder.path}/{name}"
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if is_folder and (status.st_dev, status.st_ino) in self._closed:
+            self._add_uncovered_entry(folder.path, path, "belongs to Helix Desktop")
             return True
-        if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
+        if is_folder and is_record_of_kind(folder.known.get(name, b""), PathKind.FOLDER):
             # A folder that is covered stays covered, whatever is created inside it or
             # beside it.
             return False
         rule = self._coverage.find_rule_leaving_out(
             name,
-            beside.__contains__,
-            lambda wanted: _entry_exists(handle, f"{name}/{wanted}"),
-            folder=folder,
+            folder.now.__contains__,
+            lambda wanted: _entry_exists(folder.handle, f"{name}/{wanted}"),
+            folder=is_folder,
         )
         if rule:
-            self._add_uncovered_entry(path, f"{path}/{name}", rule)
+            self._add_uncovered_entry(folder.path, path, rule)
         return bool(rule)
 
     def _add_uncovered_entry(
@@ -407,9 +455,6 @@ class FolderWalk:
 @functools.cache
 def _folder_record(mode: int) -> bytes:
     return UNRELIABLE_STAMP + pack_item(TreeItem(PathKind.FOLDER, mode))
-
-
-LARGE, OVER, UNREADABLE = "larger than the limit for one file", "over the limit", "not readable"
 
 
 def leave_out_file(
@@ -489,12 +534,13 @@ def measure_top_folders(
     name: files in none.
     """
     found = FolderWalk(roots, {}, coverage, closed).walk_all_roots()
-    held: dict[str, list[int]] = {}
-    for one in found.wanted:
-        _, _, inside = one.path.partition("/")
-        above, below, _ = inside.partition("/")
-        counted = held.setdefault(above if below else "", [0, 0])
-        counted[0] += 1
-        counted[1] += one.size
-    folders = [(name, files, size) for name, (files, size) in held.items()]
-    return sorted(folders, key=lambda each: (-each[2], each[0]))
+    files: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for file in found.wanted:
+        _, _, inside = file.path.partition("/")
+        top_folder, _, below = inside.partition("/")
+        name = top_folder if below else ""
+        files[name] += 1
+        sizes[name] += file.size
+    folders = [(name, count, sizes[name]) for name, count in files.items()]
+    return sorted(folders, key=lambda folder: (-folder[2], folder[0]))
