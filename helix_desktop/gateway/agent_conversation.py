@@ -106,6 +106,19 @@ class OpenAgentConversation:
         taken_out = (ref for ref in state.record.taken_out_parts() if ref not in then)
         return [facts.Excluded(ref) for ref in taken_out if first_and_last(ref)[0] <= seq]
 
+    @property
+    def has_taken_out_parts(self) -> bool:
+        return any(True for _ in self.conversation.state.record.taken_out_parts())
+
+    def was_answered_before(self, seq: int) -> bool:
+        """Whether a model answered up to this fact. An agent's program may also write a reply
+        itself, in the beginning that all of its sessions have.
+        """
+        for recorded in self.conversation.state.facts[:seq]:
+            if isinstance(recorded.fact, facts.ModelReplied) and recorded.fact.model:
+                return True
+        return False
+
     def view_at_fact(self, seq: int) -> View:
         state = self.conversation.state
         return state.past_moment(seq, state.record.taken_out_parts()).get_view()

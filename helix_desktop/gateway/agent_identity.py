@@ -16,6 +16,8 @@ _HEADERS = {
 _SESSIONS, _PARENTS = (
     read_table("known_agents")["sessions"][name].split() for name in ("own", "parent")
 )
+# Their requests without tools are beside their conversations.
+AGENTS_WITH_TOOLS = frozenset(_HEADERS)
 _SUBAGENT = "x-claude-code-agent-id"
 _IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 

@@ -5,7 +5,7 @@ each request to its provider.
 import asyncio
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import asdict, replace
@@ -32,7 +32,7 @@ from helix_desktop.gateway.codex_workspace import (
     REGION_HEADER,
     CodexWorkspaceRoutes,
 )
-from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
+from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import read_reply_to_own_question
@@ -49,6 +49,14 @@ from helix_desktop.gateway.request_parsing import (
     ParsedRequest,
     parse_incoming_request,
 )
+from helix_desktop.gateway.side_requests import (
+    RequestOrigin,
+    SideReplyRecorder,
+    SideRequests,
+    is_about_same_words,
+    name_run_as_session,
+    origin_of_request,
+)
 from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.gateway_message import SLICE, Json
@@ -64,7 +72,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 UseConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
-SideReply = tuple["SideReplyRecorder", Ticket, Replied | None, str]
 
 # We keep the last request of this many conversations, so that their models can write folds.
 MOST_HELD_REQUESTS = 64
@@ -99,29 +106,8 @@ class LastAgentRequest:
     room: AgentConversations
 
     @property
-    def sender(self) -> tuple[str, str, AgentConversations]:
-        return self.request.arrival.agent, self.request.arrival.session, self.room
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SideReplyRecorder:
-    """Records the reply to a side request in its conversation. `waiting`: those that
-    came before theirs began.
-    """
-
-    find_conversation: Callable[[], str]
-    room: AgentConversations
-    waiting: deque[SideReply]
-
-    async def record_agent_reply(
-        self, ticket: Ticket, replied: Replied | None, shown_key: str
-    ) -> None:
-        if conversation := self.find_conversation():
-            await self.room.record_agent_reply(
-                replace(ticket, conversation=conversation), replied, shown_key
-            )
-        else:
-            self.waiting.append((self, ticket, replied, shown_key))
+    def origin(self) -> RequestOrigin:
+        return origin_of_request(self.request, self.room)
 
 
 class GatewayApp:
@@ -138,7 +124,7 @@ class GatewayApp:
         self._providers = ProviderHttpClients()
         self._registered_conversations = RegisteredConversations(conversations_file)
         self._last_requests: OrderedDict[str, LastAgentRequest] = OrderedDict()
-        self._side_replies: deque[SideReply] = deque(maxlen=MOST_HELD_REQUESTS)
+        self._side_requests = SideRequests()
         self._body_parser = BodyParser()
         self._refused_conversations: set[str] = set()
         self._unrecorded: dict[str, str] = {}  # By token: why its requests were not recorded.
@@ -253,49 +239,83 @@ class GatewayApp:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _forward_request(self, incoming: IncomingRequest, start: Any, body: Any) -> None:
-        where, incoming = incoming.route, _add_stored_key_if_missing(incoming)
+        incoming = _add_stored_key_if_missing(incoming)
         client = self._providers.get_client_for(incoming.registration)
         provider, incoming = await self._find_provider(incoming, client)
-        url = request_routes.join_provider_address(provider, where.path, incoming.query)
+        url = request_routes.join_provider_address(provider, incoming.route.path, incoming.query)
         sending = request_forwarding.RequestForwarder(incoming, url, client, start, body)
         request = await self._parse_if_understood(incoming)
+        if request is None:
+            await self._forward_unread(sending)
+            return
         async with AsyncExitStack() as lasting:
-            room = (
-                await self._open_conversations_or_none(incoming, lasting)
-                if request is not None
-                else None
-            )
-            if request is None or request.is_side:
-                if len(incoming.content) >= SIDE_REQUEST_BYTES:
-                    session = agent_identity.session_of_request(incoming.headers, {})
-                    self._taken_out.refuse_if_anything_taken_out(session)
-                if request is None or room is None or where.counts_tokens:
-                    await sending.forward_without_reading()
-                else:
-                    find = partial(self._find_conversation_beside, request, room)
-                    recorder = SideReplyRecorder(find, room, self._side_replies)
-                    await AgentRequestHandler(sending).forward_side_request(request, recorder)
+            room = await self._open_conversations_or_none(incoming, lasting)
+            if room is not None:
+                request = await self._tell_side_request(request, incoming, room)
+            if request.is_side:
+                await self._forward_side_request(sending, request, room)
             elif room is None:
                 handler = AgentRequestHandler(sending, taken_out=self._taken_out)
                 await handler.forward_unfolded_and_unrecorded(request)
-            elif where.counts_tokens:
+            elif incoming.route.counts_tokens:
                 await self._forward_token_count(sending, request, room)
             else:
-                seen = self._count_agent_request(request, incoming)
-                remember = partial(self._remember_last_request, sending, room)
-                behind, taken_out = self._recording_behind, self._taken_out
-                handler = AgentRequestHandler(
-                    sending, remember, self._refused_conversations, behind, taken_out
-                )
-                handler.on_unrecorded = partial(
-                    self._unrecorded.__setitem__, incoming.registration.token
-                )
-                try:
-                    await handler.handle_request(request, room)
-                    seen.failure = ""
-                except (httpx.HTTPError, ProviderUnreachable) as error:
-                    seen.failure = "" if sending.is_begun else _answer_to_failure(error)[1]
-                    raise
+                await self._forward_step(sending, request, room)
+
+    async def _forward_unread(self, sending: request_forwarding.RequestForwarder) -> None:
+        """Forward a request as it came, unless it may hold something that was taken out."""
+        if len(sending.incoming.content) >= SIDE_REQUEST_BYTES:
+            session = agent_identity.session_of_request(sending.incoming.headers, {})
+            self._taken_out.refuse_if_anything_taken_out(session)
+        await sending.forward_without_reading()
+
+    async def _tell_side_request(
+        self, request: ParsedRequest, incoming: IncomingRequest, room: AgentConversations
+    ) -> ParsedRequest:
+        """Return the request with whether it is beside its conversation."""
+        is_side = await self._side_requests.is_side_request(request, incoming.registration, room)
+        request = replace(request, is_side=is_side)
+        return request if is_side else name_run_as_session(request, incoming.registration)
+
+    async def _forward_side_request(
+        self,
+        sending: request_forwarding.RequestForwarder,
+        request: ParsedRequest,
+        room: AgentConversations | None,
+    ) -> None:
+        if room is None or sending.incoming.route.counts_tokens:
+            await self._forward_unread(sending)
+            return
+        if len(sending.incoming.content) >= SIDE_REQUEST_BYTES:
+            self._taken_out.refuse_if_anything_taken_out(request.arrival.session)
+        find = partial(self._find_conversation_beside, request, room)
+        origin = origin_of_request(request, room)
+        recorder = SideReplyRecorder(find, origin, self._side_requests.waiting)
+        await AgentRequestHandler(sending).forward_side_request(request, recorder)
+
+    async def _forward_step(
+        self,
+        sending: request_forwarding.RequestForwarder,
+        request: ParsedRequest,
+        room: AgentConversations,
+    ) -> None:
+        """Forward a step of an agent's conversation: it is recorded, and folded if that pays."""
+        token = sending.incoming.registration.token
+        seen = self._count_agent_request(request, sending.incoming)
+        handler = AgentRequestHandler(
+            sending,
+            partial(self._remember_last_request, sending, room),
+            self._refused_conversations,
+            self._recording_behind,
+            self._taken_out,
+        )
+        handler.on_unrecorded = partial(self._unrecorded.__setitem__, token)
+        try:
+            await handler.handle_request(request, room)
+            seen.failure = ""
+        except (httpx.HTTPError, ProviderUnreachable) as error:
+            seen.failure = "" if sending.is_begun else _answer_to_failure(error)[1]
+            raise
 
     async def _find_provider(
         self, incoming: IncomingRequest, client: httpx.AsyncClient
@@ -314,11 +334,14 @@ class GatewayApp:
         """Return the conversation that last sent a request like this side request, or
         an empty string.
         """
-        sender = (request.arrival.agent, request.arrival.session, room)
-        found = (
-            name for name, last in reversed(self._last_requests.items()) if last.sender == sender
-        )
-        return next(found, "")
+        origin = origin_of_request(request, room)
+        for name, last in reversed(self._last_requests.items()):
+            if last.origin != origin:
+                continue
+            # Without a session's name, it may be the first of another session.
+            if request.arrival.session or is_about_same_words(request, last.request):
+                return name
+        return ""
 
     async def _parse_if_understood(self, incoming: IncomingRequest) -> ParsedRequest | None:
         where = incoming.route
@@ -452,11 +475,8 @@ class GatewayApp:
         if len(request.body.places.content) > request_forwarding.LARGE_BODY_BYTES:
             self._tasks.spawn_task(asyncio.to_thread(request.body.places.pack_content), name="pack")
         self.agent_activity[request.arrival.agent].conversation = conversation
-        for _ in range(len(self._side_replies)):
-            recorder, ticket, replied, key = self._side_replies.popleft()
-            self._tasks.spawn_task(
-                recorder.record_agent_reply(ticket, replied, key), name="record a side reply"
-            )
+        origin = origin_of_request(request, room)
+        self._side_requests.record_waiting(origin, conversation, self._tasks)
 
     async def ask_agent_model(
         self, conversation: str, question: str, system: str, limit: int

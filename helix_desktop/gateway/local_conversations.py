@@ -192,45 +192,79 @@ class LocalAgentConversations:
         place: RequestPosition,
         track: KnownMessages,
     ) -> Sent:
-        known = place.line is not None and place.known_count == len(messages)
-        aside = known and not place.is_at_end and not _belongs_to_same_session(arrival, track)
-        if not track.conversation:
-            self._quiet_until += FIRST_REQUEST_SECONDS
-            if (edited := await self._find_fork_base(arrival, messages, place.parent)) is not None:
-                session = await self._bench.fork_conversation(*edited, agent=arrival.agent)
-            else:
-                title = title_from_messages(messages)
-                above = arrival.below
-                if self._bench.conversation_row(above) is None:
-                    above = ""
-                session = await self._bench.start_conversation(
-                    title, agent=arrival.agent, parent=place.parent or above
-                )
-            track.conversation = session.id
-        elif not place.is_at_end and not aside:
-            track = await self._rewind_or_fork(place, track, arrival)
+        is_known = place.line is not None and place.known_count == len(messages)
+        if is_known and not place.is_at_end and not _belongs_to_same_session(arrival, track):
+            return await self._build_view_of_earlier_request(arrival, place, track)
+        track = await self._go_to_position(arrival, messages, place, track)
         self._matcher.assign_session(track, arrival.session, arrival.head)
         follower = await self._get_open_conversation(track)
         conversation = follower.conversation
-        if not aside:
-            if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
-                # A recorded reply never reached the agent, so rewind the conversation.
-                await follower.rewind_and_keep_exclusions(track.last_message_seq)
-            await follower.apply_request_settings(arrival)
-            if not arrival.fold or _is_long_history(messages, track):
-                shown = await follower.update_entries(track)
-                return self._forward_before_recording(follower, track, arrival, messages, shown)
-            await self._append_unrecorded_messages(follower, track, arrival, messages)
-            track.newest_fact_sent = conversation.state.seq
-            if arrival.fold:
-                await follower.follower.apply_folds_and_get_view()
+        if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
+            # A recorded reply never reached the agent, so rewind the conversation.
+            await follower.rewind_and_keep_exclusions(track.last_message_seq)
+        await follower.apply_request_settings(arrival)
+        if not arrival.fold or _is_long_history(messages, track):
             shown = await follower.update_entries(track)
-        else:
-            view = follower.view_at_fact(place.seqs[-1])
-            shown = (await follower.build_entries_of_view(view, place.seqs))[0]
+            return self._forward_before_recording(follower, track, arrival, messages, shown)
+        await self._append_unrecorded_messages(follower, track, arrival, messages)
+        track.newest_fact_sent = conversation.state.seq
+        await follower.follower.apply_folds_and_get_view()
+        shown = await follower.update_entries(track)
         ticket = _build_ticket(track, arrival, conversation.state.seq)
-        ticket = replace(ticket, live=not aside)
         return Sent(ticket, shown.entries, shown.has_fold, shown.taken_out)
+
+    async def _build_view_of_earlier_request(
+        self, arrival: Arrival, place: RequestPosition, track: KnownMessages
+    ) -> Sent:
+        """Answer a request that is repeated, or that another session shares: nothing is recorded."""
+        self._matcher.assign_session(track, arrival.session, arrival.head)
+        follower = await self._get_open_conversation(track)
+        view = follower.view_at_fact(place.seqs[-1])
+        shown = (await follower.build_entries_of_view(view, place.seqs))[0]
+        ticket = _build_ticket(track, arrival, follower.conversation.state.seq)
+        return Sent(replace(ticket, live=False), shown.entries, shown.has_fold, shown.taken_out)
+
+    async def _go_to_position(
+        self,
+        arrival: Arrival,
+        messages: Sequence[Wired],
+        place: RequestPosition,
+        track: KnownMessages,
+    ) -> KnownMessages:
+        """Return the line that the request goes on with: a new, a rewound or a forked one."""
+        if not track.conversation:
+            await self._start_line(arrival, messages, place.parent, track)
+            return track
+        if place.is_at_end:
+            return track
+        if _belongs_to_same_session(arrival, track):
+            await self._rewind(place, track, arrival)
+            return track
+        # An agent that names no conversation: this may be another session with the same beginning.
+        follower = await self._get_open_conversation(track)
+        seq = place.seqs[-1] if place.seqs else 0
+        # In a fork, what the user took out of the beginning stays out.
+        if follower.was_answered_before(seq) or follower.has_taken_out_parts:
+            return await self._fork(arrival, messages, place, track)
+        fresh = KnownMessages("", arrival.session, arrival.head, agent=arrival.agent)
+        self._matcher.add_known_messages(fresh)
+        await self._start_line(arrival, messages, place.parent, fresh)
+        return fresh
+
+    async def _start_line(
+        self, arrival: Arrival, messages: Sequence[Wired], parent: str, track: KnownMessages
+    ) -> None:
+        self._quiet_until += FIRST_REQUEST_SECONDS
+        base = await self._find_fork_base(arrival, messages, parent)
+        if base is not None:
+            session = await self._bench.fork_conversation(*base, agent=arrival.agent)
+        else:
+            above = parent
+            if not above and self._bench.conversation_row(arrival.below) is not None:
+                above = arrival.below
+            title = title_from_messages(messages)
+            session = await self._bench.start_conversation(title, agent=arrival.agent, parent=above)
+        track.conversation = session.id
 
     async def _find_fork_base(
         self, arrival: Arrival, messages: Sequence[Wired], above: str
@@ -405,28 +439,31 @@ class LocalAgentConversations:
             self._imports = [each for each in self._imports if each[0] is not track]
             track.is_recorded.set()
 
-    async def _rewind_or_fork(
-        self, place: RequestPosition, track: KnownMessages, arrival: Arrival
-    ) -> KnownMessages:
-        """Handle a request that leaves the known line. An agent that names its
-        conversation has rewound it. For others, this may be another session with the
-        same beginning, so it gets its own conversation.
-        """
-        seq = place.seqs[-1] if place.seqs else 0
-        if _belongs_to_same_session(arrival, track):
-            follower = await self._get_open_conversation(track)
-            await follower.rewind_and_keep_exclusions(seq)
-            track.rewind_known_messages(
-                arrival.chain[: place.known_count], place.seqs[: place.known_count]
-            )
-            return track
-        row = self._bench.conversation_row(track.conversation)
-        kept_out = (await self._get_open_conversation(track)).exclusions_made_after(seq)
-        session = await self._bench.fork_conversation(
-            track.conversation, seq, agent=row.agent if row else ""
+    async def _rewind(self, place: RequestPosition, track: KnownMessages, arrival: Arrival) -> None:
+        """Handle a request that leaves the known line of its own conversation."""
+        follower = await self._get_open_conversation(track)
+        await follower.rewind_and_keep_exclusions(place.seqs[-1] if place.seqs else 0)
+        track.rewind_known_messages(
+            arrival.chain[: place.known_count], place.seqs[: place.known_count]
         )
-        if kept_out:
-            await session.conversation.append_facts(*kept_out)
+
+    async def _fork(
+        self,
+        arrival: Arrival,
+        messages: Sequence[Wired],
+        place: RequestPosition,
+        track: KnownMessages,
+    ) -> KnownMessages:
+        """Fork the conversation where the request leaves it. The fork is named by what is new."""
+        seq = place.seqs[-1]
+        kept_out = (await self._get_open_conversation(track)).exclusions_made_after(seq)
+        session = await self._bench.fork_conversation(track.conversation, seq, agent=track.agent)
+        new_facts: list[facts.Fact] = list(kept_out)
+        title = title_from_messages(messages[place.known_count :])
+        if title:
+            new_facts.append(facts.ConversationChanged(title=title))
+        if new_facts:
+            await session.conversation.append_facts(*new_facts)
         known = list(arrival.chain[: place.known_count]), list(place.seqs)
         fresh = self._matcher.add_known_messages(
             KnownMessages(session.id, arrival.session, arrival.head, *known, agent=arrival.agent)

@@ -57,6 +57,11 @@ class GatewayRegistration:
     since: float = 0.0
     sees_all: bool = False
 
+    @property
+    def run_name(self) -> str:
+        """Return a name for all that comes in by this registration, without its token."""
+        return f"run {_digest_of_token(self.token).hex()[:16]}"
+
     def as_json_without_key(self) -> dict[str, Any]:
         """Return the fields for another process of this user, without the key.
 

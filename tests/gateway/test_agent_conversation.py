@@ -618,3 +618,42 @@ async def test_when_a_provider_finds_a_request_too_long_it_is_folded_once_more(a
     again = await agent.room.fold_after_overflow(sent.ticket)
     assert again is not None, "a fold that was made since is enough"
     assert again.entries == shorter.entries
+
+
+async def test_sessions_that_share_only_what_their_program_says_first_are_none_of_each_other(
+    agent: Room,
+) -> None:
+    """Gemini CLI begins every session with the same context, and names no session."""
+    preamble = [anthropic_gateway.user_message("This is the context"), {"role": "assistant", "content": "Got it."}]  # fmt: skip
+    first = await agent.send(*preamble, anthropic_gateway.user_message("count files"), session="")
+    await agent.answer(first, Says("three"), usage=Usage(10, 0, 0, 1))
+    agent.units = list(preamble)
+    second = await agent.send(anthropic_gateway.user_message("explain rust"), session="")
+    await agent.answer(second, Says("it is red"), usage=Usage(10, 0, 0, 1))
+    rows = {row.id: row for row in agent.bench.list_conversations()}
+    assert len(rows) == 2
+    assert rows[second.ticket.conversation].title == "This is the context"
+    recorded = await agent.bench.read_conversation_facts(second.ticket.conversation)
+    assert not any(getattr(one.fact, "forked_from", "") for one in recorded)
+    requests = await read_original_and_explain_requests(
+        recorded, shipped_prices, agent.bench.read_conversation_facts
+    )
+    causes = {cause.cause.kind for request in requests for cause in request.causes}
+    assert CauseKind.EDIT not in causes
+
+
+async def test_a_session_that_leaves_another_behind_its_first_answer_has_its_own_title(
+    agent: Room,
+) -> None:
+    sent = await agent.send(anthropic_gateway.user_message("count files"), session="")
+    await agent.answer(sent, Says("three"), usage=Usage(10, 0, 0, 1))
+    begins = list(agent.units)
+    sent = await agent.send(anthropic_gateway.user_message("and folders"), session="")
+    await agent.answer(sent, Says("two"), usage=Usage(10, 0, 0, 1))
+    agent.units = begins
+    other = await agent.send(anthropic_gateway.user_message("and links"), session="")
+    titles = {row.id: row.title for row in agent.bench.list_conversations()}
+    assert titles == {
+        sent.ticket.conversation: "count files",
+        other.ticket.conversation: "and links",
+    }

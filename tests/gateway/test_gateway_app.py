@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import Purpose, Spent, Usage
+from helix_desktop.engine.facts import ModelReplied, Purpose, Spent, Usage
 from helix_desktop.errors import ModelFailed, NotFound, StoreFailed
 from helix_desktop.gateway import gateway_app, request_forwarding, request_parsing
 from helix_desktop.gateway.agent_cost_and_savings import Figures
@@ -177,7 +177,7 @@ async def test_what_a_title_cost_stands_in_the_conversation_of_its_session_that_
         spent = [fact for fact in recorded if isinstance(fact, Spent)]
         assert [fact.purpose for fact in spent] == [Purpose.OTHER] * (aside == main)
         assert all(fact.usage.output and fact.usage.cost for fact in spent)
-        assert len(here.app._side_replies) == (aside != main)
+        assert len(here.app._side_requests.waiting) == (aside != main)
 
 
 async def test_the_gateway_knows_for_how_long_nobody_asked_for_anything(tmp_path: Path) -> None:
@@ -640,3 +640,57 @@ async def test_the_figures_of_today_begin_at_midnight_of_this_computer(
     assert ever == 0
     assert time.localtime(today)[3:6] == (0, 0, 0)
     assert time.localtime(today)[:3] == time.localtime()[:3]
+
+
+async def titles_and_costs(here: Running) -> list[tuple[str, str, int]]:
+    """Title, agent, and how many requests were paid, of each conversation."""
+    await here.app._tasks.wait_for_all_tasks()
+    (room,) = here.app.open_conversations()
+    assert isinstance(room, LocalAgentConversations)
+    await room._tasks.wait_for_all_tasks()
+    found = []
+    for row in room._bench.list_conversations():
+        recorded = await room._bench.read_conversation_facts(row.id)
+        kinds = (Spent, ModelReplied)
+        paid = [one.fact for one in recorded if isinstance(one.fact, kinds) and one.fact.usage.cost]
+        found.append((row.title, row.agent, len(paid)))
+    return sorted(found)
+
+
+async def test_an_agent_that_offers_no_tools_is_recorded_and_priced(tmp_path: Path) -> None:
+    """Of aider nothing was recorded, and the last line said that nothing was answered."""
+    async with running(tmp_path, agent="aider") as here:
+        for words in (["count the files"], ["the files, once more", "and the folders"]):
+            agent = Agent("openai-chat", here.url)
+            for said in words:
+                agent.say(said)
+            body = {name: value for name, value in agent.body().items() if name != "tools"}
+            answer = await here.client.post(
+                agent.url + agent.path, json=body, headers={"x-api-key": "k"}
+            )
+            assert answer.status_code == 200
+        assert await titles_and_costs(here) == [("count the files", "aider", 2)]
+        (figures,) = (await here.status())["figures"]
+        assert figures["requests"] == 2
+
+
+@pytest.mark.parametrize("size", [10, 20_000])
+async def test_a_choice_of_a_model_is_beside_the_conversation_however_long_it_is(
+    tmp_path: Path, size: int
+) -> None:
+    """Gemini CLI's became a conversation, and later sessions forks of it with its title."""
+    async with running(tmp_path, agent="gemini") as here:
+        for words in ("count files", "explain rust"):
+            context = "This is the context. " + "x" * size
+            choice = Agent("gemini", here.url, system="You choose a model.")
+            choice.say(context)
+            choice.say(words)
+            body = {name: value for name, value in choice.body().items() if name != "tools"}
+            await here.client.post(choice.url + choice.path, json=body)
+            agent = Agent("gemini", here.url)
+            agent.units = [{"role": "user", "parts": [{"text": words}, {"text": context}]}]
+            await here.client.post(agent.url + agent.path, json=agent.body())
+        assert await titles_and_costs(here) == [
+            ("count files", "Gemini CLI", 2),
+            ("explain rust", "Gemini CLI", 2),
+        ]

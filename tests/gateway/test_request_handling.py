@@ -35,7 +35,7 @@ from helix_desktop.gateway import request_handling
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.folded_request import NO_RESULT
-from helix_desktop.gateway.gateway_app import ProviderHttpClients, SideReplyRecorder
+from helix_desktop.gateway.gateway_app import ProviderHttpClients
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.local_conversations import (
     LocalAgentConversations,
@@ -58,6 +58,7 @@ from helix_desktop.gateway.request_parsing import (
     parse_incoming_request,
 )
 from helix_desktop.gateway.request_routes import parse_route
+from helix_desktop.gateway.side_requests import RequestOrigin, SideReplyRecorder
 from helix_desktop.gateway.view_entries import As, Changed, Entry, Part, Says
 from helix_desktop.protocols.gateway_message import Piece, PieceKind
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
@@ -915,7 +916,7 @@ async def test_a_request_beside_a_conversation_goes_on_as_it_came_and_its_reply_
 ) -> None:
     room: Any = Room()
     async with one_exchange(provider, [FINE], QUESTION) as exchange:
-        recorder = SideReplyRecorder(lambda: "beside", room, deque())
+        recorder = SideReplyRecorder(lambda: "beside", RequestOrigin("", "", room), deque())
         await exchange.handler.forward_side_request(exchange.request, recorder)
     assert [asked.raw for asked in provider.asked] == [bytes(exchange.request.body.places.content)]
     assert (exchange.seen[0], b"fine" in exchange.seen[1]) == (200, True)
@@ -929,7 +930,7 @@ async def test_a_request_beside_a_conversation_that_is_refused_is_not_asked_agai
     room: Any = Room()
     refusal = refused(status, "too long")
     async with one_exchange(provider, [refusal], QUESTION) as exchange:
-        recorder = SideReplyRecorder(lambda: "beside", room, deque())
+        recorder = SideReplyRecorder(lambda: "beside", RequestOrigin("", "", room), deque())
         await exchange.handler.forward_side_request(exchange.request, recorder)
     assert exchange.seen == [status, refusal.content]
     assert room.told == []
