@@ -44,7 +44,7 @@ async def test_permission_is_asked_by_our_card_and_the_agent_hears_the_answer(
 async def test_our_rules_decide_before_anybody_is_asked(bench: Workbench) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     await run_turn(session, "permit edit src/pairs.py", ALWAYS)
-    await run_turn(session, "permit edit README.md")
+    await run_turn(session, "permit edit src/other.py")
     assert ASKED == []
     assert said(session).count('"optionId": "yes"') == 2
     await bench.choose_permission_mode("read only")
