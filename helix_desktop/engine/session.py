@@ -47,6 +47,8 @@ class Session:
         self.questions: dict[int, PermissionQuestion] = {}
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
+        # Whether a killed program waited for permission here. The next turn asks again.
+        self.asks_again = False
         # If set, answers the questions. A sub-agent's questions go to the agent that
         # waits for its result.
         self.asked_elsewhere: AskUser | None = None
@@ -112,7 +114,8 @@ class Session:
         calls that did not begin.
         """
         self._refuse_while_held("continue")
-        self.turns.calls_to_repeat = repeats_unstarted_calls
+        self.turns.calls_to_repeat = repeats_unstarted_calls or self.asks_again
+        self.asks_again = False
         self.turns.start_turn_if_due(self._ask_user, self._set_activity, even_without_words=True)
 
     def stop_turn(self, why: str = "") -> None:

@@ -57,6 +57,7 @@ from helix_desktop.workbench.mcp_servers import WorkspaceMcpServers
 from helix_desktop.workbench.model_roles import ModelAccess, WorkspaceModels
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.partial_replies import PartialReplies
+from helix_desktop.workbench.pending_questions import PendingQuestions
 from helix_desktop.workbench.plan_mode import PlanMode
 from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
 from helix_desktop.workbench.session_preparation import SessionPreparation
@@ -170,6 +171,7 @@ class Workbench:
         self._partial = PartialReplies(
             workspace.folder / "partial", self.tasks.spawn_task, self.sessions
         )
+        self._pending_questions = PendingQuestions(workspace.folder / "partial")
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
         workspace.watch_settings(self.size_limit.count_cache_size_soon)
@@ -302,6 +304,7 @@ class Workbench:
         async with self.sessions.opening:
             session = self.sessions.find_open_session(conversation)
             if session is None:
+                asks_again = False
                 opened = await Conversation.open(self.workspace.journal, conversation)
                 if opened.state.own_model:
                     self._apply_conversation_model(conversation, opened.state.own_model)
@@ -313,10 +316,15 @@ class Workbench:
                         self.token_counter,
                     )
                     await self._report_interrupted_agents(opened)
+                    if not opened.state.agent:
+                        asks_again = await self._pending_questions.recover_questions(
+                            opened, self.workspace.cache, self.token_counter
+                        )
                 await self.copies.get_or_open_tools(opened.state.own_copy)
                 session = self._build_session(
                     opened, allowed=self.workforce.roles.tools_of_role(opened.state)
                 )
+                session.asks_again = asks_again
                 if len(session.all_facts) > MANY:
                     gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
             self.sessions.keep_session_open(session)
@@ -940,6 +948,7 @@ class Workbench:
 
     def _on_event(self, event: session_events.Event) -> None:
         self._partial.update_partial_reply(event)
+        self._pending_questions.update_pending_questions(event)
         if isinstance(event, session_events.FactAppended):
             self._meters.update_row_after_fact(event.recorded)
             session = self.sessions.find_open_session(event.recorded.conversation)

@@ -58,6 +58,7 @@ ALL = (
         2,
     ),
     Trial("turn_kill", "SIGKILL in the middle of a turn", "--trials", 60, 5),
+    Trial("question_kill", "SIGKILL while a question waits for the user", "--trials", 100, 5),
     Trial(
         "full_disk",
         "the disk of the data fills up around a call that changes files",
