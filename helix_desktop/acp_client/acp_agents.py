@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import PurePath
 
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
@@ -36,10 +37,22 @@ def list_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[AcpA
 
 
 def find_acp_agent(name: str, own_lines: str, environment: Mapping[str, str]) -> AcpAgent:
-    known = {agent.name.casefold(): agent for agent in list_acp_agents(own_lines, environment)}
-    if name.casefold() in known:
-        return known[name.casefold()]
-    there = ", ".join(agent.name for agent in known.values()) or "none"
+    agents = list_acp_agents(own_lines, environment)
+    wanted = name.casefold()
+    for agent in agents:
+        if agent.name.casefold() == wanted:
+            return agent
+    # People write the agent as they start it: `gemini`, `claude`.
+    meant = [agent for agent in agents if wanted in _short_names(agent)]
+    if len(meant) == 1:
+        return meant[0]
+    there = ", ".join(agent.name for agent in agents) or "none"
     raise NotFound(
         f"The agent {name[:80]} was not found on this computer.", remedy=f"Available: {there}."
     )
+
+
+def _short_names(agent: AcpAgent) -> set[str]:
+    """Return the first word of an agent's name, and the name of its program."""
+    program = PurePath(agent.argv[0]).stem
+    return {agent.name.split()[0].casefold(), program.casefold()}

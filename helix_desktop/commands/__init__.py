@@ -80,10 +80,18 @@ def parse_number(
     raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {what}")
 
 
+def parse_name(text: str) -> str:
+    """Refuses an empty name: a script whose variable is empty would start something new."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
+
+
 Types = Mapping[str, Callable[[str], Any]]
 TYPES: Types = {
     "path": Path, "int": int, "float": float, "number": parse_number,
     "ordinal": partial(parse_number, least=1, what="a number from 1"),
+    "name": parse_name,
     "port": partial(parse_number, most=65_535, what="a port number"),
 }  # fmt: skip
 

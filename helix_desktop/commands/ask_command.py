@@ -50,7 +50,7 @@ async def ask_in_workspace(
         if not (arguments.acp or arguments.conversation):  # Other agents' tools have other names.
             workspace_access.check_permission_names(arguments.allow)
         if not arguments.acp:
-            await _check_slash_command(bench, text, arguments.conversation)
+            await _check_slash_command(bench, text, arguments.conversation or "")
         reached = await _fetch_from_other_machines(bench, console)
         if opens_it:
             resumed = arguments.conversation if arguments.resume else ""
@@ -277,13 +277,15 @@ async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool
 async def _open_asked_session(bench: Workbench, arguments: Namespace, console: Console) -> Session:
     """Opens the named conversation, a fork of it in a copy, or a new one."""
     if not (arguments.copy or arguments.copy_with_changes):
-        session = await _open_named_session(bench, arguments.conversation, arguments.acp)
+        session = await _open_named_session(
+            bench, arguments.conversation or "", arguments.acp or ""
+        )
     elif arguments.conversation:
         named = await _open_named_session(bench, arguments.conversation)
         session = await bench.fork_conversation(named.id, in_copy=True)
     else:
         session = await bench.start_conversation_in_copy(
-            with_changes=arguments.copy_with_changes, acp_agent=arguments.acp
+            with_changes=arguments.copy_with_changes, acp_agent=arguments.acp or ""
         )
     if session.conversation.state.own_copy == session.id:
         line = f"helix-desktop copy bring-back -w {bench.id} {session.id}"

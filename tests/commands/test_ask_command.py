@@ -484,3 +484,16 @@ def test_a_file_that_cannot_be_read_ends_before_anything_is_sent(
     for name, said in {"secret.pdf": "password", "gone.pdf": "could not be read"}.items():
         assert ask("--workspace", workspace, "--attach", str(tmp_path / name), "Read it") != 0
         assert said in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--conversation=", "--model=", "--acp="])
+def test_an_empty_name_starts_nothing(
+    workspace: str, option: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`ask -c "$ID"` with an empty variable began a new conversation, which was paid for."""
+    with pytest.raises(SystemExit) as raised:
+        cli.main(["ask", "--workspace", workspace, option, "go on"])
+    assert raised.value.code == 2
+    assert "the name is empty" in capfd.readouterr().err
+    assert cli.main(["conversation", "list", "--workspace", workspace, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == []
