@@ -219,9 +219,10 @@ async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Consol
             )
             if bench.id not in getattr(arguments, "unable", ()):
                 await console.print_error(
-                    f"The tasks of {bench.name} are waiting for another worker. {error}"
+                    f"This computer cannot run the tasks of {bench.name} yet. {error}"
                 )
             return UNABLE
+        await task_list.notes.include_machine(bench.sharing.machine_name)
         getattr(arguments, "unable", set[str]()).discard(bench.id)
         worker = FleetWorker(bench, task_list, at_once=arguments.at_once, allowed=arguments.allow)
         worker.report = report

@@ -88,6 +88,11 @@ class AllWorkspaces:
                 f"{len(named)} workspaces are called {name_or_id}: {ids}.",
                 remedy="Use the ID instead of the name.",
             )
+        if not known and not trashed:
+            raise errors.NotFound(
+                f"There is no workspace {name_or_id}.",
+                remedy="To create one, run `helix-desktop workspace new NAME --folder FOLDER`.",
+            )
         names = [each.name for each in known]
         there = (
             ", ".join(each.name if names.count(each.name) == 1 else each.id for each in known)

@@ -88,7 +88,13 @@ class FleetNotes:
 
     async def exclude_machine_for(self, machine: str, why: str, seconds: float) -> None:
         """Make this machine's workers leave tasks to others for so long."""
+        await self.include_machine(machine)  # It may have given another reason before.
         await self._run(_SQL["set"], self._space, f"unable {machine}: {why}", seconds, seconds, 0.0)
+
+    async def include_machine(self, machine: str) -> None:
+        """Note that this machine's workers can run tasks."""
+        beginning = f"unable {machine}: "
+        await self._run(_SQL["remove_beginning"], self._space, len(beginning), beginning)
 
     async def set_limit(self, scope: str, dollars: float) -> None:
         """Set the dollars that may be spent in this scope. 0: no limit."""

@@ -9,6 +9,9 @@ excluded.until RETURNING amount
 -- remove
 DELETE FROM {t}notes WHERE space = %s AND (name = %s OR (until > 0 AND until < {now} - 86400)) RETURNING name
 
+-- remove_beginning
+DELETE FROM {t}notes WHERE space = %s AND substr(name, 1, %s) = %s RETURNING name
+
 -- drain
 UPDATE {t}notes SET amount = 1 WHERE space = %s AND name LIKE 'worker %%' AND (%s = '' OR name = %s) AND until > {now} RETURNING name
 

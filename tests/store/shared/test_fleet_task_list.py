@@ -272,6 +272,16 @@ async def test_notes_say_who_works_and_what_is_left(tasks: FleetTaskList) -> Non
     assert (await notes.read_state()).paused == ("peer",)
 
 
+async def test_a_machine_says_only_what_keeps_it_from_working_now(tasks: FleetTaskList) -> None:
+    notes = tasks.notes
+    await notes.exclude_machine_for("desk", "No model has been chosen.", 30)
+    await notes.exclude_machine_for("desk 2", "No key.", 30)
+    await notes.exclude_machine_for("desk", "No key.", 30)
+    assert (await notes.read_state()).unable == ("desk 2: No key.", "desk: No key.")
+    await notes.include_machine("desk")
+    assert (await notes.read_state()).unable == ("desk 2: No key.",)
+
+
 async def test_each_cost_is_counted_once_for_its_task_agent_day_and_fleet(
     tasks: FleetTaskList,
 ) -> None:
