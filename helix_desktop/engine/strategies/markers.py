@@ -7,6 +7,7 @@ decide whether it needs the original. The text is kept in the fold's fact, so it
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import replace
 
 from helix_desktop.engine import context_usage, fold_economics
 from helix_desktop.engine.facts import PartRef, Span, Stored, ToolCall
@@ -66,7 +67,10 @@ def find_due_clearing(situation: FoldSituation) -> PlannedClearing | None:
 
 
 def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
-    """Plan to clear long outputs from before the last N steps."""
+    """Plan to clear long outputs from before the last N steps, once some are twice as old.
+
+    One marker at each step would have the provider cache the rest anew at each step.
+    """
     branch, policy = situation.branch, situation.policy
     steps = policy.caching_steps
     if len(branch.steps) <= steps:
@@ -74,6 +78,12 @@ def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
     end = min(branch.steps[-steps], first_seq_of_tail(situation))
     why = f"older than {steps} steps and at least {policy.caching_tokens} tokens long"
     clearing = PlannedClearing(branch.order[0], end, why, policy.caching_tokens)
+    is_cold = is_cache_cold(situation)
+    if not is_cold:
+        oldest = branch.steps[-2 * steps] if len(branch.steps) > 2 * steps else branch.order[0]
+        overdue = replace(clearing, end=min(oldest, end))
+        if not _clears_anything(situation, overdue):
+            return None
     return clearing if _clears_anything(situation, clearing) else None
 
 

@@ -59,17 +59,32 @@ def test_after_n_steps_outputs_of_some_length() -> None:
 def test_after_n_steps_nothing_of_the_last_n() -> None:
     talk = Talk()
     talk.user("go")
-    talk.steps(10, tokens=600)
+    talk.steps(20, tokens=600)
     assert due(talk, HELIX) == []
     talk.step("one more", tokens=600)
-    assert len(due(talk, HELIX)) == 1
+    assert len(due(talk, HELIX)) == 11
+
+
+def test_old_outputs_become_markers_in_groups_so_that_the_rest_is_rarely_cached_anew() -> None:
+    """One marker at each step made the preset dearer than sending everything."""
+    talk = Talk()
+    talk.user("go")
+    times = 0
+    for number in range(60):
+        talk.step(f"c{number}", tokens=600)
+        cleared = due(talk, HELIX)
+        times += bool(cleared)
+        for ref in cleared:
+            talk.fold(f"m{ref.seq}", ref, kind=FoldKind.MARKER)
+    assert times == 4
+    assert len(talk.state.live_folds) >= 40
 
 
 def test_between_turns_the_last_turn_is_left_alone() -> None:
     talk = Talk()
     talk.user("go")
-    talk.steps(15, tokens=600)
-    assert len(due(talk, HELIX)) == 5
+    talk.steps(25, tokens=600)
+    assert len(due(talk, HELIX)) == 15
     from helix_desktop.engine.facts import TurnEnd, TurnEnded
 
     talk.add(TurnEnded(TurnEnd.DONE))
@@ -116,7 +131,7 @@ def test_after_a_pause_a_third_of_the_context_is_enough() -> None:
 def test_pins_exclusions_and_what_was_brought_back_stay() -> None:
     talk = Talk()
     talk.user("go")
-    one, two, three, four, *_ = talk.steps(15, tokens=600)
+    one, two, three, four, *_ = talk.steps(25, tokens=600)
     talk.add(Pinned(PartRef(one)))
     talk.add(Excluded(PartRef(two)))
     talk.fold("m", PartRef(three), kind=FoldKind.MARKER, tokens=60)
