@@ -7,14 +7,14 @@ hash. Stamps are derived and may be lost.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from sys import maxsize
 
 from helix_desktop.engine.changes import diff_hunks, folder_state
-from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, Tree, TreeItem
 from helix_desktop.engine.changes.turn_changes import UncoveredPath
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.engine.sha256_digest import Digest
@@ -24,15 +24,20 @@ from helix_desktop.tools.changes import content_storing, folder_walk, interrupte
 from helix_desktop.tools.changes import known_state_file as kept_known
 from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
-from helix_desktop.tools.changes.content_storing import ABOUT, BatchContentCache, RootFileOpener
+from helix_desktop.tools.changes.content_storing import (
+    ABOUT,
+    BatchContentCache,
+    RootFileOpener,
+    WantedFileRecord,
+)
 from helix_desktop.tools.changes.disk_space import hold_disk_space
-from helix_desktop.tools.changes.folder_walk import STAMP, WalkResult
+from helix_desktop.tools.changes.folder_walk import STAMP, KnownRecords, WalkResult, WantedFile
 from helix_desktop.tools.changes.known_folders import KnownFolders
+from helix_desktop.tools.changes.known_state_file import CheckpointChain
 
 COUNTED = 16 << 20  # The changed lines of a step with more bytes than this are not counted.
-HELD_SPACE = (
-    4 << 20
-)  # So many bytes on the stores' disk are held while a step runs, to record it with.
+# So many bytes on the stores' disk are held while a step runs, to record it with.
+HELD_SPACE = 4 << 20
 # A new full list is stored once the differences take more than this many times the
 # space of the last one.
 ROOM = 2
@@ -76,25 +81,24 @@ class Checkpoints:
         self.folders = KnownFolders(self.roots, coverage, closed)
         self.progress = CheckpointProgress("off" if coverage.off else "waiting")
         self.listeners: list[Callable[[CheckpointProgress], object]] = []
-        self._file, self._stores, self._steps_file = file, stores, steps_file
+        self._file = file
+        self._stores = stores
+        self._steps_file = steps_file
         self.latest_checkpoint: Digest | None = None  # The state of the files at the last check.
-        # The bytes of the last full list, the bytes of the differences since then, and
-        # the number of differences.
-        self._chain = 0, 0, 0
+        self._chain = CheckpointChain()
         self.steps = OpenSteps()
         self._lock = asyncio.Lock()
         self._saved: Digest | None = None
-        self._saving_steps, self._recording = asyncio.Lock(), asyncio.Lock()
+        self._saving_steps = asyncio.Lock()
+        self._recording = asyncio.Lock()
         self._beat: asyncio.TimerHandle | None = None
-        self._interrupted: list[tuple[OpenStep, FilesChanged]] | None = (
-            None  # None until the file of steps was read.
-        )
+        # None until the file of steps was read.
+        self._interrupted: list[tuple[OpenStep, FilesChanged]] | None = None
         # Appends what a command in the background, or a killed program, has changed,
         # unless the conversation has it.
         self.record_changes: Callable[[str, FilesChanged], Awaitable[object]] | None = None
-        self.leftovers: list[
-            str
-        ] = []  # Files that an interrupted undo left behind. The first check finds them.
+        # Files that an interrupted undo left behind. The first check finds them.
+        self.leftovers: list[str] = []
 
     @property
     def is_ready(self) -> bool:
@@ -109,15 +113,18 @@ class Checkpoints:
         other roots.
         """
         number, _, inside = path.partition("/")
-        return inside or "." if number == "0" else f"{self.roots[int(number)]}/{inside}"
+        if number == "0":
+            return inside or "."
+        return f"{self.roots[int(number)]}/{inside}"
 
     def checkpoint_path(self, place: str | Path) -> str:
         """Convert a displayed path back to a checkpoint path. A path outside all roots
         is returned unchanged.
         """
+        shown = Path(place)
         for number, root in enumerate(self.roots):
-            if Path(place).is_absolute() and Path(place).is_relative_to(root):
-                inside = Path(place).relative_to(root).as_posix()
+            if shown.is_absolute() and shown.is_relative_to(root):
+                inside = shown.relative_to(root).as_posix()
                 return str(number) if inside == "." else f"{number}/{inside}"
         return f"0/{place}"
 
@@ -135,7 +142,8 @@ class Checkpoints:
             while self._interrupted and self.record_changes is not None:
                 step, fact = self._interrupted[0]
                 await self.record_changes(step.conversation, fact)
-                self.steps.forget_recorded_change(self._interrupted.pop(0)[1])
+                del self._interrupted[0]
+                self.steps.forget_recorded_change(fact)
                 await self.save_open_steps()
 
     async def check_for_changes(
@@ -205,34 +213,12 @@ class Checkpoints:
     async def _end_step(self, window: OpenStep, *, thorough: bool) -> FilesChanged | None:
         is_told = False  # False if the step is recorded later, once the disk has space again.
         try:
-            window.release_space()
-            self.folders.restore_permissions_of_roots()
-            thorough = thorough or (
-                window.changed_by != "tool" and self.folders.full_walk_seconds < SHORT
-            )
-            await self.check_for_changes(
-                thorough=thorough, ended=None if window.goes_on else window
-            )
+            await self._check_after_step(window, thorough=thorough)
             if self.progress.state == "failed":
                 return None
-            if not self.is_ready or self.latest_checkpoint is None:
-                is_told = True
-                return None
-            changes, until = self._claim_changes(self.steps, window), self.steps.checks
-            uncovered, after = self.folders.paths_uncovered_by_limits(), self.latest_checkpoint
-            left = () if window.only is not None else sorted(uncovered - window.left_out)
-            fact = await self.build_change_fact(
-                changes,
-                window.checkpoint,
-                after,
-                call=window.call,
-                by=window.changed_by,
-                left_out=left,
-            )
-            if fact is not None:
-                self.steps.unrecorded.append((replace(window, only=()), fact))
-            window.claimed = ()
-            window.since_check, window.checkpoint, window.left_out = until, after, uncovered
+            fact = None
+            if self.is_ready and self.latest_checkpoint is not None:
+                fact = await self._build_fact_of_step(window, self.latest_checkpoint)
             is_told = True
             return fact
         finally:
@@ -240,14 +226,49 @@ class Checkpoints:
                 self.steps.close_open_step(window)
             await self.save_open_steps()
 
-    def _claim_changes(self, steps: OpenSteps, step: OpenStep) -> Sequence[PathChange]:
-        found = steps.claim_unowned_changes(
-            step.since_check,
-            None if step.only is None else {self.checkpoint_path(place) for place in step.only},
-            steps.first_check_of_calls() if step.changed_by == "background" else maxsize,
+    async def _check_after_step(self, window: OpenStep, *, thorough: bool) -> None:
+        window.release_space()
+        self.folders.restore_permissions_of_roots()
+        is_short = self.folders.full_walk_seconds < SHORT
+        # A tool says what it writes, but a command may write anywhere.
+        if window.changed_by != "tool" and is_short:
+            thorough = True
+        ended = None if window.goes_on else window
+        await self.check_for_changes(thorough=thorough, ended=ended)
+
+    async def _build_fact_of_step(self, window: OpenStep, after: Digest) -> FilesChanged | None:
+        changes = self._claim_changes(self.steps, window)
+        until = self.steps.checks
+        uncovered = self.folders.paths_uncovered_by_limits()
+        newly_left_out: Sequence[str] = ()
+        if window.only is None:
+            newly_left_out = sorted(uncovered - window.left_out)
+        fact = await self.build_change_fact(
+            changes,
+            window.checkpoint,
+            after,
+            call=window.call,
+            by=window.changed_by,
+            left_out=newly_left_out,
         )
-        both = [*step.claimed, *found]
-        step.claimed = folder_state.merge_changes_and_find_paths_changed_by_others(both)[0]
+        if fact is not None:
+            self.steps.unrecorded.append((replace(window, only=()), fact))
+        window.claimed = ()
+        window.since_check = until
+        window.checkpoint = after
+        window.left_out = uncovered
+        return fact
+
+    def _claim_changes(self, steps: OpenSteps, step: OpenStep) -> Sequence[PathChange]:
+        only = None
+        if step.only is not None:
+            only = {self.checkpoint_path(place) for place in step.only}
+        until = maxsize
+        if step.changed_by == "background":
+            until = steps.first_check_of_calls()
+        claimed = list(step.claimed)
+        claimed += steps.claim_unowned_changes(step.since_check, only, until)
+        step.claimed, _ = folder_state.merge_changes_and_find_paths_changed_by_others(claimed)
         return step.claimed
 
     async def save_open_steps(self) -> None:
@@ -267,9 +288,8 @@ class Checkpoints:
         kill is not taken for the step's.
         """
         self._beat = None
-        if self._steps_file is not None and any(
-            not step.is_between_turns for step in self.steps.open
-        ):
+        is_any_running = any(not step.is_between_turns for step in self.steps.open)
+        if self._steps_file is not None and is_any_running:
             with suppress(OSError):
                 os.utime(self._steps_file)
             self._beat = asyncio.get_running_loop().call_later(
@@ -280,7 +300,8 @@ class Checkpoints:
         """Record what a command in the background changed, which may have ended between
         two turns.
         """
-        if (fact := await self.end_step(step)) is not None and self.record_changes is not None:
+        fact = await self.end_step(step)
+        if fact is not None and self.record_changes is not None:
             with suppress(HelixError):  # Otherwise, the next start records it.
                 await self.record_changes(step.conversation, fact)
                 self.steps.forget_recorded_change(fact)
@@ -298,11 +319,10 @@ class Checkpoints:
         """Return the fact of these changes, with all contents stored, or None if
         nothing changed or is newly left out.
         """
-        counted = [
-            change for change in changes if not folder_state.is_change_of_folder(change)
-        ]  # People count files.
         if not changes and not left_out:
             return None
+        # People count files.
+        counted = [change for change in changes if not folder_state.is_change_of_folder(change)]
         added, removed = await self._count_added_and_removed(counted)
         (difference,) = await self.contents.store_many(
             [(folder_state.encode_difference(changes, before), ABOUT)]
@@ -355,164 +375,171 @@ class Checkpoints:
 
     async def _find_interrupted_changes(self) -> list[tuple[OpenStep, FilesChanged]]:
         """Return what a killed program has changed and not recorded."""
-        file, read = self._steps_file, interrupted_steps.read_interrupted_steps
-        left = (
-            None
-            if file is None
-            else await asyncio.to_thread(read, file, f"{self.roots} {self.folders.coverage}")
-        )
-        if left is None or self.latest_checkpoint is None:
+        if self._steps_file is None or self.latest_checkpoint is None:
             return []
-        (steps, latest, alive), found = left, list[tuple[OpenStep, FilesChanged]]()
-        with suppress(
-            HelixError
-        ):  # Contents may have been removed, after another program had the workspace.
-            before, now = await self.read_checkpoint_state(latest), self.folders.known_items()
+        made_for = f"{self.roots} {self.folders.coverage}"
+        left = await asyncio.to_thread(
+            interrupted_steps.read_interrupted_steps, self._steps_file, made_for
+        )
+        if left is None:
+            return []
+        interrupted = []
+        # Contents may have been removed, after another program had the workspace.
+        with suppress(HelixError):
+            before = await self.read_checkpoint_state(left.latest)
+            now = self.folders.known_items()
             changes = interrupted_steps.changes_before_kill(
-                folder_state.compare_trees(before, now), self.roots, alive
+                folder_state.compare_trees(before, now), self.roots, left.alive_ns
             )
-            steps.record_check((), await asyncio.to_thread(list, changes))
-            for step in sorted(
-                steps.open, key=lambda each: each.only is None
-            ):  # Those that know their paths first.
-                claimed, after = self._claim_changes(steps, step), self.latest_checkpoint
+            left.steps.record_check((), await asyncio.to_thread(list, changes))
+            # Those that know their paths come first.
+            for step in sorted(left.steps.open, key=lambda step: step.only is None):
+                claimed = self._claim_changes(left.steps, step)
                 fact = await self.build_change_fact(
-                    claimed, step.checkpoint, after, call=step.call, by=step.changed_by
+                    claimed,
+                    step.checkpoint,
+                    self.latest_checkpoint,
+                    call=step.call,
+                    by=step.changed_by,
                 )
-                found += [(step, fact)] if fact is not None else []
-                for path in map(self.checkpoint_path, step.only or ()):
-                    for beside in interrupted_steps.find_half_written_files(path, before, now):
-                        with (
-                            suppress(OSError),
-                            self.reader.open_folder(beside.rpartition("/")[0]) as folder,
-                        ):
-                            os.unlink(beside.rpartition("/")[2], dir_fd=folder)
-        return found
+                if fact is not None:
+                    interrupted.append((step, fact))
+                self._remove_half_written_files(step, before, now)
+        return interrupted
+
+    def _remove_half_written_files(self, step: OpenStep, before: Tree, now: Tree) -> None:
+        for place in step.only or ():
+            path = self.checkpoint_path(place)
+            for beside in interrupted_steps.find_half_written_files(path, before, now):
+                folder_path, _, name = beside.rpartition("/")
+                with suppress(OSError), self.reader.open_folder(folder_path) as folder:
+                    os.unlink(name, dir_fd=folder)
 
     async def _read_known_state(self) -> None:
         """Read the state saved at the program's end, as far as its contents are still stored."""
         if self._file is None:
             return
-        roots, coverage = tuple(map(str, self.roots)), self.folders.coverage
-        kept = await asyncio.to_thread(kept_known.read_known_state, self._file, roots, coverage)
+        roots = tuple(map(str, self.roots))
+        kept = await asyncio.to_thread(
+            kept_known.read_known_state, self._file, roots, self.folders.coverage
+        )
         if kept is None:
             return
-        digests = {
-            Digest(record[-32:])
-            for names in kept.known.values()
-            for record in names.values()
-            if folder_walk.is_record_of_kind(record, PathKind.FILE)
-        }
-        lacking = set(await self.contents.find_missing_content([*digests, kept.checkpoint]))
-        if kept.checkpoint in lacking:
+        digests = {digest for _, _, digest in _iterate_file_records(kept.known)}
+        digests.add(kept.checkpoint)
+        missing = set(await self.contents.find_missing_content(list(digests)))
+        if kept.checkpoint in missing:
             return
-        for names in kept.known.values():
-            for name, record in names.items():
-                if (
-                    folder_walk.is_record_of_kind(record, PathKind.FILE)
-                    and Digest(record[-32:]) in lacking
-                ):
-                    names[name] = folder_walk.UNRELIABLE_STAMP + record[STAMP.size :]
+        for folder, name, digest in list(_iterate_file_records(kept.known)):
+            if digest in missing:  # The next check reads the file again.
+                names = kept.known[folder]
+                names[name] = folder_walk.UNRELIABLE_STAMP + names[name][STAMP.size :]
         self.folders.adopt_saved_records(kept.known)
-        self.latest_checkpoint, self._chain = kept.checkpoint, kept.chain_sizes
+        self.latest_checkpoint = kept.checkpoint
+        self._chain = kept.chain
 
     async def _store_wanted_contents(self, found: WalkResult) -> None:
         done = 0
-        wanted = {one.path: one for one in found.wanted}
+        wanted = {file.path: file for file in found.wanted}
         async for batch in content_storing.store_wanted_files(
             self.contents, self.reader, found.wanted
         ):
-            for got in batch:
-                folder, _, name = got.path.rpartition("/")
-                if (names := found.folders[folder]) is None:
-                    continue
-                if got.record:
-                    names[name] = got.record
-                elif got.reason_unread:
-                    folder_walk.leave_out_file(
-                        found, self.folders.records, wanted[got.path], names, got.reason_unread
-                    )
-                else:
-                    names.pop(name, None)
-                if got.keeps_changing:
-                    found.uncovered.setdefault(folder, []).append(
-                        UncoveredPath(got.path, "changed while it was read")
-                    )
+            for stored in batch:
+                self._note_stored_file(found, wanted[stored.path], stored)
             done += len(batch)
             if not self.is_ready:
                 self._notify_progress(CheckpointProgress("reading", done, len(found.wanted)))
 
+    def _note_stored_file(
+        self, found: WalkResult, wanted: WantedFile, stored: WantedFileRecord
+    ) -> None:
+        folder, _, name = stored.path.rpartition("/")
+        names = found.folders[folder]
+        if names is None:
+            return
+        if stored.record:
+            names[name] = stored.record
+        elif stored.reason_unread:
+            folder_walk.leave_out_file(
+                found, self.folders.records, wanted, names, stored.reason_unread
+            )
+        else:
+            names.pop(name, None)
+        if stored.keeps_changing:
+            uncovered = UncoveredPath(stored.path, "changed while it was read")
+            found.uncovered.setdefault(folder, []).append(uncovered)
+
     async def _store_checkpoint(self, changes: Sequence[PathChange]) -> None:
-        """Store the state as a difference, or as a manifest if there is none yet or the
+        """Store the state as a difference, or as a full list if there is none yet or the
         chain is long.
         """
-        if self.latest_checkpoint is not None and not changes:
+        if self.latest_checkpoint is None:
+            await self._store_full_list()
             return
-        manifest, room, length = self._chain
-        if (
-            self.latest_checkpoint is None
-            or length >= folder_state.LONGEST_CHAIN
-            or room > ROOM * manifest
-        ):
-            content = await asyncio.to_thread(
-                lambda: b"".join(
-                    folder_state.encode_manifest(
-                        folder_walk.iterate_packed_items(self.folders.records)
-                    )
-                )
-            )
-            self.latest_checkpoint = (await self.contents.store_content(content, ABOUT)).digest
-            self._chain = (max(len(content), 1 << 16), 0, 0)
+        if not changes:
             return
-        (stored,) = await self.contents.store_many(
-            [(folder_state.encode_difference(changes, self.latest_checkpoint), ABOUT)]
-        )
+        chain = self._chain
+        is_long = chain.difference_count >= folder_state.LONGEST_CHAIN
+        if is_long or chain.difference_bytes > ROOM * chain.list_bytes:
+            await self._store_full_list()
+            return
+        difference = folder_state.encode_difference(changes, self.latest_checkpoint)
+        (stored,) = await self.contents.store_many([(difference, ABOUT)])
         self.latest_checkpoint = stored.digest
-        self._chain = (manifest, room + stored.size, length + 1)
+        self._chain = replace(
+            chain,
+            difference_bytes=chain.difference_bytes + stored.size,
+            difference_count=chain.difference_count + 1,
+        )
+
+    async def _store_full_list(self) -> None:
+        content = await asyncio.to_thread(_encode_full_list, self.folders.records)
+        self.latest_checkpoint = (await self.contents.store_content(content, ABOUT)).digest
+        self._chain = CheckpointChain(list_bytes=max(len(content), 1 << 16))
 
     async def read_checkpoint_state(self, digest: Digest) -> dict[str, TreeItem]:
-        waiting, read = [digest], list[bytes]()
+        waiting = [digest]
+        contents: list[bytes] = []
         while waiting:
-            read.append(await self.contents.read_content(waiting.pop()))
-            waiting += folder_state.entries_to_read_first(read[-1])
-        return await asyncio.to_thread(folder_state.build_tree, read[::-1])
+            content = await self.contents.read_content(waiting.pop())
+            contents.append(content)
+            waiting += folder_state.entries_to_read_first(content)
+        contents.reverse()
+        return await asyncio.to_thread(folder_state.build_tree, contents)
 
     async def read_item_content(self, item: TreeItem | None) -> bytes:
         """Return a file's content, a link's target, or nothing for other items."""
+        if item is not None and item.kind is PathKind.TWIN:
+            path = item.content.decode("utf-8", "surrogateescape")
+            leader = self.folders.last_item_at(path)
+            is_file = leader is not None and leader.kind is PathKind.FILE
+            item = leader if is_file else None
         if item is None:
             return b""
         if item.kind is PathKind.LINK:
             return item.content
-        if item.kind is PathKind.TWIN:
-            path = item.content.decode("utf-8", "surrogateescape")
-            leader = self.folders.last_item_at(path)
-            return (
-                await self.read_item_content(leader)
-                if leader is not None and leader.kind is PathKind.FILE
-                else b""
-            )
-        return (
-            await self.contents.read_content(Digest(item.content))
-            if item.kind is PathKind.FILE
-            else b""
-        )
+        if item.kind is PathKind.FILE:
+            return await self.contents.read_content(Digest(item.content))
+        return b""
 
     async def _count_added_and_removed(self, changes: Sequence[PathChange]) -> tuple[int, int]:
         """Count the lines that were added and removed, unless that is too much work."""
-        sizes = sum(max(item.size for item in change[1:] if item is not None) for change in changes)
-        if sizes > COUNTED:
+        size = 0
+        for change in changes:
+            size += max(item.size for item in (change.before, change.after) if item is not None)
+        if size > COUNTED:
             return 0, 0
-        added = removed = 0
+        added = 0
+        removed = 0
         for change in changes:
             with suppress(HelixError):
-                before, after = (
-                    await self.read_item_content(change.before),
-                    await self.read_item_content(change.after),
-                )
-                came, went = await asyncio.to_thread(
+                before = await self.read_item_content(change.before)
+                after = await self.read_item_content(change.after)
+                lines_added, lines_removed = await asyncio.to_thread(
                     diff_hunks.count_added_and_removed_lines, before, after
                 )
-                added, removed = added + came, removed + went
+                added += lines_added
+                removed += lines_removed
         return added, removed
 
     def _notify_progress(self, progress: CheckpointProgress) -> None:
@@ -521,18 +548,26 @@ class Checkpoints:
             listener(progress)
 
     async def _save_known_state(self) -> None:
-        if (
-            self._file is None
-            or self.latest_checkpoint is None
-            or self._saved == self.latest_checkpoint
-        ):
+        checkpoint = self.latest_checkpoint
+        if self._file is None or checkpoint is None or checkpoint == self._saved:
             return
+        kept = kept_known.KnownFolderState(self.folders.records, checkpoint, self._chain)
+        roots = tuple(map(str, self.roots))
         with suppress(StoreFailed):
-            kept = kept_known.KnownFolderState(
-                self.folders.records, self.latest_checkpoint, self._chain
-            )
-            roots = tuple(map(str, self.roots))
             await asyncio.to_thread(
                 kept_known.write_known_state, self._file, kept, roots, self.folders.coverage
             )
-            self._saved = self.latest_checkpoint
+            self._saved = checkpoint
+
+
+def _iterate_file_records(known: KnownRecords) -> Iterator[tuple[str, str, Digest]]:
+    """Yield the folder, the name and the content of each file."""
+    for folder, names in known.items():
+        for name, record in names.items():
+            if folder_walk.is_record_of_kind(record, PathKind.FILE):
+                yield folder, name, Digest(record[-32:])
+
+
+def _encode_full_list(known: KnownRecords) -> bytes:
+    items = folder_walk.iterate_packed_items(known)
+    return b"".join(folder_state.encode_manifest(items))

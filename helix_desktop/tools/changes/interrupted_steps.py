@@ -19,13 +19,24 @@ from helix_desktop.engine.changes.folder_state import (
     encode_difference,
 )
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.change_attribution import OpenStep, OpenSteps
 
 NAME = "steps.json"
 BEAT = 5.0  # So often, in seconds, the time of the file is set while a step is open.
-_SURE = int(
-    1.2 * BEAT * 1e9
-)  # What changes this long after that, in nanoseconds, is changed after the kill.
+# What changes this long after that, in nanoseconds, is changed after the kill.
+_SURE = int(1.2 * BEAT * 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedSteps:
+    """What a killed program has left. `latest`: the last state that it knew. `alive_ns`: when it
+    was alive for certain, in nanoseconds.
+    """
+
+    steps: OpenSteps
+    latest: Digest
+    alive_ns: int
 
 
 def encode_steps(steps: OpenSteps, latest: Digest, made_for: str) -> bytes:
@@ -39,28 +50,26 @@ def encode_steps(steps: OpenSteps, latest: Digest, made_for: str) -> bytes:
     def encode(changes: Iterable[PathChange]) -> str:
         return encode_difference(changes, latest).hex()
 
-    open_steps = [
-        (
-            one.call,
-            one.conversation,
-            one.changed_by,
-            one.since_check,
-            one.checkpoint.hex,
-            one.only,
-            encode(one.claimed),
-        )
-        for one in (*steps.open, *(step for step, _ in steps.unrecorded))
-        if one.conversation and not one.is_between_turns
-    ]
-    found = {check: encode(each.values()) for check, each in steps.unclaimed.items() if each}
-    said = {
+    open_steps = []
+    for step in steps.open + [step for step, _ in steps.unrecorded]:
+        if not step.conversation or step.is_between_turns:
+            continue
+        whose = (step.call, step.conversation, step.changed_by)
+        since = (step.since_check, step.checkpoint.hex)
+        open_steps.append((*whose, *since, step.only, encode(step.claimed)))
+    if not open_steps:
+        return b""
+    unclaimed = {
+        check: encode(changes.values()) for check, changes in steps.unclaimed.items() if changes
+    }
+    content = {
         "latest": latest.hex,
         "checks": steps.checks,
         "open": open_steps,
-        "found": found,
+        "found": unclaimed,
         "made_for": made_for,
     }
-    return json.dumps(said).encode() if open_steps else b""
+    return json.dumps(content).encode()
 
 
 def write_steps_file(file: Path, content: bytes) -> None:
@@ -74,26 +83,25 @@ def write_steps_file(file: Path, content: bytes) -> None:
         new.replace(file)
 
 
-def read_interrupted_steps(file: Path, made_for: str) -> tuple[OpenSteps, Digest, int] | None:
-    """Return what a killed program has left: its steps, the last state it knew, and
-    when it was alive, in nanoseconds.
-
-    What cannot be read is nothing, because it only says whose changes are.
+def read_interrupted_steps(file: Path, made_for: str) -> InterruptedSteps | None:
+    """Read what a killed program has left. What cannot be read is nothing, because it only
+    says whose changes are.
     """
     with suppress(OSError, ValueError, KeyError, TypeError):
-        said, steps = json.loads(file.read_bytes()), OpenSteps()
-        if said["made_for"] != made_for:
+        content = json.loads(file.read_bytes())
+        if content["made_for"] != made_for:
             return None
-        steps.checks = said["checks"]
-        for check, found in said["found"].items():
-            steps.unclaimed[int(check)] = {
-                one.path: one for one in decode_difference(bytes.fromhex(found))
-            }
-        for call, conversation, by, since, checkpoint, only, claimed in said["open"]:
+        steps = OpenSteps()
+        steps.checks = content["checks"]
+        for check, encoded in content["found"].items():
+            changes = decode_difference(bytes.fromhex(encoded))
+            steps.unclaimed[int(check)] = {change.path: change for change in changes}
+        for call, conversation, by, since, checkpoint, only, claimed in content["open"]:
             step = OpenStep(call, conversation, by, since, Digest.from_hex(checkpoint), only=only)
             step.claimed = decode_difference(bytes.fromhex(claimed))
             steps.open.append(step)
-        return steps, Digest.from_hex(said["latest"]), file.stat().st_mtime_ns
+        latest = Digest.from_hex(content["latest"])
+        return InterruptedSteps(steps, latest, file.stat().st_mtime_ns)
     return None
 
 
@@ -105,15 +113,19 @@ def changes_before_kill(
         number, _, inside = change.path.partition("/")
         place = roots[int(number)] / inside
         with suppress(OSError):
-            if change.after is None:
-                changed = (
-                    next(above for above in place.parents if above.is_dir()).stat().st_mtime_ns
-                )
-            else:
-                changed = place.lstat().st_ctime_ns
-            if changed > alive + _SURE:
+            if _time_of_change(change, place) > alive + _SURE:
                 continue
         yield change
+
+
+def _time_of_change(change: PathChange, place: Path) -> int:
+    if change.after is not None:
+        return place.lstat().st_ctime_ns
+    # What is gone has no time, but the folder it was in has.
+    for folder in place.parents:
+        if folder.is_dir():
+            return folder.stat().st_mtime_ns
+    return 0
 
 
 def find_half_written_files(path: str, before: Tree, now: Tree) -> Iterator[str]:
@@ -121,12 +133,15 @@ def find_half_written_files(path: str, before: Tree, now: Tree) -> Iterator[str]
     were exchanged, the old one.
     """
     folder, _, name = path.rpartition("/")
-    beside = re.compile(rf"{re.escape(f'{folder}/.{name[:60]}.')}[0-9a-f]{{12}}\.helix")
+    start_of_name = re.escape(f"{folder}/.{name[:60]}.")
+    beside = re.compile(rf"{start_of_name}[0-9a-f]{{12}}\.helix")
     old = before.get(path)
-    for each, item in now.items():
+    is_as_before = now.get(path) == old
+    for other_path, item in now.items():
+        if not beside.fullmatch(other_path):
+            continue
         # If it is another version, somebody has changed the file in that very moment,
         # and it is all there is of it.
-        if beside.fullmatch(each) and (
-            now.get(path) == old or (old is not None and item.content == old.content)
-        ):
-            yield each
+        is_old_version = old is not None and item.content == old.content
+        if is_as_before or is_old_version:
+            yield other_path

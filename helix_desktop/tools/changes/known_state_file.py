@@ -28,26 +28,33 @@ _SIZE = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
-class KnownFolderState:
-    """`chain_sizes`: bytes of the checkpoint's manifest, bytes of the differences after
-    it, and their number.
-    """
+class CheckpointChain:
+    """What a checkpoint is read from: a full list, and differences that come on top of it."""
 
+    list_bytes: int = 0
+    difference_bytes: int = 0
+    difference_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFolderState:
     known: KnownRecords
     checkpoint: Digest
-    chain_sizes: tuple[int, int, int]
+    chain: CheckpointChain
 
 
 def write_known_state(
     path: Path, kept: KnownFolderState, roots: tuple[str, ...], coverage: CheckpointCoverage
 ) -> None:
-    fields = [
-        _describe_roots_and_rules(roots, coverage),
-        json.dumps([kept.checkpoint.hex, *kept.chain_sizes]).encode(),
-    ]
+    chain = kept.chain
+    sizes = [chain.list_bytes, chain.difference_bytes, chain.difference_count]
+    state = json.dumps([kept.checkpoint.hex, *sizes]).encode()
+    fields = [_describe_roots_and_rules(roots, coverage), state]
     for folder, names in kept.known.items():
-        parts = (part for name, record in names.items() for part in (encode_path(name), record))
-        fields += [encode_path(folder), _join_fields(parts)]
+        parts: list[bytes] = []
+        for name, record in names.items():
+            parts += (encode_path(name), record)
+        fields += (encode_path(folder), _join_fields(parts))
     body = _join_fields(fields)
     atomic_files.write_file_atomically(path, _HEAD + hashlib.sha256(body).digest() + body)
 
@@ -67,14 +74,15 @@ def read_known_state(
         made_for, state, *folders = split_length_fields(body, _SIZE)
         if made_for != _describe_roots_and_rules(roots, coverage):
             return None
-        checkpoint, *chain = json.loads(state)
+        checkpoint, list_bytes, difference_bytes, difference_count = json.loads(state)
+        chain = CheckpointChain(list_bytes, difference_bytes, difference_count)
         known = {}
         for folder, names in zip(folders[::2], folders[1::2], strict=True):
             parts = split_length_fields(memoryview(names), _SIZE)
             known[decode_path(folder)] = {
                 decode_path(name): record for name, record in zip(parts, parts, strict=True)
             }
-        return KnownFolderState(known, Digest.from_hex(checkpoint), (chain[0], chain[1], chain[2]))
+        return KnownFolderState(known, Digest.from_hex(checkpoint), chain)
     return None
 
 

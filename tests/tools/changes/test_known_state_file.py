@@ -9,8 +9,9 @@ from helix_desktop.tools.changes import known_state_file
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 
 ROOTS = ("/home/\udcffme", "/b")
+CHAIN = known_state_file.CheckpointChain(3, 4, 5)
 KEPT = known_state_file.KnownFolderState(
-    {"0": {"a\udcff": b"record", "b": b""}, "0/d": {}}, Digest(b"1" * 32), (3, 4, 5)
+    {"0": {"a\udcff": b"record", "b": b""}, "0/d": {}}, Digest(b"1" * 32), CHAIN
 )
 
 
