@@ -89,13 +89,20 @@ class StandIns:
         (self._work / "src").mkdir(parents=True)
         for name in ("a.txt", "src/a.py", "src/b.py", "--help.py"):
             (self._work / name).write_text("x\n", encoding="utf-8")
+        for name in (*PROGRAMS, "sh"):
+            self.add_stand_in(name)
+
+    def add_stand_in(self, name: str) -> None:
         script = (
             '#!/bin/sh\n{ printf "%s\\0" "${0##*/}" "$@"; printf "\\1"; } >> "$STAND_IN_LOG"\n'
             "exit 0\n"
         )
-        for name in (*PROGRAMS, "sh"):
-            (self._programs / name).write_text(script, encoding="utf-8")
-            (self._programs / name).chmod(0o755)
+        (self._programs / name).write_text(script, encoding="utf-8")
+        (self._programs / name).chmod(0o755)
+
+    def add_real_program(self, name: str, path: str) -> None:
+        (self._programs / name).unlink(missing_ok=True)
+        (self._programs / name).symlink_to(path)
 
     def list_calls(self, line: str) -> list[list[str]]:
         """How the line calls programs in a real bash."""
