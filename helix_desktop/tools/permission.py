@@ -230,16 +230,19 @@ def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> b
     """Whether allowing rules cover the whole action, which means every command of a
     command line.
     """
-    fitting = [rule for rule in rules if rule.decision == "allow" and _tool_fits(rule, action)]
-    if action.network:
-        fitting = [rule for rule in fitting if rule.network]
+    fitting = _list_fitting_rules(rules, action)
+    for rule in fitting:
+        if rule.command:
+            continue
+        # A rule without a command is about a path, or about all that a tool does.
+        if action.effect is ActionEffect.RUN:
+            is_covered = not rule.path
+        else:
+            is_covered = _path_fits(rule, action.path, any_spelling=False)
+        if is_covered:
+            return True
     if action.effect is not ActionEffect.RUN:
-        return any(
-            not rule.command and _path_fits(rule, action.path, any_spelling=False)
-            for rule in fitting
-        )
-    if any(not rule.command and not rule.path for rule in fitting):
-        return True
+        return False
     known = find_started_programs(action.command)
     if isinstance(known, UnknownPrograms) or known.unsure or not known.commands:
         return False
@@ -297,32 +300,40 @@ def choices_to_offer(
         return ((PermissionRule("allow", tool=action.tool, path=action.path),),)
     if action.effect is not ActionEffect.RUN:
         return ((PermissionRule("allow", tool=action.tool),),)
+    return _choices_for_command_line(action, rules)
+
+
+def _choices_for_command_line(
+    action: ToolAction, rules: Sequence[PermissionRule]
+) -> tuple[tuple[PermissionRule, ...], ...]:
     known = find_started_programs(action.command)
     if isinstance(known, UnknownPrograms) or known.unsure or not known.commands:
         return ()
-    fitting = [
-        rule
-        for rule in rules
-        if rule.decision == "allow"
-        and _tool_fits(rule, action)
-        and (rule.network or not action.network)
-    ]
+    fitting = _list_fitting_rules(rules, action)
     missing = [command for command in known.commands if not _is_covered(command, fitting)]
     suggested = [_rules_for_command(command, action) for command in missing]
     choices: list[tuple[PermissionRule, ...]] = []
     if len(suggested) == 1:
         choices = [(rule,) for rule in suggested[0]]
-    elif suggested and all(suggested):
+    elif all(suggested):
         # The widest or, for what changes files, the narrowest of each; then each exactly as it is.
-        choices = [
-            tuple(dict.fromkeys(rules_of_command[0] for rules_of_command in suggested)),
-            tuple(
-                dict.fromkeys(_find_exact_rule(rules_of_command) for rules_of_command in suggested)
-            ),
-        ]
-    return tuple(
-        choice for choice in dict.fromkeys(choices) if rules_allow_action((*rules, *choice), action)
-    )
+        first_of_each = [rules_of_command[0] for rules_of_command in suggested]
+        exact_of_each = [_find_exact_rule(rules_of_command) for rules_of_command in suggested]
+        choices = [tuple(dict.fromkeys(first_of_each)), tuple(dict.fromkeys(exact_of_each))]
+    covering = [
+        choice for choice in choices if choice and rules_allow_action((*rules, *choice), action)
+    ]
+    return tuple(dict.fromkeys(covering))
+
+
+def _list_fitting_rules(
+    rules: Iterable[PermissionRule], action: ToolAction
+) -> list[PermissionRule]:
+    """Return the rules that allow this tool and, if the action needs it, the network."""
+    allowing = [rule for rule in rules if rule.decision == "allow" and _tool_fits(rule, action)]
+    if action.network:
+        return [rule for rule in allowing if rule.network]
+    return allowing
 
 
 def _edits_to_offer(action: ToolAction) -> tuple[tuple[PermissionRule, ...], ...]:
@@ -377,7 +388,7 @@ def list_asked_programs(
     known = find_started_programs(action.command)
     if isinstance(known, UnknownPrograms):
         return ()
-    fitting = [rule for rule in rules if rule.decision == "allow" and _tool_fits(rule, action)]
+    fitting = _list_fitting_rules(rules, action)
     programs: dict[AskedProgram, None] = {}
     for command in known.commands:
         is_allowed = not known.unsure and _is_covered(command, fitting)

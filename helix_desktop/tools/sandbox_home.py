@@ -19,19 +19,16 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.home_access import CommandOpenings, opened_paths
 
 # These lists are explained in `resources/tables/home.toml`.
-_WORDS, CACHES = (
-    resources.read_word_lists("home"),
-    tuple(resources.read_table("home")["caches"].items()),
-)
-TOOLCHAINS, VARIABLES, CERTIFICATES = (
-    _WORDS["toolchains"],
-    _WORDS["variables"],
-    _WORDS["certificates"],
-)
+_WORDS = resources.read_word_lists("home")
+CACHES = tuple(resources.read_table("home")["caches"].items())
+TOOLCHAINS = _WORDS["toolchains"]
+VARIABLES = _WORDS["variables"]
+CERTIFICATES = _WORDS["certificates"]
 _BESIDE = ("lib", "lib64", "libexec", "include")  # Folders beside `bin` that its programs need.
-_PROGRAMS = tuple(
-    "/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys /dev /run /tmp".strip().split()
-)
+_PROGRAMS = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/gnu", "/snap", "/proc", "/sys", "/dev", "/run",
+    "/tmp",  # noqa: S108 - nothing is written there
+)  # fmt: skip
 _OF_A_REPOSITORY = (
     ".git",
     ".gitignore",
@@ -68,10 +65,8 @@ def home_folders(environ: Mapping[str, str]) -> list[str]:
         import pwd
 
         named.append(pwd.getpwuid(os.getuid()).pw_dir)
-    real = (
-        os.path.realpath(name) for name in named if name.startswith("/") and os.path.isdir(name)
-    )
-    return list(dict.fromkeys(real))
+    homes = [name for name in named if name.startswith("/") and os.path.isdir(name)]
+    return list(dict.fromkeys(map(os.path.realpath, homes)))
 
 
 def build_closed_home(
@@ -86,63 +81,107 @@ def build_closed_home(
     the workspace's own folder.
     """
     homes = home_folders(environ)
-    emptied = [
-        home
-        for home in homes
-        if not _contains_any_path(home, ("/usr",)) and not _is_within_any_folder(home, folders)
-    ]
-    read = dict.fromkeys(
-        (path, place)
-        for home in homes
-        for path, place in _readable_home_paths(home, environ, opened, network=network)
-        if not _is_within_any_folder(place, folders) or _is_dotted(place, home)
-    )
-    outside = [
-        path
-        for path in opened.folders
-        if path.startswith("/") and not _is_within_any_folder(path, homes)
-    ]
-    read |= dict.fromkeys(
-        (path, path)
-        for path in outside
-        if os.path.exists(path) and not _contains_any_path(path, homes)
-    )
-    needed = [*folders, *homes, *(os.path.realpath(path) for path, _ in read)]
-    masked = [
-        path
-        for home in homes
-        for path in _targets_of_dotted_links(home)
-        if not _must_stay_open(path, needed)
-    ]
-    masked = [
-        path
-        for path in masked
-        if _is_within_any_folder(path, folders) or not _is_within_any_folder(path, emptied)
-    ]
+    emptied = [home for home in homes if _is_emptied(home, folders)]
+    readable = _list_readable_paths(homes, folders, environ, opened, network=network)
+    masked = _list_masked_paths(homes, emptied, folders, readable)
+    own_caches = _list_own_caches(homes, emptied, caches, readable)
+    return ClosedHome(tuple(emptied), tuple(masked), tuple(readable), tuple(own_caches))
+
+
+# --- The rules, each with what would happen without it
+
+
+def _is_emptied(home: str, folders: Sequence[str]) -> bool:
+    """Whether nothing of a home is shown but what the other rules show.
+
+    A home that is itself a folder of the workspace stays: the agent works in it, and only its
+    dotted entries are masked. A home that contains /usr (it may be /) cannot be hidden either.
+    """
+    return not _contains_any_path(home, ("/usr",)) and not _is_within_any_folder(home, folders)
+
+
+def _list_readable_paths(
+    homes: Sequence[str],
+    folders: Sequence[str],
+    environ: Mapping[str, str],
+    opened: CommandOpenings,
+    *,
+    network: bool,
+) -> list[tuple[str, str]]:
+    """Return toolchains, and what the user opened, as pairs of paths outside and inside."""
+    readable: dict[tuple[str, str], None] = {}
     for home in homes:
-        if home not in emptied:
-            masked += [
-                path
-                for path in _dotted_entries(home)
-                if not _must_stay_open(path, [*folders, *homes])
-            ]
-    kept = (
-        [(f"{caches}/{name}", f"{homes[0]}/{name}") for name, _ in CACHES]
-        if homes and caches
-        else []
-    )
-    if homes and homes[0] not in emptied:
-        kept = [
-            (path, place)
-            for path, place in kept
-            if os.path.isdir(place) and _is_dotted(place, homes[0])
-        ]
-    kept = [
-        (path, place)
-        for path, place in kept
-        if os.path.isdir(place) or not _is_within_any_folder(place, [at for _, at in read])
-    ]
-    return ClosedHome(tuple(emptied), tuple(dict.fromkeys(masked)), tuple(read), tuple(kept))
+        for path, place in _readable_home_paths(home, environ, opened, network=network):
+            # What a folder of the workspace contains is there anyway, except dotted entries, which
+            # are masked if the home is that folder.
+            if not _is_within_any_folder(place, folders) or _is_dotted(place, home):
+                readable[path, place] = None
+    for path in opened.folders:
+        # Those in a home are among the paths above.
+        is_elsewhere = path.startswith("/") and not _is_within_any_folder(path, homes)
+        # A folder above a home would show all of that home.
+        if is_elsewhere and os.path.exists(path) and not _contains_any_path(path, homes):
+            readable[path, path] = None
+    return list(readable)
+
+
+def _list_masked_paths(
+    homes: Sequence[str],
+    emptied: Sequence[str],
+    folders: Sequence[str],
+    readable: Sequence[tuple[str, str]],
+) -> list[str]:
+    """Return what is hidden although its place is shown: secrets that a link keeps elsewhere,
+    and the dotted entries of a home that is a folder of the workspace.
+    """
+    masked: dict[str, None] = {}
+    needed = [*folders, *homes, *(os.path.realpath(path) for path, _ in readable)]
+    for home in homes:
+        for target in _targets_of_dotted_links(home):
+            if _must_stay_open(target, needed):
+                continue
+            # What lies in an emptied home is hidden with it, unless a folder of the workspace shows it.
+            is_hidden_already = _is_within_any_folder(target, emptied)
+            if _is_within_any_folder(target, folders) or not is_hidden_already:
+                masked[target] = None
+    for home in homes:
+        if home in emptied:
+            continue
+        for entry in _dotted_entries(home):
+            # Opened paths are mounted above the mask, so they need no exception here.
+            if not _must_stay_open(entry, [*folders, *homes]):
+                masked[entry] = None
+    return list(masked)
+
+
+def _list_own_caches(
+    homes: Sequence[str],
+    emptied: Sequence[str],
+    caches: str,
+    readable: Sequence[tuple[str, str]],
+) -> list[tuple[str, str]]:
+    """Return the workspace's own build caches, and where programs look for them.
+
+    The user's are not shown: one project could poison the next one's builds.
+    """
+    if not homes or not caches:
+        return []
+    home = homes[0]
+    shown_places = [place for _, place in readable]
+    own_caches = []
+    for name, _ in CACHES:
+        place = f"{home}/{name}"
+        is_there = os.path.isdir(place)
+        # In a home that is a folder of the workspace, nothing new may appear.
+        if home not in emptied and not (is_there and _is_dotted(place, home)):
+            continue
+        # Within a toolchain that is shown read-only, no folder can be made for the mount.
+        if is_there or not _is_within_any_folder(place, shown_places):
+            own_caches.append((f"{caches}/{name}", place))
+    return own_caches
+
+
+# --- Paths within others
 
 
 def is_within_folder(path: str, folder: str) -> bool:
@@ -172,28 +211,28 @@ def _readable_home_paths(
     """Yield readable paths of a home, and where they appear: none inside another, never
     the whole home.
     """
-    found: list[str] = []
-    wanted = [*_toolchain_paths(home, environ), *opened_paths(opened, home, network=network)]
-    for path in sorted({path for path in wanted if os.path.exists(path)}):
-        if not found or not is_within_folder(path, found[-1]):
-            found.append(path)
-    yield from (
-        (path, path) for path in found if not is_within_folder(home, os.path.realpath(path))
-    )
+    wanted = {*_toolchain_paths(home, environ), *opened_paths(opened, home, network=network)}
+    outermost: list[str] = []
+    for path in sorted(filter(os.path.exists, wanted)):
+        if not outermost or not is_within_folder(path, outermost[-1]):
+            outermost.append(path)
+    for path in outermost:
+        # A link to the home, or to a folder above it, would show all of it.
+        if not is_within_folder(home, os.path.realpath(path)):
+            yield path, path
 
 
 def _toolchain_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
     named = os.path.normpath(environ.get("HOME", "") or home)
     if os.path.realpath(named) != home:
         named = home
-    yield from (f"{home}/{name}" for name in TOOLCHAINS)
+    for name in TOOLCHAINS:
+        yield f"{home}/{name}"
     for name in (*VARIABLES, *CERTIFICATES):
         yield from _path_in_home(environ.get(name, ""), home, named)
-    yield from (
-        f"{path}/bin"
-        for name in ("CARGO_HOME", "GOPATH")
-        for path in _path_in_home(environ.get(name, ""), home, named)
-    )
+    for name in ("CARGO_HOME", "GOPATH"):
+        for path in _path_in_home(environ.get(name, ""), home, named):
+            yield f"{path}/bin"
     for entry in environ.get("PATH", "").split(os.pathsep):
         for path in _path_in_home(entry, home, named):
             yield from _programs_with_libraries(path, home)
@@ -218,7 +257,8 @@ def _programs_with_libraries(programs: str, home: str) -> Iterator[str]:
         return
     if os.path.exists(f"{above}/pyvenv.cfg") or os.path.isdir(f"{above}/conda-meta"):
         yield above
-    yield from (f"{above}/{each}" for each in _BESIDE)
+    for beside in _BESIDE:
+        yield f"{above}/{beside}"
 
 
 def _dotted_entries(home: str) -> Iterator[str]:
@@ -227,11 +267,8 @@ def _dotted_entries(home: str) -> Iterator[str]:
     """
     with suppress(OSError), os.scandir(home) as entries:
         for entry in entries:
-            if (
-                entry.name.startswith(".")
-                and entry.name not in _OF_A_REPOSITORY
-                and os.path.exists(entry.path)
-            ):
+            is_dotted = entry.name.startswith(".") and entry.name not in _OF_A_REPOSITORY
+            if is_dotted and os.path.exists(entry.path):
                 yield os.path.realpath(entry.path)
 
 
@@ -239,28 +276,29 @@ def _targets_of_dotted_links(home: str) -> Iterator[str]:
     """Yield where links among a home's dotted entries lead. Folders that they lead to
     are searched, too.
     """
-    todo, seen = [(home, True)], {home}
-    while todo and len(seen) < _MOST_FOLDERS:
-        folder, is_spread = todo.pop()
-        links, below = _links_and_folders(folder)
-        for path in links:
-            if folder == home and not _is_dotted(path, home):
+    searched = {home}
+    # A folder still to be searched, and whether programs keep folders of their own in it.
+    waiting = [(home, True)]
+    while waiting and len(searched) < _MOST_FOLDERS:
+        folder, is_spread = waiting.pop()
+        links, subfolders = _links_and_folders(folder)
+        for link in links:
+            if folder == home and not _is_dotted(link, home):
                 continue
-            real = os.path.realpath(path)
-            if os.path.exists(real):
-                yield real
-            if (
-                is_spread
-                and real not in seen
-                and not _contains_any_path(real, [home])
-                and os.path.isdir(real)
-            ):
-                seen.add(real)
-                todo.append((real, os.path.basename(path) in _SPREAD))
-        for path in below if is_spread else ():
-            if path not in seen and (folder != home or _is_dotted(path, home)):
-                seen.add(path)
-                todo.append((path, os.path.basename(path) in _SPREAD))
+            target = os.path.realpath(link)
+            if os.path.exists(target):
+                yield target
+            leads_to_folder = os.path.isdir(target) and not _contains_any_path(target, [home])
+            if is_spread and leads_to_folder and target not in searched:
+                searched.add(target)
+                waiting.append((target, os.path.basename(link) in _SPREAD))
+        if not is_spread:
+            continue
+        for subfolder in subfolders:
+            is_dotted_or_below = folder != home or _is_dotted(subfolder, home)
+            if is_dotted_or_below and subfolder not in searched:
+                searched.add(subfolder)
+                waiting.append((subfolder, os.path.basename(subfolder) in _SPREAD))
 
 
 def _links_and_folders(folder: str) -> tuple[list[str], list[str]]:
@@ -271,22 +309,21 @@ def _links_and_folders(folder: str) -> tuple[list[str], list[str]]:
         about = os.stat(folder)
     except OSError:
         return [], []
+    version = (about.st_dev, about.st_ino, about.st_mtime_ns, about.st_ctime_ns)
     changed_ns = max(about.st_mtime_ns, about.st_ctime_ns)
-    read = (
-        _list_links_and_folders
-        if time.time_ns() - changed_ns > _SETTLED_NS
-        else _list_links_and_folders.__wrapped__
-    )
-    return read(folder, (about.st_dev, about.st_ino, about.st_mtime_ns, about.st_ctime_ns))
+    if time.time_ns() - changed_ns > _SETTLED_NS:
+        return _list_links_and_folders(folder, version)
+    return _list_links_and_folders.__wrapped__(folder, version)
 
 
 @lru_cache(maxsize=2 * _MOST_FOLDERS)
 def _list_links_and_folders(folder: str, _: tuple[int, ...]) -> tuple[list[str], list[str]]:
-    links, below = [], []
+    links: list[str] = []
+    subfolders: list[str] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
                 links.append(entry.path)
             elif entry.is_dir(follow_symlinks=False):
-                below.append(entry.path)
-    return links, below
+                subfolders.append(entry.path)
+    return links, subfolders
