@@ -8,15 +8,16 @@ from typing import Any
 
 from helix_desktop.commands.workspace_access import find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Received
+from helix_desktop.engine.facts import BroughtIn, ConversationStarted, ModelReplied, Received
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.histories.session_from_facts import (
+from helix_desktop.histories.seen_twice import (
+    SeenSession,
     TimedReply,
-    find_replies_at_gateway,
+    find_replies_paid_elsewhere,
     names_of_session,
 )
-from helix_desktop.histories.session_writing import format_iso_time
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -85,60 +86,72 @@ async def _list_agents_with_costs(workspace: StoredWorkspace, name: str) -> list
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _CountedConversation:
+    """A conversation's requests, and what they are of an agent's session."""
+
+    agent: str
+    requests: list[RequestCost]
+    seen: SeenSession
+    own_requests: set[int]  # The numbers of those that this program sent itself.
+
+
 async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str, RequestCost]]:
     """Returns all requests and their agents. One that the gateway and an agent's
     history have, or copies, counts once.
     """
+    conversations = [
+        await _read_counted_conversation(workspace, conversation)
+        for conversation in await _list_originals_before_copies(workspace)
+    ]
+    paid_elsewhere = find_replies_paid_elsewhere([one.seen for one in conversations])
     found: list[tuple[str, RequestCost]] = []
-    known = set[
-        tuple[str, int, int]
-    ]()  # A copy of a session has the times and usages of the original.
-    of_gateway: list[tuple[set[str], list[TimedReply]]] = []  # With the names of the session.
-    brought = await workspace.journal.facts_about_imports()
-    # An original comes before its copies: what was imported first counts, and before
-    # that what began here.
-    order = {
-        one.conversation: at
-        for at, one in reversed([*enumerate(brought, 1)])
-        if getattr(one.fact, "run", "")
-    }
-    for row in sorted(
-        await workspace.journal.list_conversations(), key=lambda row: order.get(row.id, 0)
-    ):
-        facts = await workspace.journal.read_facts(row.id)
-        starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
-        last = (
-            starts[-1] if starts else ConversationStarted()
-        )  # A fork begins with its original's facts.
-        agent = last.agent or NAMES.get(last.origin.kind, last.origin.kind) or OWN
-        is_imported = any(one.origin.kind for one in starts)
-        names = names_of_session([one.fact for one in facts])
-        requests = await read_original_and_explain_requests(
-            facts, shipped_prices, workspace.journal.read_facts
-        )
-        answers = [(one.seq, one.time, facts[one.seq - 1].fact) for one in requests]
-        replies = {
-            seq: (time, fact) for seq, time, fact in answers if isinstance(fact, ModelReplied)
-        }
-        if any(isinstance(one.fact, Received) for one in facts):
-            of_gateway.append((names, [*replies.values()]))
-        theirs = [
-            reply for other, those in of_gateway if is_imported and other & names for reply in those
-        ]
-        copied = find_replies_at_gateway([*replies.values()], theirs)
-        copies = {seq for at, seq in enumerate(replies) if at in copied}
-        paid = {
-            seq: (format_iso_time(time), one.usage.input, one.usage.output)
-            for seq, (time, one) in replies.items()
-        }
-        copies |= {seq for seq, name in paid.items() if name in known}
-        known.update(paid.values())
-        # Only this program notes the digest of a request, also in a conversation that it imported.
-        ours = {seq for seq, _, fact in answers if getattr(fact, "request", None)}
-        found += (
-            (OWN if one.seq in ours else agent, one) for one in requests if one.seq not in copies
-        )
+    for conversation, left_out in zip(conversations, paid_elsewhere, strict=True):
+        for request in conversation.requests:
+            if request.seq not in left_out:
+                is_own = request.seq in conversation.own_requests
+                found.append((OWN if is_own else conversation.agent, request))
     return found
+
+
+async def _list_originals_before_copies(workspace: StoredWorkspace) -> list[str]:
+    """Returns conversations: first what began here, then what was imported, oldest import first."""
+    rows = await workspace.journal.list_conversations()
+    order: dict[str, int] = {}
+    for position, recorded in enumerate(await workspace.journal.facts_about_imports(), 1):
+        if isinstance(recorded.fact, BroughtIn) and recorded.fact.run:
+            order.setdefault(recorded.conversation, position)
+    return [row.id for row in sorted(rows, key=lambda row: order.get(row.id, 0))]
+
+
+async def _read_counted_conversation(
+    workspace: StoredWorkspace, conversation: str
+) -> _CountedConversation:
+    facts = await workspace.journal.read_facts(conversation)
+    requests = await read_original_and_explain_requests(
+        facts, shipped_prices, workspace.journal.read_facts
+    )
+    starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
+    # A fork begins with its original's facts.
+    last_start = starts[-1] if starts else ConversationStarted()
+    program = NAMES.get(last_start.origin.kind, last_start.origin.kind)
+    replies: dict[int, TimedReply] = {}
+    own_requests: set[int] = set()
+    for request in requests:
+        fact = facts[request.seq - 1].fact
+        if isinstance(fact, ModelReplied):
+            replies[request.seq] = TimedReply(request.time, fact)
+            # Only this program notes the digest of a request, also in a conversation that
+            # it imported.
+            if fact.request:
+                own_requests.add(request.seq)
+    seen = SeenSession(
+        frozenset(names_of_session([one.fact for one in facts])),
+        replies,
+        is_live=any(isinstance(one.fact, Received) for one in facts),
+        is_imported=any(start.origin.kind for start in starts),
+    )
+    return _CountedConversation(last_start.agent or program or OWN, requests, seen, own_requests)
 
 
 def _add_request_to_sums(sums: dict[str, Sums], agent: str, request: RequestCost) -> None:

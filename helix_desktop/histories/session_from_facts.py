@@ -4,11 +4,8 @@ The opposite of `history_facts`. The session contains every message and result. 
 beginning becomes a compaction. A result that the other program shortened has the text it showed.
 """
 
-import json
-from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import itemgetter
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
@@ -16,12 +13,10 @@ from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
 from helix_desktop.histories import openai_chat_export, recorded_session
 from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SUMMARY
-from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS, SHOWN_BY_OTHER
+from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture
-from helix_desktop.json_values import parse_json_or_none
 
 RECALLABLE = "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
-TimedReply = tuple[float, facts.ModelReplied]
 OWN_CONTEXT = (
     "[Claude Code showed: ", "<environment_context>", "<user_instructions>", "# AGENTS.md instructions",
     "<local-command-", "<command-", "<system-reminder>", "<session_context>",
@@ -34,64 +29,6 @@ def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Or
         one.fact for one in recorded_facts if isinstance(one.fact, facts.ConversationStarted)
     )
     return next((fact.origin for fact in started if fact.origin.kind), facts.Origin())
-
-
-def names_of_session(said: Sequence[facts.Fact]) -> set[str]:
-    """Return names that what the gateway and the recorder keep of the same session have in common.
-
-    If the agent sends no name, its own name, the first typed words and the first reply are one.
-    """
-    if sent := {fact.session for fact in said if isinstance(fact, facts.Received)} - {""}:
-        # Claude Code sends "session/id" for a sub-agent, whose history is named "agent-id".
-        return sent | {f"agent-{name.rpartition('/')[2]}" for name in sent if "/" in name}
-    starts = [fact for fact in said if isinstance(fact, facts.ConversationStarted)]
-    agents = (fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts)
-    users = (fact.parts for fact in said if isinstance(fact, facts.UserSaid))
-    typed = (split_off_agent_additions(parts)[0].strip() for parts in users)
-    parts = next((fact.parts for fact in said if isinstance(fact, facts.ModelReplied)), ())
-    reply = " ".join(part.text for part in parts if isinstance(part, facts.Text)).split()
-    calls = [part for part in parts if isinstance(part, facts.ToolCall)]
-    content = [next(filter(None, agents), ""), next(filter(None, typed), ""), *reply]
-    content += [] if reply else [f"{one.name} {parse_json_or_none(one.arguments)}" for one in calls]
-    return {json.dumps(content) if parts else "", *(fact.origin.session for fact in starts)} - {""}
-
-
-def find_replies_at_gateway(
-    own: Sequence[TimedReply], at_gateway: Sequence[TimedReply]
-) -> set[int]:
-    """Return the positions of an agent's own replies that the gateway recorded, too.
-
-    They call or say the same at about the same time. Each of the gateway's stands for one.
-    """
-    others = sorted(at_gateway, key=itemgetter(0))
-    left = [keys_of_reply(reply) for _, reply in others]
-    begun = [ended - reply.seconds - SAME_REPLY_SECONDS for ended, reply in others]
-    longest = max((reply.seconds for _, reply in others), default=0.0)
-    found: set[int] = set()
-    for position, (time, reply) in enumerate(own):
-        keys = keys_of_reply(reply)
-        bounds = time - SAME_REPLY_SECONDS, time + longest + SAME_REPLY_SECONDS
-        places = range(*(bisect(others, bound, key=itemgetter(0)) for bound in bounds))
-        near = (at for at in places if begun[at] <= time)
-        alike = max(near, key=lambda at: len(left[at] & keys), default=-1)
-        if alike >= 0 and left[alike] & keys:
-            left[alike] = set()
-            found.add(position)
-    return found
-
-
-def keys_of_reply(reply: facts.ModelReplied) -> set[str]:
-    """Return the calls, their ids, which some agents make themselves, and the last
-    words of each text.
-
-    Before these may stand what the model said before it recalled something.
-    """
-    calls = [part for part in reply.parts if isinstance(part, facts.ToolCall)]
-    named = (f"{one.name} {parse_json_or_none(one.arguments)}" for one in calls)
-    texts = (
-        " ".join(part.text.split()[-8:]) for part in reply.parts if isinstance(part, facts.Text)
-    )
-    return {*named, *(one.id for one in calls), *texts} - {""}
 
 
 def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:

@@ -26,9 +26,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.conversation_restoring import COPY_WORDS
 from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
-from helix_desktop.histories.session_from_facts import (
-    find_replies_at_gateway,
-    keys_of_reply,
+from helix_desktop.histories.seen_twice import (
+    TimedReply,
+    is_session_seen_live,
     names_of_session,
 )
 from helix_desktop.store.conversation_rows import StoredConversation
@@ -96,7 +96,7 @@ class HistoryImport:
     _deleted: dict[str, float] = field(default_factory=dict)
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     _rows: list[StoredConversation] = field(default_factory=list)  # The last changed first.
-    _at_gateway: dict[str, list[facts.Recorded]] = field(default_factory=dict)
+    _seen_live: dict[str, list[facts.Recorded]] = field(default_factory=dict)
 
     async def import_files(
         self, files: Sequence[Path], report: Report = ignore_progress
@@ -154,28 +154,41 @@ class HistoryImport:
     async def _archive_if_here_already(
         self, held: session_import.SessionToImport, brought: session_import.ImportedConversation
     ) -> None:
-        """Archive what the gateway also records, and copies for an agent, until they go
-        on elsewhere.
+        """Archive what was also seen live, through the gateway or over ACP, and copies for an
+        agent, until they go on elsewhere.
         """
-        times = [draft.time for draft in held.made if draft.time] or [0.0]
-        begun, ended = min(times) - SAME_REPLY_SECONDS, max(times) + SAME_REPLY_SECONDS
-        said = [
-            history_facts.build_started_fact(held.recording),
-            *(draft.fact for draft in held.made),
-        ]
-        names = names_of_session(said)
-        for row in self._rows:
-            theirs = await self._facts_at_gateway(row) if begun <= row.created <= ended else []
-            if names & names_of_session([one.fact for one in theirs]):
-                await self._archive_or_list(brought.id, is_copy=_is_at_gateway(held, theirs))
-                return
-        if words := COPY_WORDS.search(title := history_facts.title_of_recording(held.recording)):
-            begins, read = title[: words.start()], self.workspace.journal.read_facts
-            others = [row.id for row in self._rows if row.title.startswith(begins)]
-            is_copy = any(
-                [_is_at_gateway(held, await read(one)) for one in others if one != brought.id]
-            )
+        replies = _newest_replies(held)
+        seen_live = await self._find_same_session_seen_live(held)
+        if seen_live is not None:
+            is_copy = is_session_seen_live(replies, seen_live)
             await self._archive_or_list(brought.id, is_copy=is_copy)
+            return
+        title = history_facts.title_of_recording(held.recording)
+        words_of_copy = COPY_WORDS.search(title)
+        if words_of_copy is None:
+            return
+        is_copy = False
+        for row in self._rows:
+            if row.id != brought.id and row.title.startswith(title[: words_of_copy.start()]):
+                original = await self.workspace.journal.read_facts(row.id)
+                is_copy = is_copy or is_session_seen_live(replies, original)
+        await self._archive_or_list(brought.id, is_copy=is_copy)
+
+    async def _find_same_session_seen_live(
+        self, held: session_import.SessionToImport
+    ) -> list[facts.Recorded] | None:
+        """Return the facts of the conversation that saw this session live, or None."""
+        times = [draft.time for draft in held.made if draft.time] or [0.0]
+        begun = min(times) - SAME_REPLY_SECONDS
+        ended = max(times) + SAME_REPLY_SECONDS
+        started = history_facts.build_started_fact(held.recording)
+        names = names_of_session([started, *(draft.fact for draft in held.made)])
+        for row in self._rows:
+            if begun <= row.created <= ended:
+                live = await self._facts_seen_live(row)
+                if names & names_of_session([one.fact for one in live]):
+                    return live
+        return None
 
     async def _archive_or_list(self, conversation: str, *, is_copy: bool) -> None:
         """Archive a copy unless somebody has taken it out of the archive. List what is
@@ -183,25 +196,30 @@ class HistoryImport:
         """
         journal = self.workspace.journal
         was_archived = (await journal.find_conversation(conversation)).archived
-        known = (
-            [one.fact for one in await journal.read_facts(conversation)]
-            if is_copy > was_archived
-            else []
-        )
-        changes = (fact for fact in known if isinstance(fact, facts.ConversationChanged))
-        if is_copy is not was_archived and not any(fact.archived is not None for fact in changes):
-            change = facts.ConversationChanged(archived=is_copy)
-            await journal.append_imported_facts(conversation, [(0.0, change)])
+        if is_copy is was_archived:
+            return
+        if is_copy:
+            recorded = await journal.read_facts(conversation)
+            changes = (one.fact for one in recorded)
+            if any(
+                isinstance(fact, facts.ConversationChanged) and fact.archived is not None
+                for fact in changes
+            ):
+                return
+        change = facts.ConversationChanged(archived=is_copy)
+        await journal.append_imported_facts(conversation, [(0.0, change)])
 
-    async def _facts_at_gateway(self, row: StoredConversation) -> list[facts.Recorded]:
-        """Return a connected agent's oldest and newest facts, which name its session."""
-        if row.id not in self._at_gateway:
+    async def _facts_seen_live(self, row: StoredConversation) -> list[facts.Recorded]:
+        """Return the oldest and newest facts of a conversation that an agent is connected to or
+        works in over ACP. They name its session.
+        """
+        if row.id not in self._seen_live:
             read = self.workspace.journal.read_facts
             newest = await read(row.id, after=max(0, row.last_seq - NEWEST))
             found = [*await read(row.id, limit=NEWEST), *newest]
-            is_connected = any(isinstance(one.fact, facts.Received) for one in found)
-            self._at_gateway[row.id] = found if is_connected else []
-        return self._at_gateway[row.id]
+            is_live = any(isinstance(one.fact, facts.Received) for one in found)
+            self._seen_live[row.id] = found if is_live else []
+        return self._seen_live[row.id]
 
     def _list_changed_files(self, files: Sequence[Path]) -> list[FileToRead]:
         """Return the files that are not as they were at an earlier import."""
@@ -309,23 +327,12 @@ def _group_unrelated(
         yield [*group.values()]
 
 
-def _is_at_gateway(
-    held: session_import.SessionToImport, at_gateway: Sequence[facts.Recorded]
-) -> bool:
-    """Whether the newest reply that says something went through the gateway, or may be
-    under way there.
-    """
-    replies = [
-        (one.time, one.fact)
-        for one in held.made[-NEWEST:]
-        if isinstance(one.fact, facts.ModelReplied)
+def _newest_replies(held: session_import.SessionToImport) -> list[TimedReply]:
+    return [
+        TimedReply(draft.time, draft.fact)
+        for draft in held.made[-NEWEST:]
+        if isinstance(draft.fact, facts.ModelReplied)
     ]
-    newest = [one for one in replies if keys_of_reply(one[1])][-1:]
-    said = [one for one in at_gateway if isinstance(one.fact, SAID)]
-    if said and newest and not isinstance(said[-1].fact, facts.ModelReplied):
-        return newest[0][0] <= said[-1].time + SAME_REPLY_SECONDS
-    theirs = ((one.time, one.fact) for one in said if isinstance(one.fact, facts.ModelReplied))
-    return bool(find_replies_at_gateway(newest, [*theirs]))
 
 
 def stamps_at_last_import(imports: Sequence[facts.Recorded]) -> dict[str, tuple[int, int]]:

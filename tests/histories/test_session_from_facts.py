@@ -19,9 +19,7 @@ from helix_desktop.engine.facts import (
     ModelSet,
     Origin,
     PartRef,
-    Received,
     Recorded,
-    ReplyPart,
     Span,
     Stop,
     Stored,
@@ -228,67 +226,3 @@ def test_a_handover_of_something_else_is_none() -> None:
     assert session_from_facts.list_active_compactions(facts) == []
     too_long = fold("h1", Span(1, 2), "Sum.", tokens=9_999)
     assert session_from_facts.list_active_compactions(recorded(*turn, too_long)) == []
-
-
-def test_a_session_is_recognised_by_its_names_or_else_by_how_it_begins() -> None:
-    origin = Origin("pi", "session-1", "/s.jsonl")
-    look, call = Text("I look."), ToolCall("call-1", "bash", '{"command":"ls"}')
-    kept_by_recorder: list[Fact] = [
-        ConversationStarted("do it", origin=origin),
-        UserSaid((Text("do it"),)),
-        ModelReplied((Text("I look.\n"), ToolCall("t9", "bash", '{"command": "ls"}')), "m", Stop.CALLS),
-    ]  # fmt: skip
-
-    def kept_by_gateway(
-        *parts: ReplyPart, session: str = "", said: str = "do it", agent: str = "pi"
-    ) -> set[str]:
-        started, received = ConversationStarted(agent=agent), Received(("hash",), (2,), session)
-        users = UserSaid((Text("<system-reminder>\nBe brief.\n</system-reminder>"), Text(said)))
-        return session_from_facts.names_of_session(
-            [started, users, received, ModelReplied(parts, "m", Stop.END)]
-        )
-
-    names = session_from_facts.names_of_session(kept_by_recorder)
-    assert kept_by_gateway(look, call) & names
-    assert not kept_by_gateway(Text("Done."), call) & names
-    assert not kept_by_gateway(look, call, said="do that") & names
-    assert not kept_by_gateway(look, call, agent="Gemini CLI") & names
-    assert kept_by_gateway(look, call, session="session-1") == {"session-1"} < names
-    assert not kept_by_gateway(look, call, session="session-2") & names
-    spaced = ToolCall("t9", "bash", '{"command": "ls"}')
-    silent = [*kept_by_recorder[:2], ModelReplied((spaced,), "m", Stop.CALLS)]
-    assert kept_by_gateway(call) & session_from_facts.names_of_session(silent)
-    assert session_from_facts.names_of_session(kept_by_recorder[:2]) == {"session-1"}
-
-
-def test_replies_that_the_gateway_recorded_too_are_found_by_what_they_say_and_each_stands_for_one() -> (
-    None
-):
-    def timed(time: float, *parts: ReplyPart, seconds: float = 0.0) -> tuple[float, ModelReplied]:
-        return time, ModelReplied(parts, "m", Stop.END, seconds=seconds)
-
-    find, done = session_from_facts.find_replies_at_gateway, Text("It is done.")
-    look, named_anew = ToolCall("c1", "ls", '{"a":1}'), ToolCall("other", "ls", '{"a": 1}')
-    at_gateway = [timed(500, look, seconds=300), timed(510, done), timed(520, Text("Yes."))]
-    own = [
-        timed(250, named_anew),
-        timed(511, Text("First I recalled it."), done),
-        timed(521, done),
-        timed(700, done),
-    ]
-    assert find(own, at_gateway) == {0, 1}
-    assert find([timed(500, ToolCall("c1", "ls", "{}")), timed(500, look)], at_gateway) == {0}
-    assert find([timed(515, Text("No.")), timed(515), timed(400, done)], at_gateway) == set()
-    assert find(own, []) == find([], at_gateway) == set()
-
-
-def test_a_sub_agent_of_claude_code_has_one_name_at_the_gateway_and_in_its_history() -> None:
-    """Seen with 2.1.332: the gateway is told "session/id", and the file is "agent-id".
-    Its requests were paid twice.
-    """
-    begun = ConversationStarted(
-        origin=Origin("claude-code", "agent-a9f44328", "/f.jsonl", "2.1.332")
-    )
-    at_gateway = session_from_facts.names_of_session([Received((), (), "8086ac59/a9f44328")])
-    assert at_gateway & session_from_facts.names_of_session([begun])
-    assert not at_gateway & session_from_facts.names_of_session([Received((), (), "8086ac59")])

@@ -1,0 +1,174 @@
+"""Tells what several ways saw of one session of an agent, so that it is listed and paid once.
+
+The gateway and the Agent Client Protocol see a session as it happens, the recorder and
+an import read it from the agent's own files later. They know it by different names, and
+the times of their replies differ by seconds. All functions here are pure.
+"""
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+from helix_desktop.engine import facts
+from helix_desktop.engine.agent_additions import split_off_agent_additions
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
+from helix_desktop.histories.session_writing import format_iso_time
+from helix_desktop.json_values import parse_json_or_none
+
+CHARACTERISTIC_WORDS = 8  # So many last words of a text tell it from others.
+
+
+@dataclass(frozen=True, slots=True)
+class TimedReply:
+    """A reply, and when it had ended."""
+
+    ended: float
+    reply: facts.ModelReplied
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSession:
+    """What one conversation has of an agent's session. `replies`: by their numbers in it.
+
+    `is_live`: it was seen as it happened. `is_imported`: it was read from a file, and may
+    be what another conversation saw live.
+    """
+
+    names: frozenset[str]
+    replies: dict[int, TimedReply]
+    is_live: bool = False
+    is_imported: bool = False
+
+
+def find_replies_paid_elsewhere(sessions: Sequence[SeenSession]) -> list[set[int]]:
+    """Return, for each session, the numbers of the replies that another one counts.
+
+    `sessions`: originals before their copies. A reply that was seen live and read from a
+    file counts where it was seen live, because that has what it really cost. A copy of
+    a session has the times and usages of the original.
+    """
+    live: list[SeenSession] = []
+    paid = set[tuple[str, int, int]]()
+    elsewhere = []
+    for session in sessions:
+        if session.is_live:
+            live.append(session)
+        others: list[TimedReply] = []
+        if session.is_imported:
+            for other in live:
+                if other.names & session.names:
+                    others.extend(other.replies.values())
+        numbers = [*session.replies]
+        seen_live = find_replies_seen_live([*session.replies.values()], others)
+        counted = {numbers[position] for position in seen_live}
+        identities = {seq: _identity_of_payment(one) for seq, one in session.replies.items()}
+        counted |= {seq for seq, identity in identities.items() if identity in paid}
+        paid.update(identities.values())
+        elsewhere.append(counted)
+    return elsewhere
+
+
+def _identity_of_payment(reply: TimedReply) -> tuple[str, int, int]:
+    """Return what a copy of a reply has in common with it. Files have times in milliseconds."""
+    usage = reply.reply.usage
+    return format_iso_time(reply.ended), usage.input, usage.output
+
+
+def is_session_seen_live(own: Sequence[TimedReply], live: Iterable[facts.Recorded]) -> bool:
+    """Whether a session's newest reply that says something was seen live, or may be under way
+    there. If so, the session need not be listed again.
+    """
+    said = [
+        recorded
+        for recorded in live
+        if isinstance(recorded.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned)
+    ]
+    newest = [one for one in own if keys_of_reply(one.reply)][-1:]
+    if said and newest and not isinstance(said[-1].fact, facts.ModelReplied):
+        return newest[0].ended <= said[-1].time + SAME_REPLY_SECONDS
+    replies = [
+        TimedReply(recorded.time, recorded.fact)
+        for recorded in said
+        if isinstance(recorded.fact, facts.ModelReplied)
+    ]
+    return bool(find_replies_seen_live(newest, replies))
+
+
+def find_replies_seen_live(own: Sequence[TimedReply], live: Sequence[TimedReply]) -> set[int]:
+    """Return the positions of an agent's own replies that were also seen live.
+
+    They call or say the same at about the same time. Each one seen live stands for one.
+    """
+    others = sorted(live, key=lambda other: other.ended)
+    ends = [other.ended for other in others]
+    keys_left = [keys_of_reply(other.reply) for other in others]
+    longest = max((other.reply.seconds for other in others), default=0.0)
+    found: set[int] = set()
+    for position, one in enumerate(own):
+        keys = keys_of_reply(one.reply)
+        # The agent may note a reply as soon as it begins.
+        first = bisect_left(ends, one.ended - SAME_REPLY_SECONDS)
+        behind = bisect_right(ends, one.ended + longest + SAME_REPLY_SECONDS)
+        best = -1
+        for at in range(first, behind):
+            other = others[at]
+            has_begun = other.ended - other.reply.seconds - SAME_REPLY_SECONDS <= one.ended
+            if has_begun and (best < 0 or len(keys_left[at] & keys) > len(keys_left[best] & keys)):
+                best = at
+        if best >= 0 and keys_left[best] & keys:
+            keys_left[best] = set()
+            found.add(position)
+    return found
+
+
+def names_of_session(said: Sequence[facts.Fact]) -> set[str]:
+    """Return names that those who saw the same session have in common.
+
+    If the agent sends no name, its own name, the first typed words and the first reply are one.
+    """
+    sent = {fact.session for fact in said if isinstance(fact, facts.Received)} - {""}
+    if sent:
+        # Claude Code sends "session/id" for a sub-agent, whose history is named "agent-id".
+        return sent | {f"agent-{name.rpartition('/')[2]}" for name in sent if "/" in name}
+    starts = [fact for fact in said if isinstance(fact, facts.ConversationStarted)]
+    names = {fact.origin.session for fact in starts}
+    first_reply = next((fact for fact in said if isinstance(fact, facts.ModelReplied)), None)
+    if first_reply is not None and first_reply.parts:
+        names.add(_name_by_beginning(starts, said, first_reply))
+    return names - {""}
+
+
+def _name_by_beginning(
+    starts: Sequence[facts.ConversationStarted],
+    said: Sequence[facts.Fact],
+    first_reply: facts.ModelReplied,
+) -> str:
+    """Return the agent, the first words that were typed, and what the model replied to them."""
+    agents = [fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts]
+    users = [fact.parts for fact in said if isinstance(fact, facts.UserSaid)]
+    typed = (split_off_agent_additions(parts)[0].strip() for parts in users)
+    texts = [part.text for part in first_reply.parts if isinstance(part, facts.Text)]
+    reply = " ".join(texts).split()
+    content = [next(filter(None, agents), ""), next(filter(None, typed), ""), *reply]
+    if not reply:
+        for part in first_reply.parts:
+            if isinstance(part, facts.ToolCall):
+                content.append(f"{part.name} {parse_json_or_none(part.arguments)}")
+    return json.dumps(content)
+
+
+def keys_of_reply(reply: facts.ModelReplied) -> set[str]:
+    """Return the calls, their ids, which some agents make themselves, and the last
+    words of each text.
+
+    Before these may stand what the model said before it recalled something.
+    """
+    keys: set[str] = set()
+    for part in reply.parts:
+        if isinstance(part, facts.ToolCall):
+            keys.add(f"{part.name} {parse_json_or_none(part.arguments)}")
+            keys.add(part.id)
+        elif isinstance(part, facts.Text):
+            keys.add(" ".join(part.text.split()[-CHARACTERISTIC_WORDS:]))
+    return keys - {""}
