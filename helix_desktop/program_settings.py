@@ -45,6 +45,7 @@ class ProgramSetting(Generic[T]):
     # Which font the setting chooses: "text" or "code". The empty value means the
     # default font.
     font: str = ""
+    in_window: bool = True  # False if it is changed in the settings file only.
 
     def check_value(self, value: object) -> T:
         """Returns the value if it is allowed. Otherwise raises ConfigFileMistake, which

@@ -333,7 +333,7 @@ def test_the_settings_are_one_window(front: DialogsAndNotifications, window: Mai
     window.settings_wanted.emit("policy")
     window.settings_wanted.emit("shortcuts")
     assert front._settings is not None
-    assert front._settings._buttons["shortcuts"].isChecked()
+    assert front._settings._buttons["appearance"].isChecked()
     front._settings.reject()
     assert front._settings is None
 

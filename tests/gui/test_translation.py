@@ -18,7 +18,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui import translation
 from helix_desktop.gui.cache.content_shapes import ContentShape
 from helix_desktop.gui.cache.entries_model import EntryColumn
-from helix_desktop.gui.settings.workspace_settings_pages import TURN_LIMITS
+from helix_desktop.gui.settings.long_conversations_page import TURN_LIMITS
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus
 from helix_desktop.gui.translation import format_count, tr, translation_catalogue_path
 from helix_desktop.gui.window_actions import read_declared_actions

@@ -238,6 +238,7 @@ def build_field_row(
         widget.setMaximumWidth(
             max(FIELD_WIDTH_IN_LINES * widget.fontMetrics().height(), widget.sizeHint().width())
         )
+    widget.setProperty("setting", True)
     return build_labelled_row(
         declared.title, declared.sentence, widget, parent, below=declared.long
     )

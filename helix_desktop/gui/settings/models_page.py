@@ -1,4 +1,6 @@
-"""The models of a workspace by role, how long the main one thinks, and its temperature."""
+"""The models of a workspace by role, and how long the main one thinks. The temperature is set in the
+settings file.
+"""
 
 from collections.abc import Sequence
 
@@ -23,9 +25,6 @@ from helix_desktop.gui.translation import read_shown_names, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
 EFFORTS = ("", "low", "medium", "high")  # The values that the setting `ModelSet.effort` accepts.
-# The minimum of a field is below 0 by this amount. At its minimum, the field shows
-# "Default".
-UNSET_STEP = 0.05
 
 
 class ModelsPage(WorkspaceSettingsPage):
@@ -36,6 +35,10 @@ class ModelsPage(WorkspaceSettingsPage):
         self._window = window
         self._models = {model.name: model for model in models}
         self._chooser: ModelChooser | None = None
+        self._rebuild_models_page()
+
+    def show_known_models(self, models: Sequence[ModelChoice]) -> None:
+        self._models = {model.name: model for model in models}
         self._rebuild_models_page()
 
     def _rebuild_models_page(self) -> None:
@@ -53,14 +56,6 @@ class ModelsPage(WorkspaceSettingsPage):
             )
             self.add_page_widget(row)
         self.add_page_widget(self._build_thinking_row(chosen.effort))
-        lacking = self._sampling_not_supported_hint(chosen.models.get("main", ""))
-        about = f"{tr('Low values make answers more predictable, high values more varied.')} {lacking}".strip()
-        row = self._build_sampling_row(
-            "temperature", tr("Temperature"), about, chosen.temperature, 2
-        )
-        self.add_page_widget(row)
-        about = tr("Only the most likely words, up to this combined probability, are considered. Change either this setting or the temperature, but not both.")  # fmt: skip
-        self.add_page_widget(self._build_sampling_row("top_p", tr("Top-p"), about, chosen.top_p, 1))
         if not self._models:
             self.add_sentence(tr("No models are known yet. Add a provider first."))
 
@@ -116,26 +111,4 @@ class ModelsPage(WorkspaceSettingsPage):
         declared = FieldDeclaration("effort", tr("Thinking"), sentence, current, EFFORTS, words)
         return build_field_row(
             declared, lambda value: self.change_setting("effort", value or None), self.page_content
-        )
-
-    def _build_sampling_row(
-        self, name: str, title: str, sentence: str, current: float | None, most: float
-    ) -> QWidget:
-        value = -UNSET_STEP if current is None else current
-        declared = FieldDeclaration(
-            name, title, sentence, value, least=-UNSET_STEP, most=most, unset=tr("Default")
-        )
-
-        save = self.change_setting
-        change = lambda value: save(  # noqa: E731
-            name, value if isinstance(value, float) and value >= 0 else None
-        )
-        return build_field_row(declared, change, self.page_content)
-
-    def _sampling_not_supported_hint(self, main: str) -> str:
-        model = self._models.get(main)
-        if model is None or model.temperature:
-            return ""
-        return tr(
-            "{model} supports neither temperature nor top-p, so neither is sent.", model=model.id
         )

@@ -101,7 +101,7 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _show_permission_mode(self) -> None:
         """Shows the mode in force again after the user rejected another."""
-        if (shown := self.findChild(QComboBox, "mode")) is not None:
+        if (shown := self.page_content.findChild(QComboBox, "mode")) is not None:
             shown.setCurrentIndex(shown.findData(self._bench.permission_mode))
 
     def _show_permission_rules(self) -> None:

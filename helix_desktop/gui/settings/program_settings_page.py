@@ -31,7 +31,11 @@ class ProgramSettingsPage(SettingsPage):
         super().__init__(title)
         self._settings = settings
         for section in sections:
-            shown = [each for each in ALL if each.section == section and each is not SHORTCUTS]
+            shown = [
+                each
+                for each in ALL
+                if each.section == section and each.in_window and each is not SHORTCUTS
+            ]
             if len(sections) > 1 and shown:
                 self.add_heading(tr(section))
             for setting in shown:

@@ -1,6 +1,9 @@
-"""The settings window: page names at the left, a page at the right, built when first shown."""
+"""The settings window: seven pages and a search at the left, a page at the right, built when first
+shown.
+"""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QButtonGroup, QPushButton, QStackedWidget, QWidget
@@ -9,34 +12,39 @@ from helix_desktop.gui.common import widgets
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.rows_and_columns import build_column, build_row
-from helix_desktop.gui.settings import workspace_settings_pages
 from helix_desktop.gui.settings.about_page import AboutPage
 from helix_desktop.gui.settings.installation_port import Installation
+from helix_desktop.gui.settings.long_conversations_page import LongConversationsPage
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
 from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.permissions_page import PermissionsPage
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.providers_page import ProvidersPage
 from helix_desktop.gui.settings.rules_and_skills_page import RulesAndSkillsPage
+from helix_desktop.gui.settings.settings_group_page import SettingsGroupPage, SettingsSections
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage
 from helix_desktop.gui.settings.storage_page import StoragePage
+from helix_desktop.gui.settings.workspace_settings_pages import CheckpointsPage, InstructionsPage
 from helix_desktop.gui.translation import tr, translate_name
 
 CHANGING_ACTIONS = (
     "compare-presets",
     "workspace-folder",
 )  # These actions change what the pages show.
-GENERAL_SECTIONS = (
-    "Instructions",
-    "Chat",
-    "Notifications",
-    "Recorder",
-    "Logs",
-    "Tools",
-    "Sharing",
-    "Keys",
-)
+GENERAL_SECTIONS = ("Chat", "Notifications")
+# The group that shows a section, for links that name the section.
+GROUP_OF_SECTION = {
+    "": "appearance",
+    "general": "appearance",
+    "shortcuts": "appearance",
+    "about": "appearance",
+    "workspace": "providers",
+    "models": "providers",
+    "brought": "instructions",
+    "limits": "policy",
+    "checkpoints": "storage",
+}
 
 
 class SettingsDialog(widgets.TransientDialog):
@@ -50,11 +58,15 @@ class SettingsDialog(widgets.TransientDialog):
         self._setup = setup
         self._program = program
         self._models: Sequence[ModelChoice] = ()
-        self._page_factories: dict[str, Callable[[], SettingsPage]] = {}
-        self._pages: dict[str, SettingsPage] = {}
+        self._page_factories: dict[str, Callable[[], SettingsGroupPage]] = {}
+        self._pages: dict[str, SettingsGroupPage] = {}
         self._buttons: dict[str, QPushButton] = {}
         self._stack = QStackedWidget(self)
         self._page_list = build_column(margins=(8, 12, 8, 12), spacing=2)
+        self._search = widgets.build_line_edit(tr("Search settings"), tr("Search settings"), self)
+        self._search.setClearButtonEnabled(True)
+        self._search.textChanged.connect(self._show_pages_with)
+        self._page_list.addWidget(self._search)
         self._group = QButtonGroup(self)
         self._add_all_pages()
         self._page_list.addStretch(1)
@@ -77,22 +89,38 @@ class SettingsDialog(widgets.TransientDialog):
         self._names.setMinimumWidth(self._side.sizeHint().width() + wider + bar)
 
     def show_settings_page(self, page: str) -> None:
-        """Shows a page by name. "workspace": the workspace's first page; "": the first
-        page of all.
-        """
-        wanted = {"workspace": "models", "": "appearance"}.get(page, page)
-        name = wanted if wanted in self._page_factories else "appearance"
-        if name not in self._pages:
-            self._pages[name] = self._page_factories[name]()
-            self._pages[name].wanted.connect(self._open_page_or_run_action)
-            self._stack.addWidget(self._pages[name])
-        self._stack.setCurrentWidget(self._pages[name])
+        """Shows a page by its name, or the section of a page by the section's name."""
+        group = GROUP_OF_SECTION.get(page, page)
+        name = group if group in self._page_factories else "appearance"
+        shown = self._build_page(name)
+        self._stack.setCurrentWidget(shown)
+        shown.scroll_to_section("models" if page == "workspace" else page)
         self._buttons[name].setChecked(True)
         self._buttons[name].setFocus()
         self._names.ensureWidgetVisible(self._buttons[name])
 
+    def _build_page(self, name: str) -> SettingsGroupPage:
+        if name not in self._pages:
+            self._pages[name] = self._page_factories[name]()
+            self._pages[name].wanted.connect(self._open_page_or_run_action)
+            self._stack.addWidget(self._pages[name])
+        return self._pages[name]
+
+    def _show_pages_with(self, typed: str) -> None:
+        """Shows only the pages that say what was typed, and the first place that says it."""
+        words = typed.casefold().split()
+        is_first = bool(words)
+        for name, button in self._buttons.items():
+            found = next(self._build_page(name).find_rows(words), None) if words else None
+            button.setVisible(not words or found is not None)
+            if found is not None and is_first:
+                is_first = False
+                self._stack.setCurrentWidget(self._pages[name])
+                self._pages[name].scroll_to_row(found)
+                button.setChecked(True)
+
     def _open_page_or_run_action(self, name: str) -> None:
-        if name in self._page_factories:
+        if name in self._page_factories or name in GROUP_OF_SECTION:
             self.show_settings_page(name)
             return
         if name in CHANGING_ACTIONS:
@@ -100,26 +128,69 @@ class SettingsDialog(widgets.TransientDialog):
         self._window.window_actions[name].trigger()
 
     def _add_all_pages(self) -> None:
-        window, program = self._window, self._program
-        settings, doing, add = window.settings, window.background_runner, self._add_settings_page
+        """Adds the seven pages. Without a workspace, there are those of the program."""
+        window = self._window
+        program = self._program
+        settings = window.settings
+        doing = window.background_runner
+        bench = window.current_workbench
+
+        def shown_settings(title: str, *sections: str) -> ProgramSettingsPage:
+            return ProgramSettingsPage(title, settings, sections)
+
         self._add_page_group(tr("Program"))
-        add("appearance", lambda: ProgramSettingsPage(tr("Appearance"), settings, ["Appearance"]))
-        add("general", lambda: ProgramSettingsPage(tr("General"), settings, GENERAL_SECTIONS))
-        add("shortcuts", lambda: ShortcutsPage(window.window_actions))
-        add("providers", self._build_providers_page)
-        if (bench := window.current_workbench) is not None:
-            self._add_page_group(bench.name)
-            add("models", lambda: ModelsPage(window, bench, self._models))
-            add("instructions", lambda: workspace_settings_pages.InstructionsPage(bench, doing))
-            add("policy", lambda: workspace_settings_pages.PolicyPage(bench, doing))
-            add("permissions", lambda: PermissionsPage(bench, program, doing))
-            add("brought", lambda: RulesAndSkillsPage(window.theme, bench, doing))
-            add("servers", lambda: McpServersPage(window.theme, bench, program, doing))
-            add("limits", lambda: workspace_settings_pages.TurnLimitsPage(bench, doing))
-            add("checkpoints", lambda: workspace_settings_pages.CheckpointsPage(bench, doing))
-            add("storage", lambda: StoragePage(bench, program, doing))
-        self._add_page_group("Helix Desktop")
-        add("about", lambda: AboutPage(program, doing))
+        self._add_settings_page(
+            "appearance",
+            {
+                "appearance": lambda: shown_settings(tr("Appearance"), "Appearance"),
+                "general": lambda: shown_settings(tr("General"), *GENERAL_SECTIONS),
+                "shortcuts": lambda: ShortcutsPage(window.window_actions),
+                "about": lambda: AboutPage(program, doing),
+            },
+        )
+        models: dict[str, Callable[[], SettingsPage]] = {"providers": self._build_providers_page}
+        if bench is not None:
+            models["models"] = lambda: ModelsPage(window, bench, self._models)
+        models["keys"] = lambda: shown_settings(tr("Keys"), "Keys")
+        self._add_settings_page("providers", models)
+        if bench is None:
+            return
+        self._add_page_group(bench.name)
+        self._add_settings_page(
+            "instructions",
+            {
+                "instructions": lambda: InstructionsPage(bench, doing),
+                "every": lambda: shown_settings(tr("In every workspace"), "Instructions"),
+                "brought": lambda: RulesAndSkillsPage(window.theme, bench, doing),
+            },
+        )
+        self._add_settings_page(
+            "policy",
+            {
+                "policy": lambda: LongConversationsPage(bench, doing),
+                "price": lambda: shown_settings(
+                    tr("Before a message is sent"), "Long conversations"
+                ),
+            },
+        )
+        self._add_settings_page(
+            "permissions", {"permissions": lambda: PermissionsPage(bench, program, doing)}
+        )
+        self._add_settings_page(
+            "servers",
+            {
+                "servers": lambda: McpServersPage(window.theme, bench, program, doing),
+                "tools": lambda: shown_settings(tr("Tools"), "Tools"),
+                "recorder": lambda: shown_settings(tr("Recorder"), "Recorder"),
+            },
+        )
+        self._add_settings_page(
+            "storage",
+            {
+                "storage": lambda: StoragePage(bench, program, doing),
+                "checkpoints": lambda: CheckpointsPage(bench, doing),
+            },
+        )
 
     def _build_providers_page(self) -> ProvidersPage:
         page = ProvidersPage(self._setup, self._window.background_runner)
@@ -131,8 +202,9 @@ class SettingsDialog(widgets.TransientDialog):
         label.setContentsMargins(10, 10, 0, 2)
         self._page_list.addWidget(label)
 
-    def _add_settings_page(self, name: str, make: Callable[[], SettingsPage]) -> None:
-        self._page_factories[name], title = make, translate_name("page of the settings", name)
+    def _add_settings_page(self, name: str, sections: SettingsSections) -> None:
+        title = translate_name("page of the settings", name)
+        self._page_factories[name] = partial(SettingsGroupPage, title, sections)
         button = widgets.build_push_button(
             title, self, lambda: self.show_settings_page(name), "row"
         )
@@ -145,11 +217,9 @@ class SettingsDialog(widgets.TransientDialog):
         self._buttons[name] = button
 
     def _set_known_models(self, models: Sequence[ModelChoice]) -> None:
-        """Rebuilds the models page if it was built before the list of models arrived."""
+        """Shows the models that are known, also where the page was built before they arrived."""
         self._models = models
-        if (old := self._pages.pop("models", None)) is not None:
-            shown = self._stack.currentWidget() is old
-            self._stack.removeWidget(old)
-            old.deleteLater()
-            if shown:
-                self.show_settings_page("models")
+        page = self._pages.get("providers")
+        section = page.sections.get("models") if page is not None else None
+        if isinstance(section, ModelsPage):
+            section.show_known_models(models)

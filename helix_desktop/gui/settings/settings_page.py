@@ -10,6 +10,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, ValueListener, build_field_row
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.rows_and_columns import build_column, clear_layout
+from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.workbench_types import Workbench
 
 W = TypeVar("W", bound=QWidget)
@@ -28,10 +29,17 @@ class SettingsPage(QScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(title)
+        self.title = title
         self.page_content = build_surface(self, "page")
         self._column = build_column(1, owner=self.page_content, margins=(24, 20, 24, 24), spacing=4)
         self.setWidget(self.page_content)
         self._title = self.add_page_widget(build_plain_label(title, "large", self.page_content))
+
+    def become_section(self, *, hides_title: bool) -> None:
+        """Prepares the content for a page that shows it among others, with a heading of its own."""
+        self._column.setContentsMargins(0, 8, 0, 8)
+        set_widget_look(self._title, "title")
+        self._title.setVisible(not hides_title)
 
     def add_heading(self, text: str) -> QLabel:
         label = build_plain_label(text, "heading", self.page_content)

@@ -121,7 +121,7 @@ def test_the_policy_page_compares_the_last_conversations(
     window.window_actions["settings"].trigger()
     (settings,) = window.findChildren(SettingsDialog)
     settings.show_settings_page("policy")
-    asked = "What would each preset have cost in my recent conversations?"
+    asked = "What would each have cost in my recent conversations?"
     next(each for each in settings.findChildren(QPushButton) if each.text() == asked).click()
     (lab,) = window.findChildren(ReplayLabDialog)
     newest = sorted(

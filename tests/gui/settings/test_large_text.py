@@ -26,10 +26,7 @@ from tests.gui.fake_setup import (
     listed_server,
 )
 
-PAGES = (
-    "appearance", "general", "shortcuts", "providers", "models", "instructions", "policy", "permissions", "brought", "servers",
-    "limits", "checkpoints", "storage", "about",
-)  # fmt: skip
+PAGES = ("appearance", "providers", "instructions", "policy", "permissions", "servers", "storage")
 LONG_RULE = {
     "decision": "allow",
     "tool": "run_command",

@@ -1,0 +1,137 @@
+"""Long conversations: three choices in plain words, the presets of two other systems by name, and
+limits on what is spent. Every threshold is in the workspace's settings file.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtWidgets import QButtonGroup, QRadioButton, QWidget
+
+from helix_desktop.engine import context_policy
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.rewrite_cost_line import describe_missing_price
+from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
+from helix_desktop.gui.common.widgets import build_plain_label, build_surface
+from helix_desktop.gui.deep_links import open_in_desktop_program
+from helix_desktop.gui.model_setup_port import has_unknown_price
+from helix_desktop.gui.rows_and_columns import build_column
+from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
+from helix_desktop.gui.theme import set_widget_look
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.workbench_types import Workbench
+from helix_desktop.resources import read_json_resource
+
+# The limits that stop a turn (see engine/session_setup.py): name, title, description,
+# default and maximum.
+TURN_LIMITS: Sequence[tuple[str, str, str, Value, float]] = read_json_resource("turn_limits.json")
+LIMITS_IN_SIGHT = ("turn_cost", "day_cost")
+
+
+@dataclass(frozen=True, slots=True)
+class PresetChoice:
+    """A preset as people read it. `preset` is its name in the settings file."""
+
+    preset: str
+    title: str
+    sentence: str
+
+
+def list_plain_choices() -> tuple[PresetChoice, ...]:
+    return (
+        PresetChoice("layered", tr("Cheapest"), tr("Shortens when that saves money at the model's prices.")),
+        PresetChoice("keeps_most", tr("Keep more"), tr("Shortens when more than half of a large window is used.")),
+        PresetChoice("none", tr("Leave everything"), tr("Shortens nothing. When the model's window is full, the conversation ends.")),
+    )  # fmt: skip
+
+
+def list_named_presets() -> tuple[PresetChoice, ...]:
+    return (
+        PresetChoice("helix", tr("Helix"), tr("Old outputs become one line after some steps, and a summary replaces older messages near the end of the window.")),
+        PresetChoice("observational", tr("Observational memory"), tr("The agent says which parts of large outputs it needs, and older messages become dated notes.")),
+    )  # fmt: skip
+
+
+class LongConversationsPage(WorkspaceSettingsPage):
+    def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
+        super().__init__(tr("Long conversations"), bench, doing)
+        self._choices: dict[str, QRadioButton] = {}
+        self._cards: dict[str, QWidget] = {}
+        self.rebuild_page()
+
+    def rebuild_page(self) -> None:
+        self.clear_page()
+        self._choices = {}
+        self._cards = {}
+        self._group = QButtonGroup(self)
+        self.add_sentence(
+            tr("What happens as a conversation grows. Nothing is ever deleted: everything can be searched, recalled and put back.")
+        )  # fmt: skip
+        for choice in list_plain_choices():
+            self._add_choice(choice)
+        question = tr("What would each have cost in my recent conversations?")
+        self.add_page_button(question, partial(self.wanted.emit, "compare-presets"), "link")
+        self.add_heading(tr("The ways of two other systems"))
+        for choice in list_named_presets():
+            self._add_choice(choice)
+        settings = self._bench.workspace.settings
+        if settings.policy:
+            changed = ", ".join(sorted(settings.policy))
+            self.add_sentence(tr("Changed in the settings file: {names}", names=changed))
+            preset = settings.preset or context_policy.DEFAULT_PRESET
+            self.add_page_button(
+                tr("Use the choice's own values"), partial(self._save_choice, preset), "link"
+            )
+        self._add_limits(settings.limits)
+        self.add_sentence(
+            tr("All thresholds and limits can be set in the workspace's settings file."), "faint"
+        )
+        self.add_page_button(tr("Open file"), self._open_settings_file, "link")
+        self._mark_choice(settings.preset or context_policy.DEFAULT_PRESET)
+
+    def _add_choice(self, choice: PresetChoice) -> None:
+        card = build_surface(self.page_content, "card")
+        button = QRadioButton(choice.title, card)
+        button.setAccessibleDescription(choice.sentence)
+        button.toggled.connect(partial(self._choose_when_checked, choice.preset))
+        self._group.addButton(button)
+        sentence = build_plain_label(choice.sentence, "muted", card)
+        build_column(button, sentence, owner=card, margins=(12, 8, 12, 8), spacing=2)
+        self._choices[choice.preset] = button
+        self._cards[choice.preset] = card
+        self.add_page_widget(card)
+
+    def _add_limits(self, chosen: Mapping[str, Any]) -> None:
+        self.add_heading(tr("Limits"))
+        for name, title, sentence, usual, most in TURN_LIMITS:
+            if name not in LIMITS_IN_SIGHT:
+                continue
+            value = type(usual)(chosen.get(name, usual))
+            unset = "" if usual else tr("No limit")
+            declared = FieldDeclaration(
+                name, tr(title), tr(sentence), value, least=0, most=most, unset=unset
+            )
+            self.add_field(declared, partial(self.change_setting, f"limits.{name}"))
+        unpriced = {one.model for one in self._bench.models.model_facts() if has_unknown_price(one)}
+        for model in sorted(unpriced):
+            self.add_sentence(describe_missing_price(model), "")
+
+    def _mark_choice(self, preset: str) -> None:
+        if preset in self._choices:
+            self._choices[preset].blockSignals(True)
+            self._choices[preset].setChecked(True)
+            self._choices[preset].blockSignals(False)
+        for name, card in self._cards.items():
+            set_widget_look(card, "chosen-card" if name == preset else "card")
+
+    def _choose_when_checked(self, preset: str, is_checked: bool) -> None:  # noqa: FBT001 - a slot
+        if is_checked:
+            self._save_choice(preset)
+
+    def _save_choice(self, preset: str) -> None:
+        work = self._bench.choose_context_policy(preset, {})
+        self._doing.run_in_background(work, then=lambda _done: self.rebuild_page(), owner=self)
+
+    def _open_settings_file(self) -> None:
+        open_in_desktop_program(self._bench.workspace.folder / "workspace.toml")

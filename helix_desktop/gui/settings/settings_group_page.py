@@ -1,0 +1,51 @@
+"""A page of the settings that shows several subjects below each other, each under its heading."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QLabel, QWidget
+
+from helix_desktop.gui.settings.settings_page import SettingsPage
+
+SettingsSections = Mapping[str, Callable[[], SettingsPage]]
+
+
+class SettingsGroupPage(SettingsPage):
+    """`sections` are built in order. A section is reached by its name."""
+
+    def __init__(self, title: str, sections: SettingsSections) -> None:
+        super().__init__(title)
+        self.sections: dict[str, SettingsPage] = {}
+        self._contents: dict[str, QWidget] = {}
+        for name, build in sections.items():
+            self._add_section(name, build())
+
+    def _add_section(self, name: str, section: SettingsPage) -> None:
+        """Takes a section's content. The section stays, because it answers what is changed."""
+        section.become_section(hides_title=section.title == self.title)
+        content = section.takeWidget()
+        section.setParent(self)
+        section.hide()
+        section.wanted.connect(self.wanted)
+        self.sections[name] = section
+        self._contents[name] = self.add_page_widget(content)
+
+    def scroll_to_section(self, name: str) -> None:
+        """Shows a section at the top, once the page has its layout."""
+        content = self._contents.get(name)
+        if content is None:
+            return
+        is_first = content is next(iter(self._contents.values()))
+        QTimer.singleShot(
+            0, content, lambda: self.verticalScrollBar().setValue(0 if is_first else content.y())
+        )
+
+    def find_rows(self, words: Sequence[str]) -> Iterator[QLabel]:
+        """Yields the texts that contain all words, in the order in which they are shown."""
+        for label in self.page_content.findChildren(QLabel):
+            text = label.text().casefold()
+            if text and not label.isHidden() and all(word in text for word in words):
+                yield label
+
+    def scroll_to_row(self, label: QLabel) -> None:
+        QTimer.singleShot(0, label, lambda: self.ensureWidgetVisible(label, 0, 120))

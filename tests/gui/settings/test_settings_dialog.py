@@ -1,0 +1,62 @@
+"""Seven pages, a search, and few settings in sight."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.settings.settings_dialog import GROUP_OF_SECTION, SettingsDialog
+from tests.gui.fake_setup import FakeInstallation, FakeSetup
+
+PAGES = ("appearance", "providers", "instructions", "policy", "permissions", "servers", "storage")
+MOST_SETTINGS = 40
+
+
+@pytest.fixture
+def dialog(window: MainWindow) -> SettingsDialog:
+    return SettingsDialog(window, FakeSetup(), FakeInstallation())
+
+
+def test_there_are_seven_pages_that_are_made_when_they_are_looked_at(
+    dialog: SettingsDialog,
+) -> None:
+    assert tuple(dialog._page_factories) == PAGES
+    assert dialog._pages == {}
+    for name in PAGES:
+        dialog.show_settings_page(name)
+        assert dialog._buttons[name].isChecked()
+        assert dialog.focusWidget() is dialog._buttons[name]
+    dialog.show_settings_page("no such page")
+    assert dialog._buttons["appearance"].isChecked()
+
+
+@pytest.mark.parametrize(("section", "page"), GROUP_OF_SECTION.items())
+def test_a_section_is_reached_by_its_name(dialog: SettingsDialog, section: str, page: str) -> None:
+    dialog.show_settings_page(section)
+    assert dialog._buttons[page].isChecked()
+    if section not in ("", "workspace", "limits"):
+        assert section in dialog._pages[page].sections
+
+
+def test_few_settings_are_in_sight(dialog: SettingsDialog) -> None:
+    count = 0
+    for name in PAGES:
+        dialog.show_settings_page(name)
+        fields = dialog._pages[name].page_content.findChildren(QWidget)
+        count += sum(field.property("setting") is True for field in fields)
+    count += 2  # The choice for long conversations, and the shortcuts.
+    assert 20 < count <= MOST_SETTINGS
+
+
+def test_a_search_shows_the_pages_that_say_it(dialog: SettingsDialog) -> None:
+    dialog.show()
+    dialog._search.setText("check")
+    QApplication.processEvents()
+    shown = [name for name, button in dialog._buttons.items() if not button.isHidden()]
+    assert "storage" in shown
+    assert "permissions" not in shown
+    dialog._search.setText("no such words anywhere")
+    assert all(button.isHidden() for button in dialog._buttons.values())
+    dialog._search.clear()
+    assert not any(button.isHidden() for button in dialog._buttons.values())
