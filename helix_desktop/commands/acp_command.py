@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from helix_desktop import concurrency, running_instance
 from helix_desktop.acp_agent.workspace_switch import WorkspacePipe, WorkspaceSwitch
 from helix_desktop.commands import workspace_access
+from helix_desktop.commands.option_parsing import Subparsers, add_command
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.gateway import project_workspace
@@ -119,3 +120,19 @@ async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: C
     finally:
         withdraw()
         await owner.aclose(limit=2)
+
+
+def add_acp_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns,
+        "acp",
+        "make the agent available to an editor that supports the Agent Client Protocol",
+    )
+    noun.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="the workspace's name or ID (default: the workspace of the folder that the editor opens; one is created if the folder has none)",
+    )
+    noun.set_defaults(run=run_acp_command, work=serve_editor_in_workspace, lasting=True)

@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING
 
 from helix_desktop import errors
 from helix_desktop.commands import workspace_access
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_workspace_option,
+    parse_name,
+)
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 
@@ -312,3 +318,87 @@ def _no_model_chosen_error(bench: Workbench) -> errors.InvalidInput:
         f"No model has been chosen for {bench.name}.",
         remedy="Choose a model with --model or `helix-desktop model set`.",
     )
+
+
+def add_ask_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns, "ask", "send a message and print the agent's answer, without a window"
+    )
+    add_workspace_option(noun)
+    noun.add_argument(
+        "--conversation",
+        "-c",
+        metavar="C",
+        type=parse_name,
+        default=None,
+        help="the conversation to continue, by its ID or title",
+    )
+    noun.add_argument(
+        "--model",
+        "-m",
+        metavar="M",
+        type=parse_name,
+        default=None,
+        help="the model for this conversation, as provider/model",
+    )
+    noun.add_argument(
+        "--allow",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="edits, commands, all, or the name of a tool. Five permissions are given only by name or with all: hidden (run commands that hide what they run), held (run commands that a rule may deny or may require you to approve), outside_sandbox (run commands outside the sandbox), opened (run commands that use hidden files or other access that you did not give to all commands) and runs_later (change files that other programs run). Anything else that needs permission is refused",
+    )
+    noun.add_argument(
+        "--if-busy",
+        choices=["refuse", "wait", "branch"],
+        default="refuse",
+        help="what to do when another computer is working in the conversation: refuse (send nothing), wait until it has finished, or branch (continue in a copy); default: refuse",
+    )
+    noun.add_argument(
+        "--copy",
+        action="store_true",
+        help="start the conversation in its own copy of the repository; with --conversation, continue in a fork that works in a copy of its files",
+    )
+    noun.add_argument(
+        "--copy-with-changes",
+        action="store_true",
+        help="like --copy, but the copy also contains your uncommitted changes",
+    )
+    noun.add_argument(
+        "--acp",
+        metavar="AGENT",
+        type=parse_name,
+        default=None,
+        help="start the conversation with an agent that speaks the Agent Client Protocol: one found on this computer, or added in the settings",
+    )
+    noun.add_argument(
+        "--attach",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="attach a file: a text, a picture, or a document (PDF, Word, PowerPoint, Excel, OpenDocument, EPUB, HTML, notebook, CSV), which is sent as text",
+    )
+    noun.add_argument(
+        "--choose",
+        metavar="WHAT=VALUE",
+        action="append",
+        default=[],
+        help="with --acp: a mode, a model or another option of the agent",
+    )
+    noun.add_argument(
+        "--resume",
+        action="store_true",
+        help="with --conversation and without TEXT: continue a turn that was interrupted or stopped at a limit",
+    )
+    noun.add_argument(
+        "--json",
+        action="store_true",
+        help="print every record of the turn as a line of JSON instead of text",
+    )
+    noun.add_argument(
+        "text",
+        metavar="TEXT",
+        nargs="*",
+        help="the message; - reads standard input, /NAME uses a slash command or skill from the folder",
+    )
+    noun.set_defaults(run=run_ask_command, work=ask_in_workspace, lasting=True)

@@ -10,7 +10,15 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from helix_desktop.commands import format_local_time, workspace_access
-from helix_desktop.commands.workspace_access import print_result
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_search_arguments,
+    add_workspace_option,
+    parse_number,
+)
+from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.engine.ports import EntryOrigin
@@ -225,3 +233,103 @@ async def collect_unused_entries(
             f"{left:,} bytes belong to entries that are used by messages, were stored by hand, or are pinned."
         )
     return 0
+
+
+def add_cache_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "cache", "store, find and verify content in a workspace's cache")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_cache_put(verbs)
+    _add_cache_get(verbs)
+    _add_cache_list(verbs)
+    _add_cache_search(verbs)
+    _add_cache_verify(verbs)
+    _add_cache_stats(verbs)
+    _add_cache_collect(verbs)
+
+
+def _add_cache_put(verbs: Subparsers) -> None:
+    command = add_command(verbs, "put", "store a file or standard input, and print its hash")
+    add_workspace_option(command)
+    command.add_argument(
+        "file", metavar="FILE", type=Path, help="the file to store; - reads standard input"
+    )
+    add_json_option(command)
+    command.set_defaults(run=_run_cache_put, work=put_input_into_cache, counts=False)
+
+
+def _add_cache_get(verbs: Subparsers) -> None:
+    command = add_command(verbs, "get", "write an entry's bytes to a file or standard output")
+    add_workspace_option(command)
+    command.add_argument(
+        "hash", metavar="HASH", help="the hash of an entry, or the first part of it"
+    )
+    command.add_argument("--output", "-o", metavar="FILE", type=Path, default="-")
+    add_json_option(command)
+    command.set_defaults(run=_run_cache_get, work=output_entry_content, counts=False, reads=True)
+
+
+def _add_cache_list(verbs: Subparsers) -> None:
+    command = add_command(verbs, "list", "list entries, newest first")
+    add_workspace_option(command)
+    command.add_argument(
+        "--tool", metavar="TOOL", default="", help="list only outputs of this tool"
+    )
+    command.add_argument(
+        "--sort", choices=["time", "tool", "source", "size", "tokens", "uses"], default="time"
+    )
+    command.add_argument(
+        "--limit",
+        metavar="N",
+        type=parse_number,
+        default=50,
+        help="show at most N (default: 50; 0 means all)",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=print_entry_list, counts=True, reads=True)
+
+
+def _add_cache_search(verbs: Subparsers) -> None:
+    command = add_command(verbs, "search", "find entries that contain certain words")
+    add_workspace_option(command)
+    add_search_arguments(command)
+    add_json_option(command)
+    command.set_defaults(
+        run=run_on_workspace, work=print_search_hits, counts=True, only_entries=True, reads=True
+    )
+
+
+def _add_cache_verify(verbs: Subparsers) -> None:
+    command = add_command(verbs, "verify", "read every entry and compare it with its hash")
+    add_workspace_option(command)
+    command.add_argument(
+        "--repair",
+        action="store_true",
+        help="repair damaged files, and restore lost entries from where else they are",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=verify_all_entries, counts=True, reads=True)
+
+
+def _add_cache_stats(verbs: Subparsers) -> None:
+    command = add_command(verbs, "stats", "show how much is stored")
+    add_workspace_option(command)
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=print_cache_figures, counts=True, reads=True)
+
+
+def _add_cache_collect(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "collect",
+        "remove cache entries that no message uses, except those you stored yourself",
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "--to",
+        metavar="BYTES",
+        type=parse_number,
+        default=0,
+        help="stop when the cache is this size or smaller",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=collect_unused_entries, counts=True)

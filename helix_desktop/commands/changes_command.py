@@ -6,10 +6,18 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import workspace_access
-from helix_desktop.commands.workspace_access import print_result
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_option,
+    add_yes_option,
+)
+from helix_desktop.commands.workspace_access import print_result, run_on_workbench, run_on_workspace
 from helix_desktop.console import Console
 from helix_desktop.engine.changes.turn_changes import (
     FileChange,
@@ -202,3 +210,82 @@ def _describe_file_change(file: FileChange) -> dict[str, object]:
         "removed": file.removed,
         "by": file.by,
     }
+
+
+def add_changes_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "changes", "show and undo the changes that agents made to your files")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_changes_list(verbs)
+    _add_changes_show(verbs)
+    _add_changes_restore(verbs)
+
+
+def _add_changes_list(verbs: Subparsers) -> None:
+    command = add_command(verbs, "list", "list the turns that changed files, each with its files")
+    add_workspace_option(command)
+    command.add_argument(
+        "--conversation",
+        "-c",
+        metavar="C",
+        default="",
+        help="the conversation's ID or title (default: the newest one)",
+    )
+    command.add_argument(
+        "--turn", metavar="N", default="", help="the number of a turn, or last (default: all turns)"
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=run_on_workspace,
+        work=partial(run_on_workbench, _print_turns_with_files),
+        counts=False,
+        reads=True,
+    )
+
+
+def _add_changes_show(verbs: Subparsers) -> None:
+    command = add_command(verbs, "show", "print the changes as a patch for `git apply`")
+    add_workspace_option(command)
+    command.add_argument("paths", metavar="PATH", nargs="*", help="only these files")
+    command.add_argument(
+        "--conversation",
+        "-c",
+        metavar="C",
+        default="",
+        help="the conversation's ID or title (default: the newest one)",
+    )
+    command.add_argument(
+        "--turn", metavar="N", default="", help="the number of a turn, or last (default: all turns)"
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=run_on_workspace, work=partial(run_on_workbench, _print_patch), counts=False, reads=True
+    )
+
+
+def _add_changes_restore(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "restore", "restore files to their state before the agent changed them"
+    )
+    add_workspace_option(command)
+    command.add_argument("paths", metavar="PATH", nargs="*", help="only these files")
+    command.add_argument(
+        "--conversation",
+        "-c",
+        metavar="C",
+        default="",
+        help="the conversation's ID or title (default: the newest one)",
+    )
+    command.add_argument(
+        "--turn", metavar="N", default="", help="the number of a turn, or last (default: all turns)"
+    )
+    add_yes_option(command)
+    command.add_argument(
+        "--conflicts",
+        choices=["now", "before", "merge"],
+        default="now",
+        help="what to do with files that were changed later: leave them unchanged (default), restore them anyway, or undo only the agent's changes",
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=run_on_workspace, work=partial(run_on_workbench, _restore_files), counts=False
+    )

@@ -12,7 +12,25 @@ from helix_desktop.commands import (
     format_local_time,
     workspace_access,
 )
-from helix_desktop.commands.workspace_access import find_conversation_by_prefix
+from helix_desktop.commands.cache_command import print_search_hits
+from helix_desktop.commands.conversation_import_command import (
+    add_conversation_find,
+    add_conversation_import,
+    add_conversation_imports,
+    add_conversation_undo_import,
+)
+from helix_desktop.commands.conversation_restore_command import add_conversation_restore
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_chosen_recordings_options,
+    add_command,
+    add_conversation_argument,
+    add_json_option,
+    add_search_arguments,
+    add_workspace_option,
+    parse_number,
+)
+from helix_desktop.commands.workspace_access import find_conversation_by_prefix, run_on_workspace
 from helix_desktop.console import Console, dump_printed_json
 from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.facts import Fact, ModelReplied, Text, ToolCall, ToolReturned, UserSaid
@@ -148,3 +166,96 @@ async def export_conversation_file(
     for line in lines if not arguments.json else ():
         await console.print_line(dump_printed_json(line))
     return await workspace_access.print_result(arguments, console, lines)
+
+
+def add_conversation_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "conversation", "search, read, import and export conversations")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_conversation_list(verbs)
+    _add_conversation_search(verbs)
+    _add_conversation_show(verbs)
+    add_conversation_import(verbs)
+    add_conversation_find(verbs)
+    add_conversation_imports(verbs)
+    add_conversation_undo_import(verbs)
+    add_conversation_restore(verbs)
+    _add_conversation_delete(verbs)
+    _add_conversation_export(verbs)
+
+
+def _add_conversation_list(verbs: Subparsers) -> None:
+    command = add_command(verbs, "list", "list conversations, most recently changed first")
+    add_workspace_option(command)
+    add_json_option(command)
+    command.set_defaults(
+        run=run_on_workspace, work=print_conversation_list, counts=False, reads=True
+    )
+
+
+def _add_conversation_search(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "search", "find what was said, called and returned in conversations"
+    )
+    add_workspace_option(command)
+    add_search_arguments(command)
+    add_json_option(command)
+    command.set_defaults(
+        run=run_on_workspace, work=print_search_hits, counts=True, only_entries=False, reads=True
+    )
+
+
+def _add_conversation_show(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "show", "print what was said in a conversation, and which tools were called"
+    )
+    add_workspace_option(command)
+    add_conversation_argument(command)
+    command.add_argument(
+        "--from",
+        metavar="N",
+        dest="start",
+        type=parse_number,
+        default=0,
+        help="begin with message N, as in the results of `conversation search`",
+    )
+    command.add_argument(
+        "--limit",
+        metavar="N",
+        type=parse_number,
+        default=50,
+        help="show at most N messages (default: 50; 0 means all)",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=print_conversation, counts=False, reads=True)
+
+
+def _add_conversation_delete(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "delete",
+        "permanently delete conversations, along with cached content that nothing else uses",
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "conversations", metavar="CONVERSATION", nargs="*", help="the conversation's ID or title"
+    )
+    add_chosen_recordings_options(command)
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=delete_chosen_conversations, counts=False)
+
+
+def _add_conversation_export(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "export",
+        "write a conversation to standard output, one message per line; see also `restore`",
+    )
+    add_workspace_option(command)
+    add_conversation_argument(command)
+    command.add_argument(
+        "--as", metavar="openai", choices=["openai"], default="", help="the format of the messages"
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=run_on_workspace, work=export_conversation_file, counts=False, reads=True
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 from argparse import Namespace
@@ -11,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.commands import format_local_time, workspace_access
-from helix_desktop.commands.workspace_access import insert_options, print_result
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_option,
+)
+from helix_desktop.commands.workspace_access import insert_options, print_result, run_on_workspace
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import format_things
@@ -262,3 +269,79 @@ async def undo_named_import(
         f"The import of {conversations} was undone. Newly imported conversations are in the trash."
     )
     return await print_result(arguments, console, {"undone": count, "stayed": stayed}, line)
+
+
+def add_conversation_import(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "import", "import conversations from other programs, except those already imported"
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "paths",
+        metavar="PATH",
+        type=Path,
+        nargs="*",
+        help="a file or a folder (default: everything that `conversation find` lists)",
+    )
+    command.add_argument(
+        "--from",
+        metavar="KIND",
+        dest="kind",
+        choices=[
+            "pi",
+            "claude-code",
+            "codex",
+            "gemini-cli",
+            "goose",
+            "trajectory",
+            "anthropic",
+            "openai",
+            "opencode",
+            "cline",
+        ],
+        default="",
+        help="the files' program or format, if it is not detected",
+    )
+    command.add_argument(
+        "--watch",
+        action="store_true",
+        help="keep importing new conversations until you press Ctrl+C",
+    )
+    command.add_argument(
+        "--forget-keys",
+        action="store_true",
+        help="after the import, permanently remove everything that looks like a key",
+    )
+    command.add_argument("--found", action="store_true", help=argparse.SUPPRESS)
+    command.add_argument(
+        "--copies", metavar="FOLDER", type=Path, default=None, help=argparse.SUPPRESS
+    )
+    command.add_argument("--only-folder", metavar="FOLDER", default=None, help=argparse.SUPPRESS)
+    command.add_argument("--earlier", metavar="RESULT", default="", help=argparse.SUPPRESS)
+    add_json_option(command)
+    command.set_defaults(run=run_history_import, work=import_into_workspace, counts=True)
+
+
+def add_conversation_find(verbs: Subparsers) -> None:
+    command = add_command(verbs, "find", "list conversations from other programs on this computer")
+    add_json_option(command)
+    command.set_defaults(run=run_find_histories)
+
+
+def add_conversation_imports(verbs: Subparsers) -> None:
+    command = add_command(verbs, "imports", "list imports, newest first")
+    add_workspace_option(command)
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=print_past_imports, counts=False)
+
+
+def add_conversation_undo_import(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "undo-import", "undo an import and move its conversations to the trash"
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "import_run", metavar="IMPORT", help="the import's ID, as shown by `conversation imports`"
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=undo_named_import, counts=False)

@@ -2,6 +2,7 @@
 agent can resume it.
 """
 
+import argparse
 import asyncio
 import os
 from argparse import Namespace
@@ -10,6 +11,14 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop.commands import workspace_access
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_conversation_argument,
+    add_json_option,
+    add_workspace_option,
+    parse_ordinal,
+)
 from helix_desktop.commands.workspace_access import find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
@@ -96,3 +105,46 @@ async def write_conversation_for_agent(
         "path": str(path),
     }
     return await print_result(arguments, console, told, *lines)
+
+
+def add_conversation_restore(verbs: Subparsers) -> None:
+    command = add_command(verbs, "restore", "save a conversation as a new session of another agent")
+    add_workspace_option(command)
+    add_conversation_argument(command)
+    command.add_argument(
+        "--to",
+        metavar="|".join((*AGENTS, "FILE")),
+        default="",
+        help="the agent to save the session for, or a new file (default: the agent that the conversation comes from)",
+    )
+    command.add_argument(
+        "--before-compaction",
+        metavar="N",
+        type=parse_ordinal,
+        default=0,
+        help="save the conversation as it was before compaction N (counting from 1)",
+    )
+    command.add_argument(
+        "--fold",
+        action="store_true",
+        help="let this workspace's model summarize older parts first, even if the conversation fits in the context window of the agent's model (your provider may charge for this)",
+    )
+    command.add_argument(
+        "--window",
+        metavar="TOKENS",
+        type=int,
+        default=0,
+        help="the size of the context window of the agent's model in tokens (default: that of its usual model); older parts that do not fit are replaced with a list of what they contain, or with a summary if you add --fold",
+    )
+    command.add_argument(
+        "--mcp",
+        action="store_true",
+        help="also add this workspace's MCP server to the agent's settings, so that the agent can read what was folded",
+    )
+    command.add_argument(
+        "--agent-places", metavar="PLACE", nargs=6, default=None, help=argparse.SUPPRESS
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=run_conversation_restore, work=write_conversation_for_agent, counts=False, reads=True
+    )

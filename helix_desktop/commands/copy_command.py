@@ -5,10 +5,23 @@ from __future__ import annotations
 import asyncio
 from argparse import Namespace
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import format_local_time, workspace_access
-from helix_desktop.commands.workspace_access import find_id_by_prefix, print_result
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_option,
+    add_yes_option,
+)
+from helix_desktop.commands.workspace_access import (
+    find_id_by_prefix,
+    print_result,
+    run_on_workbench,
+    run_on_workspace,
+)
 from helix_desktop.console import Console
 from helix_desktop.errors import format_things
 
@@ -94,3 +107,82 @@ async def _format_copy_line(bench: Workbench, copy: FolderCopy, found: CopyStatu
     state += f", {overlaps} also changed in other copies" if found.overlaps else ""
     start = f"{copy.id}  {format_local_time(copy.created)}  {found.bytes / 1e6:,.1f} MB"
     return f"{start}  {f'copy of {copy.label}: ' if copy.label else ''}{state}"
+
+
+def add_copy_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns,
+        "copy",
+        "list the repository copies that agents work in, and bring back their changes",
+    )
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_copy_list(verbs)
+    _add_copy_show(verbs)
+    _add_copy_bring_back(verbs)
+
+
+def _add_copy_list(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "list",
+        "list the copies of the repository, with the size and age of each copy and the changes that exist only in it",
+    )
+    add_workspace_option(command)
+    add_json_option(command)
+    command.set_defaults(
+        run=run_on_workspace, work=partial(run_on_workbench, _print_copies), counts=False
+    )
+
+
+def _add_copy_show(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "show", "show the changes that exist only in a copy of the repository"
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "copy",
+        metavar="COPY",
+        help="the ID of the copy or of its conversation, or the first part of it",
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=run_on_workspace, work=partial(run_on_workbench, _print_copy), counts=False
+    )
+
+
+def _add_copy_bring_back(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "bring-back",
+        "bring the changes in a copy of the repository back into your own folder",
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "copy",
+        metavar="COPY",
+        help="the ID of the copy or of its conversation, or the first part of it",
+    )
+    command.add_argument(
+        "--by",
+        choices=["merge", "rebase", "apply", "discard"],
+        default="merge",
+        help="merge: merge the copy's commits into your branch; rebase: add them on top of your branch; apply: add the copy's changes as uncommitted changes, which can be undone; discard: store the changes in the cache and delete the copy (default: merge)",
+    )
+    command.add_argument(
+        "--conflicts",
+        choices=["leave", "yours", "copy", "markers"],
+        default="leave",
+        help="for apply: what happens to files that were changed on both sides: leave them for later, keep yours, use the copy's, or add both with conflict markers (default: leave)",
+    )
+    command.add_argument(
+        "--message",
+        "-m",
+        metavar="TEXT",
+        default="",
+        help="for merge and rebase: commit the copy's uncommitted changes with this message first",
+    )
+    add_yes_option(command)
+    add_json_option(command)
+    command.set_defaults(
+        run=run_on_workspace, work=partial(run_on_workbench, _bring_back_into_folder), counts=False
+    )

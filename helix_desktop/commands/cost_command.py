@@ -6,7 +6,17 @@ from argparse import Namespace
 from datetime import UTC, datetime
 from typing import Any
 
-from helix_desktop.commands.workspace_access import find_conversation_by_prefix, print_result
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_option,
+)
+from helix_desktop.commands.workspace_access import (
+    find_conversation_by_prefix,
+    print_result,
+    run_on_workspace,
+)
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import BroughtIn, ConversationStarted, ModelReplied, Received
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
@@ -166,3 +176,17 @@ def _add_request_to_sums(sums: dict[str, Sums], agent: str, request: RequestCost
 
 def _format_dollars(cost: float) -> str:
     return f"${cost:,.4f}" if 0 < cost < 1 else f"${cost:,.2f}" if cost else "no price"
+
+
+def add_cost_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "cost", "show why requests cost what they did")
+    add_workspace_option(noun)
+    noun.add_argument(
+        "--conversation",
+        "-c",
+        metavar="C",
+        default="",
+        help="the conversation's ID, or the first part of it (default: totals for all conversations)",
+    )
+    add_json_option(noun)
+    noun.set_defaults(run=run_on_workspace, work=print_costs, counts=False, reads=True)

@@ -3,7 +3,9 @@
 import asyncio
 from argparse import Namespace
 from dataclasses import asdict
+from pathlib import Path
 
+from helix_desktop.commands.option_parsing import Subparsers, add_command, add_json_option
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.installation_checks import DoctorFindingState, run_checks_with_diagnostics
@@ -28,3 +30,17 @@ async def run_doctor_command(arguments: Namespace) -> int:
         )
     await print_result(arguments, Terminal(), [asdict(finding) for finding in findings], *lines)
     return int(any(finding.state is DoctorFindingState.BAD for finding in findings))
+
+
+def add_doctor_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "doctor", "check this installation")
+    add_json_option(noun)
+    noun.add_argument(
+        "--output",
+        "-o",
+        metavar="FILE",
+        type=Path,
+        default=None,
+        help="write a report to this file; read the report before you send it to anyone",
+    )
+    noun.set_defaults(run=run_doctor_command)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from helix_desktop.commands import workspace_access
+from helix_desktop.commands.option_parsing import Subparsers, add_command, add_json_option
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
@@ -145,3 +146,115 @@ async def _set_budget(arguments: Namespace, tasks: FleetTaskList) -> list[str]:
         )
     await tasks.notes.set_limit(scope, arguments.dollars)
     return [scope]
+
+
+def add_fleet_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "fleet", "show what the workers are doing, or stop them")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_fleet_status(verbs)
+    _add_fleet_stop(verbs)
+    _add_fleet_start(verbs)
+    _add_fleet_drain(verbs)
+    _add_fleet_budget(verbs)
+
+
+def _add_fleet_status(verbs: Subparsers) -> None:
+    command = add_command(verbs, "status", "show tasks, where they run, what failed, and costs")
+    command.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="only this workspace (default: all workspaces)",
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_fleet_command, work=_act_in_workspace_and_print, act=None, counts=False
+    )
+
+
+def _add_fleet_stop(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "stop", "cancel tasks, or stop all tasks until you run `fleet start`"
+    )
+    command.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="only this workspace (default: all workspaces)",
+    )
+    command.add_argument(
+        "tasks", metavar="TASK", nargs="*", help="the task's ID, or the first part of it"
+    )
+    command.add_argument(
+        "--all", action="store_true", help="stop all tasks until you run `fleet start`"
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_fleet_command, work=_act_in_workspace_and_print, act=_stop_tasks, counts=False
+    )
+
+
+def _add_fleet_start(verbs: Subparsers) -> None:
+    command = add_command(verbs, "start", "let tasks run again after `fleet stop --all`")
+    command.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="only this workspace (default: all workspaces)",
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_fleet_command,
+        work=_act_in_workspace_and_print,
+        act=_let_tasks_start_again,
+        counts=False,
+    )
+
+
+def _add_fleet_drain(verbs: Subparsers) -> None:
+    command = add_command(verbs, "drain", "stop each worker after it has finished its tasks")
+    command.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="only this workspace (default: all workspaces)",
+    )
+    command.add_argument(
+        "workers",
+        metavar="WORKER",
+        nargs="*",
+        help="names of workers, as `fleet status` shows them (default: all workers)",
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_fleet_command, work=_act_in_workspace_and_print, act=_drain_workers, counts=False
+    )
+
+
+def _add_fleet_budget(verbs: Subparsers) -> None:
+    command = add_command(verbs, "budget", "limit the total cost of tasks")
+    command.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="only this workspace (default: all workspaces)",
+    )
+    command.add_argument(
+        "dollars", metavar="DOLLARS", type=float, help="the limit in dollars; 0 means no limit"
+    )
+    command.add_argument("--agent", metavar="A", default="", help="limit only this agent's tasks")
+    command.add_argument(
+        "--per",
+        choices=["day", "workspace", "fleet"],
+        default="workspace",
+        help="what the limit applies to: a day (until midnight UTC), the workspace (default), or all workspaces of the shared store",
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_fleet_command, work=_act_in_workspace_and_print, act=_set_budget, counts=False
+    )

@@ -6,6 +6,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from helix_desktop.commands import workspace_access
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_option,
+    add_yes_option,
+)
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.forgotten_text_forms import TextForms
@@ -88,3 +95,24 @@ def _describe_forget_result(found: ForgetResult, sentence: str) -> str:
     facts = f"{format_things(found.facts, 'fact', 'facts')} in {where}"
     entries = format_things(len(found.entries), "entry", "entries")
     return sentence.format(entries=entries, facts=facts)
+
+
+def add_forget_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns,
+        "forget",
+        "permanently remove a text or entries from the cache, the conversations and the backups",
+    )
+    add_workspace_option(noun)
+    noun.add_argument(
+        "hashes", metavar="HASH", nargs="*", help="the hash of an entry, or the first part of it"
+    )
+    noun.add_argument(
+        "--text",
+        metavar="TEXT",
+        default="",
+        help="the text to remove everywhere; - reads standard input",
+    )
+    add_yes_option(noun)
+    add_json_option(noun)
+    noun.set_defaults(run=run_forget_command, work=forget_in_workspace, counts=False)

@@ -1,5 +1,6 @@
 """`gateway`: runs an address for agents that people already use, without a window."""
 
+import argparse
 import asyncio
 import gc
 import json
@@ -11,6 +12,12 @@ from urllib.parse import urlsplit
 
 from helix_desktop import glibc_memory, running_instance
 from helix_desktop.commands import workspace_access
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    parse_port,
+)
 from helix_desktop.console import Console, print_text
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
@@ -130,3 +137,53 @@ def check_upstream_address(address: str) -> None:
             f"{address} is not the address of a provider.",
             remedy="For example: https://api.anthropic.com.",
         )
+
+
+def add_gateway_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns,
+        "gateway",
+        "run a local server that shortens the requests of other agents; what it leaves out can be recalled",
+    )
+    noun.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="the workspace for the agents' conversations (default: Connected agents)",
+    )
+    noun.add_argument(
+        "--port",
+        metavar="N",
+        type=parse_port,
+        default=None,
+        help="the port on 127.0.0.1 (default: 4356; 0 picks a free port)",
+    )
+    noun.add_argument(
+        "--upstream",
+        metavar="URL",
+        default="",
+        help="send all requests to this address instead of each protocol's usual provider",
+    )
+    noun.add_argument(
+        "--no-folds", action="store_true", help="only record requests, and pass them on unchanged"
+    )
+    noun.add_argument(
+        "--fold-plans",
+        action="store_true",
+        help="shorten (fold) old messages even if an agent is signed in with a subscription",
+    )
+    noun.add_argument(
+        "--key",
+        metavar="PROVIDER",
+        default="",
+        help="use the stored key of this provider if an agent sends no key",
+    )
+    noun.add_argument("--socket", metavar="N", type=int, default=-1, help=argparse.SUPPRESS)
+    noun.add_argument("--told", action="store_true", help=argparse.SUPPRESS)
+    noun.add_argument("--engine", action="store_true", help=argparse.SUPPRESS)
+    noun.add_argument("--release", action="store_true", help=argparse.SUPPRESS)
+    add_json_option(noun)
+    noun.set_defaults(
+        run=run_gateway_command, work=serve_gateway_or_release_workspace, lasting=True
+    )

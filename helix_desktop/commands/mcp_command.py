@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import importlib
@@ -20,6 +21,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from helix_desktop.commands import workspace_access
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_option,
+    parse_port,
+)
+from helix_desktop.commands.workspace_access import run_on_workspace
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, print_text
 from helix_desktop.engine.conversation import new_conversation_id
@@ -323,3 +332,54 @@ def install_in_client_settings(arguments: Namespace) -> int:
             f"{found[0].file} {'written' if written else 'already has it'}.", file=sys.stderr
         )
     return 0
+
+
+def add_mcp_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "mcp", "serve a workspace's cache to other programs over MCP")
+    noun.add_argument(
+        "--workspace", "-w", metavar="W", default=None, help="the workspace's name or ID"
+    )
+    noun.add_argument(
+        "--http",
+        metavar="PORT",
+        type=parse_port,
+        default=None,
+        help="listen on this local port instead of using stdio; 0 picks a free port",
+    )
+    noun.add_argument("--token", metavar="T", default="", help=argparse.SUPPRESS)
+    noun.add_argument("--session", metavar="S", default="", help=argparse.SUPPRESS)
+    noun.add_argument("--addresses", metavar="A", default="", help=argparse.SUPPRESS)
+    noun.set_defaults(run=run_mcp_command, work=serve_workspace_over_mcp, lasting=True, verb="")
+    verbs = noun.add_subparsers(required=False, metavar="VERB")
+    _add_mcp_install(verbs)
+    _add_mcp_sign_in(verbs)
+
+
+def _add_mcp_install(verbs: Subparsers) -> None:
+    command = add_command(verbs, "install", "show or write the configuration for other programs")
+    add_workspace_option(command)
+    command.add_argument(
+        "--client",
+        choices=["claude-code", "codex", "gemini", "opencode", "pi", "cursor", "vscode", "goose"],
+        default=None,
+        help="show the configuration for this program only",
+    )
+    command.add_argument(
+        "--write",
+        action="store_true",
+        help="write the configuration to the program's file: in the workspace's folder, or for codex in its own settings, for all folders",
+    )
+    add_json_option(command)
+    command.set_defaults(run=install_in_client_settings, work=None)
+
+
+def _add_mcp_sign_in(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "sign-in", "sign in to one of the workspace's MCP servers, in the browser"
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "server", metavar="SERVER", help="the server's name in the workspace's settings"
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=sign_in_to_server, counts=False, lasting=True)

@@ -5,9 +5,16 @@ import math
 from argparse import Namespace
 from typing import Any
 
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_option,
+)
 from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools
 from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console
+from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import HelixError, InvalidInput, ModelFailed, NoUsableKeyring
 from helix_desktop.providers import local_servers, model_listing
 from helix_desktop.providers.model_prices import ModelInfo
@@ -154,6 +161,87 @@ async def use_model_in_workspace(
     )
 
 
-TYPES_OF_MODEL = {
-    "model": lambda text: "demo/demo" if text == "demo" else text
-}  # `ask` accepts "demo" too.
+def _parse_model_name(text: str) -> str:
+    """Returns a model's full name. `ask` accepts "demo" too."""
+    return "demo/demo" if text == "demo" else text
+
+
+def add_model_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns, "model", "list models, choose models for a workspace, and override their limits"
+    )
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_model_list(verbs)
+    _add_model_set(verbs)
+
+
+def _add_model_list(verbs: Subparsers) -> None:
+    command = add_command(verbs, "list", "list the models of all providers")
+    command.add_argument(
+        "--provider", metavar="P", default="", help="list only models from this provider"
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_with_provider_tools, work=print_model_list)
+
+
+def _add_model_set(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "set", "choose a model for a workspace, or override its limits and prices"
+    )
+    command.add_argument(
+        "model",
+        metavar="PROVIDER/MODEL",
+        type=_parse_model_name,
+        help="the model, as shown by `model list`",
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "--role",
+        choices=[role.value for role in ModelRole],
+        default="main",
+        help="what the workspace uses the model for",
+    )
+    add_json_option(command)
+    command.add_argument(
+        "--window",
+        metavar="N",
+        type=int,
+        default=None,
+        help="override the model's window, in tokens",
+    )
+    command.add_argument(
+        "--max-output",
+        metavar="N",
+        type=int,
+        default=None,
+        help="override the model's maximum output, in tokens",
+    )
+    command.add_argument(
+        "--input",
+        metavar="N",
+        type=float,
+        default=None,
+        help="override the model's input price, in dollars per million tokens",
+    )
+    command.add_argument(
+        "--output",
+        metavar="N",
+        type=float,
+        default=None,
+        help="override the model's output price, in dollars per million tokens",
+    )
+    command.add_argument(
+        "--cache-read",
+        metavar="N",
+        type=float,
+        default=None,
+        help="override the model's cache read price, in dollars per million tokens",
+    )
+    command.add_argument(
+        "--cache-write",
+        metavar="N",
+        type=float,
+        default=None,
+        help="override the model's cache write price, in dollars per million tokens",
+    )
+    command.set_defaults(run=choose_model_for_workspace, work=use_model_in_workspace)

@@ -6,7 +6,13 @@ from argparse import Namespace
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands.workspace_access import print_result
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_option,
+)
+from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console
 from helix_desktop.engine import hidden_characters
 from helix_desktop.errors import ActionRefused, AmbiguousName, InvalidInput, NotFound
@@ -119,3 +125,77 @@ def _project_item_as_json(item: ProjectItem) -> dict[str, object]:
         "kind": item.kind, "name": item.name, "item": item.settings_key, "state": item.state_description, "sha256": item.content_sha256,
         "about": item.about, "notes": list(item.notes),
     }  # fmt: skip
+
+
+def add_project_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns,
+        "project",
+        "list and trust the rules, skills, slash commands, hooks and agents in a folder",
+    )
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_project_list(verbs)
+    _add_project_show(verbs)
+    _add_project_trust(verbs)
+    _add_project_off(verbs)
+    _add_project_on(verbs)
+
+
+def _add_project_list(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "list", "list all items for agents in the folder, with their state and hash"
+    )
+    add_workspace_option(command)
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=print_project_items, counts=False, reads=True)
+
+
+def _add_project_show(verbs: Subparsers) -> None:
+    command = add_command(verbs, "show", "show the text of an item and its hash")
+    add_workspace_option(command)
+    command.add_argument(
+        "item", metavar="ITEM", help="the path or name of the rule, skill, hook, command or agent"
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=print_project_item, counts=False, reads=True)
+
+
+def _add_project_trust(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "trust", "trust an item, identified by its hash, after you have read its content"
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "items",
+        metavar="ITEM=HASH",
+        nargs="+",
+        help="an item, and at least 12 characters of its hash",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=trust_project_items, counts=False)
+
+
+def _add_project_off(verbs: Subparsers) -> None:
+    command = add_command(verbs, "off", "stop using items")
+    add_workspace_option(command)
+    command.add_argument(
+        "items",
+        metavar="ITEM",
+        nargs="+",
+        help="the path or name of the rule, skill, hook, command or agent",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=switch_project_item, counts=False, on=False)
+
+
+def _add_project_on(verbs: Subparsers) -> None:
+    command = add_command(verbs, "on", "use items again")
+    add_workspace_option(command)
+    command.add_argument(
+        "items",
+        metavar="ITEM",
+        nargs="+",
+        help="the path or name of the rule, skill, hook, command or agent",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=switch_project_item, counts=False, on=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from helix_desktop.commands import workspace_access
+from helix_desktop.commands.option_parsing import Subparsers, add_command, add_json_option
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import Purpose, Text
@@ -221,3 +222,95 @@ async def _request_test_reply(
     said = " ".join(part.text for part in reply.parts if isinstance(part, Text)) if reply else ""
     seconds, stop = clock.current_time() - started, reply.stop if reply else ""
     return {"model": model, "said": said.strip()[:80], "seconds": seconds, "stop": stop}
+
+
+def add_provider_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "provider", "set up services and local servers that provide models")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_provider_add(verbs)
+    _add_provider_list(verbs)
+    _add_provider_test(verbs)
+    _add_provider_remove(verbs)
+
+
+def _add_provider_add(verbs: Subparsers) -> None:
+    command = add_command(verbs, "add", "set up or change a provider")
+    command.add_argument(
+        "name",
+        metavar="NAME",
+        help="openai, anthropic, gemini, openrouter, ollama, ... or any other name",
+    )
+    command.add_argument(
+        "--kind",
+        metavar="KIND",
+        default="",
+        help="openai-chat (default for other names), openai-responses, anthropic or gemini",
+    )
+    command.add_argument(
+        "--base-url",
+        metavar="URL",
+        default="",
+        help="the provider's address, such as https://llm.example.org/v1",
+    )
+    command.add_argument(
+        "--key",
+        action="store_true",
+        help="ask for the provider's key, or read it from standard input",
+    )
+    command.add_argument(
+        "--keep", choices=["keyring", "file"], default="keyring", help="where to store the key"
+    )
+    command.add_argument(
+        "--variable",
+        metavar="NAME",
+        default="",
+        help="the environment variable to read the key from",
+    )
+    command.add_argument(
+        "--key-header",
+        metavar="NAME",
+        default="",
+        help="the header that contains the key, such as api-key (Azure)",
+    )
+    command.add_argument(
+        "--header", metavar="NAME=VALUE", action="append", default=[], help="an additional header"
+    )
+    command.add_argument(
+        "--query",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an additional query parameter, such as api-version=2024-10-21",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_with_provider_tools, work=add_or_change_provider)
+
+
+def _add_provider_list(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "list", "list the providers that are set up, and the servers found on this computer"
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_with_provider_tools, work=print_provider_list)
+
+
+def _add_provider_test(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "test", "list a provider's models, and send one of them a test request"
+    )
+    command.add_argument("name", metavar="NAME", help="")
+    command.add_argument(
+        "--model",
+        metavar="M",
+        default="",
+        help="the model to send a test request to (default: none)",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_with_provider_tools, work=test_provider_connection)
+
+
+def _add_provider_remove(verbs: Subparsers) -> None:
+    command = add_command(verbs, "remove", "remove a provider and its key")
+    command.add_argument("name", metavar="NAME", help="")
+    add_json_option(command)
+    command.set_defaults(run=run_with_provider_tools, work=run_remove_provider)

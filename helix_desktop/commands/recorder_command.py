@@ -1,5 +1,6 @@
 """`recorder`: records the conversations of agents. `recorder --run` is the process that imports."""
 
+import argparse
 import asyncio
 import json
 import sys
@@ -13,6 +14,12 @@ from typing import Any
 
 from helix_desktop import commands, running_instance
 from helix_desktop.commands import format_local_time, workspace_access
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_chosen_recordings_options,
+    add_command,
+    add_json_option,
+)
 from helix_desktop.commands.workspace_access import (
     NOTHING_REMOVED,
     WAY_TO_FORGET,
@@ -325,3 +332,91 @@ def _find_or_create_workspace_of_folder(workspaces: AllWorkspaces, name: str) ->
         return (found or project_workspace.create_project_workspace(workspaces, folder)).id
     there = next((one for one in known if one.name in IMPORTED), None)
     return (there or workspaces.create_stored_workspace(IMPORTED[0])).id
+
+
+def add_recorder_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "recorder", "save the conversations of the agents on this computer")
+    noun.set_defaults(
+        run=_print_recorder_status, json=False, starts=False, process=_answer_import_requests
+    )
+    noun.add_argument(
+        "--run",
+        dest="run",
+        action="store_const",
+        const=_answer_import_requests,
+        help=argparse.SUPPRESS,
+    )
+    verbs = noun.add_subparsers(required=False, metavar="VERB")
+    _add_recorder_on(verbs)
+    _add_recorder_off(verbs)
+    _add_recorder_forget(verbs)
+    _add_recorder_status(verbs)
+
+
+def _add_recorder_on(verbs: Subparsers) -> None:
+    command = add_command(verbs, "on", "start recording, and import existing conversations")
+    command.add_argument("--at-login", action="store_true", help="start recording when you log in")
+    command.add_argument(
+        "--without-agent",
+        metavar="AGENT",
+        action="append",
+        default=[],
+        help="also leave out this agent; what was recorded before is kept; can be repeated",
+    )
+    command.add_argument(
+        "--without-folder",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="leave out this folder and its subfolders too; what was recorded before is kept; can be repeated",
+    )
+    command.add_argument(
+        "--with-agent",
+        metavar="AGENT",
+        action="append",
+        default=[],
+        help="no longer leave out this agent, and record its existing conversations too; can be repeated",
+    )
+    command.add_argument(
+        "--with-folder",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="no longer leave out this folder, and record its existing conversations too; can be repeated",
+    )
+    add_json_option(command)
+    command.set_defaults(run=_turn_recorder_on)
+
+
+def _add_recorder_off(verbs: Subparsers) -> None:
+    command = add_command(verbs, "off", "stop recording, but keep recorded conversations")
+    add_json_option(command)
+    command.set_defaults(run=_turn_recorder_off)
+
+
+def _add_recorder_forget(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "forget",
+        "permanently delete what was recorded, and do not record these conversations again, even if they continue; the agents' own files stay",
+    )
+    command.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="only in the workspaces for this folder and its subfolders",
+    )
+    add_chosen_recordings_options(command)
+    add_json_option(command)
+    command.set_defaults(run=_run_recorder_forget)
+
+
+def _add_recorder_status(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "status",
+        "show whether the recorder is on, what it reads, and where it saves conversations",
+    )
+    add_json_option(command)
+    command.set_defaults(run=_print_recorder_status)

@@ -9,14 +9,19 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.commands import Types, parse_number
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    parse_number,
+)
 from helix_desktop.console import dump_printed_json, escape_control_characters, print_text
 from helix_desktop.engine.context_policy import Policy, preset_policy
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories.recorded_session import RecordedSession
-from helix_desktop.replay import simulated_clock, text_report
+from helix_desktop.replay import simulated_clock, stand_in_model, text_report
 from helix_desktop.replay.prompt_cache_billing import HEAD_TOKENS
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.session_player import (
@@ -150,9 +155,120 @@ def _parse_share(
     raise argparse.ArgumentTypeError(f"{text!r} is not a share of {whole}, such as 0.1")
 
 
-TYPES_OF_REPLAY: Types = {
-    "window": partial(parse_number, least=2_000, most=100_000_000, what="a number of tokens from 2,000 to 100,000,000"),
-    "head": partial(parse_number, most=1_000_000, what="a number of tokens up to 1,000,000"),
-    "growth": partial(_parse_share, whole="the output", least=0.0, most=10.0),
-    "share": _parse_share,
-}  # fmt: skip
+_parse_window = partial(
+    parse_number,
+    least=2_000,
+    most=100_000_000,
+    what="a number of tokens from 2,000 to 100,000,000",
+)
+_parse_head_tokens = partial(
+    parse_number, most=1_000_000, what="a number of tokens up to 1,000,000"
+)
+_parse_growth = partial(_parse_share, whole="the output", least=0.0, most=10.0)
+
+
+def add_replay_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns,
+        "replay",
+        "replay recorded sessions, and show what would have been sent, billed, kept and lost",
+        description="Replay recorded agent sessions with different presets, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex.",
+    )
+    noun.add_argument(
+        "files",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        help="a recorded session, or a folder of sessions",
+    )
+    noun.add_argument(
+        "--policy",
+        metavar="P",
+        default="layered",
+        help="the preset: helix, observational, layered (default), keeps_most or none",
+    )
+    noun.add_argument(
+        "--compare", metavar="P,Q", default="", help="compare several presets side by side"
+    )
+    noun.add_argument(
+        "--window",
+        metavar="N",
+        type=_parse_window,
+        default=128000,
+        help="the model's context window in tokens",
+    )
+    noun.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="set one threshold of the preset",
+    )
+    noun.add_argument(
+        "--cache-read",
+        metavar="X",
+        type=_parse_share,
+        default=0.1,
+        help="price of reading the cache, as a share of the input price (default: 0.1)",
+    )
+    noun.add_argument(
+        "--cache-write",
+        metavar="X",
+        type=_parse_share,
+        default=1.25,
+        help="price of writing to the cache, as a multiple of the input price (default: 1.25)",
+    )
+    noun.add_argument(
+        "--output",
+        metavar="X",
+        type=_parse_share,
+        default=5.0,
+        help="price of output, as a multiple of the input price (default: 5)",
+    )
+    noun.add_argument(
+        "--head",
+        metavar="N",
+        type=_parse_head_tokens,
+        default=None,
+        help="tokens that the system prompt and tools take up in every request (default: as many as in Helix Desktop)",
+    )
+    noun.add_argument(
+        "--recalls",
+        metavar="KIND",
+        choices=[mode.value for mode in RecallMode],
+        default="named",
+        help="how to count recalls of content that is no longer in the context: named (the agent knows which entries to read; default), searched (the agent must search first) or none (recalls are not counted)",
+    )
+    noun.add_argument(
+        "--no-recalls",
+        dest="recalls",
+        action="store_const",
+        const="none",
+        help="the same as --recalls none",
+    )
+    noun.add_argument(
+        "--output-growth",
+        metavar="X",
+        type=_parse_growth,
+        default=0.0,
+        help="how much longer outputs would become if all context were left out, as a fraction of their length (default: 0; a published trial found 0.0375)",
+    )
+    noun.add_argument(
+        "--one-conversation",
+        action="store_true",
+        help="replay all sessions one after the other as one conversation with several tasks",
+    )
+    noun.add_argument(
+        "--stand-in",
+        metavar="KIND",
+        choices=[*stand_in_model.KINDS],
+        default="works",
+        help="how the simulated model that writes handover documents behaves: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long",
+    )
+    noun.add_argument(
+        "--points",
+        action="store_true",
+        help="with --json: also include the folds and the token count of every step",
+    )
+    add_json_option(noun)
+    noun.set_defaults(run=run_replay_command)

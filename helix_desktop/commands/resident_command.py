@@ -1,10 +1,12 @@
 """`resident`: the process that holds the gateway's address while windows come and go."""
 
+import argparse
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 
 from helix_desktop.commands import format_local_time
+from helix_desktop.commands.option_parsing import Subparsers, add_command, add_json_option
 from helix_desktop.console import Terminal
 from helix_desktop.gateway import address_in_agent_settings, wrapped_agent
 from helix_desktop.gateway.agent_identity import title_of_known_agent
@@ -95,3 +97,48 @@ async def _run_resident(arguments: Namespace) -> int:
     )
     await resident_process.run_resident(arguments.places, command, tell)
     return 0
+
+
+def add_resident_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns, "resident", "show or control the process that holds the gateway's address"
+    )
+    noun.set_defaults(run=_print_resident_status, json=False, starts=False, process=_run_resident)
+    noun.add_argument(
+        "--run", dest="run", action="store_const", const=_run_resident, help=argparse.SUPPRESS
+    )
+    verbs = noun.add_subparsers(required=False, metavar="VERB")
+    _add_resident_status(verbs)
+    _add_resident_start(verbs)
+    _add_resident_stop(verbs)
+    _add_resident_leave(verbs)
+
+
+def _add_resident_status(verbs: Subparsers) -> None:
+    command = add_command(verbs, "status", "show the background process and which agents use it")
+    add_json_option(command)
+    command.set_defaults(run=_print_resident_status)
+
+
+def _add_resident_start(verbs: Subparsers) -> None:
+    command = add_command(verbs, "start", "start the background process if it is not running")
+    add_json_option(command)
+    command.set_defaults(run=_print_resident_status, starts=True)
+
+
+def _add_resident_stop(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "stop", "stop the background process; agents then cannot reach the gateway"
+    )
+    add_json_option(command)
+    command.set_defaults(run=_stop_resident)
+
+
+def _add_resident_leave(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "leave",
+        "remove the gateway's address from the agents' settings, before you uninstall Helix Desktop",
+    )
+    add_json_option(command)
+    command.set_defaults(run=_disconnect_all)

@@ -7,6 +7,12 @@ from dataclasses import asdict
 
 from helix_desktop import program_folders
 from helix_desktop.commands import format_local_time, workspace_access
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_option,
+)
 from helix_desktop.console import Terminal, print_text
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.resident import schedule_changes, schedules
@@ -86,3 +92,65 @@ def _next_due_or_problem(schedule: WorkSchedule) -> float | str:
         return schedule.next_due(time.time())
     except InvalidInput as error:
         return f"does not run: {error.what}"
+
+
+def add_schedule_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns, "schedule", "add tasks at set times, for example every weekday at 8:00"
+    )
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_schedule_add(verbs)
+    _add_schedule_list(verbs)
+    _add_schedule_remove(verbs)
+
+
+def _add_schedule_add(verbs: Subparsers) -> None:
+    command = add_command(verbs, "add", "add a schedule and print its ID")
+    add_workspace_option(command)
+    command.add_argument("--at", metavar="HH:MM", default="", required=True, help="the time of day")
+    command.add_argument(
+        "--days",
+        metavar="DAYS",
+        default="every",
+        help="for example mon,thu; or weekdays, weekends or every (the default)",
+    )
+    command.add_argument(
+        "--zone",
+        metavar="ZONE",
+        default="",
+        help="a time zone such as Europe/Berlin (default: this computer's time zone)",
+    )
+    command.add_argument(
+        "--missed",
+        choices=["once", "never"],
+        default="once",
+        help="if the computer was off: add the missed task once afterwards, or never (default: once)",
+    )
+    command.add_argument("--agent", metavar="A", default="", help="see `task add --help`")
+    command.add_argument("--model", metavar="M", default="", help="see `task add --help`")
+    command.add_argument("--budget", metavar="DOLLARS", default="", help="see `task add --help`")
+    command.add_argument("--deadline", metavar="WHEN", default="", help="see `task add --help`")
+    command.add_argument("--priority", metavar="P", default="", help="see `task add --help`")
+    command.add_argument(
+        "--allow",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="what the task may do without asking",
+    )
+    command.add_argument("text", metavar="TEXT", nargs="+", help="what to do")
+    add_json_option(command)
+    command.set_defaults(run=_add_schedule)
+
+
+def _add_schedule_list(verbs: Subparsers) -> None:
+    command = add_command(verbs, "list", "list the schedules and when each one next adds a task")
+    add_json_option(command)
+    command.set_defaults(run=_list_schedules)
+
+
+def _add_schedule_remove(verbs: Subparsers) -> None:
+    command = add_command(verbs, "remove", "remove schedules, but keep the tasks they have added")
+    command.add_argument("schedules", metavar="ID", nargs="+")
+    add_json_option(command)
+    command.set_defaults(run=_remove_schedules)

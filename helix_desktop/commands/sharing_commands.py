@@ -7,10 +7,18 @@ from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from helix_desktop.commands import workspace_access
-from helix_desktop.commands.workspace_access import print_result
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_argument,
+    add_yes_option,
+)
+from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console, Terminal, print_text
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.secrets import SharedStoreKey
@@ -278,3 +286,127 @@ def _require_store_link(workspace: StoredWorkspace) -> SharedStoreLink:
             remedy=f"To share the workspace, run `workspace share {workspace.id} --to URL`.",
         )
     return workspace.link
+
+
+def add_workspace_share(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "share",
+        "share a workspace with other computers through a store that all of them can reach",
+    )
+    add_workspace_argument(command)
+    command.add_argument(
+        "--to",
+        metavar="URL",
+        default="",
+        help="postgresql://user@host/database, s3://bucket/folder?endpoint=https://host, or - for standard input",
+    )
+    add_yes_option(command)
+    command.add_argument(
+        "--show-key", action="store_true", help="print the key that other computers need to join"
+    )
+    command.add_argument(
+        "--acknowledge",
+        choices=["local", "shared"],
+        default="local",
+        help="when new content counts as stored: once it is on this computer (local, the default) or in the shared store (shared)",
+    )
+    command.add_argument(
+        "--quota",
+        metavar="BYTES",
+        type=int,
+        default=None,
+        help="maximum size in the shared store; 0 means no limit",
+    )
+    add_json_option(command)
+    command.set_defaults(run=_run_share, work=share_workspace_through_store)
+
+
+def add_workspace_new_key(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "new-key", "create a key for HELIX_STORE_KEY, for computers without a desktop"
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_new_key_command)
+
+
+def add_workspace_join(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "join",
+        "join a shared workspace from this computer; with a URL, its key is read from standard input",
+    )
+    command.add_argument(
+        "url",
+        metavar="URL",
+        nargs="?",
+        help="postgresql://user@host/database, s3://bucket/folder?endpoint=https://host, or - for standard input (default: the store and the key in HELIX_STORE and HELIX_STORE_KEY)",
+    )
+    command.add_argument(
+        "--folder",
+        metavar="DIR",
+        type=Path,
+        default="",
+        required=True,
+        help="the folder to work in on this computer",
+    )
+    command.add_argument(
+        "--name",
+        metavar="NAME",
+        default="",
+        help="a name for the workspace on this computer (default: the folder's name)",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_join_command)
+
+
+def add_workspace_sync(verbs: Subparsers) -> None:
+    command = add_command(verbs, "sync", "send and fetch new content now")
+    add_workspace_argument(command)
+    command.add_argument(
+        "--check",
+        action="store_true",
+        help="compare everything on this computer with the store, and repair the store",
+    )
+    command.add_argument(
+        "--collect",
+        action="store_true",
+        help="remove content that no computer uses any more from the store",
+    )
+    command.add_argument(
+        "--days",
+        metavar="DAYS",
+        type=float,
+        default=7.0,
+        help="with --collect: remove only content older than this many days (default: 7)",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=run_sync_command)
+
+
+def add_workspace_status(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "status",
+        "show whether a workspace is in sync with the store, and what is waiting to be sent",
+    )
+    add_workspace_argument(command)
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=run_sharing_status_command, counts=False)
+
+
+def add_workspace_unshare(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "unshare",
+        "stop sharing a workspace from this computer, without removing anything here or in the store",
+    )
+    add_workspace_argument(command)
+    add_yes_option(command)
+    command.add_argument(
+        "--forget-key",
+        action="store_true",
+        help="also remove the workspace's key from this computer's keyring",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=run_unshare_command, counts=False)

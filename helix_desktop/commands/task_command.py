@@ -8,9 +8,16 @@ import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from helix_desktop.commands import format_local_time, workspace_access
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_option,
+)
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.hidden_characters import mark_text
@@ -250,3 +257,180 @@ async def _wait_for_tasks(arguments: Namespace, tasks: FleetTaskList, console: C
         found = await _find_again(tasks, found)
     await _print_tasks(arguments, found, console)
     return 0 if all(task.state is fleet_tasks.FleetTaskState.DONE for task in found) else 1
+
+
+def add_task_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "task", "give tasks to workers, and see the results")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_task_add(verbs)
+    _add_task_list(verbs)
+    _add_task_show(verbs)
+    _add_task_cancel(verbs)
+    _add_task_retry(verbs)
+    _add_task_wait(verbs)
+
+
+def _add_task_add(verbs: Subparsers) -> None:
+    command = add_command(verbs, "add", "add tasks and print their IDs")
+    add_workspace_option(command)
+    command.add_argument(
+        "text",
+        metavar="TEXT",
+        nargs="*",
+        help="what to do; - reads one task from each line of standard input, as text or as a JSON object",
+    )
+    command.add_argument(
+        "--file",
+        metavar="FILE",
+        type=Path,
+        default=None,
+        help="add one task from each line of FILE",
+    )
+    command.add_argument(
+        "--agent", metavar="A", default="", help="the workspace's agent that runs the task"
+    )
+    command.add_argument(
+        "--model", "-m", metavar="M", default="", help="the model, as provider/model"
+    )
+    command.add_argument(
+        "--allow",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="what the task may do without asking; see `ask --help`",
+    )
+    command.add_argument(
+        "--priority",
+        metavar="P",
+        type=int,
+        default=0,
+        help="tasks with a higher number go first (default: 0)",
+    )
+    command.add_argument(
+        "--after", metavar="T", action="append", default=[], help="wait until this task is done"
+    )
+    command.add_argument(
+        "--budget", metavar="DOLLARS", type=float, default=0.0, help="how much the task may cost"
+    )
+    command.add_argument(
+        "--deadline",
+        metavar="WHEN",
+        default="",
+        help="the task fails if it has not finished by this deadline: a time such as 2030-01-31T18:00, or a duration such as 90m, 8h or 2d",
+    )
+    command.add_argument(
+        "--key", metavar="K", default="", help="a task with the same key is added only once"
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_task_command,
+        work=_open_task_list_and_run,
+        act=_add_tasks,
+        counts=False,
+        lasting=False,
+    )
+
+
+def _add_task_list(verbs: Subparsers) -> None:
+    command = add_command(verbs, "list", "list tasks, newest first")
+    add_workspace_option(command)
+    command.add_argument(
+        "--state",
+        metavar=None,
+        choices=[state.value for state in fleet_tasks.FleetTaskState],
+        default="",
+        help="only tasks in this state",
+    )
+    command.add_argument(
+        "--most", metavar="N", type=int, default=100, help="show at most N tasks (default: 100)"
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_task_command,
+        work=_open_task_list_and_run,
+        act=_list_tasks,
+        counts=False,
+        lasting=False,
+    )
+
+
+def _add_task_show(verbs: Subparsers) -> None:
+    command = add_command(verbs, "show", "show a task and its result")
+    add_workspace_option(command)
+    command.add_argument(
+        "tasks", metavar="T", nargs="+", help="the task's ID, or the first part of it"
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_task_command,
+        work=_open_task_list_and_run,
+        act=_show_named_tasks,
+        counts=False,
+        lasting=False,
+    )
+
+
+def _add_task_cancel(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "cancel", "cancel tasks; running tasks stop before their next step"
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "tasks", metavar="T", nargs="+", help="the task's ID, or the first part of it"
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_task_command,
+        work=_open_task_list_and_run,
+        act=_cancel_tasks,
+        counts=False,
+        lasting=False,
+    )
+
+
+def _add_task_retry(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs,
+        "retry",
+        "continue tasks that failed, were cancelled, need you or were given back too often",
+    )
+    add_workspace_option(command)
+    command.add_argument(
+        "tasks", metavar="T", nargs="*", help="the task's ID, or the first part of it"
+    )
+    command.add_argument(
+        "--dead-letters",
+        action="store_true",
+        help="all tasks that were given back too often; see `task list --state dead-letter`",
+    )
+    command.add_argument(
+        "--allow",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="what else the tasks may do from now on without asking; once: only the very call that they wait for",
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_task_command,
+        work=_open_task_list_and_run,
+        act=_retry_tasks,
+        counts=False,
+        lasting=False,
+    )
+
+
+def _add_task_wait(verbs: Subparsers) -> None:
+    command = add_command(verbs, "wait", "wait until tasks end or need your input")
+    add_workspace_option(command)
+    command.add_argument(
+        "tasks", metavar="T", nargs="+", help="the task's ID, or the first part of it"
+    )
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_task_command,
+        work=_open_task_list_and_run,
+        act=_wait_for_tasks,
+        counts=False,
+        lasting=True,
+    )

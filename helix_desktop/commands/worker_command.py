@@ -14,7 +14,9 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import parse_number, workspace_access
+from helix_desktop.commands import workspace_access
+from helix_desktop.commands.option_parsing import Subparsers, add_command, parse_number
+from helix_desktop.commands.workspace_access import run_on_workbench
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, dump_printed_json, escape_control_characters
 from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable, StoreBusy
@@ -253,4 +255,49 @@ async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Consol
     return AGAIN if worker.must_release_workspace and not arguments.is_draining else 0
 
 
-TYPES_OF_WORKER = {"at-once": partial(parse_number, least=1, what="a number of 1 or more")}
+_parse_tasks_at_once = partial(parse_number, least=1, what="a number of 1 or more")
+
+
+def add_worker_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "worker", "run tasks that were added with `task add`")
+    noun.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        action="append",
+        default=[],
+        help="only this workspace's tasks; can be repeated (default: all workspaces)",
+    )
+    noun.add_argument(
+        "--at-once",
+        metavar="N",
+        type=_parse_tasks_at_once,
+        default=4,
+        help="how many tasks of a workspace run at once (default: 4)",
+    )
+    noun.add_argument(
+        "--allow",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="what the tasks may do without asking; see `ask --help`. A task that needs further permissions stops with the status needs-you",
+    )
+    noun.add_argument(
+        "--keep",
+        metavar="N",
+        type=int,
+        default=0,
+        help="in a shared workspace, keep about N conversations from finished tasks on this computer and remove older ones once the shared store has them (default: keep all)",
+    )
+    noun.add_argument(
+        "--ignore-task-allow",
+        action="store_true",
+        help="tasks may do only what this worker's --allow and the workspace's rules allow",
+    )
+    noun.add_argument("--drain", action="store_true", help="exit when no tasks are waiting")
+    noun.add_argument(
+        "--json", action="store_true", help="print a line of JSON for each task that has ended"
+    )
+    noun.set_defaults(
+        run=_run_worker_command, work=partial(run_on_workbench, _work_on_tasks), lasting=True
+    )

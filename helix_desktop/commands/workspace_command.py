@@ -6,12 +6,28 @@ import argparse
 import re
 import sys
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 from helix_desktop import running_instance
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.cache_command import STANDARD, file_unless_dash
-from helix_desktop.commands.workspace_access import print_result
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_workspace_argument,
+    add_yes_option,
+)
+from helix_desktop.commands.sharing_commands import (
+    add_workspace_join,
+    add_workspace_new_key,
+    add_workspace_share,
+    add_workspace_status,
+    add_workspace_sync,
+    add_workspace_unshare,
+)
+from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console, Terminal, print_text
 from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace, build_roots_of_folder
@@ -203,4 +219,121 @@ async def empty_workspace_trash(
     return await workspace_access.delete_if_confirmed(arguments, workspace, console, trashed)
 
 
-TYPES_OF_COLOUR = {"colour": _parse_colour}
+def add_workspace_commands(nouns: Subparsers) -> None:
+    noun = add_command(nouns, "workspace", "create, share, back up and delete workspaces")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_workspace_new(verbs)
+    _add_workspace_list(verbs)
+    _add_workspace_show(verbs)
+    _add_workspace_rename(verbs)
+    _add_workspace_colour(verbs)
+    _add_workspace_trash(verbs)
+    _add_workspace_restore(verbs)
+    _add_workspace_export(verbs)
+    _add_workspace_empty_trash(verbs)
+    add_workspace_share(verbs)
+    add_workspace_new_key(verbs)
+    add_workspace_join(verbs)
+    add_workspace_sync(verbs)
+    add_workspace_status(verbs)
+    add_workspace_unshare(verbs)
+    _add_workspace_import(verbs)
+
+
+def _add_workspace_new(verbs: Subparsers) -> None:
+    command = add_command(verbs, "new", "create a workspace for a folder")
+    command.add_argument("name", metavar="NAME", help="")
+    command.add_argument("--folder", metavar="DIR", type=Path, default="", required=True)
+    add_json_option(command)
+    command.set_defaults(run=run_new_workspace_command)
+
+
+def _add_workspace_list(verbs: Subparsers) -> None:
+    command = add_command(verbs, "list", "list all workspaces")
+    command.add_argument(
+        "--trash", action="store_true", help="list workspaces in the trash instead"
+    )
+    add_json_option(command)
+    command.set_defaults(run=print_workspace_list)
+
+
+def _add_workspace_show(verbs: Subparsers) -> None:
+    command = add_command(verbs, "show", "show details of a workspace")
+    add_workspace_argument(command)
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=print_workspace_details, reads=True)
+
+
+def _add_workspace_rename(verbs: Subparsers) -> None:
+    command = add_command(verbs, "rename", "rename a workspace")
+    add_workspace_argument(command)
+    command.add_argument("name", metavar="NAME", help="")
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_workspace_change, work=change_open_workspace_setting, setting="name"
+    )
+
+
+def _add_workspace_colour(verbs: Subparsers) -> None:
+    command = add_command(verbs, "colour", "change the color of a workspace")
+    add_workspace_argument(command)
+    command.add_argument("colour", metavar="#RRGGBB", type=_parse_colour)
+    add_json_option(command)
+    command.set_defaults(
+        run=_run_workspace_change, work=change_open_workspace_setting, setting="colour"
+    )
+
+
+def _add_workspace_trash(verbs: Subparsers) -> None:
+    command = add_command(verbs, "trash", "move a workspace to the trash")
+    add_workspace_argument(command)
+    add_json_option(command)
+    command.set_defaults(run=_trash_or_restore_workspace, restores=False)
+
+
+def _add_workspace_restore(verbs: Subparsers) -> None:
+    command = add_command(verbs, "restore", "restore a workspace from the trash")
+    add_workspace_argument(command)
+    add_json_option(command)
+    command.set_defaults(run=_trash_or_restore_workspace, restores=True)
+
+
+def _add_workspace_export(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "export", "write the workspace's history and cache to one file, without keys"
+    )
+    add_workspace_argument(command)
+    command.add_argument("file", metavar="FILE", type=Path, help="a file, or - for standard output")
+    add_yes_option(command)
+    add_json_option(command)
+    command.set_defaults(run=_run_export, work=export_workspace_file, reads=True)
+
+
+def _add_workspace_empty_trash(verbs: Subparsers) -> None:
+    command = add_command(
+        verbs, "empty-trash", "permanently remove the conversations in a workspace's trash"
+    )
+    add_workspace_argument(command)
+    add_yes_option(command)
+    add_json_option(command)
+    command.set_defaults(run=run_on_workspace, work=empty_workspace_trash)
+
+
+def _add_workspace_import(verbs: Subparsers) -> None:
+    command = add_command(verbs, "import", "create a workspace from an exported file")
+    command.add_argument("file", metavar="FILE", type=Path)
+    command.add_argument(
+        "--name",
+        metavar="NAME",
+        default="",
+        help="a name for the workspace (default: the exported name)",
+    )
+    command.add_argument(
+        "--folder",
+        metavar="DIR",
+        type=Path,
+        default=None,
+        help="the folder to work in (default: none)",
+    )
+    add_json_option(command)
+    command.set_defaults(run=run_import_workspace)

@@ -11,8 +11,14 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop import program_folders, running_instance
-from helix_desktop.commands import options_of_command
 from helix_desktop.commands.gateway_command import check_upstream_address
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_yes_option,
+    option_words,
+)
 from helix_desktop.commands.workspace_access import is_confirmed
 from helix_desktop.console import dump_printed_json, escape_control_characters, print_text
 from helix_desktop.errors import InvalidInput
@@ -135,11 +141,7 @@ def _arguments_for_agent(arguments: Namespace) -> list[str]:
         if before:
             raise InvalidInput(f"{before[0]} cannot be used with --install or --uninstall.")
         return []
-    own_options = {
-        word.rstrip(",")
-        for written in (*options_of_command("wrap"), "--home")
-        for word in written.split()
-    }
+    own_options = arguments.own_options
     if mistaken := next(
         (one for one in before if own_options & {one.partition("=")[0], one[:2]}), ""
     ):
@@ -232,3 +234,65 @@ def _change_agent_configuration(
             )
         )
     return 0
+
+
+def add_wrap_commands(nouns: Subparsers) -> None:
+    noun = add_command(
+        nouns, "wrap", "start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway"
+    )
+    noun.add_argument(
+        "agent", metavar="AGENT", nargs="?", help="the agent: claude, codex, opencode, gemini or pi"
+    )
+    noun.add_argument(
+        "--command",
+        metavar="LINE",
+        default="",
+        help="start any other agent with this command line, for example 'qwen --yolo'; {url} is replaced with the gateway's address",
+    )
+    noun.add_argument(
+        "--protocol",
+        metavar="P",
+        choices=["anthropic", "openai", "openai-chat", "openai-responses", "gemini"],
+        default="",
+        help="with --command: the protocol that the agent uses: anthropic, openai (also openai-chat and openai-responses) or gemini",
+    )
+    noun.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="the workspace for the agent's conversation (default: the workspace of this folder)",
+    )
+    noun.add_argument(
+        "--upstream",
+        metavar="URL",
+        default="",
+        help="send all requests to this address instead of the agent's own provider",
+    )
+    noun.add_argument(
+        "--fold-plans",
+        action="store_true",
+        help="shorten (fold) old messages even if the agent is signed in with a subscription",
+    )
+    noun.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="show where the agent's requests would go and why, without starting the agent",
+    )
+    noun.add_argument(
+        "--install",
+        action="store_true",
+        help="add the gateway's address to the agent's configuration",
+    )
+    noun.add_argument(
+        "--uninstall",
+        action="store_true",
+        help="restore the agent's original configuration, byte for byte",
+    )
+    add_yes_option(noun)
+    add_json_option(noun)
+    noun.add_argument(
+        "arguments", metavar="-- ARGS", nargs="...", help="arguments that are passed to the agent"
+    )
+    own_options = option_words(noun) | {"--home"}
+    noun.set_defaults(run=run_wrap_command, own_options=own_options)

@@ -1,0 +1,148 @@
+"""The pieces that the commands' options are made of: the parser, numbers, and the options
+that many commands take.
+"""
+
+import argparse
+import re
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn, TypeAlias
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[Any]"  # noqa: SLF001 - it has no other name
+MOST = 10**18 - 1  # A larger number may not fit into the database's 64-bit integers.
+
+
+class CommandLineParser(argparse.ArgumentParser):
+    """Reports a mistake in one sentence, says how to get help, and exits with code 2."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Reports unknown arguments through the subcommand's parser, which names its own help."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice: 'delete'" in message and "'trash'" in message:
+            message += "; instead of delete, use the command trash"
+        message = re.sub(r"invalid (?:int|float) value: (.*)", r"\1 is not a number", message)
+        self.exit(2, f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.\n")
+
+
+def add_command(
+    where: Subparsers, name: str, sentence: str, *, description: str = ""
+) -> argparse.ArgumentParser:
+    """Adds a noun or a verb. `sentence`: what the list of commands says of it, and its
+    own help unless that has a longer description.
+    """
+    as_sentence = f"{sentence[:1].upper()}{sentence[1:]}."
+    parser: argparse.ArgumentParser = where.add_parser(
+        name, help=sentence, description=description or as_sentence
+    )
+    return parser
+
+
+def option_words(command: argparse.ArgumentParser) -> frozenset[str]:
+    """Returns how a command's options are written, such as --workspace and -w, without
+    that for help, which another program may have too.
+    """
+    actions = command._actions  # noqa: SLF001 - a parser tells its options in no other way
+    words = {word for action in actions for word in action.option_strings}
+    return frozenset(words - {"-h", "--help"})
+
+
+# --- Numbers and names
+
+
+def parse_number(
+    text: str, *, most: int = MOST, least: int = 0, what: str = "a number of 0 or more"
+) -> int:
+    with suppress(ValueError):
+        number = int(text.replace(",", ""))
+        if least <= number <= most:
+            return number
+    raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {what}")
+
+
+parse_ordinal = partial(parse_number, least=1, what="a number from 1")
+parse_port = partial(parse_number, most=65_535, what="a port number")
+
+
+def parse_name(text: str) -> str:
+    """Refuses an empty name: a script whose variable is empty would start something new."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
+
+
+# --- What several commands take
+
+
+def add_json_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print one JSON value instead of text")
+
+
+def add_yes_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--yes",
+        action="store_true",
+        help="do not ask for confirmation (by default, show what would be done and, in a terminal, ask first)",
+    )
+
+
+def add_workspace_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument("workspace", metavar="WORKSPACE", help="the workspace's name or ID")
+
+
+def add_workspace_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default=None,
+        help="the workspace's name or ID (default: the workspace of this folder)",
+    )
+
+
+def add_conversation_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "conversation",
+        metavar="CONVERSATION",
+        help="the conversation's ID, the beginning of its ID, or its whole title",
+    )
+
+
+def add_search_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "words",
+        metavar="WORD",
+        nargs="+",
+        help="words, and filters such as by:user, agent:codex, tool:bash, file:main.py or before:2026-01-31",
+    )
+    command.add_argument(
+        "--tool", metavar="TOOL", default="", help="search only outputs of this tool"
+    )
+    command.add_argument(
+        "--limit",
+        metavar="N",
+        type=parse_number,
+        default=20,
+        help="show at most N (default: 20; 0 means all)",
+    )
+
+
+def add_chosen_recordings_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--agent",
+        metavar="AGENT",
+        action="append",
+        default=[],
+        help="only this agent's conversations; can be repeated",
+    )
+    command.add_argument(
+        "--before",
+        metavar="DATE",
+        default="",
+        help="recorded conversations that last changed before this date, such as 2026-01-31",
+    )
+    add_yes_option(command)
