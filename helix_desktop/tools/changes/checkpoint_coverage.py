@@ -39,6 +39,15 @@ class _LeaveOutRule:
     def has_wildcards(self) -> bool:
         return any(letter in self.name for letter in "*?[")
 
+    def fits(
+        self, beside: Callable[[str], bool], within: Callable[[str], bool], *, folder: bool
+    ) -> bool:
+        if self.folder and not folder:
+            return False
+        if self.beside and not beside(self.beside):
+            return False
+        return not self.within or within(self.within)
+
 
 @dataclass(frozen=True)
 class CheckpointCoverage:
@@ -73,18 +82,26 @@ class CheckpointCoverage:
         *,
         folder: bool,
     ) -> str:
-        wild = (rule for rule in self._rules_with_wildcards if fnmatch.fnmatchcase(name, rule.name))
-        for rule in (*self._wildcard_free_rules_by_name.get(name, ()), *wild):
-            fits = (not rule.beside or beside(rule.beside)) and (
-                not rule.within or within(rule.within)
-            )
-            if fits and (folder or not rule.folder):
+        """Return the rule's text, or nothing. `beside` and `within` tell whether there is a
+        name next to this one or in it.
+        """
+        for rule in self._wildcard_free_rules_by_name.get(name, ()):
+            if rule.fits(beside, within, folder=folder):
+                return str(rule.text)
+        for rule in self._rules_with_wildcards:
+            matches = fnmatch.fnmatchcase(name, rule.name)
+            if matches and rule.fits(beside, within, folder=folder):
                 return str(rule.text)
         return CACHE_TAG_FILE if folder and within(CACHE_TAG_FILE) else ""
 
     def leaves_out_folder(self, folder: Path) -> bool:
-        beside, find = lambda other: folder.with_name(other).exists(), self.find_rule_leaving_out
-        return bool(find(folder.name, beside, lambda other: (folder / other).exists(), folder=True))
+        rule = self.find_rule_leaving_out(
+            folder.name,
+            beside=lambda other: folder.with_name(other).exists(),
+            within=lambda other: (folder / other).exists(),
+            folder=True,
+        )
+        return bool(rule)
 
     @functools.cached_property
     def _rules_with_wildcards(self) -> tuple[_LeaveOutRule, ...]:
@@ -99,9 +116,14 @@ class CheckpointCoverage:
 
 def _parse_leave_out_rule(text: str) -> _LeaveOutRule:
     text = text.strip()
-    found = _CONDITION.fullmatch(text)
-    pattern, how, other = (
-        (found["pattern"], found["how"], found["other"]) if found else (text, "", "")
-    )
-    beside, within = (other if how == each else "" for each in ("beside", "with"))
+    pattern = text
+    beside = ""
+    within = ""
+    condition = _CONDITION.fullmatch(text)
+    if condition is not None:
+        pattern = condition["pattern"]
+        if condition["how"] == "beside":
+            beside = condition["other"]
+        else:
+            within = condition["other"]
     return _LeaveOutRule(text, pattern.rstrip("/"), pattern.endswith("/"), beside, within)

@@ -27,9 +27,18 @@ class CoveredAmount:
             self.files += sign
             self.size_bytes += sign * item.size
 
+    def files_over_limit(self, coverage: CheckpointCoverage) -> int:
+        if not coverage.most_files:
+            return 0
+        return max(0, self.files - coverage.most_files)
+
+    def bytes_over_limit(self, coverage: CheckpointCoverage) -> int:
+        if not coverage.most_bytes:
+            return 0
+        return max(0, self.size_bytes - coverage.most_bytes)
+
     def is_within_limits(self, coverage: CheckpointCoverage) -> bool:
-        too_many = coverage.most_files and self.files > coverage.most_files
-        return not too_many and not (coverage.most_bytes and self.size_bytes > coverage.most_bytes)
+        return not self.files_over_limit(coverage) and not self.bytes_over_limit(coverage)
 
 
 def leave_out_beyond_limits(
@@ -39,52 +48,60 @@ def leave_out_beyond_limits(
     covered: CoveredAmount,
 ) -> None:
     """Remove from `found` what exceeds the limits. `covered`: the amount of everything known."""
-    amount = CoveredAmount(
-        covered.files + len(found.wanted),
-        covered.size_bytes + sum(one.size for one in found.wanted),
-    )
+    wanted_bytes = sum(file.size for file in found.wanted)
+    amount = CoveredAmount(covered.files + len(found.wanted), covered.size_bytes + wanted_bytes)
     if amount.is_within_limits(coverage):
         return
     for folder, names in found.folders.items():
         amount.add_records(known.get(folder, {}).values(), -1)
         amount.add_records((names or {}).values())
-    out: set[str] = set()
-    if coverage.most_bytes and amount.size_bytes > coverage.most_bytes:
-        out |= _new_then_largest_to_leave_out(
-            found.wanted, known, amount.size_bytes - coverage.most_bytes
-        )
-    if coverage.most_files and amount.files - len(out) > coverage.most_files:
-        out |= _most_numerous_to_leave_out(
-            found.wanted, known, out, amount.files - len(out) - coverage.most_files
-        )
-    if not out:
-        return
-    for one in found.wanted:
-        if one.path in out:
-            folder = one.path.rpartition("/")[0]
-            folder_walk.leave_out_file(
-                found, known, one, found.folders[folder] or {}, folder_walk.OVER
-            )
-    found.wanted = [one for one in found.wanted if one.path not in out]
-    for folder, left in found.uncovered.items():
-        found.uncovered[folder] = _shorten_uncovered_list(folder, left)
+    left_out = _new_then_largest_to_leave_out(
+        found.wanted, known, amount.bytes_over_limit(coverage)
+    )
+    amount.files -= len(left_out)
+    left_out |= _most_numerous_to_leave_out(
+        found.wanted, known, left_out, amount.files_over_limit(coverage)
+    )
+    if left_out:
+        _leave_out_files(found, known, left_out)
 
 
-def _is_new_file(one: folder_walk.WantedFile, known: folder_walk.KnownRecords) -> bool:
-    folder, _, name = one.path.rpartition("/")
+def _leave_out_files(
+    found: folder_walk.WalkResult, known: folder_walk.KnownRecords, paths: set[str]
+) -> None:
+    kept = []
+    for file in found.wanted:
+        if file.path not in paths:
+            kept.append(file)
+            continue
+        folder, _, _ = file.path.rpartition("/")
+        names = found.folders[folder] or {}
+        folder_walk.leave_out_file(found, known, file, names, folder_walk.OVER)
+    found.wanted = kept
+    for folder, uncovered in found.uncovered.items():
+        found.uncovered[folder] = _shorten_uncovered_list(folder, uncovered)
+
+
+def _is_new_file(file: folder_walk.WantedFile, known: folder_walk.KnownRecords) -> bool:
+    folder, _, name = file.path.rpartition("/")
     return not known.get(folder, {}).get(name)
 
 
 def _new_then_largest_to_leave_out(
     wanted: list[folder_walk.WantedFile], known: folder_walk.KnownRecords, excess: int
 ) -> set[str]:
-    out: set[str] = set()
-    for one in sorted(wanted, key=lambda one: (not _is_new_file(one, known), -one.size, one.path)):
+    def new_then_largest(file: folder_walk.WantedFile) -> tuple[bool, int, str]:
+        return not _is_new_file(file, known), -file.size, file.path
+
+    left_out: set[str] = set()
+    if excess <= 0:
+        return left_out
+    for file in sorted(wanted, key=new_then_largest):
         if excess <= 0:
             break
-        out.add(one.path)
-        excess -= one.size
-    return out
+        left_out.add(file.path)
+        excess -= file.size
+    return left_out
 
 
 def _most_numerous_to_leave_out(
@@ -96,24 +113,26 @@ def _most_numerous_to_leave_out(
     """Choose new files from the folders with the most of them. Covered files do not
     count as new.
     """
-    by_folder: dict[str, list[str]] = {}
-    for one in wanted:
-        if one.path not in without and _is_new_file(one, known):
-            by_folder.setdefault(one.path.rpartition("/")[0], []).append(one.path)
-    out: set[str] = set()
-    for paths in sorted(by_folder.values(), key=len, reverse=True):
-        if len(out) >= excess:
+    left_out: set[str] = set()
+    if excess <= 0:
+        return left_out
+    paths_by_folder: dict[str, list[str]] = {}
+    for file in wanted:
+        if file.path not in without and _is_new_file(file, known):
+            folder, _, _ = file.path.rpartition("/")
+            paths_by_folder.setdefault(folder, []).append(file.path)
+    for paths in sorted(paths_by_folder.values(), key=len, reverse=True):
+        if len(left_out) >= excess:
             break
-        out.update(paths)
-    return out
+        left_out.update(paths)
+    return left_out
 
 
-def _shorten_uncovered_list(folder: str, left: list[UncoveredPath]) -> list[UncoveredPath]:
+def _shorten_uncovered_list(folder: str, uncovered: list[UncoveredPath]) -> list[UncoveredPath]:
     """Replace a list of thousands of names by the folder and their number."""
-    over = [one for one in left if one.why == folder_walk.OVER]
-    if len(over) <= _NAMED:
-        return left
-    return [
-        *(one for one in left if one.why != folder_walk.OVER),
-        UncoveredPath(folder, f"files in it over the limit: {len(over):,}", is_beyond_limits=True),
-    ]
+    others = [path for path in uncovered if path.why != folder_walk.OVER]
+    over_limit = len(uncovered) - len(others)
+    if over_limit <= _NAMED:
+        return uncovered
+    why = f"files in it over the limit: {over_limit:,}"
+    return [*others, UncoveredPath(folder, why, is_beyond_limits=True)]

@@ -37,12 +37,10 @@ class KnownFolders:
         self._seen: dict[str, folder_walk.UnchangedFolder] = {}
         self._left: dict[str, list[UncoveredPath]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
-        self._unsure: set[str] = (
-            set()
-        )  # Folders with files changed so recently that the files' times prove nothing.
-        self._modes: dict[
-            Path, int
-        ] = {}  # The permission modes of the workspace's folders at the first check.
+        # Folders with files changed so recently that the files' times prove nothing.
+        self._unsure: set[str] = set()
+        # The permission modes of the workspace's folders at the first check.
+        self._modes: dict[Path, int] = {}
         # The device and inode of each workspace folder at the last check, or None if it
         # was missing.
         self._standing: tuple[tuple[int, int] | None, ...] = ()
@@ -54,7 +52,8 @@ class KnownFolders:
     def use_coverage(self, coverage: CheckpointCoverage) -> None:
         """Use these rules from the next walk on, before which nothing is known."""
         self.coverage = coverage
-        self.records, self._covered = {}, CoveredAmount()
+        self.records = {}
+        self._covered = CoveredAmount()
         self._seen.clear()
         self.watch.is_in_doubt = True
 
@@ -78,19 +77,23 @@ class KnownFolders:
         """Return folders directly in the roots, as the rules leave them: name, files,
         bytes. No name: files in none.
         """
-        closed = frozenset(filter(None, map(_device_and_inode, self._closed)))
-        return folder_walk.measure_top_folders(
-            self._roots,
-            replace(self.coverage, most_files=0, most_bytes=0, most_file_bytes=1 << 63),
-            closed,
-        )
+        unlimited = replace(self.coverage, most_files=0, most_bytes=0, most_file_bytes=1 << 63)
+        return folder_walk.measure_top_folders(self._roots, unlimited, self._identify_closed())
+
+    def _identify_closed(self) -> frozenset[tuple[int, int]]:
+        """Return the device and inode of each folder that is not to be entered."""
+        return frozenset(filter(None, map(_device_and_inode, self._closed)))
 
     def uncovered_entries(self) -> tuple[UncoveredPath, ...]:
-        found = [left for lefts in self._left.values() for left in lefts]
-        for group in self._linked.values():
-            if group and group[0][1] > len(group):
-                found += [UncoveredPath(path, "has another name outside") for path, _ in group]
-        return tuple(sorted(found, key=lambda left: left.path))
+        uncovered = [path for paths in self._left.values() for path in paths]
+        for names in self._linked.values():
+            if not names:
+                continue
+            _, link_count = names[0]
+            if link_count > len(names):
+                why = "has another name outside"
+                uncovered += [UncoveredPath(path, why) for path, _ in names]
+        return tuple(sorted(uncovered, key=lambda entry: entry.path))
 
     def paths_uncovered_by_limits(self) -> frozenset[str]:
         """Return paths that are uncovered for their size or because they are
@@ -106,11 +109,12 @@ class KnownFolders:
 
     def known_items(self) -> dict[str, TreeItem]:
         """Return everything that existed at the last walk."""
-        return {
-            path: item
-            for path, body in folder_walk.iterate_packed_items(self.records)
-            if (item := folder_state.unpack_item(body)) is not None
-        }
+        items = {}
+        for path, packed in folder_walk.iterate_packed_items(self.records):
+            item = folder_state.unpack_item(packed)
+            if item is not None:
+                items[path] = item
+        return items
 
     def other_names_of_file(self, path: str) -> list[str]:
         for group in self._linked.values():
@@ -120,33 +124,40 @@ class KnownFolders:
         return []
 
     def walk_folders(self, thorough: bool) -> WalkResult:  # noqa: FBT001 -- for to_thread
-        closed = frozenset(filter(None, map(_device_and_inode, self._closed)))
-        looking = folder_walk.FolderWalk(
+        walk = folder_walk.FolderWalk(
             self._roots,
             self.records,
             self.coverage,
-            closed,
+            self._identify_closed(),
             self.watch.watch_listed_folder,
             self._seen,
         )
-        before, self._standing = self._standing, tuple(map(_device_and_inode, self._roots))
+        standing_before = self._standing
+        self._standing = tuple(map(_device_and_inode, self._roots))
         # A workspace folder was moved, mounted or unmounted, which the watch does not report.
-        thorough |= before != self._standing
-        folders = self.watch.pop_changed_folders()
-        folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}
+        has_moved = standing_before != self._standing
+        folders = self.watch.pop_changed_folders() | self._folders_with_hard_links()
+        is_known = not self.watch.is_in_doubt and len(folders) <= FEW_CHANGES
         try:
-            if not thorough and not self.watch.is_in_doubt and len(folders) <= FEW_CHANGES:
-                looking.walk_some_folders(folders | self._unsure)
+            if is_known and not thorough and not has_moved:
+                walk.walk_some_folders(folders | self._unsure)
             else:
                 self.watch.forget_changes_before_walk()
                 began = time.monotonic()
-                looking.walk_all_roots()
+                walk.walk_all_roots()
                 self.full_walk_seconds = time.monotonic() - began
-            leave_out_beyond_limits(looking.found, self.records, self.coverage, self._covered)
+            leave_out_beyond_limits(walk.found, self.records, self.coverage, self._covered)
         except BaseException:
-            folder_walk.restore_folder_modes(looking.found.opened)
+            folder_walk.restore_folder_modes(walk.found.opened)
             raise
-        return looking.found
+        return walk.found
+
+    def _folders_with_hard_links(self) -> set[str]:
+        """A change of a file shows only at the name by which it was made."""
+        folders: set[str] = set()
+        for names in self._linked.values():
+            folders.update(path.rpartition("/")[0] for path, _ in names)
+        return folders
 
     def distrust_times(self, folders: Iterable[str], begun: int) -> None:
         """Distrust files changed since `begun`, since mapped memory can change them
@@ -155,10 +166,10 @@ class KnownFolders:
         since = begun - folder_walk.COARSE
         for folder in self.records.keys() & folders:
             for name, record in self.records[folder].items():
-                if (
-                    folder_walk.is_record_of_kind(record, PathKind.FILE)
-                    and STAMP.unpack_from(record)[2] > since
-                ):
+                if not folder_walk.is_record_of_kind(record, PathKind.FILE):
+                    continue
+                _, _, change_time, _, _ = STAMP.unpack_from(record)
+                if change_time > since:
                     self.records[folder][name] = UNRELIABLE_STAMP + record[STAMP.size :]
                     self._unsure.add(folder)
                     self._seen.pop(folder, None)
@@ -167,44 +178,55 @@ class KnownFolders:
         self._resolve_hard_links(found)
         changes: list[PathChange] = []
         for folder, names in found.folders.items():
-            held = self.records.get(folder, {})
-            now = names or {}
-            for name in held.keys() | now.keys():
-                before, after = held.get(name, b"")[STAMP.size :], now.get(name, b"")[STAMP.size :]
-                if before != after:
-                    items = folder_state.unpack_item(before), folder_state.unpack_item(after)
-                    changes.append(PathChange(f"{folder}/{name}", *items))
-                    self._covered.add_item(changes[-1].before, -1)
-                    self._covered.add_item(changes[-1].after)
+            changes += self._changes_in_folder(folder, names or {})
             self._left.pop(folder, None)
             self._unsure.discard(folder)
-            young = (record for record in now.values() if record.startswith(UNRELIABLE_STAMP))
-            if any(folder_walk.is_record_of_kind(record, PathKind.FILE) for record in young):
-                self._unsure.add(folder)
             if names is None:
                 self.records.pop(folder, None)
-            else:
-                self.records[folder] = now
+                continue
+            self.records[folder] = names
+            if any(map(_is_file_with_unreliable_stamp, names.values())):
+                self._unsure.add(folder)
+        for change in changes:
+            self._covered.add_item(change.before, -1)
+            self._covered.add_item(change.after)
         self._left.update(found.uncovered)
         return sorted(changes)
+
+    def _changes_in_folder(self, folder: str, now: dict[str, bytes]) -> list[PathChange]:
+        known = self.records.get(folder, {})
+        changes = []
+        for name in known.keys() | now.keys():
+            before = known.get(name, b"")[STAMP.size :]
+            after = now.get(name, b"")[STAMP.size :]
+            if before != after:
+                item_before = folder_state.unpack_item(before)
+                item_after = folder_state.unpack_item(after)
+                changes.append(PathChange(f"{folder}/{name}", item_before, item_after))
+        return changes
 
     def _resolve_hard_links(self, found: WalkResult) -> None:
         """Resolve hard links: the first name in order is the file, and the others are its twins."""
         self._linked = found.linked
         for group in found.linked.values():
-            paths = sorted(path for path, _ in group)
-            items = (self._item_after_walk(found, path) for path in paths)
-            file = next(
-                (item for item in items if item is not None and item.kind is PathKind.FILE), None
-            )
+            if not group:
+                continue
+            first, *others = sorted(path for path, _ in group)
+            file = self._find_file_among(found, [first, *others])
             if file is None:
                 continue
-            self._replace_found_item(found, paths[0], file)
-            twin = TreeItem(
-                PathKind.TWIN, file.mode, file.size, paths[0].encode("utf-8", "surrogateescape")
-            )
-            for path in paths[1:]:
+            self._replace_found_item(found, first, file)
+            leader = first.encode("utf-8", "surrogateescape")
+            twin = TreeItem(PathKind.TWIN, file.mode, file.size, leader)
+            for path in others:
                 self._replace_found_item(found, path, twin)
+
+    def _find_file_among(self, found: WalkResult, paths: Iterable[str]) -> TreeItem | None:
+        for path in paths:
+            item = self._item_after_walk(found, path)
+            if item is not None and item.kind is PathKind.FILE:
+                return item
+        return None
 
     def _item_after_walk(self, found: WalkResult, path: str) -> TreeItem | None:
         folder, _, name = path.rpartition("/")
@@ -219,12 +241,18 @@ class KnownFolders:
         if names is None or item is None or wanted == item:
             return
         if folder not in found.folders:
-            names = found.folders[folder] = dict(names)
+            names = dict(names)
+            found.folders[folder] = names
         names[name] = record[: STAMP.size] + folder_state.pack_item(wanted)
+
+
+def _is_file_with_unreliable_stamp(record: bytes) -> bool:
+    is_file = folder_walk.is_record_of_kind(record, PathKind.FILE)
+    return is_file and record.startswith(UNRELIABLE_STAMP)
 
 
 def _device_and_inode(path: Path) -> tuple[int, int] | None:
     with suppress(OSError):
-        st = path.stat()
-        return st.st_dev, st.st_ino
+        status = path.stat()
+        return status.st_dev, status.st_ino
     return None
