@@ -5,7 +5,7 @@ and exports them.
 import asyncio
 import math
 from argparse import Namespace
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from helix_desktop.commands import (
@@ -33,7 +33,17 @@ from helix_desktop.commands.option_parsing import (
 from helix_desktop.commands.workspace_access import find_conversation_by_prefix, run_on_workspace
 from helix_desktop.console import Console, dump_printed_json
 from helix_desktop.engine.agent_additions import split_off_agent_additions
-from helix_desktop.engine.facts import Fact, ModelReplied, Text, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    Attachment,
+    Fact,
+    ModelReplied,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserPart,
+    UserSaid,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import openai_chat_export
@@ -80,6 +90,10 @@ async def print_conversation(
     ]
     shown = messages[: arguments.limit or None]
     outputs = [one.fact.output.digest for one in shown if isinstance(one.fact, ToolReturned)]
+    for recorded in shown:
+        if isinstance(recorded.fact, UserSaid):
+            attached = [part for part in recorded.fact.parts if isinstance(part, Attachment)]
+            outputs += [part.stored.digest for part in attached]
     gone = () if workspace.link else await workspace.cache.find_missing_content(outputs)
     told = [
         {"seq": one.seq, "time": one.time, **_describe_message(one.fact, gone)} for one in shown
@@ -101,18 +115,9 @@ async def print_conversation(
 def _describe_message(fact: Fact, gone: Collection[Digest]) -> dict[str, str]:
     match fact:
         case UserSaid(parts=parts):
-            return {
-                "by": "user",
-                "text": split_off_agent_additions(parts)[0] or "(added by the agent)",
-            }
+            return {"by": "user", "text": _describe_user_parts(parts, gone)}
         case ToolReturned(output=output):
-            get = f"to read by: helix-desktop cache get {str(output.digest)[:16]}"
-            state = (
-                "no longer stored: forgotten, or removed to free up space"
-                if output.digest in gone
-                else get
-            )
-            return {"by": "tool", "text": f"{output.size:,} bytes, {state}"}
+            return {"by": "tool", "text": _describe_stored(output, gone)}
         case ModelReplied(model=model, parts=parts):
             texts = [part.text for part in parts if isinstance(part, Text)]
             calls = [
@@ -122,6 +127,24 @@ def _describe_message(fact: Fact, gone: Collection[Digest]) -> dict[str, str]:
             ]
             return {"by": model, "text": "\n".join([*texts, *calls])}
     return {}
+
+
+def _describe_user_parts(parts: Sequence[UserPart], gone: Collection[Digest]) -> str:
+    """Returns what the user wrote and attached. A text that was too large for the window
+    is attached, too.
+    """
+    lines = [split_off_agent_additions(parts)[0]]
+    for part in parts:
+        if isinstance(part, Attachment):
+            lines.append(f"[{part.name}: {_describe_stored(part.stored, gone)}]")
+    return "\n".join(filter(None, lines)) or "(added by the agent)"
+
+
+def _describe_stored(stored: Stored, gone: Collection[Digest]) -> str:
+    if stored.digest in gone:
+        return f"{stored.size:,} bytes, no longer stored: forgotten, or removed to free up space"
+    way_to_read = f"helix-desktop cache get {str(stored.digest)[:16]}"
+    return f"{stored.size:,} bytes, to read by: {way_to_read}"
 
 
 async def delete_chosen_conversations(

@@ -14,6 +14,7 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import (
+    Attachment,
     ConversationChanged,
     ConversationStarted,
     Fact,
@@ -346,3 +347,25 @@ async def test_a_title_means_the_conversation_that_is_listed_and_not_its_copy_in
     rows[1] = replace(rows[1], archived=True)
     with pytest.raises(AmbiguousName):
         await workspace_access.find_conversation_by_prefix(workspace, "fee")
+
+
+def test_a_message_that_was_stored_as_a_file_is_no_addition_of_the_agent(
+    helix: Helix, workspace: str
+) -> None:
+    """A paste that was too large for the window was said to be added by the agent."""
+
+    async def append() -> str:
+        opened = await workspace_access.open_all_workspaces(
+            program_folders.find_program_folders()
+        ).open_stored_workspace(workspace)
+        origin = EntryOrigin(opened.id, "paste", "text/plain")
+        stored = await opened.cache.store_content(b"a long paste", origin)
+        pasted = UserSaid((Attachment("pasted text", stored),))
+        await opened.journal.append_to_journal("ace-3", [ConversationStarted("Paste"), pasted])
+        await opened.aclose()
+        return str(stored.digest)[:16]
+
+    digest = asyncio.run(append())
+    shown = helix("conversation", "show", "-w", "Work", "Paste")[1]
+    assert "added by the agent" not in shown
+    assert f"pasted text: 12 bytes, to read by: helix-desktop cache get {digest}" in shown
