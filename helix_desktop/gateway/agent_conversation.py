@@ -16,6 +16,7 @@ from helix_desktop import token_counting
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
+from helix_desktop.engine.context_usage import estimate_billed_tokens
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput
 from helix_desktop.engine.messages import Delta, Image, Reply, Request, TextDelta, View
@@ -325,6 +326,31 @@ class OpenAgentConversation:
                 "block", stored, self.bench.token_counter.count_tokens(piece.text)
             )
         return facts.Text(piece.text)
+
+    async def with_estimated_usage(self, replied: Replied) -> Replied:
+        """Return a reply that broke off with the tokens that its provider did not report.
+
+        What the last request had sent is taken as read from the provider's cache.
+        """
+        usage = replied.usage
+        texts = [piece.text for piece in replied.pieces if piece.kind is not PieceKind.IMAGE]
+        output = max(usage.output, await self.count_tokens_of_texts(texts))
+        if usage.input:
+            return replace(replied, usage=replace(usage, output=output))
+        state = self.conversation.state
+        sent = estimate_billed_tokens(state.counted_tokens, state)
+        last = self._usage_of_last_reply()
+        is_cached = bool(last.cache_read or last.cache_write)
+        cache_read = min(sent, last.input) if is_cached else 0
+        return replace(
+            replied, usage=replace(usage, input=sent, cache_read=cache_read, output=output)
+        )
+
+    def _usage_of_last_reply(self) -> facts.Usage:
+        for recorded in reversed(self.conversation.state.facts):
+            if isinstance(recorded.fact, facts.ModelReplied) and recorded.fact.usage.input:
+                return recorded.fact.usage
+        return facts.Usage()
 
     def build_agent_reply(self, replied: Replied, *, is_side: bool = False) -> facts.ModelReplied:
         """Return the reply under the model name that the agent requests, under which

@@ -550,6 +550,8 @@ class LocalAgentConversations:
             if replied is not None and (
                 is_beside or not shown_key
             ):  # Nothing of it is kept except what it cost.
+                if replied.stop is facts.Stop.CUT and not is_side:
+                    replied = await follower.with_estimated_usage(replied)
                 paid = follower.build_agent_reply(replied, is_side=is_side)
                 purpose = facts.Purpose.OTHER if is_side else facts.Purpose.STEP
                 await conversation.append_facts(facts.Spent(purpose, paid.model, paid.usage))

@@ -140,12 +140,9 @@ class ReplyRelay:
     async def _relay_reply(self, response: httpx.Response, *, streams: bool) -> WireReply | None:
         reading = self._wire_module.ReplyAssembler()
         try:
-            relay = (
-                self._relay_stream(response, reading)
-                if streams
-                else self._record_and_relay_whole_reply(response)
-            )
-            return await relay
+            if not streams:
+                return await self._record_and_relay_whole_reply(response)
+            return await self._relay_and_record_stream(response, reading)
         except (httpx.HTTPError, asyncio.CancelledError):
             if not reading.is_done:
                 await self._record_usage_of_cut_reply(reading.whole_reply())
@@ -153,6 +150,14 @@ class ReplyRelay:
         finally:
             self.after_first_bytes()
             await response.aclose()
+
+    async def _relay_and_record_stream(
+        self, response: httpx.Response, reading: Any
+    ) -> WireReply | None:
+        answer = await self._relay_stream(response, reading)
+        if answer is None and not reading.is_done:  # It ended without its last event.
+            await self._record_usage_of_cut_reply(reading.whole_reply())
+        return answer
 
     async def _relay_continuation(
         self, pieces: BodyPieces, *, streams: bool
@@ -248,13 +253,17 @@ class ReplyRelay:
         return answer
 
     async def _record_usage_of_cut_reply(self, value: Json) -> None:
-        """Record the reported cost of a reply that broke off, although the agent asks again."""
+        """Record what a reply that broke off cost, although the agent asks again.
+
+        Most providers report its tokens only at its end: then they are estimated.
+        """
         with suppress(ValueError, KeyError, TypeError, AttributeError, HelixError):
-            if (answer := self._parse_answer(value)).usage.input:
-                cut = Replied(
-                    (), answer.model or self.request.arrival.model, Stop.CUT, answer.usage
-                )
-                await self.conversations.record_agent_reply(self.ticket, cut, "")
+            answer = self._parse_answer(value)
+            if not answer.usage.input and not answer.message.pieces:
+                return  # Nothing of it came.
+            model = answer.model or self.request.arrival.model
+            cut = Replied(answer.message.pieces, model, Stop.CUT, answer.usage)
+            await self.conversations.record_agent_reply(self.ticket, cut, "")
 
     async def _send_and_clear_pieces(self, pieces: list[bytes]) -> None:
         if whole := b"".join(pieces):

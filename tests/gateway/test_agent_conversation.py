@@ -657,3 +657,24 @@ async def test_a_session_that_leaves_another_behind_its_first_answer_has_its_own
         sent.ticket.conversation: "count files",
         other.ticket.conversation: "and links",
     }
+
+
+@pytest.mark.parametrize("reported", [Usage(), Usage(0, 0, 0, 3)])
+async def test_a_reply_that_broke_off_before_its_usage_is_paid_by_estimate(
+    agent: Room, reported: Usage
+) -> None:
+    """Most providers report the tokens only at the end of a reply: those that broke off were
+    missing from the costs.
+    """
+    sent = await agent.send(anthropic_gateway.user_message("look around " * 500))
+    await agent.answer(sent, Says("fine"), usage=Usage(1_300, 0, 1_200, 1))
+    sent = await agent.send(anthropic_gateway.user_message("go on " * 300))
+    words = Piece(PieceKind.TEXT, "half of the answer " * 40)
+    cut = Replied((words,), "claude-opus-4-6", Stop.CUT, reported)
+    await agent.room.record_agent_reply(sent.ticket, cut, "")
+    spent = (await agent.facts(sent))[-1]
+    assert isinstance(spent, Spent)
+    assert 1_500 < spent.usage.input < 3_500
+    assert spent.usage.cache_read == 1_300
+    assert 100 < spent.usage.output < 300
+    assert spent.usage.cost
