@@ -7,8 +7,8 @@ import base64
 import binascii
 import itertools
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import ClassVar
 
@@ -27,6 +27,7 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import KnownMessages
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
+from helix_desktop.gateway.open_questions import FOLDER, OpenQuestions
 from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
 from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired, slice_text
 from helix_desktop.providers.http_model_client import fill_in_cost
@@ -48,18 +49,21 @@ class ConnectedAgentModel:
     conversation: str
     model_name: str
     ask: AskAgentModel
+    # Keeps a note of the question while it is asked.
+    remember: Callable[[Request, str], AbstractContextManager[None]] = lambda *_: nullcontext()
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         said = [part.text for part in request.messages[-1].parts if isinstance(part, facts.Text)]
-        alone = request.system == ASKED_ALONE
-        question = "\n\n".join(said) if alone else said[-1]
-        system = request.system if alone else ""
-        text, usage, model = await self.ask(self.conversation, question, system, request.max_output)
+        is_alone = request.system == ASKED_ALONE
+        question = "\n\n".join(said) if is_alone else said[-1]
+        system = request.system if is_alone else ""
+        with self.remember(replace(request, model=self.model_name), question):
+            text, usage, model = await self.ask(
+                self.conversation, question, system, request.max_output
+            )
         yield TextDelta(text)
-        parts, priced = (
-            (facts.Text(text),) if text else (),
-            _price_usage(usage, model, self.model_name),
-        )
+        parts = (facts.Text(text),) if text else ()
+        priced = _price_usage(usage, model, self.model_name)
         yield Reply(parts, facts.Stop.END, priced, self.model_name)
 
 
@@ -79,9 +83,23 @@ class OpenAgentConversation:
         cls, bench: Workbench, name: str, ask: AskAgentModel
     ) -> "OpenAgentConversation":
         """Open the conversation of that name. The agent's own model writes its folds."""
+        questions = OpenQuestions(bench.workspace.folder / FOLDER)
+
+        def remember(request: Request, question: str) -> AbstractContextManager[None]:
+            tokens = bench.token_counter.count_tokens(question)
+            if request.system != ASKED_ALONE:  # It is asked at the end of the conversation.
+                state = session.conversation.state
+                tokens = estimate_billed_tokens(state.counted_tokens + tokens, state)
+            usage = facts.Usage(tokens)
+            return questions.remember_until_answered(name, request.purpose, request.model, usage)
+
         session = await bench.open_session(
-            name, writer=lambda model: ConnectedAgentModel(name, model, ask)
+            name, writer=lambda model: ConnectedAgentModel(name, model, ask, remember)
         )
+        unanswered = await asyncio.to_thread(questions.take_unanswered, name)
+        for spent in unanswered:
+            priced = replace(spent, usage=_price_usage(spent.usage, "", spent.model))
+            await session.conversation.append_facts(priced)
         cache = bench.workspace.cache
         following = AgentFollower(session.conversation, session.folding, cache, bench.token_counter)
         return cls(bench, session, following, ViewContents(cache))

@@ -72,7 +72,8 @@ def check_agent_is_installed(agent: KnownAgent) -> None:
     """Raise if the agent is missing, before a workspace is created for it."""
     if shutil.which(agent.program) is None:
         raise NotFound(
-            f"{agent.program} was not found. Install the program, or add it to your PATH."
+            f"{agent.program} was not found. Install the program, or add it to your PATH.",
+            remedy="Agents from npm need Node.js 22 or later: with an older one, npm installs an old version of the agent without saying so.",
         )
 
 
