@@ -20,7 +20,8 @@ from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.tools.changes.folder_walk import STAMP
 from helix_desktop.tools.safe_path_opening import closing_handle
 
-_NOREPLACE, _EXCHANGE = 1, 2
+_NOREPLACE = 1
+_EXCHANGE = 2
 _NAMED_LATER = getattr(os, "O_TMPFILE", 0)
 _PATH = getattr(os, "O_PATH", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -176,10 +177,12 @@ def _find_renameat2() -> Callable[..., int] | None:
 
 
 def _rename_with_flags(folder: int, old: str, new: str, flags: int) -> None:
-    if (call := _find_renameat2()) is not None:
-        if call(folder, os.fsencode(old), folder, os.fsencode(new), flags) == 0:
+    rename = _find_renameat2()
+    if rename is not None:
+        if rename(folder, os.fsencode(old), folder, os.fsencode(new), flags) == 0:
             return
-        if (code := ctypes.get_errno()) not in _SIMPLE:
+        code = ctypes.get_errno()
+        if code not in _SIMPLE:
             raise OSError(code, os.strerror(code), new)
     _rename_in_steps(folder, old, new, flags)
 

@@ -24,18 +24,16 @@ class OpenStep:
     since_check: int  # The number of the last check of all files before this step.
     checkpoint: Digest
     left_out: frozenset[str] = frozenset()  # Paths that were not covered even before the step.
-    only: Sequence[str] | None = (
-        None  # What a file tool will change, as shown. None: all that changes is the step's.
-    )
+    # What a file tool will change, as shown. None: all that changes is the step's.
+    only: Sequence[str] | None = None
     begun: int = field(default_factory=time.time_ns)  # In nanoseconds since 1970.
     met: set[str] = field(default_factory=set)  # Folders in which something has changed since then.
     goes_on: bool = False  # Even after the call.
     is_between_turns: bool = False  # Begun outside a turn, so its changes look like the user's.
     held_space: IO[bytes] | None = None  # Space on the disk for its record.
     claimed: Sequence[PathChange] = ()  # Its changes until its record is made.
-    ending: asyncio.Lock = field(
-        default_factory=asyncio.Lock
-    )  # A command may end as its call does.
+    # A command may end as its call does.
+    ending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def release_space(self) -> None:
         if self.held_space is not None:
@@ -49,9 +47,8 @@ class OpenSteps:
         self.checks = 0
         self.unclaimed: dict[int, dict[str, PathChange]] = {}  # Changes by check and path.
         self.open: list[OpenStep] = []
-        self.unrecorded: list[
-            tuple[OpenStep, FilesChanged]
-        ] = []  # The journals of their conversations lack them yet.
+        # The journals of their conversations lack them yet.
+        self.unrecorded: list[tuple[OpenStep, FilesChanged]] = []
 
     def record_check(self, folders: Iterable[str], changes: Collection[PathChange]) -> None:
         """Record the changes of another check. `folders`: those that differ."""
@@ -67,28 +64,25 @@ class OpenSteps:
         """Return changes found since a check that no step has claimed, and claim them
         for this step.
         """
-        found: list[PathChange] = []
-        for changes in [
-            changes for check, changes in self.unclaimed.items() if since < check <= until
-        ]:
-            mine = [
-                path
-                for path in changes
-                if paths is None
-                or path in paths
-                or any(each.startswith(f"{path}/") for each in paths)
-            ]
-            found += map(changes.pop, mine)
-        return folder_state.merge_changes_and_find_paths_changed_by_others(found)[0]
+        claimed: list[PathChange] = []
+        for check, changes in self.unclaimed.items():
+            if since < check <= until:
+                mine = [path for path in changes if _is_among(path, paths)]
+                claimed += map(changes.pop, mine)
+        merged, _ = folder_state.merge_changes_and_find_paths_changed_by_others(claimed)
+        return merged
 
     def forget_recorded_change(self, fact: FilesChanged) -> None:
-        self.unrecorded = [each for each in self.unrecorded if each[1] is not fact]
+        self.unrecorded = [
+            (step, recorded) for step, recorded in self.unrecorded if recorded is not fact
+        ]
 
     def continue_in_background(self, call: str, conversation: str) -> OpenStep | None:
         """Let a call's step go on with its command in the background, and return it."""
         for step in self.open_steps_of_conversation(conversation):
             if step.call == call and not step.goes_on:
-                step.changed_by, step.goes_on = "background", True
+                step.changed_by = "background"
+                step.goes_on = True
                 return step
         return None
 
@@ -96,23 +90,31 @@ class OpenSteps:
         """Let changes up to the next check belong to no step, since users work between turns."""
         for step in self.open_steps_of_conversation(conversation):
             if step.is_between_turns:
-                step.since_check, step.is_between_turns = self.checks + 1, False
+                step.since_check = self.checks + 1
+                step.is_between_turns = False
 
     def first_check_of_calls(self) -> int:
         """Return the first check whose changes belong to a running call, not to a
         background command.
         """
-        return min(
-            (each.since_check for each in self.open if each.changed_by == "command"),
-            default=maxsize,
-        )
+        checks = [step.since_check for step in self.open if step.changed_by == "command"]
+        return min(checks, default=maxsize)
 
     def close_open_step(self, window: OpenStep) -> None:
         window.release_space()
-        self.open = [each for each in self.open if each is not window]
-        first = min((each.since_check for each in self.open), default=self.checks)
-        for number in [number for number in self.unclaimed if number <= first]:
-            del self.unclaimed[number]
+        self.open = [step for step in self.open if step is not window]
+        first = min((step.since_check for step in self.open), default=self.checks)
+        self.unclaimed = {
+            check: changes for check, changes in self.unclaimed.items() if check > first
+        }
 
     def open_steps_of_conversation(self, conversation: str) -> tuple[OpenStep, ...]:
         return tuple(window for window in self.open if window.conversation == conversation)
+
+
+def _is_among(path: str, paths: set[str] | None) -> bool:
+    """Whether it is one of the paths, or a folder above one. None: every path is."""
+    if paths is None or path in paths:
+        return True
+    above = f"{path}/"
+    return any(other.startswith(above) for other in paths)

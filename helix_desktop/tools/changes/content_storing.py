@@ -24,11 +24,12 @@ from helix_desktop.tools.changes.folder_walk import (
 )
 from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, open_without_links
 
-ABOUT = EntryOrigin(
-    "checkpoint", "", ""
-)  # This origin is short, because very many entries have it.
+# This origin is short, because very many entries have it.
+ABOUT = EntryOrigin("checkpoint", "", "")
 LARGE = 4 << 20  # Files with more bytes are stored in pieces.
-BATCH, MOST = 8 << 20, 2_000  # The maximum numbers of bytes and of files that are stored together.
+# The maximum numbers of bytes and of files that are stored together.
+BATCH = 8 << 20
+MOST = 2_000
 _PIECE = 1 << 20
 _TRIES = 3
 _NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Opening a file that has become a pipe must not block.
@@ -82,45 +83,45 @@ async def store_wanted_files(
     contents: BatchContentCache, reader: RootFileOpener, wanted: Sequence[WantedFile]
 ) -> AsyncIterator[Sequence[WantedFileRecord]]:
     """Read and store files in batches. Each batch is yielded once its contents are on disk."""
-    small = [one for one in wanted if one.size <= LARGE]
-    batches = list(_group_into_batches(small))
-    reading = await asyncio.to_thread(_read_batch, reader, batches[0]) if batches else []
-    for number in range(len(batches)):
-        held, reading = reading, []
-        if number + 1 < len(batches):
-            following = asyncio.get_running_loop().run_in_executor(
-                None, _read_batch, reader, batches[number + 1]
-            )
-            yield await _store_batch(contents, held)
-            reading = await following
-        else:
-            yield await _store_batch(contents, held)
-    for one in wanted:
-        if one.size > LARGE:
-            yield [await _store_large_file(contents, reader, one)]
+    batches = _group_into_batches([file for file in wanted if file.size <= LARGE])
+    loop = asyncio.get_running_loop()
+    files: list[_ReadFile] = []
+    if batches:
+        files = await asyncio.to_thread(_read_batch, reader, batches[0])
+    for next_batch in batches[1:]:
+        # The next batch is read while this one is stored.
+        reading = loop.run_in_executor(None, _read_batch, reader, next_batch)
+        yield await _store_batch(contents, files)
+        files = await reading
+    if files:
+        yield await _store_batch(contents, files)
+    for file in wanted:
+        if file.size > LARGE:
+            yield [await _store_large_file(contents, reader, file)]
 
 
 def _group_into_batches(wanted: Sequence[WantedFile]) -> list[list[WantedFile]]:
-    found: list[list[WantedFile]] = []
-    held = 0
-    for one in wanted:
-        if not found or held + one.size > BATCH or len(found[-1]) >= MOST:
-            found.append([])
-            held = 0
-        found[-1].append(one)
-        held += one.size
-    return found
+    batches: list[list[WantedFile]] = []
+    size = 0
+    for file in wanted:
+        if not batches or size + file.size > BATCH or len(batches[-1]) >= MOST:
+            batches.append([])
+            size = 0
+        batches[-1].append(file)
+        size += file.size
+    return batches
 
 
 def _read_batch(reader: RootFileOpener, wanted: Sequence[WantedFile]) -> list[_ReadFile]:
-    return [_read_small_file(reader, one) for one in wanted]
+    return [_read_small_file(reader, file) for file in wanted]
 
 
 def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
     """Read a file between two looks at its stamp. Content is None if it was removed or
     is unreadable.
     """
-    content, same = b"", False
+    content = b""
+    is_same = False
     try:
         for _ in range(_TRIES):
             with closing_handle(reader.open_without_link(wanted.path)) as handle:
@@ -130,20 +131,21 @@ def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
                 if before.st_size > max(LARGE, wanted.size):
                     return _ReadFile(wanted, None, reason_unread="changed while it was read")
                 content = _read_until_size(handle, before.st_size)
-                same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
-            sure = same and wanted.stamp == pack_stat_stamp(before)
-            mode = before.st_mode & 0o7777
-            wanted = replace(
-                wanted,
-                stamp=wanted.stamp if sure else UNRELIABLE_STAMP,
-                mode=mode,
-                size=len(content),
-            )
-            if same:
+                is_same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
+            wanted = _with_stamp_of_read(wanted, before, is_same=is_same)
+            wanted = replace(wanted, size=len(content))
+            if is_same:
                 break
     except OSError as error:
         return _ReadFile(wanted, None, reason_unread=_reason_not_read(error))
-    return _ReadFile(wanted, content, keeps_changing=not same)
+    return _ReadFile(wanted, content, keeps_changing=not is_same)
+
+
+def _with_stamp_of_read(wanted: WantedFile, status: os.stat_result, *, is_same: bool) -> WantedFile:
+    """Trust the stamp only if the file had it before and after it was read."""
+    is_sure = is_same and wanted.stamp == pack_stat_stamp(status)
+    stamp = wanted.stamp if is_sure else UNRELIABLE_STAMP
+    return replace(wanted, stamp=stamp, mode=status.st_mode & 0o7777)
 
 
 def _reason_not_read(error: OSError) -> str:
@@ -158,7 +160,10 @@ def pack_stat_stamp(st: os.stat_result) -> bytes:
 def _read_until_size(handle: int, size: int) -> bytes:
     """Read the `size` bytes that the file had when opened. It may grow faster than we read."""
     pieces = []
-    while size > 0 and (piece := os.read(handle, size)):
+    while size > 0:
+        piece = os.read(handle, size)
+        if not piece:
+            break
         pieces.append(piece)
         size -= len(piece)
     return b"".join(pieces)
@@ -167,20 +172,21 @@ def _read_until_size(handle: int, size: int) -> bytes:
 async def _store_batch(
     contents: BatchContentCache, files: Sequence[_ReadFile]
 ) -> list[WantedFileRecord]:
-    there = [(one, one.content) for one in files if one.content is not None]
-    stored = await contents.store_many([(content, ABOUT) for _, content in there])
-    got = [
-        WantedFileRecord(one.wanted.path, b"", reason_unread=one.reason_unread)
-        for one in files
-        if one.content is None
-    ]
-    for (one, _), entry in zip(there, stored, strict=True):
-        got.append(
-            WantedFileRecord(
-                one.wanted.path, _build_file_record(one.wanted, entry), one.keeps_changing
-            )
-        )
-    return got
+    records = []
+    read_files = []
+    to_store = []
+    for file in files:
+        if file.content is None:
+            path = file.wanted.path
+            records.append(WantedFileRecord(path, b"", reason_unread=file.reason_unread))
+        else:
+            read_files.append(file)
+            to_store.append((file.content, ABOUT))
+    stored = await contents.store_many(to_store)
+    for file, entry in zip(read_files, stored, strict=True):
+        record = _build_file_record(file.wanted, entry)
+        records.append(WantedFileRecord(file.wanted.path, record, file.keeps_changing))
+    return records
 
 
 def _build_file_record(wanted: WantedFile, entry: Stored) -> bytes:
@@ -203,19 +209,19 @@ async def _store_large_file(
         if before.st_size > wanted.size:
             return WantedFileRecord(wanted.path, b"", reason_unread="changed while it was read")
         entry = await contents.store_content(_read_handle_in_pieces(handle, before.st_size), ABOUT)
-        same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
+        is_same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
     except OSError as error:
         return WantedFileRecord(wanted.path, b"", reason_unread=_reason_not_read(error))
     finally:
         os.close(handle)
-    sure = same and pack_stat_stamp(before) == wanted.stamp
-    wanted = replace(
-        wanted, stamp=wanted.stamp if sure else UNRELIABLE_STAMP, mode=before.st_mode & 0o7777
-    )
-    return WantedFileRecord(wanted.path, _build_file_record(wanted, entry), not same)
+    wanted = _with_stamp_of_read(wanted, before, is_same=is_same)
+    return WantedFileRecord(wanted.path, _build_file_record(wanted, entry), not is_same)
 
 
 async def _read_handle_in_pieces(handle: int, size: int) -> AsyncIterator[bytes]:
-    while size > 0 and (piece := await asyncio.to_thread(os.read, handle, min(size, _PIECE))):
+    while size > 0:
+        piece = await asyncio.to_thread(os.read, handle, min(size, _PIECE))
+        if not piece:
+            return
         yield piece
         size -= len(piece)
