@@ -31,6 +31,7 @@ from helix_desktop.engine.ports import (
 from helix_desktop.engine.prompt_cache_terms import prices_of_main_model
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.branch import ConversationBranch
+from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.strategies import large_output_choice, text_preview
 from helix_desktop.engine.strategies.markers import call_answered_by, describe_output
 from helix_desktop.engine.tool_names import RECALLS
@@ -80,17 +81,17 @@ async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> Cach
 
 async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
     """Return the digest that a name means. For a whole hash, there may be no entry."""
-    name = name.strip().strip("\"'`").lower()
-    if whole := _WHOLE_HASH.search(
-        name
-    ):  # The model may have copied the hash with some text of the marker.
-        name = whole.group()
-    if not HASH_BEGINNING.fullmatch(name):
+    plain = name.strip().strip("\"'`").lower()
+    # The model may have copied the hash with some text of the marker.
+    whole = _WHOLE_HASH.search(plain)
+    if whole:
+        return Digest.from_hex(whole.group())
+    if not HASH_BEGINNING.fullmatch(plain):
         raise InvalidInput(
-            f"{name[:80]!r} is not a hash.",
+            f"{plain[:80]!r} is not a hash.",
             remedy="A hash has 64 hexadecimal digits. Give at least the first 4.",
         )
-    return Digest.from_hex(name) if len(name) == 64 else await cache.resolve_prefix(name)
+    return await cache.resolve_prefix(plain)
 
 
 async def _suggest_near_entry(cache: ContentCache, name: str) -> str:
@@ -122,65 +123,73 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
     """
     is_plain = not (lines.strip() or words.strip() or pattern)
     entry = await find_entry(cache, name, 2 * PAGE_BYTES if is_plain else 0)
-    stored = entry.stored
     if pattern:
         if grep is None:
             raise InvalidInput("Patterns cannot be used here.", remedy="Specify lines, or search.")
-        return (
-            await grep(pattern, read_in_pieces(cache, stored), context)
-            or f"[no line matches {pattern}]"
-        )
-    if words.strip() and not lines.strip():
-        return await _recall_passages(cache, tokens, stored, words)
+        matches = await grep(pattern, read_in_pieces(cache, entry.stored), context)
+        return matches or f"[no line matches {pattern}]"
     whole = whole_tokens or most_tokens_recalled_whole()
-    if not lines.strip():
-        if _fits_whole(tokens, entry, whole):
-            text = entry.beginning.decode("utf-8", "replace").removesuffix("\n")
-            return text if text.strip() else "(empty lines)" if stored.size else "(empty)"
+    if lines.strip():
+        return await _recall_lines(cache, tokens, entry.stored, lines, whole)
+    if words.strip():
+        return await _recall_passages(cache, tokens, entry.stored, words)
+    if not _fits_whole(tokens, entry, whole):
         return await _recall_outline(cache, tokens, entry)
+    text = entry.beginning.decode("utf-8", "replace").removesuffix("\n")
+    if text.strip():
+        return text
+    return "(empty lines)" if entry.stored.size else "(empty)"
+
+
+async def _recall_lines(
+    cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, lines: str, whole: int
+) -> str:
+    """Return the asked lines, at most a page of them, and how to go on."""
     first, last = parse_line_range(lines)
-    if not (taken := await read_entry_lines(cache, stored, first, last)):
+    taken = await read_entry_lines(cache, stored, first, last)
+    if not taken:
         raise NotFound(
             f"There is no line {first:,} in the entry; the last one is {stored.lines:,}."
         )
-    text, until = cut_to_page_with_last_line_number(
-        tokens, taken, first, LINES_TOKENS if last else min(whole, LINES_TOKENS)
-    )
+    most = LINES_TOKENS if last else min(whole, LINES_TOKENS)
+    text, until = cut_to_page_with_last_line_number(tokens, taken, first, most)
     total = max(stored.lines, until)
-    head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"
-    rest = (
-        f'\n[go on with lines="{until + 1}-{last or ""}"]'
-        if until < min(last or total, total)
-        else ""
-    )
-    return f"{head}{text if text.strip() else '(empty lines)'}{rest}"
+    head = f"[lines {first}-{until} of {total:,}]\n"
+    if first == 1 and until >= total:
+        head = ""
+    way_on = ""
+    if until < min(last or total, total):
+        way_on = f'\n[go on with lines="{until + 1}-{last or ""}"]'
+    return f"{head}{text if text.strip() else '(empty lines)'}{way_on}"
 
 
 def most_tokens_recalled_whole(
     state: ConversationState | None = None, policy: Policy | None = None
 ) -> int:
     """Return the most counted tokens that an entry may have to be returned whole."""
-    context, steps, price, most = (
-        USUAL_CONTEXT,
-        USUAL_STEPS,
-        fold_economics.RelativePrices(),
-        WHOLE_TOKENS,
+    if state is None or policy is None:
+        usual = fold_economics.RelativePrices()
+        return fold_economics.most_tokens_of_whole_entry(
+            USUAL_CONTEXT, USUAL_STEPS, usual, PAGE_TOKENS, WHOLE_TOKENS
+        )
+    meter = context_usage.measure_window(state, policy)
+    context = round(meter.used / meter.factor)
+    free = round(meter.free_tokens / meter.factor)
+    return fold_economics.most_tokens_of_whole_entry(
+        context,
+        len(state.branch.steps),
+        prices_of_main_model(state),
+        PAGE_TOKENS,
+        min(WHOLE_TOKENS, max(PAGE_TOKENS, free)),
     )
-    if state is not None and policy is not None:
-        meter = context_usage.measure_window(state, policy)
-        price = prices_of_main_model(state)
-        context, steps = round(meter.used / meter.factor), len(state.branch.steps)
-        most = min(most, max(PAGE_TOKENS, round(meter.free_tokens / meter.factor)))
-    return fold_economics.most_tokens_of_whole_entry(context, steps, price, PAGE_TOKENS, most)
 
 
 def _fits_whole(tokens: TokenCounter, entry: CacheEntry, whole: int) -> bool:
     """Whether an entry fits. Counts tokens only if needed: no token is shorter than a byte."""
     if not whole < entry.stored.size <= PAGE_BYTES:
         return entry.stored.size <= whole
-    return (
-        entry.tokens or tokens.count_tokens(entry.beginning.decode("utf-8", "replace"))
-    ) <= whole
+    counted = entry.tokens or tokens.count_tokens(entry.beginning.decode("utf-8", "replace"))
+    return counted <= whole
 
 
 async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: CacheEntry) -> str:
@@ -203,20 +212,18 @@ async def _recall_passages(
     cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, words: str
 ) -> str:
     """Return the passages with the words. Only the beginning of a very long entry is searched."""
-    content = (
-        await cache.read_range(stored.digest, 0, min(FIND_BYTES, stored.size))
-        if stored.size
-        else b""
-    )
+    content = b""
+    if stored.size:
+        content = await cache.read_range(stored.digest, 0, min(FIND_BYTES, stored.size))
     lines = content.decode("utf-8", "replace").split("\n")
     if len(lines) > 1 and not lines[-1]:
         lines.pop()
     work = functools.partial(text_passages.find_passages, tokens, lines, words)
-    found = await asyncio.to_thread(work) if len(content) > IN_A_THREAD else work()
-    found = found or f"[none of these words is in it; it has {stored.lines:,} lines]"
+    passages = await asyncio.to_thread(work) if len(content) > IN_A_THREAD else work()
+    shown = passages or f"[none of these words is in it; it has {stored.lines:,} lines]"
     if stored.size <= FIND_BYTES:
-        return found
-    return f"{found}\n[only the first {len(lines):,} lines were searched; grep searches all of it]"
+        return shown
+    return f"{shown}\n[only the first {len(lines):,} lines were searched; grep searches all of it]"
 
 
 async def search_entries(
@@ -283,20 +290,17 @@ async def recall_folded_messages(
     With `words`, return passages with them from these messages and
     their outputs; without a name, from everything that summaries cover.
     """
-    branch, asked = state.branch, words.strip()
-    folds = (
-        [_require_fold(state, name)] if name.strip() or not asked else _live_folds_of_spans(state)
-    )
-    covers = (fold.cover for fold in folds)
-    spans = [
-        facts.Span(cover.seq, cover.seq) if isinstance(cover, facts.PartRef) else cover
-        for cover in covers
-    ]
-    messages = [
-        branch.message_at(seq)
-        for seq in sorted({seq for span in spans for seq in branch.covered_messages(span)})
-    ]
-    if asked:
+    branch = state.branch
+    if name.strip() or not words.strip():
+        folds = [_require_fold(state, name)]
+    else:
+        folds = _live_folds_of_spans(state)
+    covered: set[int] = set()
+    for fold in folds:
+        first, last = first_and_last(fold.cover)
+        covered.update(branch.covered_messages(facts.Span(first, last)))
+    messages = [branch.message_at(seq) for seq in sorted(covered)]
+    if words.strip():
         return await _passages_in_messages(branch, cache, tokens, messages, words)
     texts = await span_text_and_detail_sources.read_short_outputs(messages, cache)
     text = "\n".join(format_message(branch, message, texts) for message in messages)
@@ -306,9 +310,8 @@ async def recall_folded_messages(
         text.encode("utf-8", "replace"), EntryOrigin("recall_history", name)
     )
     shown, until = cut_to_page_with_last_line_number(tokens, text.split("\n"), 1)
-    return (
-        f'{shown}\n[go on with recall_cached_content("{stored.digest.hex}", lines="{until + 1}-")]'
-    )
+    way_on = f'recall_cached_content("{stored.digest.hex}", lines="{until + 1}-")'
+    return f"{shown}\n[go on with {way_on}]"
 
 
 async def _passages_in_messages(
@@ -320,36 +323,41 @@ async def _passages_in_messages(
 ) -> str:
     """Return the newest of equal passages with the words. Searches only so many outputs."""
     texts: list[tuple[str, list[str]]] = []
-    room, left = FIND_BYTES, 0
+    room = FIND_BYTES
+    too_long = 0
     for message in reversed(messages):
-        fact, seq = message.fact, message.seq
-        if not isinstance(fact, facts.ToolReturned):
-            texts.append(
-                (f"message {seq}", format_message(branch, message, {}, recalls=False).split("\n"))
-            )
-        elif branch.is_excluded(facts.PartRef(seq)):
+        result = message.fact
+        if not isinstance(result, facts.ToolReturned):
+            said = format_message(branch, message, {}, recalls=False)
+            texts.append((f"message {message.seq}", said.split("\n")))
+        elif _is_left_out_of_search(branch, message.seq):
             continue
-        elif (call := call_answered_by(branch, seq)) is not None and call.name in RECALLS:
-            continue  # It only repeats something.
-        elif fact.output.size > room:
-            left += 1
+        elif result.output.size > room:
+            too_long += 1
         else:
-            room -= fact.output.size
-            text = await span_text_and_detail_sources.read_stored_text(cache, fact.output)
-            name = f'recall_cached_content("{fact.output.digest.hex[:SHORT_HASH]}"), {describe_output(branch, seq)}'
+            room -= result.output.size
+            text = await span_text_and_detail_sources.read_stored_text(cache, result.output)
+            short_hash = result.output.digest.hex[:SHORT_HASH]
+            about = describe_output(branch, message.seq)
+            name = f'recall_cached_content("{short_hash}"), {about}'
             texts.append((name, text.split("\n")))
-    shown = span_text_and_detail_sources.read_span_texts(branch, branch.items, cache)
-    in_view = {line.strip() async for one in shown for line in one.text.split("\n")}
+    in_view: set[str] = set()
+    async for shown in span_text_and_detail_sources.read_span_texts(branch, branch.items, cache):
+        in_view.update(line.strip() for line in shown.text.split("\n"))
     work = functools.partial(
         text_passages.find_passages_in_texts, tokens, texts, words, in_view=in_view
     )
-    found = await asyncio.to_thread(work)
-    rest = (
-        f"\n[outputs too long to be searched here: {left:,}; search_cached_content finds words in them]"
-        if left
-        else ""
-    )
-    return (found or f"[none of these words is in the {len(messages):,} messages]") + rest
+    passages = await asyncio.to_thread(work)
+    answer = passages or f"[none of these words is in the {len(messages):,} messages]"
+    if too_long:
+        answer += f"\n[outputs too long to be searched here: {too_long:,}; search_cached_content finds words in them]"
+    return answer
+
+
+def _is_left_out_of_search(branch: ConversationBranch, seq: int) -> bool:
+    """Whether the user took an output out, or it only repeats what was recalled."""
+    call = call_answered_by(branch, seq)
+    return branch.is_excluded(facts.PartRef(seq)) or (call is not None and call.name in RECALLS)
 
 
 def _require_fold(state: ConversationState, name: str) -> facts.Folded:
@@ -378,27 +386,25 @@ def format_message(
     """Format a message without reasoning and, unless `recalls`, without calls that
     recall. `texts`: short outputs.
     """
-    fact, seq = recorded.fact, recorded.seq
-    if isinstance(fact, facts.ToolReturned):
-        about = describe_output(branch, seq)
-        shown = fact.head or texts.get(fact.output, "(the text is in the entry)")
-        return (
-            f'[{seq}] output of {about}: recall_cached_content("{fact.output.digest.hex}")\n{shown}'
-        )
-    if isinstance(fact, facts.UserSaid):
-        said = [
-            part.text
-            if isinstance(part, facts.Text)
-            else f"attached {part.name} {part.stored.digest.hex}"
-            for part in fact.parts
-        ]
-        return "\n".join(f"[{seq}] user: {text}" for text in said)
-    if isinstance(fact, facts.ModelReplied):
-        sources = span_text_and_detail_sources.sources_of_reply(branch, seq, fact)
-        return "\n".join(
-            _format_source(one) for one in sources if recalls or one.tool not in RECALLS
-        )
+    seq = recorded.seq
+    match recorded.fact:
+        case facts.ToolReturned() as result:
+            shown = result.head or texts.get(result.output, "(the text is in the entry)")
+            recall = f'recall_cached_content("{result.output.digest.hex}")'
+            return f"[{seq}] output of {describe_output(branch, seq)}: {recall}\n{shown}"
+        case facts.UserSaid(parts=parts):
+            return "\n".join(f"[{seq}] user: {_format_user_part(part)}" for part in parts)
+        case facts.ModelReplied() as reply:
+            sources = span_text_and_detail_sources.sources_of_reply(branch, seq, reply)
+            shown_sources = (source for source in sources if recalls or source.tool not in RECALLS)
+            return "\n".join(map(_format_source, shown_sources))
     return ""
+
+
+def _format_user_part(part: facts.UserPart) -> str:
+    if isinstance(part, facts.Text):
+        return part.text
+    return f"attached {part.name} {part.stored.digest.hex}"
 
 
 def _format_source(source: DetailSource) -> str:
@@ -414,12 +420,15 @@ def parse_line_range(words: str) -> tuple[int, int]:
     """Parse `10-40`, `10-` or `10` into first and last line; 0 means the end."""
     if not words.strip():
         return 1, 0
-    if (match := _LINE_RANGE.fullmatch(words)) is None:
+    match = _LINE_RANGE.fullmatch(words)
+    if match is None:
         raise InvalidInput(
             f"lines = {words[:40]!r} is not a valid line range.", remedy="Write 10-40, 10- or 10."
         )
     first = max(1, int(match[1]))
-    last = int(match[3]) if match[3] else (0 if match[2] else first)
+    last = first
+    if match[2]:
+        last = int(match[3] or 0)
     if last and last < first:
         raise InvalidInput(
             f"In `lines`, the last line ({last}) is before the first line ({first})."
@@ -453,24 +462,29 @@ def _split_lines(content: bytes, *, is_end: bool) -> list[str]:
     """Return the complete lines, and an incomplete last one at the content's end or if
     there is no other.
     """
-    *lines, rest = content.decode("utf-8", "replace").split("\n")
-    return [*lines, rest] if (is_end and rest) or not (lines or is_end) else lines
+    lines = content.decode("utf-8", "replace").split("\n")
+    rest = lines.pop()
+    is_only_line = not lines and not is_end
+    if is_only_line or (is_end and rest):
+        lines.append(rest)
+    return lines
 
 
 async def _find_line_start(cache: ContentCache, stored: facts.Stored, number: int) -> int:
     """Return the offset at which a line begins, or the entry's end if there is no such line."""
-    before, start = number - 1, 0
     if number == 1:
         return 0
+    lines_before = number - 1
+    start_of_piece = 0
     async for piece in read_in_pieces(cache, stored):
-        held = piece.count(b"\n")
-        if held >= before:
-            at = -1
-            for _ in range(before):
-                at = piece.index(b"\n", at + 1)
-            return start + at + 1
-        before -= held
-        start += len(piece)
+        line_ends = piece.count(b"\n")
+        if line_ends >= lines_before:
+            line_end = -1
+            for _ in range(lines_before):
+                line_end = piece.index(b"\n", line_end + 1)
+            return start_of_piece + line_end + 1
+        lines_before -= line_ends
+        start_of_piece += len(piece)
     return stored.size
 
 
@@ -478,21 +492,19 @@ def cut_to_page_with_last_line_number(
     tokens: TokenCounter, lines: Sequence[str], first: int, limit: int = PAGE_TOKENS
 ) -> tuple[str, int]:
     """Return as many lines as fit on a page. A line longer than a page is cut, with a note."""
+
+    def fits(text: str) -> bool:
+        return len(text) <= PAGE_BYTES and tokens.count_tokens(text) <= limit
+
     count = len(lines)
-    while (
-        len(text := "\n".join(lines[:count])) > PAGE_BYTES or tokens.count_tokens(text) > limit
-    ) and count > 1:
+    text = "\n".join(lines)
+    while count > 1 and not fits(text):
         count = max(1, count * 3 // 4)
+        text = "\n".join(lines[:count])
+    is_cut = not fits(text)
     text = text[:PAGE_BYTES]
-    cut = tokens.count_tokens(text) > limit or len(lines[0]) > PAGE_BYTES
     while tokens.count_tokens(text) > limit:
         text = text[: len(text) * 3 // 4]
-    if cut:
+    if is_cut:
         text += "\n[this line is longer than a page and was cut; use grep to look into it]"
     return text, first + count - 1
-
-
-async def read_entry_beginning(cache: ContentCache, stored: facts.Stored, limit_bytes: int) -> str:
-    return (await cache.read_range(stored.digest, 0, min(stored.size, limit_bytes))).decode(
-        "utf-8", "replace"
-    )

@@ -466,18 +466,14 @@ class DetailCollector:
         self._shapes.clear()
         for text in split_into_pieces_at_line_ends(whole):
             words = dict.fromkeys(text.split())
-            for url in dict.fromkeys(
-                url for word in words if "://" in word for url in _URL.findall(word)
-            ):
+            for url in _find_in_words(_URL, (word for word in words if "://" in word)):
                 self._add_detail_line(kind or "url", url, seq, LONGEST_REFERENCE)
-            named = (word for word in words if "/" in word or "." in word or "\\" in word)
-            paths = dict.fromkeys(path for word in named for path in _PATH.findall(word))
+            paths = _find_in_words(_PATH, filter(_may_be_path, words))
             for path in paths:
                 self._add_detail_line(kind or "path", path, seq, LONGEST_REFERENCE)
-            numbered = (
-                name for word in words if _DIGITS.search(word) for name in _NUMBERED.findall(word)
-            )
-            for name in dict.fromkeys((*_IDENTIFIER.findall(" ".join(words)), *numbered)):
+            names = dict.fromkeys(_IDENTIFIER.findall(" ".join(words)))
+            names |= _find_in_words(_NUMBERED, filter(_DIGITS.search, words))
+            for name in names:
                 if name not in paths and self._count_shape_and_return_whether_rare(name):
                     self._add_detail_line(kind or "identifier", name, seq)
 
@@ -487,6 +483,15 @@ class DetailCollector:
             return True
         self._shapes[shape] += 1
         return self._shapes[shape] <= MOST_NUMBERED_WORDS
+
+
+def _find_in_words(pattern: re.Pattern[str], words: Iterable[str]) -> dict[str, None]:
+    """Return what a pattern finds in the words, each once and in order."""
+    return dict.fromkeys(found for word in words for found in pattern.findall(word))
+
+
+def _may_be_path(word: str) -> bool:
+    return "/" in word or "." in word or "\\" in word
 
 
 def _join_lines(text: str) -> str:

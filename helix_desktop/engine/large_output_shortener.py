@@ -18,7 +18,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_spending import ConversationSpending
 from helix_desktop.engine.document_pages import format_document_outline, parse_document_text
 from helix_desktop.engine.fold_economics import SMALL_WINDOW
-from helix_desktop.engine.messages import ContextKind, Message, ToolResult
+from helix_desktop.engine.messages import ContextKind, Message, MessagePart, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.span_text_and_detail_sources import read_stored_text
@@ -67,54 +67,59 @@ class LargeOutputShortener:
         policy = self.conversation.policy
         if policy.admission == "off":
             return ()
-        meter = self.conversation.current_meter()
-        calls = self._calls_of_last_reply()
-        tools = {call.id: call.call.name for call in calls}
-        own = {call for call, tool in tools.items() if tool in RECALLS}
-        names = [tools.get(one.call, "") for one in batch]
-        head = meter.parts[ContextKind.SYSTEM]
-        commands = large_output_choice.find_command_outputs_to_limit(
-            batch, names, meter.used, meter.window, head
-        )
-        most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
-        own |= {
-            one.call
-            for one, name in zip(batch, names, strict=True)
-            if self._rereads_folded_output(one, name, most)
-        }
-        chosen = {
-            call.id for call in calls if LINE_NUMBERS.search(call.call.arguments[:QUOTED_ARGUMENTS])
-        }
-        # Whoever asks for lines has chosen them. In a small window, they would
-        # otherwise be cut again and again.
-        if sum(one.tokens for one in batch if one.call in chosen) <= min(
-            most, policy.admission_tokens
-        ):
-            own |= chosen
-        sizes = [
-            replace(returned, tokens=0) if returned.call in own else returned for returned in batch
-        ]
-        large = large_output_choice.find_outputs_to_shorten(
-            sizes, policy, meter.window, meter.factor, commands
-        )
-        held = [await self._read_large_output(index, batch[index], policy) for index in large]
+        indexes = self._indexes_of_large_outputs(batch, policy)
+        held = [await self._read_large_output(index, batch[index], policy) for index in indexes]
         if not held:
             return ()
         fitting = self._indexes_of_outputs_that_fit_whole(held, batch, len(seqs))
+        asking = self.spending.build_model_inquiry()
         shown = await self._choose_text_and_instructions_by_output(
-            held, fitting, keeps, policy, self.spending.build_model_inquiry()
+            held, fitting, keeps, policy, asking
         )
+        # Recorded results are named by their numbers, the others by their place behind those.
+        recorded = [facts.PartRef(seq) for seq in seqs]
+        to_append = [facts.PartRef(-place) for place in range(len(batch) - len(seqs))]
+        covers = recorded + to_append
         batch_name = self.conversation.new_fold_name(facts.FoldKind.EXCERPT)
-        covers = [
-            *map(facts.PartRef, seqs),
-            *(facts.PartRef(-at) for at in range(len(batch) - len(seqs))),
+        folds = []
+        for output in held:
+            if output.index not in shown:
+                continue
+            text, asked = shown[output.index]
+            fold = self._build_excerpt_fold(output, text, asked, batch_name, covers[output.index])
+            if fold.tokens < fold.tokens_before:
+                folds.append(fold)
+        return tuple(folds)
+
+    def _indexes_of_large_outputs(
+        self, batch: Sequence[facts.ToolReturned], policy: Policy
+    ) -> Sequence[int]:
+        """Return which outputs are too large, without those that the agent chose itself."""
+        meter = self.conversation.current_meter()
+        calls = self._calls_of_last_reply()
+        tool_of_call = {call.id: call.call.name for call in calls}
+        tools = [tool_of_call.get(returned.call, "") for returned in batch]
+        commands = large_output_choice.find_command_outputs_to_limit(
+            batch, tools, meter.used, meter.window, meter.parts[ContextKind.SYSTEM]
+        )
+        most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
+        kept_whole = {call for call, tool in tool_of_call.items() if tool in RECALLS}
+        for returned, tool in zip(batch, tools, strict=True):
+            if self._rereads_folded_output(returned, tool, most):
+                kept_whole.add(returned.call)
+        # Whoever asks for lines has chosen them. In a small window, they would
+        # otherwise be cut again and again.
+        chosen_lines = {call.id for call in calls if _asks_for_lines(call.call)}
+        chosen_tokens = sum(returned.tokens for returned in batch if returned.call in chosen_lines)
+        if chosen_tokens <= min(most, policy.admission_tokens):
+            kept_whole |= chosen_lines
+        sizes = [
+            replace(returned, tokens=0) if returned.call in kept_whole else returned
+            for returned in batch
         ]
-        folds = [
-            self._build_excerpt_fold(one, *shown[one.index], batch_name, covers[one.index])
-            for one in held
-            if one.index in shown
-        ]
-        return tuple(fold for fold in folds if fold.tokens < fold.tokens_before)
+        return large_output_choice.find_outputs_to_shorten(
+            sizes, policy, meter.window, meter.factor, commands
+        )
 
     async def excerpt_large_parts(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
         """Return the message with its oversized parts stored, and their excerpts."""
@@ -130,21 +135,17 @@ class LargeOutputShortener:
         for index, part in enumerate(said.parts):
             kept = await self._store_message_part(part) if part.tokens > limit else part
             parts.append(kept)
-            if (
-                isinstance(kept, facts.Attachment)
-                and kept.tokens > limit
-                and not kept.stored.media_type.startswith("image/")
-            ):
-                folds.append(await self._build_message_fold(index, kept, policy))
+            if isinstance(kept, facts.Attachment) and kept.tokens > limit:
+                is_picture = kept.stored.media_type.startswith("image/")
+                if not is_picture:
+                    folds.append(await self._build_message_fold(index, kept, policy))
         return (replace(said, parts=tuple(parts)), *folds)
 
     def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
         """Whether the agent read a folded output again. An excerpt would not help then."""
-        if (
-            not returned.repeat_of
-            or returned.tokens > most
-            or large_output_choice.is_command_output(returned, tool)
-        ):
+        if not returned.repeat_of or returned.tokens > most:
+            return False
+        if large_output_choice.is_command_output(returned, tool):
             return False
         return not self.conversation.state.is_message_whole(returned.repeat_of)
 
@@ -157,10 +158,9 @@ class LargeOutputShortener:
         steps = self.conversation.state.branch.steps
         reply = self.conversation.fact_at(steps[-1]) if steps else None
         parts = reply.parts if isinstance(reply, facts.ModelReplied) else ()
-        said = [part.text for part in parts if isinstance(part, facts.Text)]
-        return (
-            f"{' '.join(said)[-QUOTED_WORDS:]} {call.arguments[:QUOTED_ARGUMENTS] if call else ''}"
-        )
+        said = " ".join(part.text for part in parts if isinstance(part, facts.Text))
+        arguments = call.arguments[:QUOTED_ARGUMENTS] if call else ""
+        return f"{said[-QUOTED_WORDS:]} {arguments}"
 
     # --- Outputs: how much of a large one is shown to the model
 
@@ -184,25 +184,19 @@ class LargeOutputShortener:
         asking: ModelInquiry,
     ) -> dict[int, tuple[str, str]]:
         """Return the text and instructions of each output that is not shown in full."""
-        shown = {one.index: (one.preview, "") for one in held}
         compactions: dict[int, str] = {}
         full: list[int] = []
 
         async def decide() -> None:
-            chosen = {one.index: OutputChoice(PREVIEW) for one in held}
-            if policy.admission == "ask":
-                chosen = await self._ask_model_for_choices(held, fitting, asking)
-            elif policy.admission == "ahead":
-                words = ((one, keeps.get(one.returned.call, "").strip()) for one in held)
-                chosen = {
-                    one.index: _choose_by_keep_argument(one, keep, fitting) for one, keep in words
-                }
-            full.extend(index for index, choice in chosen.items() if choice.what == FULL)
-            wanted = [one for one in held if chosen[one.index].what == COMPACT]
+            choices = await self._choose_what_to_show(held, fitting, keeps, policy, asking)
+            full.extend(index for index, choice in choices.items() if choice.what == FULL)
+            wanted = [output for output in held if choices[output.index].what == COMPACT]
             await asyncio.gather(
                 *(
-                    self._add_compaction_of_output(one, chosen[one.index].keep, asking, compactions)
-                    for one in wanted
+                    self._add_compaction_of_output(
+                        output, choices[output.index].keep, asking, compactions
+                    )
+                    for output in wanted
                 )
             )
 
@@ -211,29 +205,47 @@ class LargeOutputShortener:
                 await decide()
         except (TimeoutError, HelixError):
             pass  # If the model fails, the outputs are shown as previews.
-        for one in held:
-            if one.index in compactions:
-                shown[one.index] = (
-                    compactions[one.index],
-                    keeps.get(one.returned.call, "") or "as asked",
-                )
-        return {index: text for index, text in shown.items() if index not in full}
+        shown = {}
+        for output in held:
+            if output.index in compactions:
+                asked = keeps.get(output.returned.call, "") or "as asked"
+                shown[output.index] = (compactions[output.index], asked)
+            elif output.index not in full:
+                shown[output.index] = (output.preview, "")
+        return shown
+
+    async def _choose_what_to_show(
+        self,
+        held: Sequence[LargeOutput],
+        fitting: Sequence[int],
+        keeps: Mapping[str, str],
+        policy: Policy,
+        asking: ModelInquiry,
+    ) -> dict[int, OutputChoice]:
+        if policy.admission == "ask":
+            return await self._ask_model_for_choices(held, fitting, asking)
+        if policy.admission != "ahead":
+            return {output.index: OutputChoice(PREVIEW) for output in held}
+        choices = {}
+        for output in held:
+            keep = keeps.get(output.returned.call, "").strip()
+            choices[output.index] = _choose_by_keep_argument(output, keep, fitting)
+        return choices
 
     async def _ask_model_for_choices(
         self, held: Sequence[LargeOutput], fitting: Sequence[int], asking: ModelInquiry
     ) -> dict[int, OutputChoice]:
         """Ask the main model about the whole batch, over the conversation's prefix."""
-        if (main := self.models(facts.ModelRole.MAIN)) is None:
-            return {one.index: OutputChoice(PREVIEW) for one in held}
-        previews = {one.index + 1: (one.call, one.preview) for one in held}
+        main = self.models(facts.ModelRole.MAIN)
+        if main is None:
+            return {output.index: OutputChoice(PREVIEW) for output in held}
+        previews = {output.index + 1: (output.call, output.preview) for output in held}
         numbers = [index + 1 for index in fitting]
         view = self.conversation.current_view()
         request = request_building.build_request(view, await self.contents.read_view_contents(view))
-        shown = {one.returned.call: "(long; see below)" for one in held}
-        answered = replace(
-            request,
-            messages=(*request.messages[:-1], _fill_held_results(request.messages[-1], shown)),
-        )
+        shown = {output.returned.call: "(long; see below)" for output in held}
+        last_message = _fill_held_results(request.messages[-1], shown)
+        answered = replace(request, messages=(*request.messages[:-1], last_message))
         question = large_output_choice.output_choice_question(previews, numbers)
         asked = append_question(answered, question, facts.Purpose.ADMISSION, QUESTION_OUTPUT)
         answer = await asking.ask_for_text(main, asked, self.conversation.policy.admission_wait)
@@ -245,43 +257,39 @@ class LargeOutputShortener:
     ) -> list[int]:
         """The smallest come first. `recorded`: how many outputs the meter already counts."""
         meter = self.conversation.current_meter()
-        large = {one.index for one in held}
-        free = meter.free_tokens / meter.factor + sum(
-            one.returned.tokens for one in held if one.index < recorded
-        )
-        free -= sum(
-            returned.tokens
-            for at, returned in enumerate(batch)
-            if at >= recorded and at not in large
-        )
+        large = {output.index for output in held}
+        free = meter.free_tokens / meter.factor
+        free += sum(output.returned.tokens for output in held if output.index < recorded)
+        for index, returned in enumerate(batch):
+            if index >= recorded and index not in large:
+                free -= returned.tokens
         fitting = []
-        for one in sorted(held, key=lambda one: one.returned.tokens):
-            free -= one.returned.tokens
+        for output in sorted(held, key=lambda output: output.returned.tokens):
+            free -= output.returned.tokens
             if free > 0:
-                fitting.append(one.index)
+                fitting.append(output.index)
         return sorted(fitting)
 
     async def _add_compaction_of_output(
-        self, one: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]
+        self, output: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]
     ) -> None:
         """Add to `done` what the fast model kept. If it fails, the preview stays."""
-        if (client := self._model_that_compacts()) is None:
+        client = self._model_that_compacts()
+        if client is None:
             return
-        question = large_output_choice.compaction_question(one.call, keep, COMPACTED)
-        material = await asyncio.to_thread(self._cut_for_model_window, one.text, keep, client)
-        request = build_material_request(
-            material, question, facts.Purpose.COMPACTION, COMPACTED * 2
-        )
+        question = large_output_choice.compaction_question(output.call, keep, COMPACTED)
+        material = await asyncio.to_thread(self._cut_for_model_window, output.text, keep, client)
+        purpose = facts.Purpose.COMPACTION
+        request = build_material_request(material, question, purpose, COMPACTED * 2)
+        wait = self.conversation.policy.admission_wait
         try:
-            text = await asking.ask_for_text(
-                client, request, self.conversation.policy.admission_wait
-            )
+            text = await asking.ask_for_text(client, request, wait)
         except ModelFailed:
             return
+        if self.tokens.count_tokens(text) > COMPACTED * 2:
+            text = text[: COMPACTED * 6]
         if text:
-            done[one.index] = (
-                text if self.tokens.count_tokens(text) <= COMPACTED * 2 else text[: COMPACTED * 6]
-            )
+            done[output.index] = text
 
     def _model_that_compacts(self) -> ModelClient | None:
         return self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
@@ -290,33 +298,33 @@ class LargeOutputShortener:
         """Return what fits into the model's window: the beginning, passages with the
         words of `keep`, and the end.
         """
-        settings = self.conversation.state.settings
-        chosen = settings.model_for_role(
-            facts.ModelRole.FAST
-            if self.models(facts.ModelRole.FAST) is client
-            else facts.ModelRole.MAIN
-        )
-        window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
-        room = (
-            max(2_000, window - COMPACTED * 2 - 1_000) * 2
-        )  # Only two characters per token, to be safe.
+        is_fast = self.models(facts.ModelRole.FAST) is client
+        role = facts.ModelRole.FAST if is_fast else facts.ModelRole.MAIN
+        chosen = self.conversation.state.settings.model_for_role(role)
+        window = self.conversation.policy.window
+        if chosen is not None and chosen.window > 0:
+            window = chosen.window
+        room_tokens = max(2_000, window - COMPACTED * 2 - 1_000)
+        room = room_tokens * 2  # Only two characters per token, to be safe.
         if len(text) <= room:
             return text
         lines = text.removesuffix("\n").split("\n")
         places = text_passages.find_passages(self.tokens, lines, keep, room // 8)
         left_out = f"[… {len(text) - room:,} characters of all {len(lines):,} lines left out"
-        return f"{text[: room // 2]}\n{left_out}; in them:]\n{places}\n{left_out} …]\n{text[-room // 4 :]}"
+        beginning = text[: room // 2]
+        end = text[-room // 4 :]
+        return f"{beginning}\n{left_out}; in them:]\n{places}\n{left_out} …]\n{end}"
 
     def _build_excerpt_fold(
-        self, one: LargeOutput, text: str, asked: str, batch: str, cover: facts.PartRef
+        self, output: LargeOutput, text: str, asked: str, batch: str, cover: facts.PartRef
     ) -> facts.Folded:
-        returned = one.returned
+        returned = output.returned
         shown = large_output_choice.format_excerpt(
             returned.output, returned.tokens, text, asked=asked
         )
-        why = f"an output of {returned.tokens:,} tokens" + (
-            ", shortened at the agent's request" if asked else ""
-        )
+        why = f"an output of {returned.tokens:,} tokens"
+        if asked:
+            why += ", shortened at the agent's request"
         fold = self._build_fold_of_part(cover, shown, returned.tokens, returned.output.digest, why)
         writer = self._model_that_compacts() if asked else None
         return replace(fold, batch=batch, asked=asked, model=writer.model_name if writer else "")
@@ -324,9 +332,17 @@ class LargeOutputShortener:
     def _build_fold_of_part(
         self, cover: facts.PartRef, shown: str, before: int, entry: Digest, why: str
     ) -> facts.Folded:
-        kind, tokens = facts.FoldKind.EXCERPT, self.tokens.count_tokens(shown)
-        name = self.conversation.new_fold_name(kind)
-        return facts.Folded(name, kind, cover, shown, tokens, before, entries=(entry,), why=why)
+        kind = facts.FoldKind.EXCERPT
+        return facts.Folded(
+            fold=self.conversation.new_fold_name(kind),
+            kind=kind,
+            cover=cover,
+            text=shown,
+            tokens=self.tokens.count_tokens(shown),
+            tokens_before=before,
+            entries=(entry,),
+            why=why,
+        )
 
     # --- The user's messages: storing large parts and showing excerpts of them
 
@@ -369,12 +385,16 @@ def _choose_by_keep_argument(
     return OutputChoice(COMPACT, keep) if keep else OutputChoice(PREVIEW)
 
 
+def _asks_for_lines(call: facts.ToolCall) -> bool:
+    return bool(LINE_NUMBERS.search(call.arguments[:QUOTED_ARGUMENTS]))
+
+
 def _fill_held_results(message: Message, shown: Mapping[str, str]) -> Message:
     """Return the last message with a note in place of results that are held back."""
-    parts = tuple(
-        replace(part, text=shown.get(part.call, "(done)"), ok=True)
-        if isinstance(part, ToolResult)
-        else part
-        for part in message.parts
-    )
-    return replace(message, parts=parts)
+    parts: list[MessagePart] = []
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            parts.append(replace(part, text=shown.get(part.call, "(done)"), ok=True))
+        else:
+            parts.append(part)
+    return replace(message, parts=tuple(parts))
