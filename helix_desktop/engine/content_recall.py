@@ -508,3 +508,9 @@ def cut_to_page_with_last_line_number(
     if is_cut:
         text += "\n[this line is longer than a page and was cut; use grep to look into it]"
     return text, first + count - 1
+
+
+async def read_entry_beginning(cache: ContentCache, stored: facts.Stored, limit_bytes: int) -> str:
+    return (await cache.read_range(stored.digest, 0, min(stored.size, limit_bytes))).decode(
+        "utf-8", "replace"
+    )

@@ -9,6 +9,7 @@ fitted to what the provider reports, so that the causes add up to the billed inp
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -139,9 +140,8 @@ class RequestCostReader:
         """Explain a step's request, and remember it for the next. `view`: what was sent."""
         chosen = _find_model_settings_for_reply(reply.model, state.record.settings_at(view.seq))
         asked = recorded.time - reply.seconds
-        if (
-            not reply.seconds
-        ):  # Imported replies have only an end time, so their start is estimated.
+        if not reply.seconds:
+            # Imported replies have only an end time, so their start is estimated.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
         documented = float(chosen.cache_seconds if chosen else 0)
         documented = documented or cache_terms_of_model(reply.model).seconds
@@ -151,16 +151,15 @@ class RequestCostReader:
         before = self._last.get(reply.model)
         same = _count_same_pieces(before.pieces, now.pieces) if before else 0
         now.ends = _piece_ends_as_billed(now, before, same)
-        now.places = [
-            *(place for place in (before.places if before else ()) if place <= same),
-            len(now.pieces),
-        ]
+        places_before = before.places if before else []
+        now.places = [place for place in places_before if place <= same]
+        now.places.append(len(now.pieces))
         self._marks_prefixes |= reply.usage.cache_write > 0
-        cost = self._price_request(
-            recorded, reply.model, reply.usage, self._explain_request(now, before, same), chosen
-        )
+        segments = self._explain_request(now, before, same)
+        cost = self._price_request(recorded, reply.model, reply.usage, segments, chosen)
         self._note_request_aside(now, before, same)
-        self._last[reply.model], self._last_model = now, reply.model
+        self._last[reply.model] = now
+        self._last_model = reply.model
         if reply.usage.is_cached_for_an_hour:
             self._lives[reply.model] = max(self._lives.get(reply.model, 0.0), HOUR_SECONDS)
         self._seen = max(self._seen, view.seq)
@@ -170,7 +169,8 @@ class RequestCostReader:
         self, recorded: Recorded, spent: Spent, state: ConversationState
     ) -> RequestCost:
         """Explain a request that is not a step, such as for a summary."""
-        usage, before = spent.usage, self._last.get(spent.model)
+        usage = spent.usage
+        before = self._last.get(spent.model)
         if before and usage.cache_read:
             before.asked = max(before.asked, recorded.time)
         beside = Cause(CauseKind.BESIDE, spent.purpose.value)
@@ -205,9 +205,9 @@ class RequestCostReader:
             return
         last = self._last[self._last_model]
         pause = now.asked - last.asked
-        always: tuple[Cause, ...] = (
-            (Cause(CauseKind.TIME, describe_pause(pause)),) if pause > now.life else ()
-        )
+        always: tuple[Cause, ...] = ()
+        if pause > now.life:
+            always += (Cause(CauseKind.TIME, describe_pause(pause)),)
         if self._last_model != now.reply.model:
             always += (Cause(CauseKind.MODEL, f"from {self._last_model}"),)
         elif now.view.effort != last.view.effort and not _survives_another_effort(now, last, read):
@@ -220,31 +220,28 @@ class RequestCostReader:
                 self._lives.get(now.reply.model, 0.0), now.asked - before.asked
             )
         changes = self._changes_between(last, now, kept_until=last.asked + now.life)
-        again = frozenset(
-            map(_comparable_piece, last.pieces[same:])
-        )  # Some agents send these once more.
+        # Some agents send these once more.
+        again = frozenset(map(_comparable_piece, last.pieces[same:]))
         yield from self._explain_uncached(now, same, max(read, known), changes, always, again)
 
     def _changes_between(
         self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float
     ) -> list[ChangePlace]:
         """Return changes between two requests, without folds after the cache had expired."""
-        found = find_changes_between_requests(
+        has_same_head = _comparable_head(last.pieces) == _comparable_head(now.pieces)
+        changes = []
+        for change in find_changes_between_requests(
             self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq
-        )
-        found = [
-            one
-            for one in found
-            if one.cause.kind is not CauseKind.FOLD or min(one.time, now.asked) <= kept_until
-        ]
-        heads = (
-            [*map(_comparable_piece, one.pieces[1 : _count_head_pieces(one.pieces)])]
-            for one in (last, now)
-        )
-        if next(heads) == next(heads):
-            found = [one for one in found if one.cause.kind is not CauseKind.SYSTEM]
+        ):
+            kind = change.cause.kind
+            if kind is CauseKind.FOLD and min(change.time, now.asked) > kept_until:
+                continue
+            if kind is CauseKind.SYSTEM and has_same_head:
+                continue
+            changes.append(change)
         same = _count_same_pieces(last.pieces, now.pieces)
-        return sorted(_effective_changes(found, now.pieces, same), key=lambda one: one.place)
+        effective = _effective_changes(changes, now.pieces, same)
+        return sorted(effective, key=lambda change: change.place)
 
     def _readable_tokens(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> int:
         """Return how far it could read: to an earlier request's end before a difference."""
@@ -252,8 +249,10 @@ class RequestCostReader:
             return 0
         if same == len(before.pieces):
             return min(before.cached_tokens, now.ends[same - 1])
-        place = max((place for place in now.places[:-1]), default=0)
-        return now.ends[place - 1] if place and not self.was_imported(now.view.seq) else 0
+        place = max(now.places[:-1], default=0)
+        if not place or self.was_imported(now.view.seq):
+            return 0
+        return now.ends[place - 1]
 
     def _explain_uncached(
         self,
@@ -269,28 +268,33 @@ class RequestCostReader:
         """
         shared = now.ends[same - 1] if same else 0
         if start < shared:  # These unchanged pieces come after the last cache mark.
-            first = tuple(one.cause for one in changes if one.place == changes[0].place)
-            yield (
-                shared - start,
-                always or first or (Cause(CauseKind.RULES, "behind the last mark"),),
-            )
-        active, waiting = always, list(changes)
-        for at in range(same, len(now.pieces)):
-            piece, place = now.pieces[at], first_seq_in_piece(now.pieces[at])
+            first = tuple(change.cause for change in changes if change.place == changes[0].place)
+            behind_mark = (Cause(CauseKind.RULES, "behind the last mark"),)
+            yield shared - start, always or first or behind_mark
+        active = always
+        waiting = list(changes)
+        for number in range(same, len(now.pieces)):
+            piece = now.pieces[number]
+            place = first_seq_in_piece(piece)
             while waiting and waiting[0].place <= place:
                 cause = waiting.pop(0).cause
-                active = active if cause in active else (*active, cause)
-            tokens = now.ends[at] - max(start, now.ends[at - 1] if at else 0)
-            is_head = isinstance(piece, ToolsOffered) or piece.role is Role.SYSTEM
-            if (
-                tokens > 0
-                and place > self._seen
-                and not is_head
-                and _comparable_piece(piece) not in again
-            ):
+                if cause not in active:
+                    active = (*active, cause)
+            piece_start = now.ends[number - 1] if number else 0
+            tokens = now.ends[number] - max(start, piece_start)
+            if tokens <= 0:
+                continue
+            if self._is_new_piece(piece, place, again):
                 yield tokens, (Cause(CauseKind.NEW),)
-            elif tokens > 0:
+            else:
                 yield tokens, active or (Cause(CauseKind.UNKNOWN),)
+
+    def _is_new_piece(
+        self, piece: SentPiece, place: int, again: frozenset[tuple[object, ...]]
+    ) -> bool:
+        """Whether no request so far contained it. `again`: what was just sent at another place."""
+        is_head = isinstance(piece, ToolsOffered) or piece.role is Role.SYSTEM
+        return place > self._seen and not is_head and _comparable_piece(piece) not in again
 
     def _why_not_cached(
         self,
@@ -309,27 +313,25 @@ class RequestCostReader:
             return always
         if not (usage.cache_read or usage.cache_write) and now.ends[same - 1] < terms.least_tokens:
             return (Cause(CauseKind.RULES, "too short"),)
-        if (
-            self._marks_prefixes
-            and now.reply.stable is None
-            and len(now.pieces) - same > (terms.look_back_blocks or LOOK_BACK_BLOCKS)
-        ):
+        has_own_marks = self._marks_prefixes and now.reply.stable is None
+        look_back = terms.look_back_blocks or LOOK_BACK_BLOCKS
+        if has_own_marks and len(now.pieces) - same > look_back:
             return (Cause(CauseKind.RULES, "too far in front of a mark"),)
-        if self.was_imported(now.view.seq) and not now.view.tools:
-            if self._joins_requests(now, before, same):
-                cause = Cause(CauseKind.EDIT, "messages of two requests at once were joined")
-            else:
-                cause = Cause(
-                    CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools"
-                )
-            return (cause,)
-        return (Cause(CauseKind.NOT_KEPT),)
+        lacks_head = self.was_imported(now.view.seq) and not now.view.tools
+        if not lacks_head:
+            cause = Cause(CauseKind.NOT_KEPT)
+        elif self._joins_requests(now, before, same):
+            cause = Cause(CauseKind.EDIT, "messages of two requests at once were joined")
+        else:
+            cause = Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools")
+        return (cause,)
 
     def _note_request_aside(
         self, now: _AskedRequest, before: _AskedRequest | None, same: int
     ) -> None:
         """Remember the last request if this one continues something else: small and cached."""
-        model, usage = now.reply.model, now.reply.usage
+        model = now.reply.model
+        usage = now.reply.usage
         if usage.input >= self._aside.get(model, 0):
             self._aside.pop(model, None)
         if before is None or same < len(before.pieces):
@@ -340,16 +342,18 @@ class RequestCostReader:
 
     def _joins_requests(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> bool:
         """Whether two parallel requests were joined, as much more is new than was recorded."""
-        aside, whole = self._aside.get(now.reply.model, 0), now.reply.usage.input
+        aside = self._aside.get(now.reply.model, 0)
+        whole = now.reply.usage.input
         recorded = sum(piece.tokens for piece in now.pieces[same:])
         growth = whole - before.reply.usage.input if before else 0
         return 0 < aside <= whole and growth > 2 * recorded
 
     def was_imported(self, seq: int) -> bool:
         if self._brought_runs is None:
-            told = ((one.fact, one.seq) for one in self.facts)
             self._brought_runs = [
-                (f.first, seq) for f, seq in told if isinstance(f, BroughtIn) and not f.undone
+                (recorded.fact.first, recorded.seq)
+                for recorded in self.facts
+                if isinstance(recorded.fact, BroughtIn) and not recorded.fact.undone
             ]
         return any(first <= seq < last for first, last in self._brought_runs)
 
@@ -364,34 +368,39 @@ class RequestCostReader:
         """Split the billed dollars between the causes, by how many of their tokens were
         read, written or neither.
         """
-        chosen = chosen or self.prices(model)
-        rate, dollars = relative_prices(chosen), compute_cost(usage, chosen)
+        settings = chosen or self.prices(model)
+        rate = relative_prices(settings)
+        dollars = compute_cost(usage, settings)
         written = min(usage.input, usage.cache_read + usage.cache_write)
         write_rate = rate.write * usage.priced_cache_write / max(1, usage.cache_write)
-        found: dict[Cause, list[float]] = {}
-        at = 0
-        tokens_of_causes = (
-            (cause, sent * (number + 1) // len(causes) - sent * number // len(causes))
-            for sent, causes in segments
-            for number, cause in enumerate(causes)
-        )
-        for cause, tokens in tokens_of_causes:
-            end = at + tokens
-            read = max(0, min(end, usage.cache_read) - at)
-            wrote = max(0, min(end, written) - max(at, usage.cache_read))
+        tokens_of_cause: Counter[Cause] = Counter()
+        share_of_cause: dict[Cause, float] = {}
+        start = 0
+        for cause, tokens in _split_between_causes(segments):
+            end = start + tokens
+            read = max(0, min(end, usage.cache_read) - start)
+            wrote = max(0, min(end, written) - max(start, usage.cache_read))
             share = read * rate.read + wrote * write_rate + (tokens - read - wrote)
-            sums = found.setdefault(cause, [0, 0.0])
-            sums[0] += tokens
-            sums[1] += share
-            at = end
-        found[Cause(CauseKind.REPLY)] = [0, usage.output * rate.output]
-        whole = sum(share for _, share in found.values())
+            tokens_of_cause[cause] += tokens
+            share_of_cause[cause] = share_of_cause.get(cause, 0.0) + share
+            start = end
+        share_of_cause[Cause(CauseKind.REPLY)] = usage.output * rate.output
+        whole = sum(share_of_cause.values())
         causes = tuple(
-            CauseCost(cause, int(tokens), dollars * share / whole if whole else 0.0)
-            for cause, (tokens, share) in found.items()
-            if tokens or share
+            CauseCost(cause, tokens_of_cause[cause], dollars * share / whole if whole else 0.0)
+            for cause, share in share_of_cause.items()
+            if tokens_of_cause[cause] or share
         )
         return RequestCost(recorded.seq, recorded.time, model, usage.input, dollars, causes)
+
+
+def _split_between_causes(segments: Iterable[Segment]) -> Iterator[tuple[Cause, int]]:
+    """Yield each cause with its part of a segment's tokens, so that the parts add up to them."""
+    for tokens, causes in segments:
+        for number, cause in enumerate(causes):
+            start = tokens * number // len(causes)
+            end = tokens * (number + 1) // len(causes)
+            yield cause, end - start
 
 
 def explain_requests(
@@ -431,20 +440,22 @@ def _replies_imported_in_part(facts: Sequence[Recorded]) -> set[int]:
     """Return the replies that an import has appended again, since it had read them
     before their end.
     """
-    said = [one for one in facts if isinstance(one.fact, ModelReplied | Rewound)]
-    threes = zip(said, said[1:], said[2:], strict=False)
-    rewound = ((one, later) for one, between, later in threes if isinstance(between.fact, Rewound))
-    return {one.seq for one, later in rewound if one.time == later.time}
+    recorded = [one for one in facts if isinstance(one.fact, ModelReplied | Rewound)]
+    in_part = set()
+    for first, between, later in zip(recorded, recorded[1:], recorded[2:], strict=False):
+        if isinstance(between.fact, Rewound) and first.time == later.time:
+            in_part.add(first.seq)
+    return in_part
 
 
 def _explain_requests_after(reader: RequestCostReader, after: int = 0) -> Iterator[RequestCost]:
-    state, views, in_part = (
-        ConversationState(),
-        dict[int, View](),
-        _replies_imported_in_part(reader.facts),
-    )
+    state = ConversationState()
+    views: dict[int, View] = {}
+    in_part = _replies_imported_in_part(reader.facts)
     wanted = {
-        newest_fact_seen_by(one) for one in reader.facts if isinstance(one.fact, ModelReplied)
+        newest_fact_seen_by(recorded)
+        for recorded in reader.facts
+        if isinstance(recorded.fact, ModelReplied)
     }
     for recorded in reader.facts:
         state.advance_state(recorded)
@@ -463,24 +474,24 @@ def explain_costs_of_last_turn(state: ConversationState) -> list[RequestCost]:
     """Explain the last turn's steps, compared with the last request before it, if made here."""
     since = min(state.branch.turn.words, default=1) - 1
     fork = _find_start_of_fork(state.facts)
-    made = (
-        (seq, state.facts[seq - 1].fact)
-        for seq in state.branch.steps
-        if fork is None or seq > fork.seq
-    )
-    replies = [seq for seq, fact in made if isinstance(fact, ModelReplied) and fact.usage.input > 0]
-    first = next((at for at, seq in enumerate(replies) if seq > since), len(replies))
+    first_own = fork.seq + 1 if fork is not None else 0
+    replies = []
+    for seq in state.branch.steps:
+        fact = state.facts[seq - 1].fact
+        if seq >= first_own and isinstance(fact, ModelReplied) and fact.usage.input > 0:
+            replies.append(seq)
+    first = sum(seq <= since for seq in replies)
     reader = RequestCostReader(state.facts, lambda _: None)
     before = max(0, first - 1)
     if before < first and reader.was_imported(replies[before]):
         before = first
-    found = []
+    costs = []
     for seq in replies[before:]:
         recorded = state.facts[seq - 1]
         if isinstance(recorded.fact, ModelReplied):
             view = state.past_moment(newest_fact_seen_by(recorded)).get_view()
-            found.append(reader.explain_and_remember_reply(recorded, recorded.fact, state, view))
-    return [one for one in found if one.seq > since]
+            costs.append(reader.explain_and_remember_reply(recorded, recorded.fact, state, view))
+    return [cost for cost in costs if cost.seq > since]
 
 
 def describe_pause(seconds: float) -> str:
@@ -491,17 +502,21 @@ def describe_pause(seconds: float) -> str:
 
 def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> ModelSet | None:
     """Return a model's settings, or the main model's if the provider answers under another name."""
-    chosen = next((one for _, one in settings.models if one.model == model), None)
-    return chosen or settings.model_for_role(ModelRole.MAIN)
+    for _, chosen in settings.models:
+        if chosen.model == model:
+            return chosen
+    return settings.model_for_role(ModelRole.MAIN)
 
 
 def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
     """Return the billed tokens up to each piece's end: as before, then in proportion."""
-    billed, known = now.reply.usage.input, list(before.ends[:same]) if before else []
+    billed = now.reply.usage.input
+    known = list(before.ends[:same]) if before else []
     counted = [piece.tokens for piece in now.pieces[len(known) :]]
     if not known and not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD_SHARE):
         counted[0] = billed - sum(counted)  # The recording lacks its system prompt and tools.
-    start, whole = known[-1] if known else 0, sum(counted)
+    start = known[-1] if known else 0
+    whole = sum(counted)
     if known and billed - start < whole // 3:  # The provider now bills less for the same text.
         start = max(0, billed - whole)
         known = [min(end, start) for end in known]
@@ -511,13 +526,12 @@ def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same
 
 def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) -> int:
     """Return how many of the first pieces are the same bytes for a provider."""
-    pairs = zip(before, now, strict=False)
-    different = (
-        at
-        for at, (one, other) in enumerate(pairs)
-        if one is not other and _comparable_piece(one) != _comparable_piece(other)
-    )
-    return next(different, min(len(before), len(now)))
+    same = 0
+    for piece, other in zip(before, now, strict=False):
+        if piece is not other and _comparable_piece(piece) != _comparable_piece(other):
+            break
+        same += 1
+    return same
 
 
 def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
@@ -526,15 +540,19 @@ def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
     return piece.role, piece.content, piece.call, piece.ok
 
 
+def _comparable_head(pieces: Sequence[SentPiece]) -> list[tuple[object, ...]]:
+    """Return the system prompt and rules of a request, without its tools."""
+    return [_comparable_piece(piece) for piece in pieces[1 : _count_head_pieces(pieces)]]
+
+
 def _survives_another_effort(now: _AskedRequest, last: _AskedRequest, read: int) -> bool:
     """Whether the cache is valid for any thinking time, as it always is or as the
     provider read many of the messages.
     """
+    if CACHED_BY_CONTENTS in now.reply.model:
+        return True
     head = last.ends[_count_head_pieces(last.pieces) - 1]
-    return (
-        CACHED_BY_CONTENTS in now.reply.model
-        or read > head + (last.ends[-1] - head) * FAR_READ_SHARE
-    )
+    return read > head + (last.ends[-1] - head) * FAR_READ_SHARE
 
 
 def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
@@ -547,4 +565,5 @@ def _effective_changes(
 ) -> list[ChangePlace]:
     """Return the changes after the last equal piece: only these changed what was sent."""
     last = first_seq_in_piece(pieces[same - 1]) if same else -1
-    return [one for one in changes if one.place >= last] or list(changes)
+    behind = [change for change in changes if change.place >= last]
+    return behind or list(changes)

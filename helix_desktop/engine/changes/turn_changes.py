@@ -102,19 +102,23 @@ def mark_renames(files: Sequence[FileChange]) -> list[FileChange]:
     """Mark each deleted file whose content was added elsewhere, and that one. No line
     of them has changed.
     """
-    gone = {
-        item.content: file
-        for file in files
-        if (item := file.change.before) and file.change.after is None
-    }
-    found = {file.path_of_change: file for file in files}
+    deleted: dict[bytes, FileChange] = {}
     for file in files:
-        item = file.change.after if file.change.before is None else None
-        if item is not None and item.size and (old := gone.pop(item.content, None)) is not None:
-            old = replace(old, added=0, removed=0, renamed=file.place)
-            new = replace(file, added=0, removed=0, renamed=old.place, moved_from=old)
-            found |= {old.path_of_change: old, file.path_of_change: new}
-    return [*found.values()]
+        before = file.change.before
+        if before is not None and file.change.after is None:
+            deleted[before.content] = file
+    marked = {file.path_of_change: file for file in files}
+    for file in files:
+        after = file.change.after
+        is_new = file.change.before is None and after is not None and after.size
+        if not is_new or after is None or after.content not in deleted:
+            continue
+        source = deleted.pop(after.content)
+        old = replace(source, added=0, removed=0, renamed=file.place)
+        new = replace(file, added=0, removed=0, renamed=source.place, moved_from=old)
+        marked[old.path_of_change] = old
+        marked[new.path_of_change] = new
+    return list(marked.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,65 +132,100 @@ class UncoveredPath:
     is_beyond_limits: bool = False
 
 
-def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
-    """Group changes by turn. Sub-agents of turns without changes may have made some."""
-    found: list[TurnOfChanges] = []
-    names: dict[
-        str, tuple[str, int, int]
-    ] = {}  # By call: the tool, the step, and the message of its turn.
-    steps, said, end, is_foreign = 0, 0, 0, False
-    for recorded in recorded_facts:
+@dataclass(slots=True)
+class _CallOfTurn:
+    """A call by which files may change. `turn`: the message of its turn, 0 if there is none."""
+
+    tool: str = ""
+    step: int = 0
+    turn: int = 0
+
+
+class _TurnGrouping:
+    """Collects turns and their changes, fact by fact."""
+
+    def __init__(self) -> None:
+        self.turns: list[TurnOfChanges] = []
+        self._calls: dict[str, _CallOfTurn] = {}
+        self._steps = 0
+        self._messages = 0
+        self._is_foreign = False
+
+    def add_fact(self, recorded: facts.Recorded) -> None:
         match recorded.fact:
             case facts.ConversationStarted(agent=agent, origin=origin):
-                is_foreign = bool(agent or origin.kind)
-            case facts.UserSaid(steering=False, parts=parts) if (
-                not is_foreign or not is_added_by_agent(parts)
-            ):
-                said += 1
-                words, _ = split_off_agent_additions(parts)
-                title = " ".join(words.split())[:80]
-                found.append(TurnOfChanges(said, recorded.seq, recorded.seq, title, (), last=said))
-            case facts.ModelReplied(parts=parts):
-                steps += 1
-                calls, turn = (
-                    (part for part in parts if isinstance(part, facts.ToolCall)),
-                    found[-1].seq if found else 0,
-                )
-                names.update({part.id: (part.name, steps, turn) for part in calls})
-            case facts.ToolReturned(child=child) if child and found:
-                found[-1] = replace(found[-1], children=(*found[-1].children, child))
-            case facts.FilesChanged() as fact if found:
-                what, step, turn = names.get(fact.call, ("", 0, 0))
-                # After a kill, a call may be recorded in a later turn; a command in the
-                # background goes on in it.
-                seqs = fact.undoes or (
-                    (turn,) if turn and fact.by != "background" else (found[-1].seq,)
-                )
-                _add_change_to_turn(
-                    found,
-                    ChangeSource(
-                        recorded.conversation, recorded.seq, recorded.time, fact, what, step
-                    ),
-                    seqs,
-                )
+                self._is_foreign = bool(agent or origin.kind)
+            case facts.UserSaid(steering=False, parts=parts):
+                if not self._is_foreign or not is_added_by_agent(parts):
+                    self._begin_turn(recorded.seq, parts)
+            case facts.ModelReplied(parts=reply_parts):
+                self._add_calls(reply_parts)
+            case facts.ToolReturned(child=child) if child and self.turns:
+                last = self.turns[-1]
+                self.turns[-1] = replace(last, children=(*last.children, child))
+            case facts.FilesChanged() as fact if self.turns:
+                self._add_change(recorded, fact)
+
+    def _begin_turn(self, seq: int, parts: Sequence[facts.UserPart]) -> None:
+        self._messages += 1
+        words, _ = split_off_agent_additions(parts)
+        title = " ".join(words.split())[:80]
+        turn = TurnOfChanges(self._messages, seq, seq, title, (), last=self._messages)
+        self.turns.append(turn)
+
+    def _add_calls(self, parts: Sequence[facts.ReplyPart]) -> None:
+        self._steps += 1
+        turn = self.turns[-1].seq if self.turns else 0
+        for part in parts:
+            if isinstance(part, facts.ToolCall):
+                self._calls[part.id] = _CallOfTurn(part.name, self._steps, turn)
+
+    def _add_change(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> None:
+        call = self._calls.get(fact.call, _CallOfTurn())
+        source = ChangeSource(
+            recorded.conversation, recorded.seq, recorded.time, fact, call.tool, call.step
+        )
+        seqs: Sequence[int] = fact.undoes
+        if not seqs:
+            # After a kill, a call may be recorded in a later turn; a command in the
+            # background goes on in it.
+            is_of_call = call.turn and fact.by != "background"
+            seqs = (call.turn if is_of_call else self.turns[-1].seq,)
+        _add_change_to_turn(self.turns, source, seqs)
+
+
+def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
+    """Group changes by turn. Sub-agents of turns without changes may have made some."""
+    grouping = _TurnGrouping()
+    end = 0
+    for recorded in recorded_facts:
+        grouping.add_fact(recorded)
         end = recorded.seq
-    ends = (*(turn.seq - 1 for turn in found[1:]), end)
-    return tuple(replace(turn, end=seq) for turn, seq in zip(found, ends, strict=False))
+    turns = grouping.turns
+    ends = [turn.seq - 1 for turn in turns[1:]] + [end]
+    return tuple(replace(turn, end=last) for turn, last in zip(turns, ends, strict=False))
 
 
 def _add_change_to_turn(
-    found: list[TurnOfChanges], source: ChangeSource, seqs: Sequence[int]
+    turns: list[TurnOfChanges], source: ChangeSource, seqs: Sequence[int]
 ) -> None:
     """Add a change to the turns with these facts. Those which an undo undoes become one."""
-    begin, stop = len(found) - 1, len(found)
-    while begin and found[begin].seq > min(seqs):
+    begin = len(turns) - 1
+    while begin and turns[begin].seq > min(seqs):
         begin -= 1
-    while stop > begin + 1 and found[stop - 1].seq > max(seqs):
+    stop = len(turns)
+    while stop > begin + 1 and turns[stop - 1].seq > max(seqs):
         stop -= 1
-    these = found[begin:stop]
-    sources = (*(each for turn in these for each in turn.sources), source)
-    children = tuple(child for turn in these for child in turn.children)
-    found[begin:stop] = [replace(these[0], last=these[-1].last, sources=sources, children=children)]
+    changed = turns[begin:stop]
+    sources = [each for turn in changed for each in turn.sources]
+    children = [child for turn in changed for child in turn.children]
+    joined = replace(
+        changed[0],
+        last=changed[-1].last,
+        sources=(*sources, source),
+        children=tuple(children),
+    )
+    turns[begin:stop] = [joined]
 
 
 def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, ...]:
@@ -196,31 +235,33 @@ def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, .
 def step_with_undos(
     step: ChangeSource, sources: Iterable[ChangeSource]
 ) -> tuple[ChangeSource, ...]:
-    return (
-        step,
-        *(each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes),
-    )
+    undos = [each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes]
+    return (step, *undos)
 
 
 def seqs_to_name_in_undo(
     changed: Iterable[ChangeSource | facts.Recorded], conversation: str
 ) -> tuple[int, ...]:
     """Return the numbers of these changes. An undo among them is replaced by what it had undone."""
-    found: set[int] = set()
+    seqs: set[int] = set()
     for each in changed:
-        if isinstance(each.fact, facts.FilesChanged) and each.conversation == conversation:
-            found.update(each.fact.undoes if each.fact.by == "undo" else (each.seq,))
-    return tuple(sorted(found))
+        if not isinstance(each.fact, facts.FilesChanged) or each.conversation != conversation:
+            continue
+        if each.fact.by == "undo":
+            seqs.update(each.fact.undoes)
+        else:
+            seqs.add(each.seq)
+    return tuple(sorted(seqs))
 
 
 def kept_hunks(recorded_facts: Iterable[facts.Recorded]) -> Mapping[str, frozenset[str]]:
     """Return the hunks that the user keeps, by path. An empty name means the whole file."""
-    found: dict[str, frozenset[str]] = {}
+    hunks: dict[str, frozenset[str]] = {}
     for recorded in recorded_facts:
         if isinstance(recorded.fact, facts.ChangeKept):
             fact = recorded.fact
-            found[fact.path] = found.get(fact.path, frozenset()) | {fact.hunk}
-    return found
+            hunks[fact.path] = hunks.get(fact.path, frozenset()) | {fact.hunk}
+    return hunks
 
 
 def format_line_comment(place: str, line: int, text: str, words: str) -> str:

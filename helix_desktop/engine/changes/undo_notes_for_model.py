@@ -131,28 +131,36 @@ async def read_undone_files(state: ConversationState, cache: ContentCache) -> Un
     """Read what is undone in the branch that the view shows, also by undos that a
     rewind left behind, and what one left.
     """
-    found = UndoneFiles(last_seq=state.last_undo)
+    undone = UndoneFiles(last_seq=state.last_undo)
     if not state.last_undo and not state.record.rewinds:
-        return found
+        return undone
     shown = {recorded.seq for recorded in state.facts_on_path()}
-    changes = {one.seq: one.fact for one in state.facts if isinstance(one.fact, FilesChanged)}
-    contents = await cache.read_contents({fact.difference.digest for fact in changes.values()})
-    for seq, fact in ((one.seq, one.fact) for one in state.facts):
-        if isinstance(fact, UserSaid) and fact.by == UNDO and seq in shown:
-            found.told.update(found.restored)
-            found.told_left.update(found.left)
-        elif (
-            isinstance(fact, FilesChanged)
-            and (content := contents.get(fact.difference.digest)) is not None
-        ):
-            for change in name_changes_of_fact(fact, content, found.names):
-                if fact.by == UNDO:
-                    found.add_undo(change, is_shown=seq in shown)
-                elif seq in shown:
-                    found.add_agent_change(change)
-                else:
-                    found.add_left_change(change)
-    return found
+    digests = {
+        recorded.fact.difference.digest
+        for recorded in state.facts
+        if isinstance(recorded.fact, FilesChanged)
+    }
+    contents = await cache.read_contents(digests)
+    for recorded in state.facts:
+        is_shown = recorded.seq in shown
+        match recorded.fact:
+            case UserSaid(by=by) if by == UNDO and is_shown:
+                undone.told.update(undone.restored)
+                undone.told_left.update(undone.left)
+            case FilesChanged() as fact if fact.difference.digest in contents:
+                content = contents[fact.difference.digest]
+                for change in name_changes_of_fact(fact, content, undone.names):
+                    _add_change(undone, change, by=fact.by, is_shown=is_shown)
+    return undone
+
+
+def _add_change(undone: UndoneFiles, change: PathChange, *, by: str, is_shown: bool) -> None:
+    if by == UNDO:
+        undone.add_undo(change, is_shown=is_shown)
+    elif is_shown:
+        undone.add_agent_change(change)
+    else:
+        undone.add_left_change(change)
 
 
 def name_changes_of_fact(
@@ -160,10 +168,8 @@ def name_changes_of_fact(
 ) -> list[PathChange]:
     """Return the changes, and add the names that the user knows these paths by."""
     changes = without_folders(decode_difference(content))
-    names.update(
-        (change.path, change.path.partition("/")[2] or ".")
-        for change in changes
-        if change.path not in names
-    )
-    names.update(zip((change.path for change in changes), fact.names, strict=False))
+    for change in changes:
+        names.setdefault(change.path, change.path.partition("/")[2] or ".")
+    for change, name in zip(changes, fact.names, strict=False):
+        names[change.path] = name
     return changes
