@@ -93,9 +93,9 @@ class StandIns:
             self.add_stand_in(name)
 
     def add_stand_in(self, name: str) -> None:
+        # One write each: the programs of a pipe write at the same time.
         script = (
-            '#!/bin/sh\n{ printf "%s\\0" "${0##*/}" "$@"; printf "\\1"; } >> "$STAND_IN_LOG"\n'
-            "exit 0\n"
+            '#!/bin/sh\nprintf "%s\\0" "${0##*/}" "$@" "$(printf "\\001")" >> "$STAND_IN_LOG"\n'
         )
         (self._programs / name).write_text(script, encoding="utf-8")
         (self._programs / name).chmod(0o755)
@@ -114,7 +114,7 @@ class StandIns:
             ["/bin/bash", "--noprofile", "--norc", "-c", line], check=False, cwd=self._work,
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=20,
         )  # fmt: skip
-        calls = self._log.read_bytes().split(b"\1")[:-1]
+        calls = self._log.read_bytes().split(b"\1\0")[:-1]
         return [os.fsdecode(call).split("\0")[:-1] for call in calls]
 
 
