@@ -75,11 +75,9 @@ class GitCheckout:
     @property
     def git_variables(self) -> dict[str, str]:
         """Return variables that make git use a copy's folders, whatever its settings say."""
-        return (
-            {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)}
-            if self.is_copy
-            else {}
-        )
+        if not self.is_copy:
+            return {}
+        return {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)}
 
     def run(self, *arguments: str, given: bytes = b"", remedy: str = _UNCHANGED) -> bytes:
         own = (f"core.excludesFile={self.excludes}", *self.settings)
@@ -99,19 +97,23 @@ class GitCheckout:
         return [name for name in self.run(*arguments, given=given).split(b"\0") if name]
 
     def list_settings(self) -> dict[str, str]:
-        listed = map(os.fsdecode, self.git_names("config", "--includes", "--null", "--list"))
-        parts = (entry.partition("\n") for entry in listed)
-        return {name: value if is_given else "true" for name, is_given, value in parts}
+        settings: dict[str, str] = {}
+        for entry in self.git_names("config", "--includes", "--null", "--list"):
+            name, line_end, value = os.fsdecode(entry).partition("\n")
+            # A setting without a value, such as a bare `[core] bare`, means true.
+            settings[name] = value if line_end else "true"
+        return settings
 
     def with_committer_of(self, source: "GitCheckout") -> "GitCheckout":
         """Return this copy with commits made as in the user's repository now, whatever
         an agent has set in the copy.
         """
-        found = source.list_settings().items()
-        return replace(
-            self,
-            settings=[f"{name}={value}" for name, value in found if _OF_COMMITTER.fullmatch(name)],
-        )
+        settings = [
+            f"{name}={value}"
+            for name, value in source.list_settings().items()
+            if _OF_COMMITTER.fullmatch(name)
+        ]
+        return replace(self, settings=settings)
 
     @property
     def head(self) -> str:
@@ -135,11 +137,10 @@ class GitCheckout:
 
     @property
     def is_merge_open(self) -> bool:
-        git = (
-            self.folder / ".git"
-            if self.is_copy
-            else Path(self.git_line("rev-parse", "--absolute-git-dir"))
-        )
+        if self.is_copy:
+            git = self.folder / ".git"
+        else:
+            git = Path(self.git_line("rev-parse", "--absolute-git-dir"))
         return any((git / name).exists() for name in _UNFINISHED)
 
     def uncommitted_paths(self) -> list[bytes]:
@@ -154,29 +155,38 @@ class GitCheckout:
             "--ignore-submodules=all",
             "--no-renames",
         )
-        found = [(entry[:1], entry[3:]) for entry in self.git_names("status", *options)]
-        return [name for mark, name in found if mark != b"?" or not self._is_in_cache(name)]
+        names = []
+        for entry in self.git_names("status", *options):
+            # Two marks, a blank and the name.
+            is_new = entry.startswith(b"?")
+            name = entry[3:]
+            if not (is_new and self._is_in_cache(name)):
+                names.append(name)
+        return names
 
     def paths_changed_since(self, commit: str) -> list[str]:
         """Return files that differ from a commit, also new ones, but not ignored or cached ones."""
         self._clear_hiding_marks()
-        raw = self.git_names("diff", "-z", "--name-only", "--no-renames", commit)
-        new = self.git_names("ls-files", "-z", "--others", "--exclude-standard")
-        return [*map(os.fsdecode, (*raw, *(name for name in new if not self._is_in_cache(name))))]
+        changed = self.git_names("diff", "-z", "--name-only", "--no-renames", commit)
+        for name in self.git_names("ls-files", "-z", "--others", "--exclude-standard"):
+            if not self._is_in_cache(name):
+                changed.append(name)
+        return list(map(os.fsdecode, changed))
 
     def names_that_differ(self, one: str, other: str) -> list[bytes]:
         return self.git_names("diff-tree", "-r", "-z", "--name-only", "--no-renames", one, other)
 
     def entries_of_commit(self, commit: str) -> dict[bytes, bytes]:
         """Return git's lines on all files of a commit, by name."""
-        return {
-            line.partition(b"\t")[2]: line for line in self.git_names("ls-tree", "-r", "-z", commit)
-        }
+        lines = self.git_names("ls-tree", "-r", "-z", commit)
+        return {line.partition(b"\t")[2]: line for line in lines}
 
     def _is_in_cache(self, name: bytes) -> bool:
         """Whether a file is in a folder that programs fill by themselves, such as `__pycache__`."""
-        above = [self.folder / each for each in PurePosixPath(os.fsdecode(name)).parents][:-1]
-        return any(map(_USUAL_COVERAGE.leaves_out_folder, above))
+        folders_above = list(PurePosixPath(os.fsdecode(name)).parents)[:-1]
+        return any(
+            _USUAL_COVERAGE.leaves_out_folder(self.folder / folder) for folder in folders_above
+        )
 
     def stage_files(self, names: Iterable[bytes]) -> None:
         options = ("--add", "--remove", "--replace", "-z", "--stdin")
@@ -190,12 +200,19 @@ class GitCheckout:
         """Remove marks in a copy's index that hide changes, except those of files
         outside a sparse checkout.
         """
-        hidden = list[bytes]()
-        for entry in self.git_names("ls-files", "-v", "-z") if self.is_copy else ():
+        if not self.is_copy:
+            return
+        hidden: list[bytes] = []
+        for entry in self.git_names("ls-files", "-v", "-z"):
             tag, _, name = entry.partition(b" ")
-            if tag == b"h" or (tag in b"sS" and os.path.lexists(self.folder / os.fsdecode(name))):
+            is_assumed_unchanged = tag == b"h"
+            # Outside a sparse checkout, a file is skipped because it is not there.
+            is_skipped = tag in b"sS" and os.path.lexists(self.folder / os.fsdecode(name))
+            if is_assumed_unchanged or is_skipped:
                 hidden.append(name)
-        for option in ("--no-assume-unchanged", "--no-skip-worktree") if hidden else ():
+        if not hidden:
+            return
+        for option in ("--no-assume-unchanged", "--no-skip-worktree"):
             self.run("update-index", option, "-z", "--stdin", given=b"\0".join(hidden))
 
     def check_no_merge_open(self) -> None:
@@ -228,31 +245,32 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
     """Return the repository around a folder, or None. ActionRefused if its git folder
     belongs elsewhere.
     """
-    folder = next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
+    with_git = (folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git"))
+    folder = next(with_git, None)
     if folder is None:
         return None
-    found = GitCheckout(folder, excludes=excludes)
+    checkout = GitCheckout(folder, excludes=excludes)
     git = folder / ".git"
     if git.is_dir() and not git.is_symlink():
         refuse_links_in_git_folder(git, _ESSENTIAL)
-    elif git.is_symlink() or not _is_known_to_its_repository(found):
+    elif git.is_symlink() or not _is_known_to_its_repository(checkout):
         raise ActionRefused(
             f"{git} leads to a repository that does not know of this folder.", remedy=_UNCHANGED
         )
-    if Path(found.git_line("rev-parse", "--show-toplevel")) != folder:
+    if Path(checkout.git_line("rev-parse", "--show-toplevel")) != folder:
         raise ActionRefused(
             f"The files of the repository in {folder} are in another folder.", remedy=_UNCHANGED
         )
-    return found
+    return checkout
 
 
 def refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
     """Raise ActionRefused for links in a git folder. `names`: check only these entries,
     and all of `refs`.
     """
-    entries = [git / name for name in names] if names else [git]
-    for start in [git / "refs"] if names else [git]:
-        entries += [path for path, _ in list_tree_files(start)]
+    entries = [git / name for name in names] or [git]
+    searched = git / "refs" if names else git
+    entries += [path for path, _ in list_tree_files(searched)]
     links = [path for path in entries if path.is_symlink()]
     if links or not git.is_dir() or os.path.lexists(git / "commondir"):
         where = links[0] if links else git
@@ -261,15 +279,15 @@ def refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
         )
 
 
-def _is_known_to_its_repository(found: GitCheckout) -> bool:
+def _is_known_to_its_repository(checkout: GitCheckout) -> bool:
     """Whether the folder that a `.git` file names has this folder as its worktree or submodule."""
-    git = Path(found.git_line("rev-parse", "--absolute-git-dir"))
-    with suppress(OSError):
-        return (git / "gitdir").read_text("utf-8", "surrogateescape").strip() == str(
-            found.folder / ".git"
-        )
+    git = Path(checkout.git_line("rev-parse", "--absolute-git-dir"))
+    own_git_file = str(checkout.folder / ".git")
+    with suppress(OSError):  # A worktree's folder says where its `.git` file is.
+        return (git / "gitdir").read_text("utf-8", "surrogateescape").strip() == own_git_file
     with suppress(HelixError):
-        return (git / found.git_line("config", "--get", "core.worktree")).resolve() == found.folder
+        worktree = git / checkout.git_line("config", "--get", "core.worktree")
+        return worktree.resolve() == checkout.folder
     return False
 
 
@@ -281,7 +299,8 @@ def create_repository_copy(
 ) -> CopySource:
     """Copy the user's current commit, and with `with_changes` also what they have not committed."""
     try:
-        base, branch = source.head, source.branch
+        base = source.head
+        branch = source.branch
     except ActionRefused as error:
         raise ActionRefused(f"The repository in {source.folder} has no commit yet.", remedy="Make a first commit, then try again.") from error  # fmt: skip
     changed = source.uncommitted_paths() if with_changes else []
@@ -310,8 +329,9 @@ def create_repository_copy(
         raise ActionRefused(
             "A commit was made while the repository was being copied.", remedy="Try again."
         )
+    mark = b"alternate: "
     lines = copy.run("count-objects", "-v").splitlines()
-    borrowed = [os.fsdecode(line[11:]) for line in lines if line.startswith(b"alternate: ")]
+    borrowed = [os.fsdecode(line[len(mark) :]) for line in lines if line.startswith(mark)]
     carried = {name: size_time_and_mode(copy.folder / name) for name in map(os.fsdecode, changed)}
     return CopySource(str(source.folder), base, branch, tuple(borrowed), tuple(notes), carried)
 
@@ -336,26 +356,30 @@ def _copy_uncommitted_changes(
     """Make these files as in the user's folder. Yield sentences on those that could not
     be carried over.
     """
-    theirs, ours = WorkspaceRoots((source.folder,)), WorkspaceRoots((copy.folder,))
-    paths = sorted(map(os.fsdecode, names), reverse=True)
-    yield from (
-        f"{path} is a repository of its own, and was not carried over."
-        for path in paths
-        if path.endswith("/")
-    )
-    there = {path: _stat_entry(source.folder / path) for path in paths}
-    for path in (path for path in paths if there[path] is None):
-        _remove_file_and_emptied_folders(copy.folder, path)
+    theirs = WorkspaceRoots((source.folder,))
+    ours = WorkspaceRoots((copy.folder,))
+    paths = sorted(map(os.fsdecode, names))
     for path in reversed(paths):
-        if (entry := there[path]) is None:
+        if path.endswith("/"):
+            yield f"{path} is a repository of its own, and was not carried over."
+    entries = {path: _stat_entry(source.folder / path) for path in paths}
+    # What is deleted goes first, the deepest before its folder: a folder may have become a file.
+    for path in reversed(paths):
+        if entries[path] is None:
+            _remove_file_and_emptied_folders(copy.folder, path)
+    for path in paths:
+        entry = entries[path]
+        if entry is None:
             continue
-        found, link = entry
-        if found.st_size > LARGEST_CARRIED or not (link or stat.S_ISREG(found.st_mode)):
+        is_too_large = entry.status.st_size > LARGEST_CARRIED
+        if is_too_large or not (entry.link_target or entry.is_file):
             yield f"{path} was not carried over."
             continue
-        place = RootPath(source.folder, path)
-        content = None if link else read_whole_file(theirs, place, LARGEST_CARRIED)
-        restore_entry(ours, RootPath(copy.folder, path), content, found.st_mode, link)
+        content = None
+        if not entry.link_target:
+            content = read_whole_file(theirs, RootPath(source.folder, path), LARGEST_CARRIED)
+        place = RootPath(copy.folder, path)
+        restore_entry(ours, place, content, entry.status.st_mode, entry.link_target)
 
 
 def _remove_file_and_emptied_folders(folder: Path, path: str) -> None:
@@ -366,12 +390,32 @@ def _remove_file_and_emptied_folders(folder: Path, path: str) -> None:
             above.rmdir()
 
 
-def _stat_entry(place: Path) -> tuple[os.stat_result, str] | None:
+@dataclass(frozen=True, slots=True)
+class EntryStatus:
+    """A file or link, not followed. `link_target`: empty for a file."""
+
+    status: os.stat_result
+    link_target: str
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.status.st_mode)
+
+    @property
+    def is_executable(self) -> bool:
+        """As git sees it: only the owner's right counts."""
+        return bool(self.status.st_mode & 0o100)
+
+
+def _stat_entry(place: Path) -> EntryStatus | None:
     """Return an entry's status and link target, or None for a folder or something behind a link."""
     with suppress(OSError):
-        found = place.lstat()
-        if place.parent.resolve() == place.parent and not stat.S_ISDIR(found.st_mode):
-            return found, str(place.readlink()) if stat.S_ISLNK(found.st_mode) else ""
+        status = place.lstat()
+        is_behind_link = place.parent.resolve() != place.parent
+        if is_behind_link or stat.S_ISDIR(status.st_mode):
+            return None
+        target = str(place.readlink()) if stat.S_ISLNK(status.st_mode) else ""
+        return EntryStatus(status, target)
     return None
 
 
@@ -392,12 +436,14 @@ def list_uncommitted_paths(copy: GitCheckout, made: CopySource) -> list[bytes]:
 
 def _untouched_paths(copy: GitCheckout, made: CopySource) -> set[str]:
     """Return the user's uncommitted files that are as they were when the copy was made."""
-    there = (
-        (name, at, size_time_and_mode(copy.folder / name)) for name, at in made.carried.items()
-    )
-    return {
-        name for name, at, found in there if [*at] == found[: len(at) or None]
-    }  # Older copies have no mode.
+    untouched = set()
+    for name, carried in made.carried.items():
+        present = size_time_and_mode(copy.folder / name)
+        # Copies of earlier versions have no mode. A deleted file has nothing at all.
+        compared = present[: len(carried)] if carried else present
+        if list(carried) == compared:
+            untouched.add(name)
+    return untouched
 
 
 def size_time_and_mode(path: Path) -> list[int]:
@@ -405,8 +451,8 @@ def size_time_and_mode(path: Path) -> list[int]:
     executable, as git does.
     """
     with suppress(OSError):
-        found = path.lstat()
-        return [found.st_size, found.st_mtime_ns, found.st_mode & 0o100]
+        status = path.lstat()
+        return [status.st_size, status.st_mtime_ns, status.st_mode & 0o100]
     return []
 
 
@@ -416,47 +462,34 @@ def list_commits_only_in_copy(
     """Return the commits that are on no branch of the user's, also those that a refused
     merge put into refs/helix.
     """
-    return copy.git_line(
-        "rev-list", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made)
-    ).split()
+    known = _commits_in_users_repository(source, made)
+    return copy.git_line("rev-list", "--all", "HEAD", "--not", *known).split()
 
 
 def _commits_in_users_repository(source: GitCheckout | None, made: CopySource) -> list[str]:
     if source is None:
         return [made.base]
-    tips = source.git_line(
-        "for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags"
-    ).split()
-    return [made.base, source.head, *tips]
+    listing = ("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags")
+    return [made.base, source.head, *source.git_line(*listing).split()]
 
 
 def commit_and_bundle_copy(
     source: GitCheckout | None, copy: GitCheckout, made: CopySource
 ) -> bytes:
     """Commit everything in the copy, and bundle what only it has for `git fetch`, if anything."""
-    copy = copy.with_committer_of(source) if source is not None else copy
-    filled = [
-        name + b"/"
-        for name in copy.list_submodule_paths()
-        if any((copy.folder / os.fsdecode(name)).glob("*"))
-    ]
-    names = [
-        *copy.uncommitted_paths(),
-        *filled,
-    ]  # Git says nothing of files in the folder of a submodule.
+    if source is not None:
+        copy = copy.with_committer_of(source)
+    names = copy.uncommitted_paths()
+    # Git says nothing of files in the folder of a submodule.
+    for submodule in copy.list_submodule_paths():
+        if any((copy.folder / os.fsdecode(submodule)).glob("*")):
+            names.append(submodule + b"/")
     _give_refs_to_stashes(copy)
     _commit_everything(copy, names, "What was not committed in the copy", "--no-gpg-sign")
     if not list_commits_only_in_copy(source, copy, made):
         return b""
-    return copy.run(
-        "bundle",
-        "create",
-        "-",
-        "--all",
-        "HEAD",
-        "--not",
-        *_commits_in_users_repository(source, made),
-    )
+    known = _commits_in_users_repository(source, made)
+    return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *known)
 
 
 def _give_refs_to_stashes(copy: GitCheckout) -> None:
@@ -470,17 +503,12 @@ def _give_refs_to_stashes(copy: GitCheckout) -> None:
     # An index with conflicts is no tree. If the user has no name, committing everything
     # is refused as well.
     with suppress(ActionRefused):
-        if (tree := copy.git_line("write-tree")) != copy.git_line("rev-parse", "HEAD^{tree}"):
-            tips.append(
-                copy.git_line(
-                    "commit-tree", "--no-gpg-sign", "-p", "HEAD", "-m", "Staged in the copy", tree
-                )
-            )
-    copy.run(
-        "update-ref",
-        "--stdin",
-        given="".join(f"update refs/helix/kept/{tip} {tip}\n" for tip in tips).encode(),
-    )
+        tree = copy.git_line("write-tree")
+        if tree != copy.git_line("rev-parse", "HEAD^{tree}"):
+            options = ("--no-gpg-sign", "-p", "HEAD", "-m", "Staged in the copy")
+            tips.append(copy.git_line("commit-tree", *options, tree))
+    lines = [f"update refs/helix/kept/{tip} {tip}\n" for tip in tips]
+    copy.run("update-ref", "--stdin", given="".join(lines).encode())
 
 
 def commit_in_copy(copy: GitCheckout, made: CopySource, message: str) -> None:
@@ -496,15 +524,15 @@ def commit_in_copy(copy: GitCheckout, made: CopySource, message: str) -> None:
 
 
 def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *options: str) -> None:
-    if nested := [name for name in names if name.endswith(b"/")]:
+    nested = [name for name in names if name.endswith(b"/")]
+    if nested:
         raise ActionRefused(
             f"{printable_path(os.fsdecode(nested[0]))} in the copy is a repository of its own, which git does not commit.",
             remedy="Move this repository out of the copy, or delete it, and try again.",
         )
     copy.stage_files(names)
-    if copy.git_names(
-        "diff-index", "--cached", "-z", "--name-only", "HEAD"
-    ):  # Not if only line ends differ.
+    # Nothing is staged if only line ends differ.
+    if copy.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD"):
         copy.run("commit", "--quiet", *options, "--message", message)
 
 
@@ -518,16 +546,18 @@ def merge_or_rebase_in_copy(
     if not copy.git_line("rev-list", "--max-count=1", f"{head}..HEAD"):
         return ""
     _check_autorun_files_are_in_folder(copy, head)
-    way = ("rebase",) if rebase else ("merge", "--no-edit")
+    command = ("rebase",) if rebase else ("merge", "--no-edit")
     _set_aside_what_came_with_copy(copy, made, head)
     try:
         _check_nothing_in_the_way(copy, head, {*copy.git_names("ls-files", "-z")})
-        copy.run(*way, "--quiet", head, remedy="Your own folder was not changed.")
+        copy.run(*command, "--quiet", head, remedy="Your own folder was not changed.")
     except ActionRefused as error:
-        if not (names := copy.git_names("diff", "--name-only", "--diff-filter=U", "-z")):
+        conflicting = copy.git_names("diff", "--name-only", "--diff-filter=U", "-z")
+        if not conflicting:
             raise
+        named = name_some_files(list(map(os.fsdecode, conflicting)))
         raise ActionRefused(
-            f"Your branch and the copy changed these files in ways that conflict: {name_some_files([*map(os.fsdecode, names)])}.",
+            f"Your branch and the copy changed these files in ways that conflict: {named}.",
             remedy="Your own folder was not changed. Ask the agent in this conversation to resolve the conflicts and to finish the merge with git, then bring the copy back again.",
         ) from error
     finally:
@@ -547,28 +577,35 @@ def _set_aside_what_came_with_copy(copy: GitCheckout, made: CopySource, head: st
     """
     copy.run("reset", "--quiet")
     untouched = set(map(os.fsencode, _untouched_paths(copy, made)))
-    committed = {*copy.names_that_differ("HEAD", head)} & untouched
-    tracked = {*copy.git_names("ls-files", "-z")}
-    changed = {*copy.git_names("diff-files", "-z", "--name-only")} & untouched - committed
-    for place, names in ((head, committed), (_ALWAYS_BACK, changed)):
-        for name in map(os.fsdecode, names):
-            kept = copy.folder_for_set_aside / place / name
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            if _stat_entry(copy.folder / name) is not None and os.fsencode(name) in tracked:
-                # It stays until git replaces it: after a kill, a file that is missing
-                # would be committed as deleted.
-                kept.unlink(missing_ok=True)
-                os.link(
-                    copy.folder / name,
-                    kept,
-                    follow_symlinks=os.link not in os.supports_follow_symlinks,
-                )
-            elif _stat_entry(copy.folder / name) is not None:
-                (copy.folder / name).replace(kept)
-            elif not os.path.lexists(copy.folder / name):
-                kept.symlink_to(_DELETED)
-    if again := tracked & (committed | changed):
-        copy.run("checkout-index", "--force", "-z", "--stdin", given=b"\0".join(again))
+    tracked = set(copy.git_names("ls-files", "-z"))
+    committed = untouched.intersection(copy.names_that_differ("HEAD", head))
+    changed = untouched.intersection(copy.git_names("diff-files", "-z", "--name-only")) - committed
+    for name in committed:
+        _set_file_aside(copy, name, head, is_tracked=name in tracked)
+    for name in changed:
+        _set_file_aside(copy, name, _ALWAYS_BACK, is_tracked=name in tracked)
+    checked_out = tracked & (committed | changed)
+    if checked_out:
+        copy.run("checkout-index", "--force", "-z", "--stdin", given=b"\0".join(checked_out))
+
+
+def _set_file_aside(copy: GitCheckout, name: bytes, group: str, *, is_tracked: bool) -> None:
+    """Keep a file beside the copy. `group`: the commit that may replace it, or `_ALWAYS_BACK`."""
+    path = copy.folder / os.fsdecode(name)
+    kept = copy.folder_for_set_aside / group / os.fsdecode(name)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    if _stat_entry(path) is None:
+        if not os.path.lexists(path):
+            kept.symlink_to(_DELETED)
+    elif is_tracked:
+        # It stays until git replaces it: after a kill, a file that is missing would be
+        # committed as deleted.
+        kept.unlink(missing_ok=True)
+        # Where links can be linked themselves, Python has to be told to do so.
+        follows = os.link not in os.supports_follow_symlinks
+        os.link(path, kept, follow_symlinks=follows)
+    else:
+        path.replace(kept)
 
 
 def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
@@ -581,56 +618,73 @@ def put_back_set_aside_files(copy: GitCheckout, made: CopySource) -> None:
     if copy.is_merge_open:
         return
     for folder in copy.folder_for_set_aside.glob("*"):
-        is_back = folder.name == _ALWAYS_BACK or copy.git_line(
-            "rev-list", "--max-count=1", f"HEAD..{folder.name}"
-        )
-        names = made.carried if is_back else ()
-        by_agent = {*copy.paths_changed_since(made.base)} if names else set[str]()
-        tracked = copy.entries_of_commit(made.base) if by_agent else {}
-        for name in names:  # The agent could have put other files there.
-            place, kept = copy.folder / name, folder / name
-            with suppress(OSError):
-                if not os.path.lexists(kept) or place.parent.resolve() != place.parent:
-                    continue
-                if kept.is_symlink() and str(kept.readlink()) == _DELETED:
-                    if name not in by_agent:
-                        _remove_file_and_emptied_folders(copy.folder, name)
-                elif (
-                    name in by_agent
-                    and place.is_file()
-                    and not place.is_symlink()
-                    and not kept.is_symlink()
-                ):
-                    base = (
-                        copy.run("cat-file", "blob", f"{made.base}:{name}")
-                        if os.fsencode(name) in tracked
-                        else b""
-                    )
-                    versions = place.read_bytes(), base, kept.read_bytes()
-                    write_file_atomically(place, merge_versions(*versions, with_markers=True))
-                elif name not in by_agent or not os.path.lexists(place):
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    kept.replace(place)
+        if folder.name == _ALWAYS_BACK or _is_not_merged(copy, folder.name):
+            _put_back_files_of_folder(copy, made, folder)
         delete_folder_tree(folder, ignore_errors=True)
+
+
+def _is_not_merged(copy: GitCheckout, commit: str) -> bool:
+    return bool(copy.git_line("rev-list", "--max-count=1", f"HEAD..{commit}"))
+
+
+def _put_back_files_of_folder(copy: GitCheckout, made: CopySource, folder: Path) -> None:
+    if not made.carried:
+        return
+    by_agent = set(copy.paths_changed_since(made.base))
+    committed = copy.entries_of_commit(made.base) if by_agent else {}
+    # Only those that came with the copy: the agent could have put other files there.
+    for name in made.carried:
+        place = copy.folder / name
+        kept = folder / name
+        with suppress(OSError):
+            is_behind_link = place.parent.resolve() != place.parent
+            if not os.path.lexists(kept) or is_behind_link:
+                continue
+            if kept.is_symlink() and str(kept.readlink()) == _DELETED:
+                if name not in by_agent:
+                    _remove_file_and_emptied_folders(copy.folder, name)
+            elif name in by_agent and _is_plain_file(place) and _is_plain_file(kept):
+                base = b""
+                if os.fsencode(name) in committed:
+                    base = copy.run("cat-file", "blob", f"{made.base}:{name}")
+                merged = merge_versions(
+                    place.read_bytes(), base, kept.read_bytes(), with_markers=True
+                )
+                write_file_atomically(place, merged)
+            elif name not in by_agent or not os.path.lexists(place):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                kept.replace(place)
+
+
+def _is_plain_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 def _describe_files(at: GitCheckout, names: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return the line that git would have in a commit on each of these files and links
     as it is now in the folder.
     """
-    found = {
-        name: _stat_entry(at.folder / os.fsdecode(name)) for name in names if b"\n" not in name
-    }
-    files = {
-        name: one[0].st_mode for name, one in found.items() if one and stat.S_ISREG(one[0].st_mode)
-    }
-    hashes = at.run("hash-object", "--stdin-paths", given=b"\n".join(files)).split()
-    modes = [b"100755" if mode & 0o100 else b"100644" for mode in files.values()]
-    there = [b"%s blob %s\t%s" % each for each in zip(modes, hashes, files, strict=True)]
-    links = {name: os.fsencode(one[1]) for name, one in found.items() if one and one[1]}
-    hashes = [at.run("hash-object", "--stdin", given=target).strip() for target in links.values()]
-    there += [b"120000 blob %s\t%s" % each for each in zip(hashes, links, strict=True)]
-    return dict(zip((*files, *links), there, strict=True))
+    executable: dict[bytes, bool] = {}
+    links: dict[bytes, bytes] = {}
+    for name in names:
+        if b"\n" in name:  # git is given one name a line.
+            continue
+        entry = _stat_entry(at.folder / os.fsdecode(name))
+        if entry is None:
+            continue
+        if entry.is_file:
+            executable[name] = entry.is_executable
+        elif entry.link_target:
+            links[name] = os.fsencode(entry.link_target)
+    lines: dict[bytes, bytes] = {}
+    hashes = at.run("hash-object", "--stdin-paths", given=b"\n".join(executable)).split()
+    for name, digest in zip(executable, hashes, strict=True):
+        mode = b"100755" if executable[name] else b"100644"
+        lines[name] = b"%s blob %s\t%s" % (mode, digest, name)
+    for name, target in links.items():
+        digest = at.run("hash-object", "--stdin", given=target).strip()
+        lines[name] = b"120000 blob %s\t%s" % (digest, name)
+    return lines
 
 
 def _find_files_as_in_commit(
@@ -644,12 +698,11 @@ def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
     """Refuse the commit of a file that other programs run if it differs from the one in
     the copy's folder.
     """
-    added = copy.git_names(
-        "diff", "-z", "--name-only", "--no-renames", "--diff-filter=d", f"{head}...HEAD"
-    )
-    added = [name for name in added if is_autorun_path(os.fsdecode(name))]
-    same = _find_files_as_in_commit(copy, added, copy.entries_of_commit("HEAD"))
-    for name in map(os.fsdecode, added):
+    options = ("-z", "--name-only", "--no-renames", "--diff-filter=d")
+    added_or_changed = copy.git_names("diff", *options, f"{head}...HEAD")
+    run_by_others = [name for name in added_or_changed if is_autorun_path(os.fsdecode(name))]
+    same = _find_files_as_in_commit(copy, run_by_others, copy.entries_of_commit("HEAD"))
+    for name in map(os.fsdecode, run_by_others):
         if os.fsencode(name) not in same or (copy.folder / name).is_symlink():
             raise ActionRefused(
                 f"Other programs run {printable_path(name)}, and in the copy's folder this file differs from its committed version.",
@@ -658,7 +711,8 @@ def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
 
 
 def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
-    if filtered := find_filtered_files(checkout.folder, names, checkout.git_variables):
+    filtered = find_filtered_files(checkout.folder, names, checkout.git_variables)
+    if filtered:
         raise ActionRefused(
             f"A git filter (such as Git LFS) would have to change {filtered[0]}, and Helix Desktop does not run filters.",
             remedy="Your own folder was not changed. Bring the file back with git itself, from the copy's folder.",
@@ -667,9 +721,8 @@ def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
 
 def bring_commit_to_source(source: GitCheckout, copy: GitCheckout, commit: str, name: str) -> None:
     """Bring a commit into the user's repository as `refs/helix/<name>`."""
-    pack = copy.run(
-        "pack-objects", "--revs", "--stdout", "-q", given=f"{commit}\n^{source.head}\n".encode()
-    )
+    wanted = f"{commit}\n^{source.head}\n".encode()
+    pack = copy.run("pack-objects", "--revs", "--stdout", "-q", given=wanted)
     source.run("unpack-objects", "-q", "--strict", given=pack)
     source.run("update-ref", f"refs/helix/{name}", commit)
 
@@ -698,33 +751,41 @@ def plan_branch_move(source: GitCheckout, commit: str, find_versions: FindVersio
     """
     with suppress(ActionRefused):  # It also fails for files that are no obstacle.
         source.run("update-index", "-q", "--refresh")
-    staged, entries = source.git_line("write-tree"), source.entries_of_commit(commit)
-    changed = {*source.names_that_differ("HEAD", commit)}
-    unstaged = source.git_names("diff-files", "-z", "--name-only", "--ignore-submodules=all")
-    in_index = source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD")
+    staged_tree = source.git_line("write-tree")
+    entries = source.entries_of_commit(commit)
+    changed = set(source.names_that_differ("HEAD", commit))
+    unstaged = set(source.git_names("diff-files", "-z", "--name-only", "--ignore-submodules=all"))
+    staged = set(source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD"))
     # A file that is in the folder as in the commit is no obstacle, but git must be told so.
-    same = _find_files_as_in_commit(source, changed - ({*unstaged} & {*in_index}), entries)
-    replaced = _find_files_of_versions(
-        source, changed & {*entries} - {*same, *in_index}, find_versions
-    )
-    clean = {*source.git_names("ls-files", "-z")} - {*unstaged, *in_index} | {*same, *replaced}
-    _check_nothing_in_the_way(source, commit, clean, {*unstaged, *in_index})
-    lines = {
+    # One that is also staged in another version holds work that would be lost.
+    same = _find_files_as_in_commit(source, changed - (unstaged & staged), entries)
+    in_commit = changed.intersection(entries)
+    replaced = _find_files_of_versions(source, in_commit - staged - set(same), find_versions)
+    dirty = unstaged | staged
+    clean = set(source.git_names("ls-files", "-z")) - dirty
+    clean.update(same, replaced)
+    _check_nothing_in_the_way(source, commit, clean, dirty)
+    lines_of_replaced = {
         os.fsdecode(name): os.fsdecode(line)
         for name, line in _describe_files(source, replaced).items()
     }
     return BranchMove(
-        str(source.folder), source.head, commit, staged, (*map(os.fsdecode, same),), lines
+        source=str(source.folder),
+        head=source.head,
+        commit=commit,
+        staged=staged_tree,
+        same=tuple(map(os.fsdecode, same)),
+        replaced=lines_of_replaced,
     )
 
 
 def move_branch_forward(source: GitCheckout, move: BranchMove) -> None:
     """Move the user's branch forward if HEAD is still what was merged."""
-    entries, replaced = source.entries_of_commit(move.commit), [*map(os.fsencode, move.replaced)]
+    entries = source.entries_of_commit(move.commit)
+    replaced = list(map(os.fsencode, move.replaced))
     source.stage_files(map(os.fsencode, move.same))
-    source.run(
-        "update-index", "-z", "--index-info", given=b"\0".join(entries[name] for name in replaced)
-    )
+    lines = b"\0".join(entries[name] for name in replaced)
+    source.run("update-index", "-z", "--index-info", given=lines)
     before = source.git_line("write-tree")
     try:
         source.run("merge", "--ff-only", "--quiet", move.commit, remedy=_KEPT)
@@ -739,30 +800,47 @@ def repair_branch_move(source: GitCheckout, move: BranchMove) -> bool:
     """Complete what a killed program left of a move, or take it back. Returns whether
     the branch was moved.
     """
-    entries, older = source.entries_of_commit(move.commit), {*map(os.fsencode, move.replaced)}
-    if not source.git_line("rev-list", "--max-count=1", f"HEAD..{move.commit}"):
-        lines = {os.fsencode(name): os.fsencode(line) for name, line in move.replaced.items()}
-        staged = source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD")
-        _write_files_of_index(
-            source, {*_find_files_as_in_commit(source, older, lines)}.difference(staged)
-        )
+    entries = source.entries_of_commit(move.commit)
+    if not _is_not_merged(source, move.commit):
+        _write_versions_not_written_yet(source, move)
         return True
-    now = source.git_line("write-tree")
-    there, held = source.entries_of_commit(now), source.entries_of_commit(move.staged)
-    staged = source.names_that_differ(move.staged, now)
-    if source.head != move.head or any(there.get(name) != entries.get(name) for name in staged):
-        return False  # The user has worked on since.
+    tree_now = source.git_line("write-tree")
+    entries_now = source.entries_of_commit(tree_now)
+    entries_before = source.entries_of_commit(move.staged)
+    for name in source.names_that_differ(move.staged, tree_now):
+        if entries_now.get(name) != entries.get(name):
+            return False  # The user has staged something else since.
+    if source.head != move.head:
+        return False  # The user has committed since.
     source.run("read-tree", move.staged)
-    changed = (
-        {*source.names_that_differ("HEAD", move.commit)} - {*map(os.fsencode, move.same)} - older
-    )
-    written = [*_find_files_as_in_commit(source, changed, entries)]
-    # Git removes a file before it writes another version of it.
-    written += [name for name in changed if not os.path.lexists(source.folder / os.fsdecode(name))]
-    for name in {*written} - {*held}:
-        _remove_file_and_emptied_folders(source.folder, os.fsdecode(name))
-    _write_files_of_index(source, [name for name in written if name in held])
+    written = _find_files_written_by_move(source, move, entries)
+    for name in written:
+        if name not in entries_before:
+            _remove_file_and_emptied_folders(source.folder, os.fsdecode(name))
+    _write_files_of_index(source, [name for name in written if name in entries_before])
     return False
+
+
+def _write_versions_not_written_yet(source: GitCheckout, move: BranchMove) -> None:
+    """The branch was moved, but older versions may still stand where the commit's belong."""
+    lines = {os.fsencode(name): os.fsencode(line) for name, line in move.replaced.items()}
+    older = set(_find_files_as_in_commit(source, set(lines), lines))
+    staged = source.git_names("diff-index", "--cached", "-z", "--name-only", "HEAD")
+    _write_files_of_index(source, older.difference(staged))
+
+
+def _find_files_written_by_move(
+    source: GitCheckout, move: BranchMove, entries: Mapping[bytes, bytes]
+) -> set[bytes]:
+    changed = set(source.names_that_differ("HEAD", move.commit))
+    changed.difference_update(map(os.fsencode, move.same))
+    changed.difference_update(map(os.fsencode, move.replaced))
+    written = set(_find_files_as_in_commit(source, changed, entries))
+    # Git removes a file before it writes another version of it.
+    for name in changed:
+        if not os.path.lexists(source.folder / os.fsdecode(name)):
+            written.add(name)
+    return written
 
 
 def _write_files_of_index(at: GitCheckout, names: Collection[bytes]) -> None:
@@ -777,55 +855,69 @@ def _check_nothing_in_the_way(
     `clean`. Git does not mind losing ignored ones.
     """
     entries = at.entries_of_commit(commit)
-    found = set[bytes]()
-    for name in {*at.names_that_differ("HEAD", commit)}.difference(clean):
-        place, entry = at.folder / os.fsdecode(name), entries.get(name, b"")
+    in_the_way: set[bytes] = set()
+    for name in set(at.names_that_differ("HEAD", commit)).difference(clean):
+        place = at.folder / os.fsdecode(name)
+        entry = entries.get(name, b"")
         if place.is_dir() and not place.is_symlink():
-            inside = (
-                os.fsencode(path.relative_to(at.folder)) for path, _ in list_tree_files(place)
-            )
-            found.update(
-                {*inside}.difference(clean) if entry and not entry.startswith(b"160000") else ()
-            )
+            is_submodule = entry.startswith(b"160000")
+            if entry and not is_submodule:
+                in_the_way.update(_list_names_below(at, place))
         elif os.path.lexists(place) or (entry and name in dirty):
-            found.add(name)
+            in_the_way.add(name)
         elif entry:
-            above = [
-                each
-                for each in place.parents
-                if os.path.lexists(each) and (each.is_symlink() or not each.is_dir())
-            ]
-            found.update(
-                {os.fsencode(each.relative_to(at.folder)) for each in above}.difference(clean)
-            )
-    if found:
+            in_the_way.update(_list_files_in_place_of_folders(at, place))
+    in_the_way.difference_update(clean)
+    if in_the_way:
+        named = name_some_files(sorted(map(os.fsdecode, in_the_way)))
         raise ActionRefused(
-            f"These files in {at.folder} are not committed and are in the way: {name_some_files(sorted(map(os.fsdecode, found)))}.",
+            f"These files in {at.folder} are not committed and are in the way: {named}.",
             remedy=f"{_KEPT} Commit, move or delete these files, then try again.",
         )
 
 
+def _list_names_below(at: GitCheckout, folder: Path) -> list[bytes]:
+    paths = [path for path, _ in list_tree_files(folder)]
+    return [os.fsencode(path.relative_to(at.folder)) for path in paths]
+
+
+def _list_files_in_place_of_folders(at: GitCheckout, place: Path) -> list[bytes]:
+    """Files and links that stand where the commit has a folder above this file."""
+    names = []
+    for above in place.parents:
+        is_folder = above.is_dir() and not above.is_symlink()
+        if os.path.lexists(above) and not is_folder:
+            names.append(os.fsencode(above.relative_to(at.folder)))
+    return names
+
+
 def name_some_files(names: Sequence[str]) -> str:
-    return ", ".join(map(printable_path, names[:MOST_NAMED])) + (
-        ", …" if len(names) > MOST_NAMED else ""
-    )
+    named = ", ".join(map(printable_path, names[:MOST_NAMED]))
+    return f"{named}, …" if len(names) > MOST_NAMED else named
 
 
 def _find_files_of_versions(
     at: GitCheckout, names: Iterable[bytes], find_versions: FindVersions
 ) -> list[bytes]:
     """Return the files that are in the folder as in one of their versions."""
-    found = []
+    as_in_version = []
     for name in sorted(names):
-        path, entry = os.fsdecode(name), _stat_entry(at.folder / os.fsdecode(name))
-        files = [
-            item for item in find_versions(path) if item is not None and item.kind is PathKind.FILE
+        path = os.fsdecode(name)
+        versions = [
+            version
+            for version in find_versions(path)
+            if version is not None and version.kind is PathKind.FILE
         ]
-        if files and entry is not None and stat.S_ISREG(entry[0].st_mode):
-            held, mode = Digest.of_content((at.folder / path).read_bytes()).raw, entry[0].st_mode
-            if any(held == item.content and not (mode ^ item.mode) & 0o100 for item in files):
-                found.append(name)
-    return found
+        entry = _stat_entry(at.folder / path)
+        if not versions or entry is None or not entry.is_file:
+            continue
+        content = Digest.of_content((at.folder / path).read_bytes()).raw
+        for version in versions:
+            is_same_mode = bool(version.mode & 0o100) == entry.is_executable
+            if version.content == content and is_same_mode:
+                as_in_version.append(name)
+                break
+    return as_in_version
 
 
 def merge_versions(ours: bytes, base: bytes, theirs: bytes, *, with_markers: bool = False) -> bytes:
