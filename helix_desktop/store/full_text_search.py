@@ -5,9 +5,10 @@ import math
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from helix_desktop.engine.agent_additions import is_added_by_agent
 from helix_desktop.engine.fact_encoding import decode_fact
@@ -28,6 +29,7 @@ from helix_desktop.engine.search_query import (
 )
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_sql_statements
 from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
@@ -41,17 +43,32 @@ WEIGHED = 120  # At least this many matching facts and pieces of entries are ran
 FILTERED = 10  # A filter drops results, so this many times the limit is read.
 RANKED = 5_000  # Only words that occur in fewer rows than this rank rows, which keeps it fast.
 BY_USER = 1.25  # The weight of the user's words, compared with the agent's.
-BY_SPEAKER = (
-    1.8  # The weight of words by the speaker that the query names. "I" and "my" name the user.
-)
+# The weight of words by the speaker that the query names. "I" and "my" name the user.
+BY_SPEAKER = 1.8
 SLICE = 1 << 20  # In bytes. Content is read in slices of about this size.
-FoundRow = tuple[int, int, int, int, str, int, bytes | None]
 OpenCache = Callable[[], CacheFolder]
 ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry and its first bytes, or a fact.
 
 _FOUND = read_sql_statements("index_statements")["found pieces"]
 _NEWEST = "SELECT id FROM pieces ORDER BY id DESC LIMIT ?"
 _MATCHING = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
+
+
+class FoundRow(NamedTuple):
+    """A piece of an entry's text, or a fact, as the index has it."""
+
+    id: int
+    number: int  # The entry's number; 0 for a fact.
+    start: int
+    length: int
+    conversation: str
+    seq: int
+    digest: bytes | None
+
+    @property
+    def place(self) -> tuple[int, str, int]:
+        """The same for all pieces of an entry, or of a fact."""
+        return self.number, self.conversation, self.seq
 
 
 class StoresAccess(Protocol):
@@ -75,22 +92,23 @@ def search_full_text(
     """
     query, filters = split_query_into_words_and_filters(query)
     chosen = (tool, tool, entries_only, filters.tool, filters.tool, filters.file, filters.file)
-    if not (terms := search_words.query_terms(query)):
-        return (
-            ()
-            if filters == SearchFilters()
-            else _find_newest(connection, source, filters, chosen, limit)
-        )
+    has_filters = filters != SearchFilters()
+    terms = search_words.query_terms(query)
+    if not terms:
+        return _find_newest(connection, source, filters, chosen, limit) if has_filters else ()
     words = without_stop_words(search_words.split_unspaced_terms(terms))
-    most = max(limit if filters == SearchFilters() else limit * FILTERED, WEIGHED)
+    most = max(limit * FILTERED if has_filters else limit, WEIGHED)
+    speakers = query_words_and_user_if_first_person(query)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
         matching = MatchingRows(connection, words, most, RANKED if any(chosen) else most)
         found = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen))
+        reader = _PlaceReader(source, matching, filters, speakers)
         places: list[FoundPlace] = []
-        while len(places) < most and (rows := found.fetchmany(most)):
-            places += _read_found_places(
-                source, rows, matching, filters, query_words_and_user_if_first_person(query)
-            )
+        while len(places) < most:
+            rows = found.fetchmany(most)
+            if not rows:
+                break
+            places += reader.read_places(list(map(FoundRow._make, rows)))
     return tuple(rank_places(places, matching.weigh_words())[:limit])
 
 
@@ -105,12 +123,17 @@ def _find_newest(
     the newest rows.
     """
     hits: dict[tuple[Digest | None, str, int], SearchHit] = {}
+    reader = _PlaceReader(source, AnyRows(), filters, frozenset())
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
         newest = [row for (row,) in connection.execute(_NEWEST, (RANKED,))]
         found = connection.execute(_FOUND, (json.dumps(newest), *chosen))
-        while len(hits) < limit and (rows := found.fetchmany(WEIGHED)):
-            for place in _read_found_places(source, rows, AnyRows(), filters, frozenset()):
-                hit = show_line(place, (), max(0, place.text.casefold().find(filters.file)))
+        while len(hits) < limit:
+            rows = found.fetchmany(WEIGHED)
+            if not rows:
+                break
+            for place in reader.read_places(list(map(FoundRow._make, rows))):
+                start = max(0, place.text.casefold().find(filters.file))
+                hit = show_line(place, (), start)
                 hits.setdefault((hit.digest, hit.conversation, hit.seq), hit)
     return tuple(islice(hits.values(), limit))
 
@@ -134,162 +157,186 @@ class MatchingRows:
         self, connection: sqlite3.Connection, words: Sequence[str], most: int, deep: int
     ) -> None:
         self._connection = connection
-        (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
-        self._asked = search_words.queries_of_terms(
-            words, partial(self._is_in_a_tenth_of_rows, last)
-        )
-        rows_of_words = ((word, frozenset(self._find_rows([word], RANKED))) for word in words)
-        self._rows = dict(sorted(rows_of_words, key=lambda item: len(item[1])))  # Rarest first.
-        self._last, self._looked_for, self._held = last, Counter[str](), Counter[str]()
-        room, scores = RANKED, Counter[int]()
+        (self._last,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
+        self._asked = search_words.queries_of_terms(words, self._is_in_a_tenth_of_rows)
+        rows_of_words = [(word, frozenset(self._find_rows([word], RANKED))) for word in words]
+        # Rarest first.
+        self._rows = dict(sorted(rows_of_words, key=lambda item: len(item[1])))
+        self._looked_for: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
         self.weights = dict.fromkeys(words, 0.0)
-        for word, rows in self._rows.items():
-            if (room := room - len(rows)) > 0:
-                self.weights[word] = math.log(1 + (last + 1) / (len(rows) + 0.5))
-                scores.update(dict.fromkeys(rows, self.weights[word]))
-        full, first = sum(self.weights.values()) - 1e-6, list[int]()
-        # Words in every second row are checked in the text, as asking the index would take long.
-        dense = {
-            word
-            for word, rows in self._rows.items()
-            if len(rows) == RANKED > (last - min(rows)) / 2
-        }
-        self._of_all = [word for word in self._rows if word not in dense] or words
-        if not scores or sum(score >= full for score in scores.values()) > most:
+        scores = self._score_rows()
+        self._of_all = [word for word in self._rows if not self._is_dense(word)] or words
+        first: list[int] = []
+        full_score = sum(self.weights.values()) - 1e-6
+        rows_with_all = sum(score >= full_score for score in scores.values())
+        if not scores or rows_with_all > most:
             first = self._find_rows(self._of_all, deep)
         self._with_all = frozenset(first)
-        if not any(self.weights.values()) and len(first) < most:
+        has_weights = any(self.weights.values())
+        if not has_weights and len(first) < most:
             first += self._find_rows(words, deep, " OR ")
-        self.best_first = [
-            *dict.fromkeys([*first, *sorted(scores, key=lambda row: (-scores[row], -row))])
-        ]
+        by_score = sorted(scores, key=lambda row: (-scores[row], -row))
+        self.best_first = list(dict.fromkeys(first + by_score))
 
-    def _is_in_a_tenth_of_rows(self, last: int, word: str) -> bool:
+    def _score_rows(self) -> Counter[int]:
+        """Weigh the rarest words, and return the sum of their weights for each row."""
+        scores: Counter[int] = Counter()
+        room = RANKED
+        for word, rows in self._rows.items():
+            room -= len(rows)
+            if room > 0:
+                weight = math.log(1 + (self._last + 1) / (len(rows) + 0.5))
+                self.weights[word] = weight
+                scores.update(dict.fromkeys(rows, weight))
+        return scores
+
+    def _is_dense(self, word: str) -> bool:
+        """Whether every second row has it. Then the text is checked, as asking the index would
+        take long.
+        """
+        rows = self._rows[word]
+        return len(rows) == RANKED and (self._last - min(rows)) / 2 < RANKED
+
+    def _is_in_a_tenth_of_rows(self, word: str) -> bool:
         """Whether a tenth of the newest rows have the word, if there are enough rows
         for that to matter.
         """
+        if self._last <= RANKED:
+            return False
         asked = (f'"{word}"', 1, RANKED // 10)
-        found = (
-            self._connection.execute(f"{_MATCHING} OFFSET ?", asked).fetchone()
-            if last > RANKED
-            else None
-        )
-        return found is not None and found[0] > last - RANKED
+        found = self._connection.execute(f"{_MATCHING} OFFSET ?", asked).fetchone()
+        return found is not None and found[0] > self._last - RANKED
 
     def _find_rows(self, words: Sequence[str], limit: int, joined: str = " AND ") -> list[int]:
-        asked = joined.join(
-            f"({self._asked[word].expression})" for word in words if self._asked[word].expression
-        )
+        expressions = [self._asked[word].expression for word in words]
+        asked = joined.join(f"({expression})" for expression in expressions if expression)
         return [row for (row,) in self._connection.execute(_MATCHING, (asked, limit))]
 
     def words_of_row(self, row: int, text: str) -> list[str]:
         """Return the words in a row with this text. Words of one term must be side by side."""
-        more = self._of_all if row in self._with_all else ()
-        known = [
-            (word, self._asked[word].together)
-            for word, rows in self._rows.items()
-            if row in rows or word in more
+        in_row = [
+            word for word, rows in self._rows.items() if row in rows or self._is_asked(word, row)
         ]
-        folded = (
-            search_words.fold_like_index(text) if any(together for _, together in known) else ""
-        )
-        held = [word for word, together in known if together is None or together.search(folded)]
-        self._looked_for.update(word for word, _ in known)
+        folded = ""
+        if any(self._asked[word].together for word in in_row):
+            folded = search_words.fold_like_index(text)
+        held = []
+        for word in in_row:
+            together = self._asked[word].together
+            if together is None or together.search(folded):
+                held.append(word)
+        self._looked_for.update(in_row)
         self._held.update(held)
         return held
+
+    def _is_asked(self, word: str, row: int) -> bool:
+        """Whether the row was found by a query for all words, this one among them."""
+        return row in self._with_all and word in self._of_all
 
     def weigh_words(self) -> dict[str, float]:
         """Weigh rare words more. A term's rarity is estimated from the texts read that
         have its words together.
         """
-        shares = {
-            word: (self._held[word] or 1) / (self._looked_for[word] or 1) for word in self._rows
-        }
-        counts = {word: len(rows) * shares[word] + 0.5 for word, rows in self._rows.items()}
-        return {
-            word: weight and math.log(1 + (self._last + 1) / counts[word])
-            for word, weight in self.weights.items()
-        }
+        weights = {}
+        for word, weight in self.weights.items():
+            share = (self._held[word] or 1) / (self._looked_for[word] or 1)
+            count = len(self._rows[word]) * share + 0.5
+            weights[word] = weight and math.log(1 + (self._last + 1) / count)
+        return weights
 
 
-def _read_found_places(
-    source: StoresAccess,
-    rows: Sequence[FoundRow],
-    matching: MatchingRows | AnyRows,
-    filters: SearchFilters,
-    speakers: frozenset[str],
-) -> Iterator[FoundPlace]:
-    """Yield the places of the rows, reading each entry and fact once."""
-    pieces: dict[tuple[int, str, int], list[FoundRow]] = {}
-    for row in rows:
-        pieces.setdefault((row[1], row[4], row[5]), []).append(row)
-    left = [*pieces.values()]
-    while left:
-        read = source.run_on_stores(
-            partial(_read_places, [max(each, key=lambda row: row[2]) for each in left])
-        )
-        for each, found in zip(left, read, strict=False):
-            if isinstance(found, StoredFact):
-                fact = decode_fact(found.fact)
-                text = "\n".join(searchable_texts(fact, files=bool(filters.file)))
-                speaker = _speaker_of_fact(source, found, fact)
-                if filters.by in ("", speaker) and _fact_passes_filters(
-                    source, found, fact, text, filters
-                ):
-                    hit = SearchHit("", None, found.conversation, found.seq, 1)
-                    if known := [
-                        word for row in each for word in matching.words_of_row(row[0], text)
-                    ]:
-                        worth = BY_USER if speaker == "user" else 1.0
-                        said_by = text[:99].partition(":")[0].casefold()
-                        is_named = said_by in speakers or (worth > 1 and "user" in speakers)
-                        worth *= BY_SPEAKER if is_named else 1.0
-                        yield FoundPlace(hit, text, 0, worth, known, found.time)
-            elif found is not None:
-                for row, hit, piece in _pieces_of_entry(each, *found, filters):
-                    call = f"{hit.about.tool} {hit.about.source}"
-                    if known := matching.words_of_row(row[0], f"{piece}\n{call}"):
-                        yield FoundPlace(hit, piece, row[1], 1.0, known)
-        left = left[len(read) :]
+@dataclass(frozen=True, slots=True)
+class _PlaceReader:
+    """Reads the places that rows of the index stand for, as far as they pass the filters."""
 
+    source: StoresAccess
+    matching: MatchingRows | AnyRows
+    filters: SearchFilters
+    speakers: frozenset[str]
 
-def _pieces_of_entry(
-    rows: Sequence[FoundRow], record: CacheRecord, content: bytes, filters: SearchFilters
-) -> Iterator[tuple[FoundRow, SearchHit, str]]:
-    if filters.by in ("", "tool") and not filters.agent and filters.is_in_time(record.time):
-        text = search_words.text_or_none(content) or ""
+    def read_places(self, rows: Sequence[FoundRow]) -> Iterator[FoundPlace]:
+        """Yield the places of the rows, reading each entry and fact once."""
+        rows_of_places: dict[tuple[int, str, int], list[FoundRow]] = {}
         for row in rows:
-            start, length = row[2:4]
-            hit = SearchHit(
-                "", record.digest, line=text.count("\n", 0, start) + 1, about=record.about
-            )
-            yield row, hit, text[start : start + length]
+            rows_of_places.setdefault(row.place, []).append(row)
+        left = list(rows_of_places.values())
+        while left:
+            furthest = [max(same, key=lambda row: row.start) for same in left]
+            read = self.source.run_on_stores(partial(_read_places, furthest))
+            for same, found in zip(left, read, strict=False):
+                if isinstance(found, StoredFact):
+                    yield from self._places_of_fact(same, found)
+                elif found is not None:
+                    record, content = found
+                    yield from self._places_of_entry(same, record, content)
+            left = left[len(read) :]
+
+    def _places_of_fact(self, rows: Sequence[FoundRow], line: StoredFact) -> Iterator[FoundPlace]:
+        fact = decode_fact(line.fact)
+        text = "\n".join(searchable_texts(fact, files=bool(self.filters.file)))
+        speaker = _speaker_of_fact(self.source, line, fact)
+        if self.filters.by not in ("", speaker):
+            return
+        if not _fact_passes_filters(self.source, line, fact, text, self.filters):
+            return
+        words: list[str] = []
+        for row in rows:
+            words += self.matching.words_of_row(row.id, text)
+        if not words:
+            return
+        is_by_user = speaker == "user"
+        said_by = text[:99].partition(":")[0].casefold()
+        worth = BY_USER if is_by_user else 1.0
+        if said_by in self.speakers or (is_by_user and "user" in self.speakers):
+            worth *= BY_SPEAKER
+        hit = SearchHit("", None, line.conversation, line.seq, 1)
+        yield FoundPlace(hit, text, 0, worth, words, line.time)
+
+    def _places_of_entry(
+        self, rows: Sequence[FoundRow], record: CacheRecord, content: bytes
+    ) -> Iterator[FoundPlace]:
+        filters = self.filters
+        is_by_tool = filters.by in ("", "tool") and not filters.agent
+        if not is_by_tool or not filters.is_in_time(record.time):
+            return
+        text = search_words.text_or_none(content) or ""
+        call = f"{record.about.tool} {record.about.source}"
+        for row in rows:
+            piece = text[row.start : row.start + row.length]
+            words = self.matching.words_of_row(row.id, f"{piece}\n{call}")
+            if words:
+                line = text.count("\n", 0, row.start) + 1
+                hit = SearchHit("", record.digest, line=line, about=record.about)
+                yield FoundPlace(hit, piece, row.number, 1.0, words)
 
 
 def _read_places(
     rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFile
 ) -> list[ReadPlace | None]:
     """Read what the rows refer to, up to about a megabyte."""
-    found: list[ReadPlace | None] = []
+    places: list[ReadPlace | None] = []
     room = SLICE
     for row in rows:
-        try:
-            found.append(_read_place(cache, journal, row))
-        except HelixError:
-            found.append(None)  # Deleted or damaged content cannot be a result.
-        room -= len(found[-1][1]) if isinstance(found[-1], tuple) else 0
+        place: ReadPlace | None = None
+        with suppress(HelixError):  # Deleted or damaged content cannot be a result.
+            place = _read_place(cache, journal, row)
+        places.append(place)
+        if isinstance(place, tuple):
+            _, content = place
+            room -= len(content)
         if room <= 0:
             break
-    return found
+    return places
 
 
 def _read_place(cache: OpenCache, journal: JournalFile, row: FoundRow) -> ReadPlace | None:
-    _, number, start, length, conversation, seq, digest = row
-    if number and digest is not None:
+    if row.number and row.digest is not None:
         reader = cache().reader
-        record = reader.record_of_content(Digest(digest))
-        return record, reader.read_part_of_entry(record, 0, min(SEARCHED, 4 * (start + length) + 4))
-    return _find_fact_line(conversation, seq, cache, journal)
+        record = reader.record_of_content(Digest(row.digest))
+        end = 4 * (row.start + row.length) + 4  # A character has at most four bytes.
+        return record, reader.read_part_of_entry(record, 0, min(SEARCHED, end))
+    return _find_fact_line(row.conversation, row.seq, cache, journal)
 
 
 def _find_fact_line(
@@ -303,18 +350,15 @@ def _fact_passes_filters(
     source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters
 ) -> bool:
     """Whether a message passes the filters. A tool matches messages that call it."""
-    calls = (
-        [part for part in fact.parts if isinstance(part, ToolCall)]
-        if isinstance(fact, ModelReplied)
-        else []
-    )
     if not text or not filters.is_in_time(line.time):
         return False
+    calls: list[ToolCall] = []
+    if isinstance(fact, ModelReplied):
+        calls = [part for part in fact.parts if isinstance(part, ToolCall)]
     if filters.tool and not any(filters.tool in call.name.casefold() for call in calls):
         return False
-    if filters.file and not any(
-        filters.file in one.casefold() for one in (text, *(call.arguments for call in calls))
-    ):
+    searched = [text, *(call.arguments for call in calls)]
+    if filters.file and not any(filters.file in each.casefold() for each in searched):
         return False
     return not filters.agent or filters.agent in _agent_of_conversation(source, line.conversation)
 
@@ -329,8 +373,6 @@ def _speaker_of_fact(source: StoresAccess, line: StoredFact, fact: Fact) -> str:
 def _agent_of_conversation(source: StoresAccess, conversation: str) -> str:
     line = source.run_on_stores(partial(_find_fact_line, conversation, 1))
     fact = decode_fact(line.fact) if line is not None else None
-    return (
-        (fact.agent or fact.origin.kind or "Helix").casefold()
-        if isinstance(fact, ConversationStarted)
-        else "helix"
-    )
+    if not isinstance(fact, ConversationStarted):
+        return "helix"
+    return (fact.agent or fact.origin.kind or "Helix").casefold()

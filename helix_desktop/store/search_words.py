@@ -37,11 +37,11 @@ _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|\n")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
-_AROUND_WORD = re.compile(
-    r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$"
-)  # Punctuation, and a possessive ending.
+# Punctuation, and a possessive ending.
+_AROUND_WORD = re.compile(r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$")
 _WORDS = re.compile(r"\w+")
 _BEGINS = r"(?<![^\W_])"  # No letter or digit precedes this.
+_ENDS = r"(?![^\W_])"  # None follows.
 
 
 def words_inside(text: str, *, each_once: bool = False, has_blanks: bool = False) -> str:
@@ -50,7 +50,8 @@ def words_inside(text: str, *, each_once: bool = False, has_blanks: bool = False
         head[len(head.rstrip(_LETTERS)) :] + rest
         for head, rest in zip(before[::2], before[1::2], strict=False)
     ]
-    words = list(dict.fromkeys(words)) if each_once else words
+    if each_once:
+        words = list(dict.fromkeys(words))
     hidden = " ".join(_HUMPS.findall("\n".join(words))).replace("\n", ".")
     if has_blanks or text.isascii():
         return hidden
@@ -65,9 +66,16 @@ def extra_words_for_index(text: str) -> str:
 
 def _character_pairs(text: str) -> list[str]:
     """Return each pair of neighbours in a script without blanks, or a lone character."""
-    lines = [] if text.isascii() else [line for line in text.splitlines() if not line.isascii()]
-    runs = [run for line in lines for run in _UNSPACED.findall(line)]
-    return [run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1))]
+    pairs: list[str] = []
+    if text.isascii():
+        return pairs
+    for line in text.splitlines():
+        if line.isascii():
+            continue
+        for run in _UNSPACED.findall(line):
+            count = max(1, len(run) - 1)
+            pairs += [run[position : position + 2] for position in range(count)]
+    return pairs
 
 
 def plain_words(text: str) -> list[str]:
@@ -91,9 +99,10 @@ def text_or_none(content: bytes) -> str | None:
         return content.decode("utf-16", "replace")  # This also removes the byte order mark.
     if b"\0" in content[:8192]:
         return None
-    decode, text = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
-    for at in range(0, len(content), SLICE):
-        text += decode(content[at : at + SLICE])
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    text = ""
+    for position in range(0, len(content), SLICE):
+        text += decode(content[position : position + SLICE])
     return text + decode(b"", final=True)
 
 
@@ -124,15 +133,17 @@ def queries_of_terms(
 
     Words of a term that occur almost everywhere are left out: they are slow and select little.
     """
-    hidden = [
-        " ".join([words_inside(_UNSPACED.sub(" ", term)), *_character_pairs(term)])
-        for term in terms
-    ]
-    cut = _cut_like_index([*terms, *hidden])
-    return {
-        term: _query_of_term(term, cut[at], cut[len(terms) + at], is_everywhere)
-        for at, term in enumerate(terms)
-    }
+    hidden_words = []
+    for term in terms:
+        words = words_inside(_UNSPACED.sub(" ", term))
+        hidden_words.append(" ".join([words, *_character_pairs(term)]))
+    cut = _cut_like_index([*terms, *hidden_words])
+    plain = cut[: len(terms)]
+    hidden = cut[len(terms) :]
+    queries = {}
+    for term, plain_of_term, hidden_of_term in zip(terms, plain, hidden, strict=True):
+        queries[term] = _query_of_term(term, plain_of_term, hidden_of_term, is_everywhere)
+    return queries
 
 
 def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
@@ -140,47 +151,72 @@ def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
     cut: list[list[str]] = [[] for _ in texts]
     with closing(sqlite3.connect(":memory:")) as memory:
         memory.executescript(_CUTTING)
-        whole = (
-            text.encode("utf-8", "replace").decode() for text in texts
-        )  # A model may write half a surrogate pair.
+        # A model may write half a surrogate pair.
+        whole = (text.encode("utf-8", "replace").decode() for text in texts)
         memory.executemany("INSERT INTO words(rowid, text) VALUES(?, ?)", enumerate(whole))
-        for at, word in memory.execute("SELECT doc, term FROM cut ORDER BY doc, offset"):
-            cut[at].append(word)
+        for number, word in memory.execute("SELECT doc, term FROM cut ORDER BY doc, offset"):
+            cut[number].append(word)
     return cut
 
 
 def _query_of_term(
     term: str, plain: list[str], hidden: list[str], is_everywhere: Callable[[str], bool]
 ) -> AskedTerm:
-    star, stem = "*" if term.endswith("*") else "", stem_of_word(term)
-    ways, end = [], "" if star else r"(?![^\W_])"
-    whole, humps = (r"[\W_]*".join(map(re.escape, words)) for words in (plain, hidden))
-    together = [_BEGINS + whole + end, humps]
-    for words in filter(None, (plain, hidden)):
-        rare = [word for word in words if not is_everywhere(word)] if len(words) > 1 else []
-        ways.append(
-            " AND ".join(f'"{word}"{star if word == words[-1] else ""}' for word in rare or words)
-        )
-    if not star and len(term) > LEAST_STEM and stem != term.casefold():
+    is_prefix = term.endswith("*")
+    ways = [
+        _all_words_expression(words, is_everywhere, is_prefix=is_prefix)
+        for words in (plain, hidden)
+        if words
+    ]
+    side_by_side = [_BEGINS + _words_side_by_side(plain) + ("" if is_prefix else _ENDS)]
+    if hidden:
+        side_by_side.append(_words_side_by_side(hidden))
+    stem = stem_of_word(term)
+    if not is_prefix and len(term) > LEAST_STEM and stem != term.casefold():
         ways.append(f'"{stem}"*')
-        together.append(_BEGINS + re.escape(stem))
+        side_by_side.append(_BEGINS + re.escape(stem))
     ways += [f'"{form}"' for form in _other_forms().get(term.casefold(), ())]
     expression = " OR ".join(f"({way})" for way in ways)
-    several = max(len(plain), len(hidden)) > 1
-    return AskedTerm(expression, re.compile("|".join(filter(None, together))) if several else None)
+    together = None
+    if len(plain) > 1 or len(hidden) > 1:
+        together = re.compile("|".join(side_by_side))
+    return AskedTerm(expression, together)
+
+
+def _all_words_expression(
+    words: Sequence[str], is_everywhere: Callable[[str], bool], *, is_prefix: bool
+) -> str:
+    asked = list(words)
+    if len(words) > 1:
+        asked = [word for word in words if not is_everywhere(word)] or asked
+    quoted = []
+    for word in asked:
+        star = "*" if is_prefix and word == words[-1] else ""
+        quoted.append(f'"{word}"{star}')
+    return " AND ".join(quoted)
+
+
+def _words_side_by_side(words: Sequence[str]) -> str:
+    return r"[\W_]*".join(map(re.escape, words))
 
 
 @functools.cache
 def _other_forms() -> Mapping[str, Sequence[str]]:
     """Return the forms of irregular words that the word's stem does not find."""
-    lines = (resources_folder() / "irregular_words.txt").read_text("utf-8").splitlines()
-    forms = [line.split() for line in lines if not line.startswith("#")]
-    return {word: [one for one in each if one != word] for each in forms for word in each}
+    others: dict[str, Sequence[str]] = {}
+    for line in (resources_folder() / "irregular_words.txt").read_text("utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        forms = line.split()
+        for word in forms:
+            others[word] = [form for form in forms if form != word]
+    return others
 
 
 def pattern_of_word(word: str) -> re.Pattern[str]:
     """Match, in a text in lower case, the word's stem where a word begins, or its other forms."""
-    stem, others = re.escape(stem_of_word(word)), _other_forms().get(word.casefold(), ())
+    stem = re.escape(stem_of_word(word))
+    others = _other_forms().get(word.casefold(), ())
     # What stands before the word is checked behind it, because such a search is faster.
     whole = (rf"{form}(?<![^\W_]{form})(?![^\W_])" for form in others)
     return re.compile("|".join([rf"{stem}(?<![^\W_]{stem})", *whole]))
@@ -189,11 +225,10 @@ def pattern_of_word(word: str) -> re.Pattern[str]:
 def fold_like_index(text: str) -> str:
     """Return the text in lower case and without accents, as in the index."""
     low = text.lower()
-    return (
-        low
-        if low.isascii()
-        else unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", low)))
-    )
+    if low.isascii():
+        return low
+    without_accents = _ACCENTS.sub("", unicodedata.normalize("NFD", low))
+    return unicodedata.normalize("NFC", without_accents)
 
 
 def split_unspaced_terms(terms: list[str]) -> list[str]:
@@ -202,9 +237,8 @@ def split_unspaced_terms(terms: list[str]) -> list[str]:
     """
     split: list[str] = []
     for term in terms:
-        split += _character_pairs(
-            " ".join(run for run in _UNSPACED.findall(term) if len(run) > 2)
-        ) or [term]
+        long_runs = [run for run in _UNSPACED.findall(term) if len(run) > 2]
+        split += _character_pairs(" ".join(long_runs)) or [term]
     return split
 
 
@@ -215,28 +249,35 @@ def find_first_term(text: str, terms: Sequence[str]) -> int:
         whole = term.lower().rstrip("*")
         longest = sorted(_WORDS.findall(whole), key=len, reverse=True)
         for needle in (whole, *longest, *map(stem_of_word, longest)):
-            if (at := low.find(needle)) >= 0:
-                return at
+            position = low.find(needle)
+            if position >= 0:
+                return position
     return 0
 
 
-def find_line(text: str, at: int) -> tuple[int, int]:
+def find_line(text: str, position: int) -> tuple[int, int]:
     """Return where the line around a position begins and ends."""
-    end = text.find("\n", at)
-    return text.rfind("\n", 0, at) + 1, end if end >= 0 else len(text)
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    return start, (end if end >= 0 else len(text))
 
 
-def cut_snippet(text: str, at: int, *, width: int = 200) -> str:
+def cut_snippet(text: str, position: int, *, width: int = 200) -> str:
     """Return the line around a position, shortened on both sides, between words if
     possible, and marked.
     """
-    begins, ends = find_line(text, at)
-    first = max(begins, at - width // 3)
-    last = min(ends, first + width)
-    if first > begins:
-        first = max(text.find(" ", first - 1, at) + 1, first)
-    if last < ends:
-        space = text.rfind(" ", at, last + 1)
-        last = space if space > at else last
-    shown = " ".join(text[first:last].split())
-    return f"{'…' if first > begins else ''}{shown}{'…' if last < ends else ''}"
+    line_start, line_end = find_line(text, position)
+    start = max(line_start, position - width // 3)
+    end = min(line_end, start + width)
+    before = ""
+    after = ""
+    if start > line_start:
+        start = max(text.find(" ", start - 1, position) + 1, start)
+        before = "…"
+    if end < line_end:
+        space = text.rfind(" ", position, end + 1)
+        if space > position:
+            end = space
+        after = "…"
+    shown = " ".join(text[start:end].split())
+    return f"{before}{shown}{after}"
