@@ -13,11 +13,12 @@ with its disk; with `--lag` it lacks what the server confirmed in so many second
 to be on the list. `--traces`: instead of three calls, each task makes as many as a
 recorded session, with outputs as long as its. `--bound`: with more facts that are not
 in the store than this no turn begins in a home; how many there were at most is counted
-beside it, by a look at each home's files every `LOOK` seconds.
+beside it, by a look at each home's files every `LOOK` seconds. `--every`: a fault every so many seconds, instead of by how many tasks
+have ended.
 
 python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone]
 [--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0] [--lag 0] [--bound
-5000] [--at-once 0] [--traces FOLDER]
+5000] [--every 0] [--at-once 0] [--traces FOLDER]
 """
 
 from __future__ import annotations
@@ -280,6 +281,8 @@ class Trial:
     keep: int = 0
     seconds: float = 0.0
     lag: float = 0.0
+    every: float = 0.0
+    next_fault: float = field(default=0.0, init=False)
     bound: int = MOST_UNSENT_FACTS
     at_once: int = 0
     sessions: Sequence[tuple[int, ...]] = (SESSION,)
@@ -363,6 +366,17 @@ class Trial:
             ).fetchone()
             return int(row[0]) if row else None
         return None
+
+    def is_fault_due(self, ended: int) -> bool:
+        """Every so many seconds, or, so that at a busy machine too most of the work is
+        tasks, by how many have ended.
+        """
+        if not self.every:
+            return self.found["kills"] < self.kills * (ended + 1) / self.tasks
+        if time.monotonic() < self.next_fault:
+            return False
+        self.next_fault = time.monotonic() + self.every
+        return True
 
     def look_at_processor_times(self) -> None:
         for home in self.homes:
@@ -470,9 +484,7 @@ def _kill_until_done(trial: Trial) -> None:
         elif time.monotonic() - since > PATIENCE:
             found["LOST: tasks that nobody ended"] = trial.tasks - ended
             return
-        if (
-            found["kills"] < trial.kills * (ended + 1) / trial.tasks
-        ):  # at a busy machine too, most of the work is tasks
+        if trial.is_fault_due(ended):
             trial.kill_something()
 
 
@@ -559,6 +571,7 @@ def main() -> int:
         ("keep", 0),
         ("seconds", 0),
         ("lag", 0.0),
+        ("every", 0.0),
         ("bound", MOST_UNSENT_FACTS),
         ("at-once", 0),
     ):
@@ -576,6 +589,7 @@ def main() -> int:
             given.keep,
             given.seconds,
             given.lag,
+            given.every,
         )
         bounds = (given.bound, given.at_once)
         trial = Trial(
