@@ -9,13 +9,29 @@ import re
 from collections.abc import Sequence
 
 from helix_desktop.engine.facts import Text, UserPart
-from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 
 SYSTEM_MESSAGE = (
     "[System message]\n"  # Begins what an agent sends as a system message within the conversation.
 )
-_TAG = re.compile(read_message_patterns()["added_tag"])
-_START = re.compile(read_message_patterns()["added_start"])
+_TAG = re.compile(
+    r"(?m)^[ \t]*<(system-reminder|local-command-(?:caveat|stdout|stderr)"
+    r"|command-(?:message|args)|bash-std(?:out|err)|user-prompt-submit-hook"
+    r"|task-notification|ide_(?:opened_file|selection)|environment_(?:context"
+    r"|details)|user_instructions|session_context|hook_context|turn_aborted"
+    r"|user_(?:shell_command|action)|subagent_notification)>"
+)
+_START = re.compile(
+    r"\s*(?:(Caveat): The messages below were generated"
+    r"|\[Claude Code showed: ([^\]\n]{1,60})\]\n|# (AGENTS\.md instructions)"
+    r"|\[(Request interrupted by user)|\[(Result of the tool [^\]\n]{1,200})\]\n"
+    r"|\[(Message of the agent .*)\]\n|\[(Summary of the branch) that was left\]\n"
+    r"|\[(System message)\]\n|(Stop hook feedback):\n"
+    r"|(Continue from where you left off)\.\s*\Z"
+    r"|(Output token limit hit)\. Resume directly"
+    r"|(Your tool call was malformed and could not be parsed)\. Please retry"
+    r"|\[(Your previous response had no visible output)\. Please|# (task_progress"
+    r"|TODO LIST) |<command-(?:message>.*\s*<command-)?name>\s*(/\S{1,60}?)\s*</)"
+)
 
 
 def split_off_agent_additions(parts: Sequence[UserPart]) -> tuple[str, list[tuple[int, str]]]:

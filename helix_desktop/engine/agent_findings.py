@@ -8,8 +8,6 @@ is not. A final answer is mostly a report. Sessions marked by hand
 import re
 from collections.abc import Iterator
 
-from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
-
 # A remark before a change is kept if its findings have at least this many characters.
 LEAST_REMARK_OF_CHANGE = 80
 # A remark before any other call is kept if its findings have at least this many
@@ -23,11 +21,31 @@ LONGEST_REMARK = (
 SHORTEST_REPORT, LONGEST_REPORT = 100, 600
 LONGEST_HEADING = 100  # A line that introduces a list has fewer characters than this.
 SHORTEST_SENTENCE = 25  # A sentence with fewer characters than this says nothing by itself.
-SENTENCES = re.compile(read_message_patterns()["sentences"])
-_NEXT = re.compile(read_message_patterns()["next"], re.IGNORECASE)
-_LABEL = re.compile(read_message_patterns()["label"], re.IGNORECASE)
+SENTENCES = re.compile(
+    r"(?<=[.!?;])(?<!\b[DM][rs]\.)(?<!\bMrs\.)(?<!\b[ei]\.[ge]\.)\s+|\n+|(?<=[。！？])"
+)
+_NEXT = re.compile(
+    r"\W*(?:(?:good|perfect|great|ok(?:ay)?|now|next|then|so|and|also|wait|ah|yes"
+    r"|alright|excellent|gut|jetzt|und)\b\W*)*(?:let me|let's|let us|i'?ll|i will"
+    r"|i'm going to|now|first|step \d|here'?s|here is|looking at"
+    r"|you'?re (?:absolutely )?right|ich (?:werde|sehe|prüfe)|als nächstes|zuerst|让我"
+    r"|我来|我将|接下来|首先)",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"[^\w\"]{0,20}(?:(?:the|one|my|key|die|das|der)\s+)*(?:root cause|cause|reason"
+    r"|problem|issue|solution|fix|decision|approach|compromise|recommendation"
+    r"|conclusion|ursache|grund|lösung|entscheidung)s?(?: \w+)?(?: #?\d)?\W{0,8}(?::"
+    r"|-|—| (?:is|was|ist|war)\b)\W{0,8}\S.{15,}",
+    re.IGNORECASE,
+)
 _CAUSE = re.compile(r"\W*(?:根本)?(?:原因|问题|解决方案|决定|结论)\w{0,4}[：:]\s*\S.{3,}")
-_REMAINS = re.compile(read_message_patterns()["remains"], re.IGNORECASE)
+_REMAINS = re.compile(
+    r"\W{0,20}(?:remaining|next steps?|to ?dos?|left to do|still (?:to do|open)"
+    r"|what's left|open (?:tasks|items|questions)|offen|noch zu tun"
+    r"|nächste schritte)\b|\W{0,20}(?:剩余|下一步|待办|未完成)",
+    re.IGNORECASE,
+)
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+(\S.{3,300})")
 _BOX = re.compile(r"\s*(?:(?:[-*•]|\d+[.)])\s+)?(?:\[ \]|TODO:?)\s+(\S.{3,200})")
 _DATA = re.compile(r'^[^\S\n]*"[\w ]{1,80}":', re.MULTILINE)

@@ -94,13 +94,37 @@ _PATH = re.compile(
 )
 _IDENTIFIER = re.compile(r"(?<![A-Za-z0-9_])\d{0,20}[A-Za-z_][\w./-]{5,900}")  # behind digits, too
 _NUMBERED = re.compile(r"\b[\w-]{0,60}\d[\w-]{3,60}\b")
-_ERROR = re.compile(stated_rules_and_decisions.read_message_patterns()["error"], re.IGNORECASE)
+_ERROR = re.compile(
+    r"\b(?:error|exception|traceback|fatal|failed|failure|panic|cannot|can't|denied"
+    r"|refused|undefined|unresolved|not found|no such|unable to|could not|unexpected"
+    r"|killed|ENOENT|EACCES|errno|segfault|aborted|assert\w*|timed? ?out|invalid)\b"
+    r"|\w(?:Error|Exception|Warning)\b|\bERR!|^E\s{2,}|✗|错误|失败|Fehler",
+    re.IGNORECASE,
+)
 # Every line that `_ERROR` matches contains one of these lower-case words, or its second character
 # is a space. Searching for them first is faster than matching the pattern against each line.
-_TELLS = tuple(stated_rules_and_decisions.read_message_patterns()["error_words"].split("|"))
-_YES = re.compile(stated_rules_and_decisions.read_message_patterns()["yes"], re.IGNORECASE)
-_FIGURE = re.compile(stated_rules_and_decisions.read_message_patterns()["figure"])
-_LIMIT = re.compile(stated_rules_and_decisions.read_message_patterns()["limit"], re.IGNORECASE)
+_TELLS = (
+    "error", "exception", "warning", "traceback", "fatal", "fail", "panic", "cannot", "can't",
+    "denied", "refused", "undefined", "unresolved", "not found", "no such", "unable to",
+    "could not", "unexpected", "killed", "enoent", "eacces", "errno", "segfault", "aborted",
+    "assert", "timed", "time out", "timeout", "invalid", "err!", "✗", "错误", "失败", "fehler",
+)  # fmt: skip
+_YES = re.compile(
+    r"^\W*(?:yes|yep|yeah|ok(?:ay)?|sure|agreed|correct|right|exactly|go ahead|do it"
+    r"|sounds good|approved|confirmed|ja\b|genau|einverstanden|oui|d'accord|sí|好的?|可以"
+    r"|同意|是的|对|はい|네|да)",
+    re.IGNORECASE,
+)
+_FIGURE = re.compile(
+    r"\b\d[\d.,]*\s?(?:%|ms|s|sec\w*|min\w*|h|hours?|days?|weeks?|[kKMGT]i?B|bytes?"
+    r"|tokens?|lines?|words?|characters?|users?|rows?|requests?|times|EUR|USD"
+    r"|dollars?|euros?|€|px|percent)(?!\w)|[$€£]\s?\d[\d.,]*|[≤≥<>]=?\s?\d[\d.,]*"
+)
+_LIMIT = re.compile(
+    r"\b(?:up to|under|below|above|within|less than|more than|fewer than|budget"
+    r"|target|goal|limit|unter|über|binnen|innerhalb)\b|[≤≥]",
+    re.IGNORECASE,
+)
 _GO_ON = "go on|go ahead|continue|proceed|next|do (?:it|that|so)|please|thanks?(?: you| a lot)?|thx|weiter|bitte|danke|继续|谢谢"
 _NOD = re.compile(
     rf"(?:{_YES.pattern}|)\W*(?:{_GO_ON}|)\W*", re.IGNORECASE

@@ -12,8 +12,6 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
-
 LONGEST_LINE = 1_000  # Lines of more characters than this continue on the next displayed line.
 GOES_ON = "⟨…⟩"
 _MARKED_SPACE = (
@@ -31,14 +29,28 @@ _RIGHT_TO_LEFT = re.compile(
 
 # Characters that can pass for a sign used in commands, for one another or for one of our own marks.
 # Their Unicode decompositions do not show the similarity.
-_ALIKE = frozenset(read_message_patterns()["alike"])
+_ALIKE = frozenset(
+    "‘’‚‛“”„‟′″‵‶ʹʺʻʼʽˈˊˋ´՚׳״‐‑‒–—―−⁃ˉ˗۔⁄∕╱⟋⧸∖⧵⧹╲⟍․‧∙ː˸։׃܃܄∶꞉⁏؛،؍"
+    "٫ǀ∣⎪❘│┃⏐׀‹›❬❭❮❯˂˃≺≻⟨⟩〈〉❨❩❪❫❲❳❴❵∗⁎✱٭∼˜⁓ǃʔ♯٪꞊═⹀᛭➕˄ˆ⌃ˍıȷƨƽⱭ¦‖…‥"
+    "¸×ƄƍƖƦƧƷƼǁȜȢȣɁ΄՝᜵᠃᠉᳓ẝỿ᾽᾿῀῾‴‷⁗⁁⁚₶℮∞∥∨∪≪≫⊤⋁⋃⋘⋙⋿⍳⍴⍺⏽⑊╳➖⟙⤫⤬⨠⨯⪥⫻⫽"
+    "⸨⸩〃〔〕ꜨꜱꜲꜳꜴꜵꜶꜷꜸꜹꜺꜻꜼꜽꝎꝏꝚꝪꝮꝷꝸꞌꞘꞙꞟꞫꞲꞳꞴꬲꬵꬽꭇꭈꭎꭒꭚꭣ﴾﴿︰﹘﹨￨𝄔𝈆𝈍𝈏𝈒𝈓𝈖𝈪𝈶𝈷𝈺"
+    "𝈻🄪🜀🜇🝌🝜🝨🝫🝬"
+)
 # Characters that are ordinary within Chinese or Japanese text,
 # but can pass for a slash, a bar or a dash on their own.
 _ALIKE_ALONE = frozenset("ノﾉ一丨丶丿ー口〜～〳〡゠〇⼃⼂㇓㇔")
 # Letters of living alphabets that look like Latin letters. A word made only of them is marked.
-_LOOKS_LATIN = frozenset(read_message_patterns()["looks_latin"])
+_LOOKS_LATIN = frozenset(
+    "асеорхуіјѕһԁԛԝьѵгкгүӏґАВСЕНІЈКМОРЅТХУҮԌԚԜЗбЬӀΑΒΕΖΗΙΚΜΝΟΡΤΥΧο"
+    "νικρυαγτωϳϲϹσօոսհցզգՏԼՕՍյוןסاͺͿϒϜϱϺѡѴҽӠառք۰۱۵۷०ॽ০৪৭੦੧੪૦ଠ୦୨௦౦"
+    "೦ഠ൦൭๐໐ဝ၀ყჿሀዐꙄꙇꚙꚘ𑓐𑜀𑜆𑜊𑜎𑜏"
+)
 # Alphabets rarely used in file names, with many letters that look Latin.
-_RARE = frozenset(read_message_patterns()["rare_alphabets"].split())
+_RARE = frozenset({
+    "CHEROKEE", "LISU", "DESERET", "OSAGE", "OLD", "GOTHIC", "COPTIC", "CARIAN", "LYCIAN",
+    "LYDIAN", "RUNIC", "OGHAM", "WARANG", "MIAO", "ELBASAN", "CAUCASIAN", "TIFINAGH", "CANADIAN",
+    "VAI", "BAMUM", "MEDEFAIDRIN",
+})  # fmt: skip
 _MOST_CARRIED = 8  # With more combining marks on one letter, the text below becomes unreadable.
 _BLANK = frozenset(
     "\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u180b\u180c\u180d\u180f"

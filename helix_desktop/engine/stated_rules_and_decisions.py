@@ -1,8 +1,7 @@
 """Tells whether a sentence states a rule, a limit, a preference or a decision, by words
 of its language.
 
-The words of rules and preferences are in `resources/rule_words.json`, longer patterns
-in `message_patterns.json`. A sentence with such a word is kept word for word. `rules`
+The words of rules and preferences are in `resources/rule_words.json`. A sentence with such a word is kept word for word. `rules`
 are words of demands. `wishes` also occur in other sentences, so they come second if
 there is little room. Both are generous: a sentence too many costs a few tokens, and a
 sentence too few loses a rule. The lists named `…_inside` are matched anywhere in a
@@ -14,17 +13,12 @@ import re
 
 from helix_desktop.resources import read_json_resource
 
-
-@functools.cache
-def read_message_patterns() -> dict[str, str]:
-    """Return the patterns and characters by which messages and outputs are read. Each
-    is written in pieces.
-    """
-    texts = read_json_resource("message_patterns.json")
-    return {name: "".join(pieces) for name, pieces in texts.items()}
-
-
-_DECIDED = re.compile(read_message_patterns()["decided"], re.IGNORECASE)
+_DECIDED = re.compile(
+    r"\b(?:let'?s (?:go with|use|keep|do|not|drop|switch)|we(?:'ll| will| decided"
+    r"| agreed)\b|go(?:ing)? with|i (?:have )?decided|i'd rather|wir nehmen"
+    r"|nehmen wir|wir machen|entschieden)",
+    re.IGNORECASE,
+)
 
 
 @functools.cache

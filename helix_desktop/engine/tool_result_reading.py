@@ -11,7 +11,6 @@ import shlex
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
-from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 from helix_desktop.json_values import object_at, parse_json_or_none
 
 # All lengths are in characters. Programs say at the end of their output why they stopped.
@@ -30,7 +29,17 @@ _READING_TOOL = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)
 _SHELL_TOOL = re.compile(
     r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE
 )
-_PATH_KEYS = tuple(read_message_patterns()["path_keys"].split())
+_PATH_KEYS = (
+    "path",
+    "file_path",
+    "filename",
+    "file_name",
+    "file",
+    "notebook_path",
+    "new_path",
+    "destination",
+    "target",
+)
 # The names of arguments whose values are text to be written into a file.
 _TEXT_ARGUMENT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
 _SUBJECT_KEYS = (
@@ -61,8 +70,21 @@ _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w++)['\"]?")
 _LONE_WORD = re.compile(r"^\w++$", re.MULTILINE)
 # Such a tool may merely show a file, so its arguments must contain text to write.
 _SHOWS_AND_CHANGES = re.compile(r"edit(?:or)?$", re.IGNORECASE)
-_FAILURE = re.compile(read_message_patterns()["failure"], re.MULTILINE)
-_REFUSED = re.compile(read_message_patterns()["refused"])
+_FAILURE = re.compile(
+    r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error"
+    r"|fatal|ERROR)(?:\[\w+\])?: .+|^E {3,}\S.*|^FAIL(?:ED\b|:).*\S|^npm ERR! .+"
+    r"|^make(?:\[\d+\])?: \*\*\* .+|^.{0,120}: command not found$"
+    r"|^.{0,200}: No such file or directory$|^.{0,200}: Permission denied$"
+    r"|^\S+\(\d+,\d+\): error .+|^panic: .+|^Segmentation fault.*|^Error: .+"
+    r"|^SyntaxError: .+|^.{0,40}exit(?:ed)? (?:code|status)?:? ?(?:with )?(?:code "
+    r"|status )?[1-9]\d{0,2}\b.*",
+    re.MULTILINE,
+)
+_REFUSED = re.compile(
+    r"This call was not run|The user (?:denied this call"
+    r"|doesn't want to (?:proceed with this tool use|take this action))"
+    r"|exec command rejected"
+)
 _WORDS_OF_REFUSAL = re.compile(r"[Tt]he user said:\s*(.+)", re.DOTALL)
 _POSITION = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
 _COLOUR_CODE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
@@ -72,7 +94,13 @@ _PATCHED_FILE = re.compile(
 )
 _BEGIN_PATCH = "*** Begin Patch"
 CUT = " [cut]"
-_VERIFYING_COMMAND = re.compile(read_message_patterns()["verifying_command"])
+_VERIFYING_COMMAND = re.compile(
+    r"\b(?:pytest|unittest|runtests|tox|nox|nosetests|jest|vitest|mocha|ctest|phpunit"
+    r"|rspec|go test|go build|go vet|cargo (?:test|build|check)|(?:npm|yarn|pnpm"
+    r"|bun)(?: run)? (?:test|build|check|lint|typecheck)\S*|make\b|gradle|mvn|tsc"
+    r"|mypy|ruff|eslint|pyright|manage\.py test|git (?:-C \S+ )?(?:init|commit|push"
+    r"|merge|rebase)|gh \w+ create)"
+)
 
 
 def parse_call_arguments(arguments: str) -> Mapping[str, object]:

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Self
 
 from helix_desktop.engine.facts import ToolCall
-from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -34,7 +33,12 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=str)  # A row of a database
 NO_MESSAGES = ": these lines are not part of the conversation"
 LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
 # The kinds of parts that some reader knows. Gemini's parts have a field of this name, no type.
-_KNOWN_PART = re.compile(read_message_patterns()["known_part"])
+_KNOWN_PART = re.compile(
+    r"(?:input_|output_|reasoning_)?text|refusal|(?:input_)?image(?:_url)?|inlineData"
+    r"|document|thought|(?:redacted_)?thinking|redactedThinking|(?:server_"
+    r"|mcp_)?tool_use|tool_result|toolCall|toolRe(?:quest|sponse)|frontendToolRequest"
+    r"|toolConfirmationRequest|function(?:Call|Response)"
+)
 
 
 class UnreadableRow(Exception):

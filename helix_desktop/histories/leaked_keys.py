@@ -5,13 +5,19 @@ from collections.abc import Iterable, Iterator
 
 from helix_desktop.engine.fact_encoding import encode_fact
 from helix_desktop.engine.facts import Recorded
-from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 from helix_desktop.resources import read_word_lists
 
 # Each key contains one of these, and most texts contain none. Patterns with a fixed
 # first character are fastest.
 _MARKS = [re.compile(mark) for mark in read_word_lists("history_words")["key_marks"]]
-_KEY = re.compile(read_message_patterns()["key"])
+_KEY = re.compile(
+    r"\b(?:sk-[A-Za-z0-9_-]{20,}|gh[po]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}"
+    r"|glpat-[A-Za-z0-9_-]{18,}|xox[abps]-[A-Za-z0-9-]{16,}|A[KS]IA[0-9A-Z]{16}"
+    r"|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{30,}"
+    r"|xai-[A-Za-z0-9]{30,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\n]{40,}?-----END [A-Z ]*PRIV"
+    r"ATE KEY-----"
+)
 _LINE_END = re.compile(r"\\+n")
 _AT_ONCE = 1 << 16  # Longer texts are searched in parts, because a search blocks other threads.
 _OVERLAP = 4_096

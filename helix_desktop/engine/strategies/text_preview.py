@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from helix_desktop.engine.conversation_details import find_error_lines
-from helix_desktop.engine.stated_rules_and_decisions import read_message_patterns
 
 NAMES_READ = 400_000  # Only this many characters at the beginning of a text are searched for names.
 AT_ONCE = 1 << 15  # Searching more characters at once would block other threads.
@@ -56,7 +55,13 @@ MOST_RANGES = 8  # An outline of a text without headings lists this many ranges 
 JSON_LIMIT = 1_000_000  # Parsing JSON texts of more characters would block other threads.
 _WORD = re.compile(r"[A-Za-z_][\w.-]{3,60}")
 _NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # Words that this matches are names from code, not prose.
-_SIGNATURE = re.compile(read_message_patterns()["signature"])
+_SIGNATURE = re.compile(
+    r"(?:\s*\d+[\t|:→]\s?)?\s{0,8}(?:#{1,4} \S|(?:export |default |async |public "
+    r"|private |protected |static |abstract |final |pub |unsafe )*(?:def|class"
+    r"|function|interface|type|enum|struct|trait|impl|fn|func|module|namespace|const"
+    r"|describe|it|test|CREATE TABLE)\b[ (]\S|\[\w[\w. -]*\]$|diff --git |@@ |=== "
+    r"|--- \S+ ---)"
+)
 _LINE = re.compile(r"[^\r\n]+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
 
