@@ -22,6 +22,7 @@ from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
     ConversationStarted,
+    Origin,
     Recorded,
 )
 from helix_desktop.engine.request_building import INTERRUPTED
@@ -48,13 +49,18 @@ from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingReport, UnreadableRow
 from helix_desktop.histories.openai_chat_export import ReadContent, digests_needed_for_export
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.histories.recorded_session import RecordedSession, texts_in_context
+from helix_desktop.histories.recorded_session import (
+    RecordedMessage,
+    RecordedSession,
+    texts_in_context,
+)
 from helix_desktop.histories.session_from_facts import (
     build_session_from_facts,
     list_active_compactions,
     origin_of_conversation,
 )
 from helix_desktop.histories.tool_translation import MessageTranslation
+from helix_desktop.json_values import object_at, parse_json_or_none
 from helix_desktop.resources import read_table
 from helix_desktop.tools.workspace_roots import write_file_beside
 
@@ -198,19 +204,30 @@ def _build_title_of_copy(facts: Sequence[Recorded], kind: str, request: RestoreR
     """Return the conversation's title with words that tell the copy apart, in the
     agent's list and in ours.
     """
-    named = (
-        one.fact
-        for one in reversed(facts)
-        if isinstance(one.fact, ConversationStarted | ConversationChanged)
-    )
-    title = next((fact.title for fact in named if fact.title), "")
-    words = (
-        "restored"
-        if kind == FORMATS[request.agent].kind
-        else f"from {NAMES.get(kind, 'Helix Desktop')}"
-    )
-    words += f" before compaction {request.before_compaction}" if request.before_compaction else ""
-    return f"{COPY_WORDS.sub('', title)[: TITLE - len(words) - 3].rstrip()} ({words})"
+    title = ""
+    for recorded in facts:
+        if isinstance(recorded.fact, ConversationStarted | ConversationChanged):
+            title = recorded.fact.title or title
+    if kind == FORMATS[request.agent].kind:
+        words = "restored"
+    else:
+        words = f"from {NAMES.get(kind, 'Helix Desktop')}"
+    if request.before_compaction:
+        words += f" before compaction {request.before_compaction}"
+    own_title = COPY_WORDS.sub("", title)
+    return f"{own_title[: TITLE - len(words) - 3].rstrip()} ({words})"
+
+
+# --- From the agent's own lines
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalFile:
+    """An agent's own file as it is now. `session`: the branch that the agent would continue."""
+
+    lines: Lines
+    session: RecordedSession
+    has_branches: bool
 
 
 def _build_from_original_lines(
@@ -225,15 +242,45 @@ def _build_from_original_lines(
 
     Of a file with branches, only the newest can be given back like this: the agent continues there.
     """
-    origin, form, before_compaction = (
-        origin_of_conversation(facts),
-        FORMATS[request.agent],
-        request.before_compaction,
+    form = FORMATS[request.agent]
+    origin = origin_of_conversation(facts)
+    if request.is_folded or not form.id_fields or origin.kind != form.kind:
+        return None
+    ours = build_session_from_facts(facts, read_content, "", origin, is_for_same_agent=True)
+    file = _read_original_file(origin, form)
+    if file is None or not _has_same_content(file, ours):
+        return None
+    number = request.before_compaction
+    # The compaction of this number may be another branch's.
+    if number and file.has_branches:
+        return None
+    lines = _lines_before_compaction(file.lines, form, number)
+    if lines is None:
+        return None
+    if number:
+        end = ours.compactions[number - 1].at
+        ours = replace(
+            ours, messages=ours.messages[:end], compactions=ours.compactions[: number - 1]
+        )
+    own_id = origin.session.partition("#")[0]
+    content = _replace_session_id(b"".join(lines), form.id_fields, own_id, session_id)
+    return RestoredSession(
+        request.agent,
+        session_id,
+        file.session.folder,
+        _with_title(content, request.agent, session_id, title),
+        is_original=True,
+        messages=len(ours.messages),
+        compactions=len(ours.compactions),
+        texts=tuple(texts_in_context(ours)),
+        version=file.session.version or origin.version,
     )
+
+
+def _read_original_file(origin: Origin, form: AgentFormat) -> OriginalFile | None:
     own_id, branch, _ = origin.session.partition("#")
     path = Path(origin.path.rpartition("#")[0] if branch else origin.path)
-    has_own_file = origin.kind == form.kind and path.is_absolute()
-    if request.is_folded or not form.id_fields or not has_own_file:
+    if not path.is_absolute():
         return None
     try:
         lines = read_file_below(path.parent, path.name, LARGEST_ORIGINAL).splitlines(keepends=True)
@@ -241,54 +288,38 @@ def _build_from_original_lines(
     except (OSError, HelixError, UnreadableRow):
         return None
     branches = [
-        one for one in sessions if one.session.partition("#")[0] == own_id and not one.parent
+        session
+        for session in sessions
+        if session.session.partition("#")[0] == own_id and not session.parent
     ]
-    found = max(
-        branches,
-        key=lambda one: max((message.time for message in one.messages), default=0.0),
-        default=None,
-    )
-    ours = build_session_from_facts(facts, read_content, "", origin, is_for_same_agent=True)
-    if (
-        found is None
-        or found.session != origin.session
-        or _comparable_messages(found) != _comparable_messages(ours)
-    ):
+    if not branches:
         return None
-    was_undone = len(ours.compactions) < len(
-        found.compactions
-    )  # The lines still have that compaction.
-    if was_undone or (
-        before_compaction and len(branches) > 1
-    ):  # Another branch may have some, too.
-        return None
-    if (cut := _lines_before_compaction(lines, form, before_compaction)) is None:
-        return None
-    if before_compaction:
-        end, kept = (
-            ours.compactions[before_compaction - 1].at,
-            ours.compactions[: before_compaction - 1],
-        )
-        ours = replace(ours, messages=ours.messages[:end], compactions=kept)
-    whole = _replace_session_id(b"".join(cut), form.id_fields, own_id, session_id)
-    if request.agent == "claude":
-        whole += json.dumps(claude_writer.build_title_line(title, session_id)).encode() + b"\n"
-    elif request.agent == "codex":
-        named = b'"helix_title":%b,' % json.dumps(title).encode()
-        whole = re.sub(rb'"payload":\s*\{', lambda found: found[0] + named, whole, count=1)
-    texts = tuple(texts_in_context(ours))
-    version = found.version or origin.version
-    return RestoredSession(
-        request.agent,
-        session_id,
-        found.folder,
-        whole,
-        True,
-        len(ours.messages),
-        len(ours.compactions),
-        texts,
-        version,
-    )
+    newest = max(branches, key=_time_of_newest_message)
+    return OriginalFile(lines, newest, has_branches=len(branches) > 1)
+
+
+def _has_same_content(file: OriginalFile, ours: RecordedSession) -> bool:
+    if file.session.session != ours.session:
+        return False
+    # A compaction that was undone here still stands in the lines.
+    if len(ours.compactions) < len(file.session.compactions):
+        return False
+    return _comparable_messages(file.session) == _comparable_messages(ours)
+
+
+def _time_of_newest_message(session: RecordedSession) -> float:
+    return max((message.time for message in session.messages), default=0.0)
+
+
+def _with_title(content: bytes, agent: str, session_id: str, title: str) -> bytes:
+    """Return the lines with the title where the agent keeps it, or else unchanged."""
+    if agent == "claude":
+        line = claude_writer.build_title_line(title, session_id)
+        return content + json.dumps(line).encode() + b"\n"
+    if agent == "codex":
+        field = b'"helix_title":%b,' % json.dumps(title).encode()
+        return re.sub(rb'"payload":\s*\{', lambda begin: begin[0] + field, content, count=1)
+    return content
 
 
 def _replace_session_id(content: bytes, id_fields: str, old: str, new: str) -> bytes:
@@ -316,17 +347,16 @@ def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]
 
 def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Lines | None:
     """Return the complete lines before a compaction (0: all), or None if it does not exist."""
-    kept = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+    # The agent may still be writing the last line.
+    complete = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
     if not number:
-        return kept
-    for at, line in enumerate(kept):
-        with suppress(ValueError, RecursionError):
-            value = json.loads(line)
-            number -= (
-                isinstance(value, dict) and value.get(form.compaction[0]) == form.compaction[1]
-            )
-        if number == 0:
-            return kept[:at]
+        return complete
+    name, value = form.compaction
+    seen = 0
+    for position, line in enumerate(complete):
+        seen += object_at(parse_json_or_none(line.decode("utf-8", "replace"))).get(name) == value
+        if seen == number:
+            return complete[:position]
     return None
 
 
@@ -334,29 +364,41 @@ def _build_translated_session(
     session: RecordedSession, agent: str, session_id: str
 ) -> RestoredSession:
     form = FORMATS[agent]
-    own = session.kind == form.kind
+    is_own = session.kind == form.kind
     translation = MessageTranslation(
         form.kind,
-        same_agent=own,
+        same_agent=is_own,
         provider=form.provider,
         own_texts=texts_of_own_lines(session.own_lines),
     )
-    translated = [translation.translate_message(message) for message in session.messages]
-    places = [sum(one is not None for one in translated[: each.at]) for each in session.compactions]
-    compactions = tuple(
-        replace(one, at=at, keep=at) for one, at in zip(session.compactions, places, strict=True)
-    )
-    messages = tuple(one for one in translated if one is not None)
-    written = replace(session, messages=messages, compactions=compactions)
+    messages: list[RecordedMessage] = []
+    new_positions = [0]  # By the position of a message: where the next one stands.
+    for message in session.messages:
+        translated = translation.translate_message(message)
+        if translated is not None:
+            messages.append(translated)
+        new_positions.append(len(messages))
+    compactions = [
+        replace(one, at=new_positions[one.at], keep=new_positions[one.at])
+        for one in session.compactions
+    ]
+    written = replace(session, messages=tuple(messages), compactions=tuple(compactions))
     lines = form.build_lines(written, session_id, time.time())
-    content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode(
-        "utf-8", "replace"
-    )
+    content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     return RestoredSession(
-        agent, session_id, session.folder, content, False, len(messages), len(compactions), tuple(texts_in_context(written)),
-        session.version if own else "",
-        translation.left_out_reasoning, translation.left_out_context, translation.as_text,
-    )  # fmt: skip
+        agent,
+        session_id,
+        session.folder,
+        content.encode("utf-8", "replace"),
+        is_original=False,
+        messages=len(messages),
+        compactions=len(compactions),
+        texts=tuple(texts_in_context(written)),
+        version=session.version if is_own else "",
+        left_out_reasoning=translation.left_out_reasoning,
+        left_out_context=translation.left_out_context,
+        calls_as_text=translation.as_text,
+    )
 
 
 def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator[str]:

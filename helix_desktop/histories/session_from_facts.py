@@ -11,6 +11,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE, split_off_agent_additions
 from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import openai_chat_export, recorded_session
 from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SUMMARY
 from helix_desktop.histories.program_names import SHOWN_BY_OTHER
@@ -34,19 +35,17 @@ def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Or
 def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
     """Return the handovers in effect that cover the conversation's beginning, oldest first."""
     state = build_state(recorded_facts)
-    path = state.facts_on_path()
-    first = next(
-        (one.seq for one in path if isinstance(one.fact, facts.UserSaid | facts.ModelReplied)), 0
-    )
-    return [
-        one
-        for one in path
-        if isinstance(one.fact, facts.Folded)
-        and one.fact.kind in DOCUMENTS
-        and one.fact.fold in state.branch.live
-        and isinstance(one.fact.cover, facts.Span)
-        and one.fact.cover.first <= first
-    ]
+    first_message = 0
+    compactions = []
+    for recorded in state.facts_on_path():
+        fact = recorded.fact
+        if isinstance(fact, facts.UserSaid | facts.ModelReplied):
+            first_message = first_message or recorded.seq
+        elif isinstance(fact, facts.Folded) and isinstance(fact.cover, facts.Span):
+            is_in_effect = fact.kind in DOCUMENTS and fact.fold in state.branch.live
+            if is_in_effect and fact.cover.first <= first_message:
+                compactions.append(recorded)
+    return compactions
 
 
 def build_session_from_facts(
@@ -62,119 +61,151 @@ def build_session_from_facts(
     whole conversation. `is_folded`: results have the texts of folds that were made here, too.
     `is_for_same_agent`: messages also have what the agent itself added to the user's words.
     """
-    shown = _shortened_results_by_seq(recorded_facts) if origin.kind else {}
+    building = _MessageBuilding(
+        read_content,
+        _texts_shown_instead(recorded_facts, origin, is_folded=is_folded),
+        _names_of_chosen_models(recorded_facts),
+        is_imported=bool(origin.kind),
+        keeps_additions=is_for_same_agent,
+    )
+    said = list(openai_chat_export.list_messages_in_order(recorded_facts))
+    messages = [building.message_of_fact(recorded) for recorded in said]
+    system = openai_chat_export.last_system_prompt(recorded_facts)
+    if system:
+        begun = messages[0].time if messages else 0.0
+        messages.insert(0, RecordedMessage("system", system, time=begun))
+    compactions = _build_compactions(recorded_facts, said, is_folded=is_folded)
+    if system:
+        compactions = [replace(one, at=one.at + 1, keep=one.keep + 1) for one in compactions]
+    return recorded_session.RecordedSession(
+        "",
+        tuple(messages),
+        origin.kind,
+        origin.session,
+        folder=folder,
+        version=origin.version,
+        compactions=tuple(compactions),
+    )
+
+
+def _build_compactions(
+    recorded_facts: Sequence[facts.Recorded], said: Sequence[facts.Recorded], *, is_folded: bool
+) -> list[recorded_session.RecordedCompaction]:
+    """Return the compactions, with positions in `said`."""
+    folds = build_state(recorded_facts).branch.folds
+    compactions = []
+    for recorded in list_active_compactions(recorded_facts):
+        fact = recorded.fact
+        if not isinstance(fact, facts.Folded) or not isinstance(fact.cover, facts.Span):
+            continue
+        last_covered = fact.cover.last
+        position = sum(message.seq <= last_covered for message in said)
+        # The user may have put it in other words.
+        text = folds[fact.fold].text.removeprefix(f"{SUMMARY}\n")
+        if is_folded:
+            text += RECALLABLE
+        compactions.append(
+            recorded_session.RecordedCompaction(position, position, text, recorded.time)
+        )
+    return compactions
+
+
+def _texts_shown_instead(
+    recorded_facts: Sequence[facts.Recorded], origin: facts.Origin, *, is_folded: bool
+) -> dict[int, str]:
+    """Return what is shown instead of results, by the result's number: what the other program
+    showed of those that it shortened, and the folds that were made here, if they are wanted.
+    """
+    shown: dict[int, str] = {}
+    for recorded in recorded_facts if origin.kind else ():
+        fold = recorded.fact
+        if not isinstance(fold, facts.Folded) or fold.why != SHOWN_BY_OTHER:
+            continue
+        if isinstance(fold.cover, facts.PartRef):
+            shown[fold.cover.seq] = fold.text.rpartition(EXCERPT_ENDS)[0]
     for fold in build_state(recorded_facts).live_folds if is_folded else ():
         if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
             shown[fold.cover.seq] = fold.text
-    said = list(openai_chat_export.list_messages_in_order(recorded_facts))
-    messages = [
-        _message_of_fact(
-            one,
-            read_content,
-            shown.get(one.seq, ""),
-            imported=bool(origin.kind),
-            keeps_additions=is_for_same_agent,
-        )
-        for one in said
-    ]
-    # A model that was chosen here is named after its provider, which an agent would ask for.
-    chosen = {one.fact.model for one in recorded_facts if isinstance(one.fact, facts.ModelSet)}
-    messages = [
-        replace(one, model=one.model.partition("/")[2]) if one.model in chosen else one
-        for one in messages
-    ]
-    if system := openai_chat_export.last_system_prompt(recorded_facts):
-        messages.insert(
-            0, RecordedMessage("system", system, time=messages[0].time if messages else 0.0)
-        )
-    compactions = []
-    for one in list_active_compactions(recorded_facts):
-        if isinstance(one.fact, facts.Folded) and isinstance(one.fact.cover, facts.Span):
-            last = one.fact.cover.last
-            at = bool(system) + sum(message.seq <= last for message in said)
-            text = one.fact.text.removeprefix(f"{SUMMARY}\n") + (RECALLABLE if is_folded else "")
-            compactions.append(recorded_session.RecordedCompaction(at, at, text, one.time))
-    return recorded_session.RecordedSession(
-        "", tuple(messages), origin.kind, origin.session, folder=folder, version=origin.version,
-        compactions=tuple(compactions),
-    )  # fmt: skip
+    return shown
 
 
-def _shortened_results_by_seq(recorded_facts: Sequence[facts.Recorded]) -> dict[int, str]:
-    """Return what the other program showed of results that it shortened, by the result's number."""
-    return {
-        fold.cover.seq: fold.text.rpartition(EXCERPT_ENDS)[0]
-        for one in recorded_facts
-        if isinstance(fold := one.fact, facts.Folded)
-        and fold.why == SHOWN_BY_OTHER
-        and isinstance(fold.cover, facts.PartRef)
-    }
+def _names_of_chosen_models(recorded_facts: Sequence[facts.Recorded]) -> set[str]:
+    return {one.fact.model for one in recorded_facts if isinstance(one.fact, facts.ModelSet)}
 
 
-def _message_of_fact(
-    recorded: facts.Recorded,
-    read_content: openai_chat_export.ReadContent,
-    shown: str,
-    *,
-    imported: bool,
-    keeps_additions: bool,
-) -> RecordedMessage:
-    fact = recorded.fact
-    if isinstance(fact, facts.ModelReplied):
-        return recorded_session.build_recorded_reply(
-            fact.parts, model=fact.model, time=recorded.time, usage=fact.usage
-        )
-    if isinstance(fact, facts.ToolReturned):
-        pictures = tuple(
-            RecordedPicture(image.media_type, data)
-            for image in fact.images
-            if (data := read_content(image.digest)) is not None
-        )
-        text = shown or openai_chat_export.text_of_exported_result(fact, read_content)
-        return RecordedMessage(
-            "tool", text, answers=fact.call, ok=fact.ok, time=recorded.time, pictures=pictures
-        )
-    said = fact if isinstance(fact, facts.UserSaid) else facts.UserSaid(())
-    message = _message_of_user(
-        said, read_content, imported=imported, keeps_additions=keeps_additions
-    )
-    return replace(message, time=recorded.time)
-
-
-def _message_of_user(
-    fact: facts.UserSaid,
-    content: openai_chat_export.ReadContent,
-    *,
-    imported: bool,
-    keeps_additions: bool,
-) -> RecordedMessage:
-    """Return a user's message with pictures. Texts that an import made attachments are
-    text again.
+@dataclass(frozen=True, slots=True)
+class _MessageBuilding:
+    """How facts become messages. `shown_instead`: of results, by number. `is_imported`: texts that
+    an import made attachments are text again. `keeps_additions`: of the agent, to the
+    user's words.
     """
-    texts: list[str] = []
-    pictures: list[RecordedPicture] = []
-    for part in fact.parts:
-        data = content(part.stored.digest) if isinstance(part, facts.Attachment) else None
-        if isinstance(part, facts.Text):
-            texts.append(part.text)
-        elif (
-            isinstance(part, facts.Attachment)
-            and data is not None
-            and part.stored.media_type.startswith(IMAGES)
-        ):
-            pictures.append(RecordedPicture(part.stored.media_type, data, part.name))
-        elif isinstance(part, facts.Attachment) and data is not None and imported:
-            texts.append(data.decode("utf-8", "replace"))
-        elif isinstance(part, facts.Attachment):
-            texts.append(openai_chat_export.text_of_exported_attachment(part, content))
-    typed = list(filter(None, map(_words_of_user, texts)))
-    text = "\n".join(texts if keeps_additions or not typed else typed)
-    if text.startswith(SYSTEM_MESSAGE):
+
+    read_content: openai_chat_export.ReadContent
+    shown_instead: dict[int, str]
+    chosen_models: set[str]
+    is_imported: bool
+    keeps_additions: bool
+
+    def message_of_fact(self, recorded: facts.Recorded) -> RecordedMessage:
+        fact = recorded.fact
+        if isinstance(fact, facts.ModelReplied):
+            model = fact.model
+            # A model that was chosen here is named after its provider, which an agent would
+            # ask for.
+            if model in self.chosen_models:
+                model = model.partition("/")[2]
+            return recorded_session.build_recorded_reply(
+                fact.parts, model=model, time=recorded.time, usage=fact.usage
+            )
+        if isinstance(fact, facts.ToolReturned):
+            return self._message_of_result(recorded, fact)
+        said = fact if isinstance(fact, facts.UserSaid) else facts.UserSaid(())
+        return replace(self._message_of_user(said), time=recorded.time)
+
+    def _message_of_result(
+        self, recorded: facts.Recorded, fact: facts.ToolReturned
+    ) -> RecordedMessage:
+        pictures = []
+        for image in fact.images:
+            data = self.read_content(image.digest)
+            if data is not None:
+                pictures.append(RecordedPicture(image.media_type, data))
+        text = self.shown_instead.get(recorded.seq, "")
+        if not text:
+            text = openai_chat_export.text_of_exported_result(fact, self.read_content)
         return RecordedMessage(
-            "system", text.removeprefix(SYSTEM_MESSAGE), pictures=tuple(pictures), beside=True
+            "tool",
+            text,
+            answers=fact.call,
+            ok=fact.ok,
+            time=recorded.time,
+            pictures=tuple(pictures),
         )
-    beside = text.startswith(OWN_CONTEXT) and (keeps_additions or not typed)
-    return RecordedMessage("user", text, pictures=tuple(pictures), beside=beside)
+
+    def _message_of_user(self, fact: facts.UserSaid) -> RecordedMessage:
+        texts: list[str] = []
+        pictures: list[RecordedPicture] = []
+        for part in fact.parts:
+            if isinstance(part, facts.Text):
+                texts.append(part.text)
+                continue
+            data = self.read_content(part.stored.digest)
+            if data is not None and part.stored.media_type.startswith(IMAGES):
+                pictures.append(RecordedPicture(part.stored.media_type, data, part.name))
+            elif data is not None and self.is_imported:
+                texts.append(data.decode("utf-8", "replace"))
+            else:
+                texts.append(
+                    openai_chat_export.text_of_exported_attachment(part, self.read_content)
+                )
+        typed = [words for words in map(_words_of_user, texts) if words]
+        shows_additions = self.keeps_additions or not typed
+        text = "\n".join(texts if shows_additions else typed)
+        if text.startswith(SYSTEM_MESSAGE):
+            words = text.removeprefix(SYSTEM_MESSAGE)
+            return RecordedMessage("system", words, pictures=tuple(pictures), beside=True)
+        is_beside = shows_additions and text.startswith(OWN_CONTEXT)
+        return RecordedMessage("user", text, pictures=tuple(pictures), beside=is_beside)
 
 
 def _words_of_user(text: str) -> str:

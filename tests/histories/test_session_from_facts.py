@@ -11,6 +11,7 @@ import pytest
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
+    DocumentEdited,
     Fact,
     Folded,
     FoldKind,
@@ -226,3 +227,11 @@ def test_a_handover_of_something_else_is_none() -> None:
     assert session_from_facts.list_active_compactions(facts) == []
     too_long = fold("h1", Span(1, 2), "Sum.", tokens=9_999)
     assert session_from_facts.list_active_compactions(recorded(*turn, too_long)) == []
+
+
+def test_the_users_own_wording_of_a_handover_is_given_to_the_agent() -> None:
+    """What a user had corrected in it came back as the model had written it."""
+    handover = fold("h1", Span(1, 4), f"{HEAD}Sum.")
+    edited = DocumentEdited("h1", f"{HEAD}Corrected.", 5)
+    facts = recorded(said("go"), REPLY, RESULT, DONE, ENDED, handover, edited)
+    assert [one.text for one in session(facts).compactions] == ["Corrected."]
