@@ -44,25 +44,32 @@ def read_opencode_database(
     report.shape = KIND
     in_version_2 = ids_of_opencode2_sessions(connection)
     sessions = query_until_damage(connection, "SELECT * FROM session", (), report, ("id",))
-    for session in sorted(sessions, key=lambda one: one.get("parent_id") is not None):
+    # A sub-agent's session comes behind the one that started it.
+    for session in sorted(sessions, key=lambda row: row.get("parent_id") is not None):
         name = text_at(session, "id")
         if name in in_version_2:
             continue
         report.version = text_at(session, "version")
-        parts: dict[str, list[Mapping[str, object]]] = {}
-        for row in query_until_damage(connection, _PARTS, [name], report, ("message_id", "id")):
-            if (
-                part := parse_json_column(row["data"], f"{path}, part {row['id']}", report)
-            ) is not None:
-                parts.setdefault(text_at(row, "message_id"), []).append(part.value)
-        listed = query_until_damage(connection, _MESSAGES, [name], report, ("time_created", "id"))
-        found = [
-            ({"id": row["id"], **one.value}, parts.get(text_at(row, "id"), []))
-            for row in listed
-            if (one := parse_json_column(row["data"], f"{path}, message {row['id']}", report))
-            is not None
-        ]
-        yield from _build_opencode_recordings(session, found, path, report)
+        parts = _read_parts_by_message(connection, name, path, report)
+        messages = []
+        rows = query_until_damage(connection, _MESSAGES, [name], report, ("time_created", "id"))
+        for row in rows:
+            message = parse_json_column(row["data"], f"{path}, message {row['id']}", report)
+            if message is not None:
+                own_parts = parts.get(text_at(row, "id"), [])
+                messages.append(({"id": row["id"], **message.value}, own_parts))
+        yield from _build_opencode_recordings(session, messages, path, report)
+
+
+def _read_parts_by_message(
+    connection: ForeignConnection, session: str, path: Path, report: history_rows.ReadingReport
+) -> dict[str, list[Mapping[str, object]]]:
+    parts: dict[str, list[Mapping[str, object]]] = {}
+    for row in query_until_damage(connection, _PARTS, [session], report, ("message_id", "id")):
+        part = parse_json_column(row["data"], f"{path}, part {row['id']}", report)
+        if part is not None:
+            parts.setdefault(text_at(row, "message_id"), []).append(part.value)
+    return parts
 
 
 def is_opencode_file(path: Path) -> bool:
@@ -80,18 +87,27 @@ def read_opencode_file(
     """Yield the session of an older file, with messages and parts from the folders beside it."""
     report.shape = KIND
     storage = path.parent.parent.parent
-    if (session := _read_opencode_json(storage, path, report)) is None:
+    session = _read_opencode_json(storage, path, report)
+    if session is None:
         return
-    found = []
+    messages: list[tuple[Mapping[str, object], Parts]] = []
     for file in sorted((storage / "message" / path.stem).glob("*.json")):
-        if (message := _read_opencode_json(storage, file, report)) is not None:
-            files = sorted((storage / "part" / file.stem).glob("*.json"))
-            parts = [part for one in files if (part := _read_opencode_json(storage, one, report))]
-            found.append((message, parts))
-    found.sort(key=lambda one: history_rows.parse_time(object_at(one[0], "time").get("created")))
-    yield from _build_opencode_recordings(
-        {**session, "parent_id": session.get("parentID")}, found, path, report
-    )
+        message = _read_opencode_json(storage, file, report)
+        if message is None:
+            continue
+        parts = []
+        for part_file in sorted((storage / "part" / file.stem).glob("*.json")):
+            part = _read_opencode_json(storage, part_file, report)
+            if part:
+                parts.append(part)
+        messages.append((message, parts))
+    messages.sort(key=lambda entry: _time_of_message(entry[0]))
+    about = {**session, "parent_id": session.get("parentID")}
+    yield from _build_opencode_recordings(about, messages, path, report)
+
+
+def _time_of_message(message: Mapping[str, object]) -> float:
+    return history_rows.parse_time(object_at(message, "time").get("created"))
 
 
 def _read_opencode_json(
@@ -160,7 +176,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
     first_kept: dict[str, str] = field(default_factory=dict)
 
     def read_opencode_message(self, message: Mapping[str, object], parts: Parts) -> None:
-        time = history_rows.parse_time(object_at(message, "time").get("created"))
+        time = _time_of_message(message)
         identity = text_at(message, "id")
         self.places[identity] = len(self.made)
         if message.get("role") == "user":
@@ -188,48 +204,53 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         self.add_compaction(text, time, "opencode compacted the conversation here", keep)
 
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
-        own = [
-            part
-            for part in parts
-            if part.get("type") in ("text", "subtask") and not part.get("ignored")
-        ]
-        texts = [first_text(part, "text", "prompt") for part in own]
-        attached = (part for part in parts if part.get("type") == "file")
-        files = [found for part in attached if (found := _opencode_picture(part)) is not None]
+        texts: list[str] = []
+        files: list[recorded_session.RecordedPicture] = []
+        is_added = True  # Whether opencode added all of it.
         for part in parts:
-            if part.get("type") not in ("text", "subtask", "file", "compaction"):
-                self.report.add_left_out_row(f"part {part.get('type')}", part)
-        text = "\n".join(text for text in texts if text)
-        beside = bool(own) and all(part.get("synthetic") for part in own)
+            kind = part.get("type")
+            if kind in ("text", "subtask"):
+                if not part.get("ignored"):
+                    texts.append(first_text(part, "text", "prompt"))
+                    is_added = is_added and bool(part.get("synthetic"))
+            elif kind == "file":
+                file = _opencode_picture(part)
+                if file is not None:
+                    files.append(file)
+            elif kind != "compaction":
+                self.report.add_left_out_row(f"part {kind}", part)
+        text = "\n".join(filter(None, texts))
         if text.strip() or files:
-            self.made.append(
-                recorded_session.RecordedMessage(
-                    "user", text, time=time, pictures=tuple(files), beside=beside
-                )
+            beside = bool(texts) and is_added
+            message = recorded_session.RecordedMessage(
+                "user", text, time=time, pictures=tuple(files), beside=beside
             )
+            self.made.append(message)
 
     def _read_opencode_reply(
         self, message: Mapping[str, object], parts: Parts, time: float
     ) -> None:
         """Read a reply, whose calls contain their results. What follows them is another reply."""
-        model, usage = text_at(message, "modelID"), _opencode_usage(message)
+        model = text_at(message, "modelID")
         written: list[ReplyPart] = []
         results: list[recorded_session.RecordedMessage] = []
         for part in parts:
             kind = part.get("type")
             if kind in ("step-start", "text", "reasoning") and results:
                 self._add_opencode_reply(written, results, model, time)
-            if kind == "text" and not part.get("ignored"):
-                written.append(Text(text_at(part, "text")))
+            if kind == "text":
+                if not part.get("ignored"):
+                    written.append(Text(text_at(part, "text")))
             elif kind == "reasoning":
                 written.append(Reasoning(text_at(part, "text")))
             elif kind == "tool":
                 written.append(_opencode_call(part))
                 results.extend(_opencode_result(part, time))
-            elif kind not in ("step-start", "step-finish", "text"):
+            elif kind not in ("step-start", "step-finish"):
                 self.report.add_left_out_row(f"part {kind}", part)
-        self._add_opencode_reply(written, results, model, time, usage)
-        if error := object_at(message, "error"):
+        self._add_opencode_reply(written, results, model, time, _opencode_usage(message))
+        error = object_at(message, "error")
+        if error:
             why = text_at(error, "data", "message") or text_at(error, "name") or "error"
             self.made.append(recorded_session.RecordedMessage("failure", why, time=time))
 
@@ -253,11 +274,12 @@ class _OpencodeMessages(history_rows.HistoryMessages):
 
 
 def _opencode_call(part: Mapping[str, object]) -> ToolCall:
-    state = object_at(part, "state")
-    name = first_text(part, "callID", "id") or "call"
-    return ToolCall(
-        name, text_at(part, "tool") or "tool", history_rows.format_arguments(state.get("input"))
-    )
+    arguments = history_rows.format_arguments(object_at(part, "state").get("input"))
+    return ToolCall(_call_id_of_part(part), text_at(part, "tool") or "tool", arguments)
+
+
+def _call_id_of_part(part: Mapping[str, object]) -> str:
+    return first_text(part, "callID", "id") or "call"
 
 
 def _opencode_result(
@@ -267,45 +289,41 @@ def _opencode_result(
     status = text_at(state, "status")
     if status not in ("completed", "error"):
         return
-    times, about = object_at(state, "time"), object_at(state, "metadata")
-    files = [
-        found
-        for one in objects_at(state, "attachments")
-        if (found := _opencode_picture(one)) is not None
-    ]
+    files = []
+    for attachment in objects_at(state, "attachments"):
+        file = _opencode_picture(attachment)
+        if file is not None:
+            files.append(file)
+    times = object_at(state, "time")
     yield recorded_session.RecordedMessage(
         "tool",
         first_text(state, "output", "error"),
-        answers=first_text(part, "callID", "id") or "call",
+        answers=_call_id_of_part(part),
         ok=status == "completed",
         time=history_rows.parse_time(times.get("end")) or time,
         pictures=tuple(files),
         shown=CLEARED if times.get("compacted") else "",
-        child=first_text(about, "sessionId", "sessionID"),
+        child=first_text(object_at(state, "metadata"), "sessionId", "sessionID"),
     )
 
 
 def _opencode_picture(part: Mapping[str, object]) -> recorded_session.RecordedPicture | None:
-    found = history_rows.picture_from_data_url(part.get("url"))
-    return (
-        recorded_session.RecordedPicture(found.media_type, found.data, text_at(part, "filename"))
-        if found
-        else None
-    )
+    picture = history_rows.picture_from_data_url(part.get("url"))
+    if picture is None:
+        return None
+    return replace(picture, name=text_at(part, "filename"))
 
 
 def _opencode_usage(message: Mapping[str, object]) -> Usage:
     tokens = object_at(message, "tokens")
-    cache = object_at(tokens, "cache")
-    read, write, thoughts = (
-        number_at(cache, "read"),
-        number_at(cache, "write"),
-        number_at(tokens, "reasoning"),
-    )
-    whole, written = (
-        number_at(tokens, "input") + read + write,
-        number_at(tokens, "output") + thoughts,
-    )
+    read = number_at(tokens, "cache", "read")
+    write = number_at(tokens, "cache", "write")
+    thoughts = number_at(tokens, "reasoning")
     return Usage(
-        whole, read, write, written, thoughts, history_rows.cost_or_zero(message.get("cost"))
+        input=number_at(tokens, "input") + read + write,
+        cache_read=read,
+        cache_write=write,
+        output=number_at(tokens, "output") + thoughts,
+        reasoning=thoughts,
+        cost=history_rows.cost_or_zero(message.get("cost")),
     )

@@ -14,13 +14,11 @@ from helix_desktop.histories.recorded_session import RecordedMessage, build_reco
 from helix_desktop.json_values import parse_json_or_none
 from helix_desktop.resources import read_table
 
-CLAUDE_CODE, CODEX, OPENCODE, GEMINI_CLI, PI = (
-    "claude-code",
-    "codex",
-    "opencode",
-    "gemini-cli",
-    "pi",
-)
+CLAUDE_CODE = "claude-code"
+CODEX = "codex"
+OPENCODE = "opencode"
+GEMINI_CLI = "gemini-cli"
+PI = "pi"
 _TABLE = read_table("agent_tools")
 _ACTS = {name: act for act, names in _TABLE["acts"].items() for name in names.split()}
 _ARGUMENTS = {
@@ -48,15 +46,16 @@ def translate_call(call: ToolCall, target_agent: str) -> ToolCall | None:
     act = _ACTS.get(call.name, "")
     tool = _TARGETS[target_agent].get(act)
     arguments = _canonical_arguments(call.arguments)
-    if tool is None or arguments is None or set(arguments) - {"folder"} != _NEEDED[act]:
+    if tool is None or arguments is None:
         return None
-    if "folder" in arguments:
+    folder = arguments.pop("folder", None)
+    if set(arguments) != _NEEDED[act]:
+        return None
+    if folder is not None:
         if act != "command":
             return None
-        arguments["command"] = (
-            f"cd {shlex.quote(arguments.pop('folder'))} && {arguments['command']}"
-        )
-    written = {tool[key]: value for key, value in arguments.items()}
+        arguments["command"] = f"cd {shlex.quote(folder)} && {arguments['command']}"
+    written = {tool[meaning]: value for meaning, value in arguments.items()}
     return replace(call, name=tool["name"], arguments=json.dumps(written, ensure_ascii=False))
 
 
@@ -70,29 +69,33 @@ def edited_files_of_call(call: ToolCall) -> list[str]:
 
 def _canonical_arguments(arguments_text: str) -> dict[str, str] | None:
     """Return the arguments by common names, or None if one is unknown or is not a text."""
-    if (given := parse_json_or_none(arguments_text or "{}")) is None:
+    given = parse_json_or_none(arguments_text or "{}")
+    if given is None:
         return None
-    found: dict[str, str] = {}
-    for name, value in given.items() if isinstance(given, dict) else ():
+    if not isinstance(given, dict):
+        return {}
+    arguments: dict[str, str] = {}
+    for name, value in given.items():
         if name in _WITHOUT_EFFECT:
             continue
-        words = _command_line_of_words(value) if isinstance(value, list) else value
-        if name not in _ARGUMENTS or not isinstance(words, str):
+        text = _command_line_of_words(value) if isinstance(value, list) else value
+        if name not in _ARGUMENTS or not isinstance(text, str):
             return None
-        found[_ARGUMENTS[name]] = words
-    return found
+        arguments[_ARGUMENTS[name]] = text
+    return arguments
 
 
 def _command_line_of_words(words: list[object]) -> str | None:
-    if not all(isinstance(word, str) for word in words):
+    """Return the command line, or that which a shell is given: `["bash", "-lc", "ls"]`."""
+    plain = [word for word in words if isinstance(word, str)]
+    if len(plain) != len(words):
         return None
-    plain = [str(word) for word in words]
-    is_shell = (
-        len(plain) == 3
-        and plain[0].rpartition("/")[2] in ("bash", "sh", "zsh")
-        and plain[1] in ("-c", "-lc")
-    )
-    return plain[2] if is_shell else shlex.join(plain)
+    if len(plain) == 3:
+        program, option, command_line = plain
+        is_shell = program.rpartition("/")[2] in ("bash", "sh", "zsh")
+        if is_shell and option in ("-c", "-lc"):
+            return command_line
+    return shlex.join(plain)
 
 
 class MessageTranslation:
@@ -118,7 +121,9 @@ class MessageTranslation:
         self._own_texts = own_texts
         # Tools whose calls became text, by call id: their results become text, too.
         self._texts: dict[str, str] = {}
-        self.left_out_reasoning = self.left_out_context = self.as_text = 0
+        self.left_out_reasoning = 0
+        self.left_out_context = 0
+        self.as_text = 0
 
     def translate_message(self, message: RecordedMessage) -> RecordedMessage | None:
         """Return the message for the target, or None if it is left out."""
@@ -147,29 +152,38 @@ class MessageTranslation:
         return self._target in _KEEPS_OWN_CONTEXT and (message.beside or self._target == CODEX)
 
     def _translate_reply(self, message: RecordedMessage) -> RecordedMessage | None:
-        calls = [part for part in message.parts if isinstance(part, ToolCall)]
-        translated = {
-            call.id: call if self._same_agent else translate_call(call, self._target)
-            for call in calls
-        }
-        is_text = any(call is None for call in translated.values())
+        calls = self._translate_calls(message)
+        becomes_text = any(call is None for call in calls.values())
         parts: list[ReplyPart] = []
         for part in message.parts:
-            if isinstance(part, Reasoning) and not (
-                part.opaque and part.provider == self._provider
-            ):
-                self.left_out_reasoning += 1
-            elif isinstance(part, ToolCall) and is_text:
-                self._texts[part.id], self.as_text = part.name, self.as_text + 1
-                parts.append(Text(f"[Call of the tool {part.name}]\n{part.arguments}"))
+            if isinstance(part, Text):
+                parts.append(part)
+            elif isinstance(part, Reasoning):
+                if part.opaque and part.provider == self._provider:
+                    parts.append(part)
+                else:
+                    self.left_out_reasoning += 1
             else:
-                found = translated[part.id] if isinstance(part, ToolCall) else part
-                parts.extend([found] if found is not None else [])
-        if not any(
-            isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip())
-            for part in parts
-        ):
+                call = calls[part.id]
+                if call is None or becomes_text:
+                    self._texts[part.id] = part.name
+                    self.as_text += 1
+                    parts.append(Text(f"[Call of the tool {part.name}]\n{part.arguments}"))
+                else:
+                    parts.append(call)
+        if not any(_says_something(part) for part in parts):
             return None
         return build_recorded_reply(
             parts, model=message.model, time=message.time, usage=message.usage
         )
+
+    def _translate_calls(self, message: RecordedMessage) -> dict[str, ToolCall | None]:
+        """Return the calls for the target, by id. None stands for one that does not translate."""
+        calls = [part for part in message.parts if isinstance(part, ToolCall)]
+        if self._same_agent:
+            return {call.id: call for call in calls}
+        return {call.id: translate_call(call, self._target) for call in calls}
+
+
+def _says_something(part: ReplyPart) -> bool:
+    return isinstance(part, ToolCall) or (isinstance(part, Text) and bool(part.text.strip()))
