@@ -10,7 +10,7 @@ files for it.
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -145,13 +145,13 @@ def ordinary_table_names(connection: sqlite3.Connection) -> frozenset[str]:
 
 def count_table_rows(path: Path) -> Mapping[str, int]:
     with open_foreign_database(path) as connection:
-        return count_rows_of_tables(connection)
+        return count_rows_of_tables(connection, ordinary_table_names(connection))
 
 
-def count_rows_of_tables(connection: ForeignConnection) -> dict[str, int]:
-    """Return how many rows each ordinary table has. Raises sqlite3.Error for a damaged one."""
+def count_rows_of_tables(connection: ForeignConnection, tables: Iterable[str]) -> dict[str, int]:
+    """Return how many rows each of these tables has. Raises sqlite3.Error for a damaged one."""
     counted = {}
-    for name in ordinary_table_names(connection):
+    for name in tables:
         named = name.replace('"', '""')
         (row,) = query_rows(connection, f'SELECT count(*) AS count FROM "{named}"')  # noqa: S608 -- a quoted name
         counted[name] = int(str(row["count"]))

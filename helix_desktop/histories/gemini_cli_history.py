@@ -222,76 +222,112 @@ class _GeminiMessages(history_rows.HistoryMessages):
             raise history_rows.UnknownRow(f"there is no record of type {kind!r}")
 
     def _read_gemini_user(self, content: object, time: float) -> None:
-        answers = [part for part in objects_at(content) if "functionResponse" in part]
-        for part in answers:
-            self._read_gemini_result(object_at(part["functionResponse"]), time)
-        words = (
-            [part for part in content if part not in answers]
-            if isinstance(content, list)
-            else content
-        )
+        words = content
+        if isinstance(content, list):
+            words = []
+            for part in content:
+                if isinstance(part, Mapping) and "functionResponse" in part:
+                    self._read_gemini_result(object_at(part["functionResponse"]), time)
+                else:
+                    words.append(part)
+        elif isinstance(content, Mapping) and "functionResponse" in content:
+            self._read_gemini_result(object_at(content["functionResponse"]), time)
         beside = history_rows.text_of_message_content(words).startswith(_OWN_CONTEXT)
         self.add_user_message(words, time, beside=beside)
 
-    def _read_gemini_result(self, found: Mapping[str, object], time: float) -> None:
+    def _read_gemini_result(self, response: Mapping[str, object], time: float) -> None:
         """Read a result, unless the reply's record already had it."""
-        name = text_at(found, "id")
-        if name in self.answered or not name:
+        answers = text_at(response, "id")
+        if answers in self.answered or not answers:
             return
-        self.answered.add(name)
-        self.made.append(RecordedMessage("tool", _text_of_gemini_response(found), answers=name, ok="error" not in object_at(found, "response"), time=time))  # fmt: skip
+        self.answered.add(answers)
+        text = _text_of_gemini_response(response)
+        ok = "error" not in object_at(response, "response")
+        self.made.append(RecordedMessage("tool", text, answers=answers, ok=ok, time=time))
 
     def _read_gemini_reply(self, value: Mapping[str, object], time: float) -> None:
-        listed = objects_at(value, "thoughts")
-        noted = ((text_at(one, "subject"), text_at(one, "description")) for one in listed)
-        thoughts = "\n\n".join("\n".join(filter(None, one)) for one in noted)
-        parts: list[ReplyPart] = [Reasoning(thoughts)] if thoughts else []
-        content = value.get("content")
-        given = objects_at(content)
-        said = (
-            [part for part in given if "functionCall" not in part and not part.get("thought")]
-            if given
-            else content
-        )
-        parts.append(Text(history_rows.text_of_message_content(said)))
-        # In a resumed session, calls are only in the content.
-        calls = objects_at(value, "toolCalls") or [object_at(part, "functionCall") for part in given if "functionCall" in part]  # fmt: skip
-        read_call = history_rows.checked_tool_call
-        parts += [
-            read_call(text_at(call, "id"), text_at(call, "name"), call.get("args"))
-            for call in calls
-        ]
-        if any(
-            not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text)
+        calls = _calls_of_record(value)
+        parts: list[ReplyPart] = []
+        thoughts = _thoughts_of_record(value)
+        if thoughts:
+            parts.append(Reasoning(thoughts))
+        parts.append(Text(_text_of_record(value)))
+        for call in calls:
+            identity = text_at(call, "id")
+            name = text_at(call, "name")
+            parts.append(history_rows.checked_tool_call(identity, name, call.get("args")))
+        says_something = any(
+            isinstance(part, ToolCall) or (isinstance(part, Text) and bool(part.text))
             for part in parts
-        ):
-            used = object_at(value, "tokens")
-            reasoned = number_at(used, "thoughts")
-            output = number_at(used, "output") + reasoned
-            usage = Usage(number_at(used, "input"), number_at(used, "cached"), 0, output, reasoned)
-            self.made.append(
-                build_recorded_reply(parts, model=text_at(value, "model"), time=time, usage=usage)
-            )
+        )
+        if says_something:
+            model = text_at(value, "model")
+            usage = _usage_of_record(value)
+            self.made.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
         for call in calls:
             self._read_gemini_call_result(call, time)
 
     def _read_gemini_call_result(self, call: Mapping[str, object], time: float) -> None:
-        if (result := call.get("result")) is None:
+        result = call.get("result")
+        if result is None:
             return
-        time = history_rows.parse_time(call.get("timestamp")) or time
-        found = [
+        responses = [
             object_at(part["functionResponse"])
             for part in objects_at(result)
             if "functionResponse" in part
         ]
-        pictures = history_rows.pictures_in_content(result)
-        said = "\n".join(map(_text_of_gemini_response, found))
-        text = said if found else history_rows.text_of_message_content(result)
-        answers, ok = text_at(call, "id"), text_at(call, "status") not in ("error", "cancelled")
+        if responses:
+            text = "\n".join(map(_text_of_gemini_response, responses))
+        else:
+            text = history_rows.text_of_message_content(result)
+        answers = text_at(call, "id")
         self.answered.add(answers)
-        self.made.append(
-            RecordedMessage("tool", text, answers=answers, ok=ok, time=time, pictures=pictures)
+        message = RecordedMessage(
+            "tool",
+            text,
+            answers=answers,
+            ok=text_at(call, "status") not in ("error", "cancelled"),
+            time=history_rows.parse_time(call.get("timestamp")) or time,
+            pictures=history_rows.pictures_in_content(result),
         )
+        self.made.append(message)
+
+
+def _calls_of_record(value: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
+    """Return a reply's calls. In a resumed session, they are only in its content."""
+    calls = objects_at(value, "toolCalls")
+    if calls:
+        return calls
+    parts = objects_at(value.get("content"))
+    return [object_at(part, "functionCall") for part in parts if "functionCall" in part]
+
+
+def _thoughts_of_record(value: Mapping[str, object]) -> str:
+    thoughts = []
+    for thought in objects_at(value, "thoughts"):
+        lines = (text_at(thought, "subject"), text_at(thought, "description"))
+        thoughts.append("\n".join(filter(None, lines)))
+    return "\n\n".join(thoughts)
+
+
+def _text_of_record(value: Mapping[str, object]) -> str:
+    content = value.get("content")
+    parts = objects_at(content)
+    if not parts:
+        return history_rows.text_of_message_content(content)
+    said = [part for part in parts if "functionCall" not in part and not part.get("thought")]
+    return history_rows.text_of_message_content(said)
+
+
+def _usage_of_record(value: Mapping[str, object]) -> Usage:
+    tokens = object_at(value, "tokens")
+    thoughts = number_at(tokens, "thoughts")
+    return Usage(
+        input=number_at(tokens, "input"),
+        cache_read=number_at(tokens, "cached"),
+        output=number_at(tokens, "output") + thoughts,
+        reasoning=thoughts,
+    )
 
 
 def _text_of_gemini_response(found: Mapping[str, object]) -> str:

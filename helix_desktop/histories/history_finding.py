@@ -8,7 +8,7 @@ import itertools
 import os
 import sqlite3
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from helix_desktop.histories import (
 from helix_desktop.histories.companion_files import list_files_below, read_file_below
 from helix_desktop.histories.history_rows import ReadingReport, parse_time
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.histories.unknown_shapes import known_shapes
+from helix_desktop.histories.unknown_shapes import unknown_tables
 from helix_desktop.json_values import first_text, object_at, parse_json_or_none, text_at
 from helix_desktop.resources import read_table
 
@@ -166,65 +166,70 @@ def _find_histories_in_folder(kind: str, folder: Path) -> Iterator[FoundHistorie
     if kind == goose_history.KIND:
         for database in sorted(folder.glob("*.db")):
             yield from _histories_in_database(kind, database)
-    files = list_files_below(folder, _NAME_PATTERNS[kind])
-    if kind == claude_code_history.KIND:  # Sub-agents come with their sessions.
-        files = [one for one in files if "subagents" not in one.parts and not one.match("agent-*")]
-    elif kind == gemini_cli_history.KIND:
-        files = [one for one in files if one.match("chats/session-*")]
-    elif kind == cline_history.KIND:
-        files = [
-            one for one in files if cline_history.is_cline_file(one) and not one.match("agent_*")
-        ]
-    yield from _histories_in_files(kind, files)
+    for file in list_files_below(folder, _NAME_PATTERNS[kind]):
+        if _is_main_session_file(kind, file):
+            yield from _history_in_file(kind, file)
+
+
+def _is_main_session_file(kind: str, file: Path) -> bool:
+    """Return False for a file of a sub-agent, which comes with its session, and for other files."""
+    if kind == claude_code_history.KIND:
+        return "subagents" not in file.parts and not file.match("agent-*")
+    if kind == gemini_cli_history.KIND:
+        return file.match("chats/session-*")
+    if kind == cline_history.KIND:
+        return cline_history.is_cline_file(file) and not file.match("agent_*")
+    return True
 
 
 def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
     """Return the files to import for it: its own, and its sub-agents'."""
-    beside, stem, others = found.path.parent, found.path.stem, list[Path]()
+    beside = found.path.parent
+    stem = found.path.stem
+    others: list[Path] = []
     if found.kind == claude_code_history.KIND:
-        others = list_files_below(beside / stem / "subagents", "agent-*.jsonl", allowed_root=beside)
-    elif (
-        found.kind == gemini_cli_history.KIND
-    ):  # The folder is named by the whole ID of the session.
+        others += list_files_below(
+            beside / stem / "subagents", "agent-*.jsonl", allowed_root=beside
+        )
+    elif found.kind == gemini_cli_history.KIND:
+        # The folder is named by the whole ID of the session.
         for folder in sorted(beside.glob(f"{stem.rpartition('-')[2]}-*/")):
             others += list_files_below(folder, "*.jsonl", allowed_root=beside)
     elif found.path.name.endswith(cline_history.END_OF_NAME):
-        others = list_files_below(beside, "agent_*.messages.json")
+        others += list_files_below(beside, "agent_*.messages.json")
     return (found.path, *others)
 
 
-def _histories_in_files(kind: str, files: Iterable[Path]) -> Iterator[FoundHistories]:
-    for file in files:
-        try:
-            about = file.stat()
-        except OSError:
-            continue
+def _history_in_file(kind: str, file: Path) -> Iterator[FoundHistories]:
+    try:
+        about = file.stat()
+    except OSError:
+        return
+    if about.st_size:
         folder, begun = _read_folder_and_time(kind, file)
-        if about.st_size:
-            yield FoundHistories(
-                kind, file, folder, 1, about.st_size, begun or about.st_mtime, about.st_mtime
-            )
+        first = begun or about.st_mtime
+        yield FoundHistories(kind, file, folder, 1, about.st_size, first, about.st_mtime)
 
 
 def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tuple[str, float]:
     """Return the working folder and the time of the start, from the file's first lines."""
-    folder, time = "", 0.0
+    folder = ""
     if kind == gemini_cli_history.KIND:
         folder = gemini_cli_history.read_gemini_project_folder(file)
     try:
         with (copy or file).open("rb") as opened:
-            begins = opened.read(_LOOKED_AT)
+            beginning = opened.read(_LOOKED_AT)
     except OSError:
-        return folder, time
+        return folder, 0.0
     if kind == cline_history.KIND:
-        about = text_at(cline_history.read_about_cline_session(file), "cwd")
-        return about or cline_history.working_folder_in_cline_text(
-            begins.decode("utf-8", "replace")
-        ), time
-    for line in begins.split(b"\n"):
+        named = text_at(cline_history.read_about_cline_session(file), "cwd")
+        text = beginning.decode("utf-8", "replace")
+        return named or cline_history.working_folder_in_cline_text(text), 0.0
+    time = 0.0
+    for line in beginning.split(b"\n"):
         value = object_at(parse_json_or_none(line))
-        inner = object_at(value, "payload")
-        folder = folder or first_text(value, "cwd", "working_dir") or text_at(inner, "cwd")
+        named = first_text(value, "cwd", "working_dir") or text_at(value, "payload", "cwd")
+        folder = folder or named
         time = time or parse_time(value.get("timestamp", value.get("startTime")))
         if folder and time:
             break
@@ -266,29 +271,40 @@ def _histories_in_database(kind: str, path: Path) -> Iterator[FoundHistories]:
     """
     if not foreign_sqlite.is_sqlite_file(path):
         return
-    sessions: dict[str, list[tuple[float, float]]] = {}
-    size = path.stat().st_size
+    sessions: dict[str, list[SessionTimes]] = {}
     try:
         with foreign_sqlite.open_foreign_database(path) as connection:
-            tables = foreign_sqlite.count_rows_of_tables(connection)
-            for query in _queries_of_sessions(kind, tables.keys()):
+            tables = foreign_sqlite.ordinary_table_names(connection)
+            unknown = foreign_sqlite.count_rows_of_tables(connection, unknown_tables(kind, tables))
+            for query in _queries_of_sessions(kind, tables):
                 for row in foreign_sqlite.query_rows(connection, query):
-                    folder, created, updated = row.values()
-                    begun_and_ended = parse_time(created), parse_time(updated)
-                    sessions.setdefault(str(folder or ""), []).append(begun_and_ended)
+                    folder, begun, ended = row.values()
+                    times = SessionTimes(parse_time(begun), parse_time(ended))
+                    sessions.setdefault(str(folder or ""), []).append(times)
     except sqlite3.Error:
         return
-    known = known_shapes(kind)
-    unknown = {name for name in tables if known is not None and name not in known.tables}
-    if not sessions and any(tables[name] for name in unknown):
-        modified = path.stat().st_mtime
-        yield FoundHistories(kind, path, "", 0, size, modified, modified)
+    about = path.stat()
+    if not sessions and any(unknown.values()):
+        yield FoundHistories(kind, path, "", 0, about.st_size, about.st_mtime, about.st_mtime)
     whole = max(1, sum(map(len, sessions.values())))
-    for folder, times in sorted(sessions.items()):
-        begun, ended = min(one for one, _ in times), max(one for _, one in times)
-        yield FoundHistories(
-            kind, path, folder, len(times), size * len(times) // whole, begun, ended
-        )
+    for folder, times_of_sessions in sorted(sessions.items()):
+        count = len(times_of_sessions)
+        first = min(times.begun for times in times_of_sessions)
+        last = max(times.ended for times in times_of_sessions)
+        size = about.st_size * count // whole
+        yield FoundHistories(kind, path, folder, count, size, first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTimes:
+    begun: float
+    ended: float
+
+
+def _count_rows_of_unknown_tables(kind: str, database: Path) -> Mapping[str, int]:
+    with foreign_sqlite.open_foreign_database(database) as connection:
+        tables = foreign_sqlite.ordinary_table_names(connection)
+        return foreign_sqlite.count_rows_of_tables(connection, unknown_tables(kind, tables))
 
 
 def _queries_of_sessions(kind: str, tables: Collection[str]) -> Iterator[str]:
@@ -327,7 +343,7 @@ def find_unread_databases(places: HistoryPlaces) -> Iterator[str]:
             report = ReadingReport(shape=kind)
             with suppress(sqlite3.Error, OSError):
                 if foreign_sqlite.is_sqlite_file(database):
-                    report.note_unknown_tables(foreign_sqlite.count_table_rows(database))
+                    report.note_unknown_tables(_count_rows_of_unknown_tables(kind, database))
             yield from report.sentences_about_unknown()
 
 

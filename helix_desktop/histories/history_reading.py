@@ -36,7 +36,7 @@ from helix_desktop.histories.companion_files import list_files_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingReport, UnreadableRow
 from helix_desktop.histories.late_results import put_results_behind_their_calls
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
-from helix_desktop.histories.unknown_shapes import known_shapes
+from helix_desktop.histories.unknown_shapes import known_shapes, unknown_tables
 from helix_desktop.json_values import parse_json_or_none
 
 LARGEST = 2 << 30  # Files with more bytes are not read.
@@ -219,13 +219,14 @@ def _sessions_in_database(
 ) -> Iterator[RecordedSession]:
     try:
         with foreign_sqlite.open_foreign_database(readable_path) as connection:
-            rows_by_table = foreign_sqlite.count_rows_of_tables(connection)
+            tables = foreign_sqlite.ordinary_table_names(connection)
             for database in DATABASES:
-                if rows_by_table.keys() >= database.tables:
+                if tables >= database.tables:
                     yield from database.read(connection, path, report)
             # A database without a known table is of the program in whose folder it lies.
             report.shape = report.shape or kind
-            report.note_unknown_tables(rows_by_table)
+            unknown = unknown_tables(report.shape, tables)
+            report.note_unknown_tables(foreign_sqlite.count_rows_of_tables(connection, unknown))
     except sqlite3.Error as error:
         report.complaints.append(f"{path}: the database cannot be read: {error}.")
 

@@ -24,7 +24,6 @@ from helix_desktop.histories.unknown_shapes import (
     describe_unknown_shapes,
     is_known_note,
     is_row_of_notes,
-    known_shapes,
     unknown_fields,
 )
 from helix_desktop.json_values import object_at, objects_at, text_at
@@ -97,10 +96,9 @@ class ReadingReport:
             self._append_unread_row(row)
 
     def note_unknown_tables(self, rows_by_table: Mapping[str, int]) -> None:
-        """Count the rows of tables that the program's database was not seen with."""
-        known = known_shapes(self.shape.removesuffix("-2"))  # Both versions share one database.
+        """Note tables that the program's database was not seen with, if they have rows."""
         for table, rows in rows_by_table.items():
-            if rows and (known is None or table not in known.tables):
+            if rows:
                 self.unknown_tables[f"the table {table}"] = rows
 
     def sentences_about_unknown(self) -> Iterator[str]:

@@ -7,7 +7,7 @@ counted, its rows are kept unchanged, and people are told once.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -49,6 +49,13 @@ def known_shapes(shape: str) -> KnownShapes | None:
         frozenset(about["free"].split()),
         frozenset(about.get("tables", "").split()),
     )
+
+
+def unknown_tables(shape: str, tables: Iterable[str]) -> list[str]:
+    """Return those of these tables that the program's database was not seen with."""
+    # Both versions of opencode share one database.
+    known = known_shapes(shape.removesuffix("-2"))
+    return sorted(name for name in tables if known is None or name not in known.tables)
 
 
 def is_known_note(shape: str, kind: str) -> bool:
