@@ -38,6 +38,7 @@ from helix_desktop.processes.starter import open_web_page
 from helix_desktop.program_folders import WRAP_ADDRESSES, ProgramFolders
 
 if TYPE_CHECKING:
+    from helix_desktop.engine.list_rows import ConversationListRow
     from helix_desktop.engine.session import Session
     from helix_desktop.engine.sha256_digest import Digest
     from helix_desktop.mcp_server.cache_operations import ServedWorkspace
@@ -219,42 +220,79 @@ async def _use_agent_session(
     or the session it had then.
     """
     from helix_desktop import workbench
-    from helix_desktop.gateway import registration
 
     async with workbench.use_workbench(workspace, where) as bench:
-        rows = [
-            row
-            for row in bench.list_conversations()
-            if row.agent and not row.parent and not row.trashed
-        ]
-        own = [row for row in rows if row.agent.casefold().replace(" ", "-") in client.casefold()]
-        if urls := started_by.addresses.split():  # After `/clear`, the session has another name.
-            registered = registration.RegisteredConversations(
-                where.run / registration.CONVERSATIONS_FILE
-            )
-            started = [registered.find_conversations(url.rpartition("/")[2]) for url in urls]
-            own = rows = [row for row in rows if any(row.id in each for each in started)]
-        here = {**_sessions_by_server.get(workspace.id, {})}
-        known = here.pop(started_by.server, set())
-        for row in own if started_by.session and not urls else ():
-            last = (await workspace.journal.find_conversation(row.id)).last_seq
-            newest = await workspace.journal.read_facts(row.id, max(0, last - NEWEST_FACTS))
-            sessions = {one.fact.session for one in newest if isinstance(one.fact, Received)}
-            # If no other Claude Code is open, a later session that none began with is
-            # this one's after `/clear`.
-            is_next = row.id > started_by.server and _open_servers.isdisjoint(here)
-            if not sessions.isdisjoint(known) or (
-                is_next and sessions.isdisjoint(set().union(*here.values()))
-            ):
-                known |= sessions
-                own = [row]
-                break
-        if (chosen := next(iter(own or rows), None)) is None:
+        rows = [row for row in bench.list_conversations() if _is_agents_own(row)]
+        addresses = started_by.addresses.split()
+        if addresses:
+            rows = _rows_registered_at(where, addresses, rows)
+            candidates = rows
+        else:
+            candidates = [row for row in rows if _names_agent(client, row.agent)]
+        if started_by.session and not addresses:
+            own_row = await _find_row_of_session(workspace, started_by.server, candidates)
+            if own_row is not None:
+                candidates = [own_row]
+        if not (candidates or rows):
             raise NotFound(
                 "This agent has not worked in this workspace.",
                 remedy="Start an agent with helix-desktop wrap.",
             )
+        chosen = (candidates or rows)[0]
         yield await bench.open_session(chosen.id)
+
+
+def _is_agents_own(row: ConversationListRow) -> bool:
+    return bool(row.agent) and not row.parent and not row.trashed
+
+
+def _names_agent(client: str, agent: str) -> bool:
+    return agent.casefold().replace(" ", "-") in client.casefold()
+
+
+def _rows_registered_at(
+    where: ProgramFolders, addresses: Sequence[str], rows: Sequence[ConversationListRow]
+) -> list[ConversationListRow]:
+    """Returns the conversations of these addresses. After `/clear`, the session has
+    another name, but the addresses are the same.
+    """
+    from helix_desktop.gateway import registration
+
+    registered = registration.RegisteredConversations(where.run / registration.CONVERSATIONS_FILE)
+    known: set[str] = set()
+    for address in addresses:
+        token = address.rpartition("/")[2]
+        known.update(registered.find_conversations(token))
+    return [row for row in rows if row.id in known]
+
+
+async def _find_row_of_session(
+    workspace: StoredWorkspace, server: str, rows: Sequence[ConversationListRow]
+) -> ConversationListRow | None:
+    """Returns the conversation of the Claude Code that started this server, and remembers
+    its sessions.
+    """
+    other_servers = {**_sessions_by_server.get(workspace.id, {})}
+    own_sessions = other_servers.pop(server, set())
+    sessions_of_others = set().union(*other_servers.values())
+    is_only_server_open = _open_servers.isdisjoint(other_servers)
+    for row in rows:
+        sessions = await _sessions_named_in(workspace, row.id)
+        # If no other Claude Code is open, a later session that none began with is this
+        # one's after `/clear`.
+        is_later = row.id > server and is_only_server_open
+        is_next = is_later and sessions.isdisjoint(sessions_of_others)
+        if is_next or not sessions.isdisjoint(own_sessions):
+            own_sessions |= sessions
+            return row
+    return None
+
+
+async def _sessions_named_in(workspace: StoredWorkspace, conversation: str) -> set[str]:
+    last_seq = (await workspace.journal.find_conversation(conversation)).last_seq
+    newest = await workspace.journal.read_facts(conversation, max(0, last_seq - NEWEST_FACTS))
+    received = [recorded.fact for recorded in newest]
+    return {fact.session for fact in received if isinstance(fact, Received)}
 
 
 async def _compact_with_fast_model(

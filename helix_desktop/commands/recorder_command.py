@@ -8,6 +8,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from helix_desktop.commands.workspace_access import (
 )
 from helix_desktop.console import Console, Terminal, dump_printed_json, print_text
 from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import project_workspace, wrapped_agent
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
@@ -38,6 +40,7 @@ from helix_desktop.program_settings import (
     RECORDER,
     RECORDER_WITHOUT_AGENTS,
     RECORDER_WITHOUT_FOLDERS,
+    ProgramSetting,
     ProgramSettings,
 )
 from helix_desktop.resident import history_recorder, login_start
@@ -83,24 +86,30 @@ def change_exclusions(arguments: Namespace, settings: ProgramSettings) -> None:
     """Adds or removes single exclusions. Replacing the whole list could drop one that
     keeps something private.
     """
-    agents = (
-        history_kinds_of_agents(arguments.without_agent),
-        history_kinds_of_agents(arguments.with_agent),
+    _change_excluded_names(
+        settings,
+        RECORDER_WITHOUT_AGENTS,
+        more=history_kinds_of_agents(arguments.without_agent),
+        fewer=history_kinds_of_agents(arguments.with_agent),
     )
-    folders = (
-        _resolve_full_paths(arguments.without_folder),
-        _resolve_full_paths(arguments.with_folder),
+    _change_excluded_names(
+        settings,
+        RECORDER_WITHOUT_FOLDERS,
+        more=_resolve_full_paths(arguments.without_folder),
+        fewer=_resolve_full_paths(arguments.with_folder),
     )
-    for setting, (more, fewer) in (
-        (RECORDER_WITHOUT_AGENTS, agents),
-        (RECORDER_WITHOUT_FOLDERS, folders),
-    ):
-        kept = [
-            name
-            for name in settings[setting].splitlines()
-            if _ways_to_write(name).isdisjoint(fewer)
-        ]
-        settings.change_setting(setting, "\n".join(dict.fromkeys([*kept, *more])))
+
+
+def _change_excluded_names(
+    settings: ProgramSettings,
+    setting: ProgramSetting[str],
+    *,
+    more: Sequence[str],
+    fewer: Sequence[str],
+) -> None:
+    excluded = settings[setting].splitlines()
+    kept = [name for name in excluded if _ways_to_write(name).isdisjoint(fewer)]
+    settings.change_setting(setting, "\n".join(dict.fromkeys([*kept, *more])))
 
 
 def _ways_to_write(name: str) -> set[str]:
@@ -118,13 +127,12 @@ def is_folder_within(folder: str, folders: Sequence[str]) -> bool:
     """Whether a folder, or what it links to, is in one of these paths. A part of a path
     may begin anywhere.
     """
-    starts, ends = (Path(folder), Path(folder).resolve()), [Path(one).parts for one in folders]
-    return any(
-        place.parts[-len(end) :] == end
-        for start in starts
-        for place in (start, *start.parents)
-        for end in ends
-    )
+    ends = [Path(name).parts for name in folders]
+    for start in (Path(folder), Path(folder).resolve()):
+        for place in (start, *start.parents):
+            if any(place.parts[-len(end) :] == end for end in ends):
+                return True
+    return False
 
 
 def _turn_recorder_off(arguments: Namespace) -> int:
@@ -138,35 +146,51 @@ def _turn_recorder_off(arguments: Namespace) -> int:
 def _delete_recorded_conversations(arguments: Namespace) -> int:
     where = arguments.places
     within = _resolve_full_paths(arguments.folder)
-    words = [
-        word for name in history_kinds_of_agents(arguments.agent) for word in ("--agent", name)
-    ]
-    words += [
-        "--before",
-        arguments.before or "9999-01-01",
-        *["--yes"] * arguments.yes,
-        *["--json"] * arguments.json,
-    ]
-    code, console = 0, CollectingConsole()
+    deleting = ["conversation", "delete", *_words_of_chosen_recordings(arguments)]
+    console = CollectingConsole()
+    code = 0
     if arguments.yes:
         history_recorder.delete_failed_copies(where)
     for known in open_all_workspaces(where).list_workspaces():
-        if not within or any(is_folder_within(root, within) for root in known.settings.roots):
-            deleting = ["conversation", "delete", *words]
+        is_chosen = any(is_folder_within(root, within) for root in known.settings.roots)
+        if is_chosen or not within:
             code = max(code, _run_command_in_workspace(where, known.id, deleting, console))
-    lines = [line for line in console.answers if line != NOTHING_REMOVED]
-    lines = [*lines, *[NOT_AGAIN] * arguments.yes] if lines else [NOTHING_REMOVED]
     if arguments.json:
-        removed: dict[str, Any] = {"conversations": [], "entries": 0, "bytes": 0}
-        for one in map(json.loads, console.answers):
-            removed |= {
-                name: removed.get(name, type(figure)()) + figure for name, figure in one.items()
-            }
-        lines = [dump_printed_json(removed, indent=1)]
-    print_text("\n".join(lines))
+        answers = [json.loads(answer) for answer in console.answers]
+        print_text(dump_printed_json(_sum_removed(answers), indent=1))
+    else:
+        lines = [line for line in console.answers if line != NOTHING_REMOVED]
+        if not lines:
+            lines.append(NOTHING_REMOVED)
+        elif arguments.yes:
+            lines.append(NOT_AGAIN)
+        print_text("\n".join(lines))
     if console.complaint:
         print_text(console.complaint, file=sys.stderr)
     return code
+
+
+def _words_of_chosen_recordings(arguments: Namespace) -> list[str]:
+    """Returns the options that choose the same conversations in each workspace."""
+    words: list[str] = []
+    for name in history_kinds_of_agents(arguments.agent):
+        words += ["--agent", name]
+    words += ["--before", arguments.before or "9999-01-01"]
+    if arguments.yes:
+        words.append("--yes")
+    if arguments.json:
+        words.append("--json")
+    return words
+
+
+def _sum_removed(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what was removed in all workspaces: lists are joined, figures added."""
+    removed: dict[str, Any] = {"conversations": [], "entries": 0, "bytes": 0}
+    for answer in answers:
+        for name, figure in answer.items():
+            nothing = type(figure)()
+            removed[name] = removed.get(name, nothing) + figure
+    return removed
 
 
 def _run_command_in_workspace(
@@ -206,26 +230,29 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
 
 
 def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
-    nothing = (
-        ", but no agent is being recorded at the moment"
-        if found["on"] and not found["recording"]
-        else ""
-    )
-    reads = "reads" if found["on"] else "would read"
-    where = (
-        f"It {reads}:"
-        if found["reads"]
-        else "No conversations from other programs were found on this computer."
-    )
-    yield f"The recorder is {'on' if found['on'] else 'off'}{nothing}. {where}"
-    yield from (f"- {one['agent']}: {one['folder']}" for one in found["reads"])
-    yield from (f"- not recorded: conversations with {name}" for name in found["without_agents"])
+    is_on = found["on"]
+    state = "on" if is_on else "off"
+    nothing = ""
+    if is_on and not found["recording"]:
+        nothing = ", but no agent is being recorded at the moment"
+    where = "No conversations from other programs were found on this computer."
+    if found["reads"]:
+        where = "It reads:" if is_on else "It would read:"
+    yield f"The recorder is {state}{nothing}. {where}"
+    for read in found["reads"]:
+        yield f"- {read['agent']}: {read['folder']}"
+    for name in found["without_agents"]:
+        yield f"- not recorded: conversations with {name}"
     for name in found["without_folders"]:
-        yield f"- not recorded: work in {name}{' (no such folder)' * (Path(name).is_absolute() and not Path(name).is_dir())}"
-    yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}. Without a project folder (in your home folder, for example), it is saved in “{IMPORTED[0]}”."  # fmt: skip
+        is_missing = Path(name).is_absolute() and not Path(name).is_dir()
+        missing = " (no such folder)" if is_missing else ""
+        yield f"- not recorded: work in {name}{missing}"
+    yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}. Without a project folder (in your home folder, for example), it is saved in “{IMPORTED[0]}”."
     if found["last_import"]:
         yield f"The last recording was at {format_local_time(found['last_import'])}."
-    yield from (*found["damaged"], *found["unread"], *found["keys"])
+    yield from found["damaged"]
+    yield from found["unread"]
+    yield from found["keys"]
     if found["trouble"]:
         yield f"The last import failed and will be tried again: {found['trouble']}"
 
@@ -233,91 +260,130 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
 def _answer_import_requests(arguments: Namespace) -> int:
     """Answers each request, a line of input, with a line of output, until the input ends."""
     where = arguments.places
+    # If the resident was killed, its importer may still be working, so wait until it ends.
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
-        time.sleep(
-            0.2
-        )  # If the resident was killed, its importer may still be working, so wait until it ends.
-    read: set[tuple[Path, str]] = set()
+        time.sleep(0.2)
+    read: set[FolderOfDatabase] = set()
     for line in sys.stdin:
         print_text(json.dumps(_answer_import_request(where, json.loads(line), read)), flush=True)
     claim.close()
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class FolderOfDatabase:
+    """A folder whose conversations are in a database with those of other folders."""
+
+    file: Path
+    folder: str
+
+
+@dataclass(slots=True)
+class _ImportOutcome:
+    imported: int = 0
+    trouble: str = ""
+    damaged: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+    def add_answer(self, workspace: str, told: Mapping[str, Any]) -> None:
+        """Adds what the import into one workspace answered."""
+        self.imported += len(told["imported"])
+        self.damaged += [line for line in told["complaints"] if " is damaged. " in line]
+        self.unread += [line for line in told["complaints"] if NOT_READ_YET in line]
+        way = WAY_TO_FORGET.format(workspace)
+        for key in told["keys"]:
+            for name in key["places"]:
+                self.keys.append(f"{KEY} {name}: {key['key']}. {way}")
+
+    def as_answer(self) -> dict[str, object]:
+        return {
+            "imported": self.imported,
+            "trouble": self.trouble,
+            "damaged": self.damaged,
+            "keys": self.keys,
+            "unread": self.unread,
+        }
+
+
 def _answer_import_request(
-    where: ProgramFolders, request: Mapping[str, Any], read: set[tuple[Path, str]]
+    where: ProgramFolders, request: Mapping[str, Any], read: set[FolderOfDatabase]
 ) -> dict[str, object]:
-    """`read`: pairs of database and folder that this process has read. It reads them
-    again only if they are in use.
-    """
-    copies = Path(request["copies"]) if "copies" in request else None
-    files = (
-        list(original_paths_of_copies(copies))
-        if copies is not None
-        else [Path(name) for name in request["files"]]
-    )
-    imported, trouble, damaged, keys = 0, "", list[str](), list[str]()
-    unread: list[str] = []
-    for workspace, command in _group_imports_by_workspace(
-        where, files, copies or where.data / "no-copies", read
-    ):
+    """`read`: what this process has read. It reads it again only if it is in use."""
+    if "copies" in request:
+        copies = Path(request["copies"])
+        files = list(original_paths_of_copies(copies))
+    else:
+        copies = where.data / "no-copies"
+        files = [Path(name) for name in request["files"]]
+    outcome = _ImportOutcome()
+    for workspace, command in _group_imports_by_workspace(where, files, copies, read):
+        words = ["conversation", "import", "--json", *command]
         console = CollectingConsole()
         try:
-            if _run_command_in_workspace(
-                where, workspace, ["conversation", "import", "--json", *command], console
-            ):
-                trouble = console.complaint
+            if _run_command_in_workspace(where, workspace, words, console):
+                outcome.trouble = console.complaint
             else:
-                told = json.loads(console.answers[-1])
-                imported += len(told["imported"])
-                damaged += [one for one in told["complaints"] if " is damaged. " in one]
-                unread += [one for one in told["complaints"] if NOT_READ_YET in one]
-                found = ((key["key"], name) for key in told["keys"] for name in key["places"])
-                keys += [
-                    f"{KEY} {name}: {key}. {WAY_TO_FORGET.format(workspace)}" for key, name in found
-                ]
+                outcome.add_answer(workspace, json.loads(console.answers[-1]))
         except (HelixError, OSError) as error:
-            trouble = str(error)
-    if trouble:
+            outcome.trouble = str(error)
+    if outcome.trouble:
         read.clear()
-    return {
-        "imported": imported,
-        "trouble": trouble,
-        "damaged": damaged,
-        "keys": keys,
-        "unread": unread,
-    }
+    return outcome.as_answer()
+
+
+@dataclass(frozen=True, slots=True)
+class _ImportTarget:
+    """Where conversations go. `only_folder`: of a database, only those of this folder."""
+
+    workspace: str
+    only_folder: str | None = None
 
 
 def _group_imports_by_workspace(
-    where: ProgramFolders, files: Sequence[Path], copies: Path, read: set[tuple[Path, str]]
+    where: ProgramFolders, files: Sequence[Path], copies: Path, read: set[FolderOfDatabase]
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields each workspace, made if missing, with the import arguments for its files."""
+    without = _folders_not_recorded(where)
+    kinds = list_history_folders_to_record(where, HistoryPlaces.of_this_user())
+    workspaces = open_all_workspaces(where)
+    workspace_of_folder = cache(partial(_find_or_create_workspace_of_folder, workspaces))
+    together: dict[_ImportTarget, list[Path]] = {}
+    for file in files:
+        for found in _find_histories_of_file(file, path_of_copy(copies, file), kinds):
+            is_database = file.suffix == ".db"
+            known = FolderOfDatabase(file, found.folder)
+            is_idle = known in read and time.time() - found.last > IN_USE_SECONDS
+            if is_idle or is_folder_within(found.folder, without):
+                continue
+            if is_database:
+                read.add(known)
+            only_folder = found.folder if is_database else None
+            target = _ImportTarget(workspace_of_folder(found.folder), only_folder)
+            together.setdefault(target, []).append(file)
+    for target, group in together.items():
+        words = [str(file) for file in group]
+        if target.only_folder is not None:
+            words += ["--only-folder", target.only_folder]
+        yield target.workspace, [*words, "--copies", str(copies)]
+
+
+def _folders_not_recorded(where: ProgramFolders) -> list[str]:
+    """Returns the user's exclusions as they are written, and with links resolved."""
     named = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines()
     without = [line.strip() for line in named if line.strip()]
-    without += _resolve_full_paths(
-        [line for line in without if Path(line).expanduser().is_absolute()]
-    )
-    kinds = list_history_folders_to_record(where, history_finding.HistoryPlaces.of_this_user())
-    workspace_of_folder = cache(
-        partial(_find_or_create_workspace_of_folder, open_all_workspaces(where))
-    )
-    together: dict[tuple[str, ...], list[Path]] = {}
-    for file in files:
-        kind = next((kind for kind, folder in kinds if file.is_relative_to(folder)), "")
-        copy = path_of_copy(copies, file)
-        if kind and (copy.is_file() or file.is_file()):
-            for found in history_finding.find_histories_in_file(
-                kind, file, copy if copy.is_file() else None
-            ):
-                is_database, folder = file.suffix == ".db", found.folder
-                is_idle = (file, folder) in read and time.time() - found.last > IN_USE_SECONDS
-                if not is_idle and not is_folder_within(folder, without):
-                    read |= {(file, folder)} if is_database else set()
-                    choice = ("--only-folder", folder) if is_database else ()
-                    together.setdefault((workspace_of_folder(folder), *choice), []).append(file)
-    for (workspace, *options), group in together.items():
-        yield workspace, [*map(str, group), *options, "--copies", str(copies)]
+    absolute = [line for line in without if Path(line).expanduser().is_absolute()]
+    return without + _resolve_full_paths(absolute)
+
+
+def _find_histories_of_file(
+    file: Path, copy: Path, kinds: Sequence[tuple[str, Path]]
+) -> Iterator[history_finding.FoundHistories]:
+    """Yields the histories in a file, read from its copy if there is one."""
+    kind = next((kind for kind, folder in kinds if file.is_relative_to(folder)), "")
+    has_copy = copy.is_file()
+    if kind and (has_copy or file.is_file()):
+        yield from history_finding.find_histories_in_file(kind, file, copy if has_copy else None)
 
 
 def _find_or_create_workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:

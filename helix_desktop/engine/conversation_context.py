@@ -107,7 +107,7 @@ class ConversationContext:
         request = await asyncio.to_thread(request_building.build_request, view, contents)
         if reply is None or reply.stable is None:
             return request
-        return replace(request, stable=reply.stable, settled=reply.settled)
+        return replace(request, stable=reply.stable, settled=reply.settled, room=reply.room)
 
     async def _keep_cache_alive(self) -> None:
         """Send the last request again. If that fails, the cache expires, as it would

@@ -300,6 +300,7 @@ class ModelReplied:
     # `Request.stable` and `Request.settled` of this request: where cache marks were set.
     stable: int | None = None
     settled: int = 0
+    room: int = 0  # `Request.room` of this request, which limited the reply.
 
 
 @dataclass(frozen=True, slots=True)

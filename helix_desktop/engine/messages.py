@@ -117,7 +117,8 @@ class Request:
     )
     temperature: float | None = None  # None: the provider's default, and for models that refuse it.
     top_p: float | None = None
-    room: int = 0  # The tokens that the window has left for the reply; 0: not known.
+    # The tokens that the window has left for the reply, if the model may fill it; or 0.
+    room: int = 0
 
 
 @dataclass(frozen=True, slots=True)

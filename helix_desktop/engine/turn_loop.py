@@ -241,8 +241,7 @@ class TurnLoop:
         """Build the next request. Facts appended meanwhile are not in it; `saw` is the
         newest fact that is.
         """
-        meter = self._conversation.current_meter()
-        room = max(meter.window - meter.used, LEAST_ROOM)
+        room = self._room_for_reply()
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
         request, digest, blocks = await asyncio.to_thread(
@@ -257,6 +256,14 @@ class TurnLoop:
             view.seq,
             digest,
         )
+
+    def _room_for_reply(self) -> int:
+        """Return the tokens that a local model may write. A provider ends replies itself."""
+        chosen = self._conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        if chosen is None or not chosen.is_free:
+            return 0
+        meter = self._conversation.current_meter()
+        return max(meter.window - meter.used, LEAST_ROOM)
 
     def _main_model_client(self) -> ModelClient:
         if (client := self._services.models(facts.ModelRole.MAIN)) is None:
@@ -337,6 +344,7 @@ class TurnLoop:
                 asked.digest,
                 stable=stable,
                 settled=settled,
+                room=asked.request.room,
             )
             await self._conversation.append_facts(fact)
         return replace(reply, parts=parts)

@@ -6,13 +6,13 @@ or in a transcript of them, so every line of a summary can be found in what was 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from helix_desktop.engine.agent_findings import LONGEST_REPORT, SHORTEST_REPORT
 from helix_desktop.engine.changes.undo_notes_for_model import UNDID, quote_file_name
 from helix_desktop.engine.facts import Purpose, Text, ToolCall
-from helix_desktop.engine.messages import Request, Role, ToolResult
+from helix_desktop.engine.messages import MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.request_building import CONTINUE
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.tool_names import ToolName
@@ -43,12 +43,27 @@ _TELLING = ("path", "command", "pattern", "query", "sha256", "task")
 _WRITING = (ToolName.WRITE_FILE, ToolName.EDIT_FILE)
 
 
+@dataclass(frozen=True, slots=True)
+class _CallOfTool:
+    name: str
+    values: Object
+
+    @property
+    def path(self) -> str:
+        return text_at(self.values, "path")
+
+
 @dataclass(slots=True)
 class _SortedMaterial:
     said: list[str] = field(default_factory=list)
-    calls: list[tuple[str, Object]] = field(default_factory=list)
+    calls: list[_CallOfTool] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
+
+    def failures(self) -> list[str]:
+        """Return the lines of outputs that report a failure."""
+        lines = [line for output in self.outputs for line in output.splitlines()]
+        return [shorten_to_line(line, LONGEST_QUOTE) for line in lines if _WRONG.search(line)]
 
 
 def write_demo_answer(request: Request) -> str:
@@ -70,54 +85,58 @@ def write_demo_answer(request: Request) -> str:
 
 def write_handover(request: Request) -> str:
     """Write the six sections from the request. An empty section says so."""
-    found = _sort_material(request)
-    arguments = (text_at(values, "path") for _, values in found.calls)
-    paths = _without_repeats(
-        match for text in (*found.said, *arguments) for match in _PATH.findall(text)
-    )
-    wrong = (line for text in found.outputs for line in text.splitlines() if _WRONG.search(line))
-    rules = (one for text in found.said for one in _SENTENCE.findall(text) if _RULE.search(one))
+    material = _sort_material(request)
     contents: Mapping[str, list[str]] = {
-        "Project Background": [
-            f"The user wrote: “{shorten_to_line(text, LONGEST_QUOTE)}”" for text in found.said[:3]
-        ],
-        "Technical Details": [f"File: {path}" for path in paths],
-        "Completed Work": [
-            *_without_repeats(
-                _describe_call(name, values)
-                for name, values in found.calls
-                if name != ToolName.SET_TODO
-            ),
-            *(f"The agent reported: {' '.join(text.split())}" for text in found.reports[-2:]),
-        ],
-        "Current Issues": _without_repeats(shorten_to_line(line, LONGEST_QUOTE) for line in wrong),
-        "TODO Items": _todo_lines(found),
-        "User Preferences": _without_repeats(shorten_to_line(one, LONGEST_QUOTE) for one in rules),
+        "Project Background": _quote_first_messages(material),
+        "Technical Details": _list_named_files(material),
+        "Completed Work": _list_completed_work(material),
+        "Current Issues": _without_repeats(material.failures()),
+        "TODO Items": _todo_lines(material),
+        "User Preferences": _quote_rules(material),
     }
-    lists = ("\n".join(f"- {line}" for line in contents[name][-MOST_LINES:]) for name in SECTIONS)
-    return "\n\n".join(
-        f"## {name}\n{lines or '- None so far.'}"
-        for name, lines in zip(SECTIONS, lists, strict=True)
-    )
+    sections: list[str] = []
+    for name in SECTIONS:
+        lines = [f"- {line}" for line in contents[name][-MOST_LINES:]]
+        body = "\n".join(lines) or "- None so far."
+        sections.append(f"## {name}\n{body}")
+    return "\n\n".join(sections)
+
+
+def _quote_first_messages(material: _SortedMaterial) -> list[str]:
+    quotes = [shorten_to_line(text, LONGEST_QUOTE) for text in material.said[:3]]
+    return [f"The user wrote: “{quote}”" for quote in quotes]
+
+
+def _list_named_files(material: _SortedMaterial) -> list[str]:
+    texts = material.said + [call.path for call in material.calls]
+    paths = [path for text in texts for path in _PATH.findall(text)]
+    return [f"File: {path}" for path in _without_repeats(paths)]
+
+
+def _list_completed_work(material: _SortedMaterial) -> list[str]:
+    done = [call for call in material.calls if call.name != ToolName.SET_TODO]
+    lines = _without_repeats(map(_describe_call, done))
+    for report in material.reports[-2:]:
+        lines.append(f"The agent reported: {' '.join(report.split())}")
+    return lines
+
+
+def _quote_rules(material: _SortedMaterial) -> list[str]:
+    sentences = [sentence for text in material.said for sentence in _SENTENCE.findall(text)]
+    rules = [sentence for sentence in sentences if _RULE.search(sentence)]
+    return _without_repeats(shorten_to_line(rule, LONGEST_QUOTE) for rule in rules)
 
 
 def write_observations(request: Request) -> str:
     """Write a line for all that the user said, then for each call, and then for each
     reported failure.
     """
-    found = _sort_material(request)
-    lines = [f"!! The user said: {shorten_to_line(text, 160)}" for text in found.said]
-    lines += [f"! Done: {_describe_call(name, values)}" for name, values in found.calls]
-    lines += [
-        f"! {shorten_to_line(line, LONGEST_QUOTE)}"
-        for text in found.outputs
-        for line in text.splitlines()
-        if _WRONG.search(line)
-    ]
-    return (
-        "\n".join(f"- {line}" for line in _without_repeats(lines)[-MOST_EXCERPT:])
-        or "- Nothing happened."
-    )
+    material = _sort_material(request)
+    lines = [f"!! The user said: {shorten_to_line(text, 160)}" for text in material.said]
+    lines += [f"! Done: {_describe_call(call)}" for call in material.calls]
+    lines += [f"! {failure}" for failure in material.failures()]
+    shown = _without_repeats(lines)[-MOST_EXCERPT:]
+    return "\n".join(f"- {line}" for line in shown) or "- Nothing happened."
 
 
 def write_title(request: Request) -> str:
@@ -125,63 +144,100 @@ def write_title(request: Request) -> str:
     return " ".join(" ".join(said).split()[:6])[:60] or "A demonstration"
 
 
-def _describe_call(name: str, values: Object) -> str:
-    told = next((text for key in _TELLING if (text := text_at(values, key))), "")
+def _describe_call(call: _CallOfTool) -> str:
+    told = _first_told_value(call.values)
     subject = f"`{shorten_to_line(told, 160)}`" if told else "the folder"
-    sentence = read_table("demo")["done"].get(name)
-    return sentence.format(subject) if sentence else f"{name} {told}".strip()
+    sentence = read_table("demo")["done"].get(call.name)
+    return sentence.format(subject) if sentence else f"{call.name} {told}".strip()
 
 
-def _todo_lines(found: _SortedMaterial) -> list[str]:
-    lists = [values for name, values in found.calls if name == ToolName.SET_TODO]
-    items = list_at(lists[-1], "items") if lists else []
-    states = ((text_at(item, "text"), text_at(item, "state") or "open") for item in items)
-    return [f"{text} ({state})" for text, state in states if state != "done"]
+def _first_told_value(values: Object) -> str:
+    """Return the argument that says what a call is about."""
+    for name in _TELLING:
+        if text := text_at(values, name):
+            return text
+    return ""
+
+
+def _todo_lines(material: _SortedMaterial) -> list[str]:
+    lists = [call.values for call in material.calls if call.name == ToolName.SET_TODO]
+    lines: list[str] = []
+    for item in list_at(lists[-1], "items") if lists else []:
+        state = text_at(item, "state") or "open"
+        if state != "done":
+            lines.append(f"{text_at(item, 'text')} ({state})")
+    return lines
+
+
+# --- Sorting a request's parts
 
 
 def _sort_material(request: Request) -> _SortedMaterial:
     """Sort everything but the question, which is the last text."""
-    found = _SortedMaterial()
-    parts = [(message.role, part) for message in request.messages for part in message.parts]
-    question = parts[-1][1] if len(parts) > 1 else None
-    undone = (
-        question.text.rpartition(UNDID)[2]
-        if isinstance(question, Text) and UNDID in question.text
-        else ""
-    )
-    for role, part in parts[:-1] if len(parts) > 1 else parts:
-        if isinstance(part, ToolCall):
-            found.calls.append((part.name, parse_object(part.arguments) or {}))
-        elif isinstance(part, ToolResult):
-            found.outputs.append(part.text)
-        elif isinstance(part, Text) and part.text.startswith("<material>"):
-            _sort_transcript_lines(part.text, found)
-        elif isinstance(part, Text) and role is Role.ASSISTANT:
-            if SHORTEST_REPORT <= len(part.text) <= LONGEST_REPORT and "```" not in part.text:
-                found.reports.append(part.text)
-        elif isinstance(part, Text) and not _WRITTEN_BY_PROGRAM.match(part.text):
-            found.said.append(part.text)
-    found.calls = [
-        call
-        for call in found.calls
-        if call[0] not in _WRITING or quote_file_name(text_at(call[1], "path")) not in undone
+    parts = [
+        _PlacedPart(message.role, part) for message in request.messages for part in message.parts
     ]
-    return found
+    material = _SortedMaterial()
+    before_question = parts[:-1] if len(parts) > 1 else parts
+    for placed in before_question:
+        _sort_part(placed, material)
+    undone_files = _files_undone_by_user(parts)
+    material.calls = [call for call in material.calls if not _was_undone(call, undone_files)]
+    return material
 
 
-def _sort_transcript_lines(text: str, found: _SortedMaterial) -> None:
+@dataclass(frozen=True, slots=True)
+class _PlacedPart:
+    role: Role
+    part: MessagePart
+
+
+def _sort_part(placed: _PlacedPart, material: _SortedMaterial) -> None:
+    part = placed.part
+    if isinstance(part, ToolCall):
+        material.calls.append(_CallOfTool(part.name, parse_object(part.arguments) or {}))
+    elif isinstance(part, ToolResult):
+        material.outputs.append(part.text)
+    elif not isinstance(part, Text):
+        return
+    elif part.text.startswith("<material>"):
+        _sort_transcript_lines(part.text, material)
+    elif placed.role is Role.ASSISTANT:
+        has_length_of_report = SHORTEST_REPORT <= len(part.text) <= LONGEST_REPORT
+        if has_length_of_report and "```" not in part.text:
+            material.reports.append(part.text)
+    elif not _WRITTEN_BY_PROGRAM.match(part.text):
+        material.said.append(part.text)
+
+
+def _files_undone_by_user(parts: Sequence[_PlacedPart]) -> str:
+    """Return what the question says of files whose changes the user undid."""
+    question = parts[-1].part if len(parts) > 1 else None
+    if isinstance(question, Text) and UNDID in question.text:
+        return question.text.rpartition(UNDID)[2]
+    return ""
+
+
+def _was_undone(call: _CallOfTool, undone_files: str) -> bool:
+    return call.name in _WRITING and quote_file_name(call.path) in undone_files
+
+
+def _sort_transcript_lines(text: str, material: _SortedMaterial) -> None:
     """Sort a transcript's lines: `[3] user: …`, `[4] call of read_file: {…}`, `[5]
     output of read_file:`.
     """
     heads = list(_PASSAGE.finditer(text))
-    for head, end in zip(heads, [*(one.start() for one in heads[1:]), len(text)], strict=True):
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    for head, end in zip(heads, ends, strict=False):
         body = text[head.end() : end].strip().removesuffix("</material>").strip()
-        if head[2]:
-            found.calls.append((head[2], parse_object(body) or {}))
-        elif head[1] == "user":
-            found.said.append(body)
-        elif head[1] is None:
-            found.outputs.append(body)
+        speaker = head[1]
+        called_tool = head[2]
+        if called_tool:
+            material.calls.append(_CallOfTool(called_tool, parse_object(body) or {}))
+        elif speaker == "user":
+            material.said.append(body)
+        elif speaker is None:
+            material.outputs.append(body)
 
 
 # --- Compacting large outputs
@@ -189,19 +245,11 @@ def _sort_transcript_lines(text: str, found: _SortedMaterial) -> None:
 
 def write_compaction(request: Request) -> str:
     """Return the output's lines with the rarest words of what was requested, in order."""
-    texts = [
-        part.text
-        for message in request.messages
-        for part in message.parts
-        if isinstance(part, Text)
-    ]
+    parts = [part for message in request.messages for part in message.parts]
+    texts = [part.text for part in parts if isinstance(part, Text)]
     material = "\n".join(texts[:-1])
-    lines = [
-        line for line in material.splitlines() if line.strip() and not line.startswith(_NOT_OUTPUT)
-    ]
-    question = texts[-1] if texts else ""
-    wish = match[1] if (match := _WISH.search(question)) else question
-    asked = _distinguishing_words(wish, lines)
+    lines = [line for line in material.splitlines() if _is_line_of_output(line)]
+    asked = _distinguishing_words(_wish_of_question(texts[-1] if texts else ""), lines)
     matching = [line for line in lines if asked & set(_lowercase_words(line))]
     left_out = _LINES_LEFT_OUT.search(material)
     count = left_out[1] if left_out else f"{len(lines):,}"
@@ -211,6 +259,15 @@ def write_compaction(request: Request) -> str:
     shown = "\n".join(line[:200] for line in matching[:MOST_EXCERPT])
     rest = f", the first {MOST_EXCERPT} of them" if len(matching) > MOST_EXCERPT else ""
     return f"{head} Lines with words of what was asked for: {len(matching):,}{rest}:\n{shown}"
+
+
+def _is_line_of_output(line: str) -> bool:
+    return bool(line.strip()) and not line.startswith(_NOT_OUTPUT)
+
+
+def _wish_of_question(question: str) -> str:
+    match = _WISH.search(question)
+    return match[1] if match else question
 
 
 def _distinguishing_words(wish: str, lines: list[str]) -> set[str]:

@@ -100,20 +100,9 @@ class HttpModelClient:
             )
             await woken.wait()
 
-    def _limit_reply(self, request: Request) -> Request:
-        """Return the request with the user's limit for replies, and on this computer with
-        the room in the window. Otherwise a model that does not end fills the window.
-        """
-        if request.max_output:
-            return request
-        limit = self.info.reply_limit
-        if request.room and (limit or self.info.is_free):
-            limit = min(limit or request.room, request.room)
-        return replace(request, max_output=limit)
-
     def _describe_reached_limit(self, request: Request, reply: Reply) -> str:
         """Return why a reply that was cut at its length cannot go on, or an empty string."""
-        limit = self._limit_reply(request).max_output
+        limit = limit_reply(request, self.info).max_output
         if reply.stop is not Stop.LENGTH or request.max_output or not limit:
             return ""
         if limit == self.info.reply_limit:
@@ -122,7 +111,7 @@ class HttpModelClient:
 
     def _compile_request(self, request: Request) -> OutgoingRequest:
         return self.dialect.compile_request(
-            without_foreign_reasoning(replace(self._limit_reply(request), model=self.info.id)),
+            without_foreign_reasoning(replace(limit_reply(request, self.info), model=self.info.id)),
             self.info.abilities,
         )
 
@@ -245,6 +234,16 @@ class HttpModelClient:
             failure.what = failure.what.replace(self.key, "•••")
             failure.args = (failure.what,)
         return failure
+
+
+def limit_reply(request: Request, info: ModelInfo) -> Request:
+    """Return the request with the user's limit for replies, and on this computer with the
+    room in the window. Otherwise a model that does not end fills the window.
+    """
+    if request.max_output:
+        return request
+    limits = [limit for limit in (info.reply_limit, request.room) if limit]
+    return replace(request, max_output=min(limits)) if limits else request
 
 
 def _most_tries(

@@ -25,7 +25,7 @@ from helix_desktop.protocols.openai_responses.responses_client import OpenAIResp
 from helix_desktop.protocols.protocol_dialect import ProtocolDialect
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.demo_model import DEMO, DemoModel
-from helix_desktop.providers.http_model_client import HttpModelClient
+from helix_desktop.providers.http_model_client import HttpModelClient, limit_reply
 from helix_desktop.providers.known_providers import KNOWN_PROVIDERS
 from helix_desktop.providers.local_server_details import LocalServerKind, server_root
 from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
@@ -245,7 +245,8 @@ def request_body_of(config: ProviderConfig, info: ModelInfo, request: Request) -
         dialect: ProtocolDialect = OpenAIChat("", config.name)
     else:
         dialect = dialect_of_model(check_provider_config(config), info)
-    return dialect.compile_request(replace(request, model=info.id), info.abilities).body
+    limited = limit_reply(replace(request, model=info.id), info)
+    return dialect.compile_request(limited, info.abilities).body
 
 
 def with_base_url(config: ProviderConfig, base_url: str) -> ProviderConfig:
