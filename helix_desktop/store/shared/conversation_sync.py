@@ -101,6 +101,30 @@ class _OutgoingSegment:
 
 
 @dataclass(slots=True)
+class _OutgoingBatch:
+    """The next segments of some conversations. `stale`: those that are sent again as a whole.
+    `with_more`: those with more facts than these.
+    """
+
+    segments: list[_OutgoingSegment] = field(default_factory=list)
+    stale: list[SharedProgress] = field(default_factory=list)
+    with_more: list[str] = field(default_factory=list)
+
+
+def _progress_with_head(
+    known: SharedProgress, contents: HeadContents, head: ConversationHead
+) -> SharedProgress:
+    return replace(
+        known,
+        seq=contents.last,
+        chain=contents.chain,
+        version=head.version,
+        writer=head.writer,
+        contents=contents,
+    )
+
+
+@dataclass(slots=True)
 class ConversationSync:
     """One machine's part. `send_content` returns once others can read these entries;
     `send_last_again` sends the last ones again; `learn_forgotten` tells `sync_state`
@@ -223,49 +247,55 @@ class ConversationSync:
         """Send heads again that are missing or older than known, after the store was
         emptied or restored.
         """
-        known = {
-            self._head_row_name(one.conversation): one
-            for one in await self.thread.run_work(self.sync_state.list_progress)
-            if one.contents and not one.contents.is_removed
-        }
-        heads = await self.remote.run_in_thread(self.heads.fetch_heads, known.keys())
-        there = {head.name: head.version for head in heads}
-        for name, one in known.items():
-            if there.get(name, 0) < one.version:
-                await self.thread.run_work(
-                    self.sync_state.save_progress, SharedProgress(one.conversation)
-                )
+        known_by_name = {}
+        for known in await self.thread.run_work(self.sync_state.list_progress):
+            if known.contents and not known.contents.is_removed:
+                known_by_name[self._head_row_name(known.conversation)] = known
+        heads = await self.remote.run_in_thread(self.heads.fetch_heads, known_by_name.keys())
+        versions = {head.name: head.version for head in heads}
+        for name, known in known_by_name.items():
+            if versions.get(name, 0) < known.version:
+                nothing_sent = SharedProgress(known.conversation)
+                await self.thread.run_work(self.sync_state.save_progress, nothing_sent)
 
     async def _fetch_and_merge_heads(self) -> None:
         for head in list(self._waiting.values()):
             await self._merge_head_if_new(head)
-        if self._unread - self._waiting.keys():
-            await self._merge_heads_named(self._unread - self._waiting.keys())
-        mark = (
-            self._mark
-            if self._mark is not None
-            else await self.thread.run_work(self.sync_state.read_mark)
-        )
+        left_unread = self._unread - self._waiting.keys()
+        if left_unread:
+            await self._merge_heads_named(left_unread)
+        mark = self._mark
+        if mark is None:
+            mark = await self.thread.run_work(self.sync_state.read_mark)
         heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, mark[1])
-        is_other = mark[1] > 0 and (reached[0] != mark[0] or reached[1] < mark[1])
-        if is_other or self._mark is None:
+        is_other_server = _is_other_server(mark, reached)
+        if is_other_server or self._mark is None:
             self._seen.clear()
             await self._resend_missing_heads()
-        if is_other:
+        if is_other_server:
             await self.send_last_again()
             heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, 0)
-        is_new = any(self._seen.get(head.name, (0, ""))[0] != head.version for head in heads)
-        if is_new:
+        is_any_new = any(self._is_new_head(head) for head in heads)
+        if is_any_new:
             await self.learn_forgotten()
         for head in heads:
             await self._merge_head_if_new(head)
+        await self._save_unread_heads_if_changed()
+        self._mark = reached
+        # Otherwise not worth a sync, since a change can be read again.
+        if is_any_new or is_other_server:
+            await self.thread.run_work(self.sync_state.save_mark, reached)
+
+    def _is_new_head(self, head: ConversationHead) -> bool:
+        version, _ = self._seen.get(head.name, (0, ""))
+        return version != head.version
+
+    async def _save_unread_heads_if_changed(self) -> None:
+        """Save them before the mark, because older heads are not read again."""
         unread = frozenset((*self._waiting, *map(bytes.fromhex, self.complaints)))
-        if unread != self._unread:  # Saved before the mark, because older heads are not read again.
+        if unread != self._unread:
             self._unread = unread
             await self.thread.run_work(self.sync_state.save_unread_heads, unread)
-        self._mark = reached
-        if is_new or is_other:  # Otherwise not worth a sync, since a change can be read again.
-            await self.thread.run_work(self.sync_state.save_mark, reached)
 
     async def _merge_heads_named(self, names: Collection[bytes]) -> None:
         for head in await self.remote.run_in_thread(self.heads.fetch_heads, names):
@@ -310,27 +340,32 @@ class ConversationSync:
         is_released = self.sync_state.released.is_released
         if head.version == known.version and await self.thread.run_work(is_released, conversation):
             return
-        seen = SharedProgress(
-            conversation, contents.last, contents.chain, head.version, head.writer, contents
-        )
+        seen = _progress_with_head(SharedProgress(conversation), contents, head)
         self.leases.set_lease_end(conversation, head.lease_seconds_left)
-        if contents.is_removed or (contents.last, contents.chain) == (known.seq, known.chain):
+        await self._merge_facts_of_head(known, seen, contents)
+        self.leases.set_writer_from_head(seen)
+
+    async def _merge_facts_of_head(
+        self, known: SharedProgress, seen: SharedProgress, contents: HeadContents
+    ) -> None:
+        has_nothing_new = (contents.last, contents.chain) == (known.seq, known.chain)
+        if contents.is_removed or has_nothing_new:
             if seen != known:
                 seen = replace(seen, seq=known.seq, chain=known.chain)
                 await self.thread.run_work(self.sync_state.save_progress, seen)
-        elif await self.thread.run_work(self.sync_state.save_progress_if_here, seen, known):
-            pass  # All of these facts are here, so even a working session does not matter.
-        elif known.seq and (known.must_be_sent_again or contents.generation != known.generation):
+            return
+        if await self.thread.run_work(self.sync_state.save_progress_if_here, seen, known):
+            return  # All of these facts are here, so even a working session does not matter.
+        is_same_generation = contents.generation == known.generation
+        if known.seq and (known.must_be_sent_again or not is_same_generation):
             await self._merge_rewritten_facts(known, seen)
-        else:
-            goes_on = seen.seq > known.seq and contents.generation == known.generation
-            try:
-                await self._append_fetched_facts(
-                    seen, known if goes_on else SharedProgress(conversation)
-                )
-            except _ChainDiffers:
-                await self._append_fetched_facts(seen, SharedProgress(conversation))
-        self.leases.set_writer_from_head(seen)
+            return
+        nothing_known = SharedProgress(seen.conversation)
+        goes_on = seen.seq > known.seq and is_same_generation
+        try:
+            await self._append_fetched_facts(seen, known if goes_on else nothing_known)
+        except _ChainDiffers:
+            await self._append_fetched_facts(seen, nothing_known)
 
     async def _fetch_released_conversation(self, conversation: str) -> None:
         """Fetch a conversation that was released from this disk and in which somebody now works."""
@@ -411,10 +446,10 @@ class ConversationSync:
 
     async def _fetch_facts(self, seen: SharedProgress, known: SharedProgress) -> list[StoredFact]:
         """Return the facts after the known ones, according to the head."""
-        wanted = (
-            [one for one in seen.contents.segments if one.last > known.seq] if seen.contents else []
-        )
-        found = await self.remote.fetch_in_batches([one.name for one in wanted])
+        wanted = []
+        if seen.contents:
+            wanted = [segment for segment in seen.contents.segments if segment.last > known.seq]
+        found = await self.remote.fetch_in_batches([segment.name for segment in wanted])
         return await asyncio.to_thread(_decrypt_facts, self.seal, seen, known, wanted, found)
 
     async def send_new_facts(self) -> None:
@@ -425,75 +460,76 @@ class ConversationSync:
             left = list(await self.thread.run_work(self.sync_state.count_facts_to_send))
         while left:
             async with self._busy:
-                left = [
-                    *await self._send_next_segments(left[:CONVERSATIONS_IN_BATCH]),
-                    *left[CONVERSATIONS_IN_BATCH:],
-                ]
+                with_more = await self._send_next_segments(left[:CONVERSATIONS_IN_BATCH])
+            left = with_more + left[CONVERSATIONS_IN_BATCH:]
         async with self._busy:
-            for conversation in await self.thread.run_work(
-                self.sync_state.list_removed_conversations
-            ):
+            removed = await self.thread.run_work(self.sync_state.list_removed_conversations)
+            for conversation in removed:
                 await self._publish_removal(conversation)
 
     async def _send_next_segments(self, conversations: Sequence[str]) -> list[str]:
         """Send one segment of each conversation, unless another machine writes there.
         Return those with more.
         """
-        segments, stale, left = await self.thread.run_work(
-            self._build_outgoing_batch, conversations
-        )
-        for known in stale:
+        batch = await self.thread.run_work(self._build_outgoing_batch, conversations)
+        for known in batch.stale:
             await self._send_whole_conversation(known)
-        if segments:
-            rows, contents = await _send_segments(self, segments)
-            won = await self._update_heads(
-                list(zip([each.known for each in segments], contents, strict=True))
-            )
-            sent = [each for each in segments if each.known.conversation in won]
-            await self.remote.remove_in_batches(
-                {one.name for each in sent for one in each.replaced} - rows
-            )
-        return left
+        if batch.segments:
+            rows, contents = await _send_segments(self, batch.segments)
+            known_before = [segment.known for segment in batch.segments]
+            won = await self._update_heads(list(zip(known_before, contents, strict=True)))
+            replaced: set[bytes] = set()
+            for segment in batch.segments:
+                if segment.known.conversation in won:
+                    replaced.update(old.name for old in segment.replaced)
+            await self.remote.remove_in_batches(replaced - rows)
+        return batch.with_more
 
-    def _build_outgoing_batch(
-        self, conversations: Sequence[str]
-    ) -> tuple[list[_OutgoingSegment], list[SharedProgress], list[str]]:
-        """On the stores' thread: return the next segments, conversations to resend, and
-        those with more facts.
-        """
-        made, stale, more, size = list[_OutgoingSegment](), list[SharedProgress](), list[str](), 0
-        for at, conversation in enumerate(conversations):
+    def _build_outgoing_batch(self, conversations: Sequence[str]) -> _OutgoingBatch:
+        """On the stores' thread: build the next segment of each conversation."""
+        batch = _OutgoingBatch()
+        size = 0
+        for place, conversation in enumerate(conversations):
             if size > _BYTES:
-                return made, stale, [*more, *conversations[at:]]
-            known = self.sync_state.read_shared_progress(conversation)
+                batch.with_more += conversations[place:]
+                break
             if self.leases.find_machine_writing(conversation):
                 continue
-            # Another machine removed this conversation, but facts have been added here since.
-            if known.contents and known.contents.is_removed and known.seq:
-                known = replace(known, seq=0, chain=fact_segments.NOTHING)
-                self.sync_state.save_progress(known)
+            known = self._read_progress_to_send(conversation)
             if known.must_be_sent_again:
-                stale.append(known)
+                batch.stale.append(known)
                 continue
             segment, is_whole = self._build_next_segment(known)
-            if segment.fresh:
-                made.append(segment)
-                size += sum(len(line.fact) for line in segment.all_facts_to_send)
-                more += [] if is_whole else [conversation]
-        return made, stale, more
+            if not segment.fresh:
+                continue
+            batch.segments.append(segment)
+            size += sum(len(line.fact) for line in segment.all_facts_to_send)
+            if not is_whole:
+                batch.with_more.append(conversation)
+        return batch
+
+    def _read_progress_to_send(self, conversation: str) -> SharedProgress:
+        known = self.sync_state.read_shared_progress(conversation)
+        if known.contents and known.contents.is_removed and known.seq:
+            # Another machine removed this conversation, but facts have been added here since.
+            known = replace(known, seq=0, chain=fact_segments.NOTHING)
+            self.sync_state.save_progress(known)
+        return known
 
     async def _send_whole_conversation(self, known: SharedProgress) -> None:
         """Send all of it in new segments, because the old ones contain what was forgotten here."""
         old = known.contents.segments if known.contents else ()
         lines = await self.thread.run_work(self.journal.read_stored_facts, known.conversation)
         contents = HeadContents(known.conversation, self.machine, generation=known.generation)
-        while some := _select_facts_that_fit(lines[contents.last :]):
+        while contents.last < len(lines):
+            next_lines = _select_facts_that_fit(lines[contents.last :])
             behind = replace(known, chain=contents.chain, contents=contents)
-            _, (contents,) = await _send_segments(self, [_OutgoingSegment(behind, (), some, ())])
+            segment = _OutgoingSegment(behind, (), next_lines, ())
+            _, (contents,) = await _send_segments(self, [segment])
         if await self._update_heads([(known, contents)]):
-            await self.remote.remove_in_batches(
-                {one.name for one in old} - {one.name for one in contents.segments}
-            )
+            new_names = {segment.name for segment in contents.segments}
+            old_names = {segment.name for segment in old}
+            await self.remote.remove_in_batches(old_names - new_names)
 
     def _build_next_segment(self, known: SharedProgress) -> tuple[_OutgoingSegment, bool]:
         """Return the next segment, and whether it is the last one waiting."""
@@ -503,14 +539,18 @@ class ConversationSync:
         fresh = _select_facts_that_fit(there)
         before = known.contents.segments if known.contents else ()
         old = before[len(before) - fact_segments.count_segments_to_merge(before, len(fresh)) :]
-        first = old[0].first if old else known.seq
-        again = (
-            self.journal.read_stored_facts(known.conversation, first - 1, known.seq - first + 1)
-            if old
-            else []
-        )
-        while old and len(_select_facts_that_fit([*again, *fresh])) < len(again) + len(fresh):
-            again, old = again[old[0].fact_count :], old[1:]
+        again: Sequence[StoredFact] = ()
+        if old:
+            first = old[0].first
+            again = self.journal.read_stored_facts(
+                known.conversation, first - 1, known.seq - first + 1
+            )
+        while old:
+            together = [*again, *fresh]
+            if len(_select_facts_that_fit(together)) == len(together):
+                break
+            again = again[old[0].fact_count :]
+            old = old[1:]
         is_whole = len(fresh) == len(there) < fact_segments.MOST_FACTS_IN_SEGMENT
         return _OutgoingSegment(known, again, fresh, old), is_whole
 
@@ -524,37 +564,40 @@ class ConversationSync:
         """Update heads by compare-and-set. Return conversations where this succeeded; other
         machines' heads are looked at. `force`: by default, for conversations that were taken over.
         """
-        seconds = self.lease if seconds is None else seconds
-        wanted = sorted(
-            wanted, key=lambda one: one[0].conversation
-        )  # No two machines wait for each other.
-        forced = [
-            known.conversation in self.leases.taken_over if force is None else force
-            for known, _ in wanted
-        ]
+        if seconds is None:
+            seconds = self.lease
+        # In the same order everywhere, so that no two machines wait for each other.
+        wanted = sorted(wanted, key=lambda pair: pair[0].conversation)
+        forced = [known.conversation in self.leases.taken_over for known, _ in wanted]
+        if force is not None:
+            forced = [force] * len(wanted)
         asked = self.now()
         answers = await self.remote.run_in_thread(self._update_heads_now, wanted, forced, seconds)
-        won, unknown = list[SharedProgress](), list[SharedProgress]()
+        won: list[SharedProgress] = []
+        unknown: list[SharedProgress] = []
         for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
             if is_won and head is not None:
-                won.append(replace(known, seq=contents.last, chain=contents.chain, version=head.version, writer=head.writer, contents=contents))  # fmt: skip
-            elif (
-                head is None or head.version < known.version
-            ):  # The server was emptied or restored.
+                won.append(_progress_with_head(known, contents, head))
+            elif head is None or head.version < known.version:
+                # The server was emptied or restored, so all of it is sent again.
                 unknown.append(SharedProgress(known.conversation))
         if won or unknown:
-            await self.thread.run_work(self.sync_state.save_progress_together, [*won, *unknown])
-        for one in unknown:  # Each of these is sent again as a whole.
-            self._seen.pop(self._head_row_name(one.conversation), None)
-        for one in won:
-            self.leases.set_lease_end(one.conversation, seconds, asked)
-            self._seen[self._head_row_name(one.conversation)] = (one.version, one.conversation)
-            self.leases.taken_over.discard(one.conversation)
-            self.leases.set_writer_from_head(one)
-        for is_won, head in answers:
-            if not is_won and head is not None:
-                await self._merge_head_if_new(head)
-        return frozenset(one.conversation for one in won)
+            await self.thread.run_work(self.sync_state.save_progress_together, won + unknown)
+        for known in unknown:
+            self._seen.pop(self._head_row_name(known.conversation), None)
+        for known in won:
+            self._note_own_head(known, seconds, asked)
+        other_heads = [head for is_won, head in answers if not is_won and head is not None]
+        for head in other_heads:
+            await self._merge_head_if_new(head)
+        return frozenset(known.conversation for known in won)
+
+    def _note_own_head(self, known: SharedProgress, seconds: float, asked: float) -> None:
+        conversation = known.conversation
+        self.leases.set_lease_end(conversation, seconds, asked)
+        self._seen[self._head_row_name(conversation)] = (known.version, conversation)
+        self.leases.taken_over.discard(conversation)
+        self.leases.set_writer_from_head(known)
 
     def _update_heads_now(
         self,
@@ -664,6 +707,13 @@ def _encrypt_segments(
         rows[name] = cipher.encrypt_row(name, content)
         contents.append(one.build_head_after_sending(name, machine))
     return _entries_named_by_facts([line for one in outgoing for line in one.fresh]), rows, contents
+
+
+def _is_other_server(mark: HeadMark, reached: HeadMark) -> bool:
+    """Whether this is not the server, or not the state of it, that had the mark."""
+    server, change = mark
+    server_now, change_now = reached
+    return change > 0 and (server_now != server or change_now < change)
 
 
 def _busy_elsewhere_error(machine: str) -> ActionRefused:

@@ -1139,9 +1139,9 @@ async def test_the_facts_of_several_conversations_go_together_until_they_are_too
     names, empty = ["a", "b", "d", "e"], len(fact_encoding.encode_fact(UserSaid((Text("", 1),))))
     for name in names:  # The first one has just as many bytes as there may be.
         await world.two.write(name, "x" * (2_000 - empty if name == "a" else 1_200))
-    made, stale, left = world.two.shared._build_outgoing_batch(["c", *names])
-    assert [one.known.conversation for one in made] == ["a", "b"]
-    assert (stale, left) == ([], ["d", "e"])
+    batch = world.two.shared._build_outgoing_batch(["c", *names])
+    assert [segment.known.conversation for segment in batch.segments] == ["a", "b"]
+    assert (batch.stale, batch.with_more) == ([], ["d", "e"])
     await world.two.step()
     asked = ["store_rows", "_update_heads_now"]
     assert world.asked(world.two) == ["fetch_changed_heads", *asked, *asked]
