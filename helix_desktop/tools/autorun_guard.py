@@ -34,13 +34,13 @@ from helix_desktop.tools.workspace_roots import (
     restore_entry,
 )
 
-_MOST_HELD, _MOST_FOLDERS = 200, 2_000
+_MOST_HELD = 200
+_MOST_FOLDERS = 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
 # Two changes that are this many nanoseconds apart have different times on every file system.
 _SETTLED = 2_000_000_000
-# Larger files are known only by their times. The second limits how much of changed
-# files is held in memory.
-_MOST_HASHED, _MOST_BYTES_HELD = 16 << 20, 256 << 20
+_MOST_HASHED = 16 << 20  # Larger files are known only by their times.
+_MOST_BYTES_HELD = 256 << 20  # This much of changed files is held in memory.
 _EVERY_ACCESS = os.R_OK | os.W_OK | os.X_OK
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
@@ -122,9 +122,11 @@ class AutorunGuard:
         without changing its times.
         """
         with self._lock:
-            if (now := self.patterns()) != self._patterns:
-                self._patterns = now
-                self.folders, self.of_git = {}, {}
+            patterns = self.patterns()
+            if patterns != self._patterns:
+                self._patterns = patterns
+                self.folders = {}
+                self.of_git = {}
             return _AutorunScan(self, since).scan_all_roots()
 
     def is_file_hidden(self, path_in_root: str) -> bool:
@@ -134,17 +136,20 @@ class AutorunGuard:
         """Return git's folders, and files that no command needs to change. Those in
         `shown` are not hidden.
         """
-        gits = [f"{path}/.git" for path, folder in self.folders.items() if ".git" in folder.notable]
-        gits = [path for path in gits if os.path.isdir(path) and os.path.realpath(path) == path]
-        files = [
-            f"{path}/{name}"
-            for path in gits
-            for name in ("config", "config.worktree", "hooks", "commondir")
-        ]
-        files += [
-            path for path in self.autorun_paths_to_protect() if os.path.realpath(path) == path
-        ]
-        folders = {*sorted(gits, key=len)[:_MOST_HELD], *self._folders_around_hidden_files(shown)}
+        git_folders = []
+        for path, folder in self.folders.items():
+            git = f"{path}/.git"
+            if ".git" in folder.notable and os.path.isdir(git) and os.path.realpath(git) == git:
+                git_folders.append(git)
+        files = []
+        for git in git_folders:
+            for name in ("config", "config.worktree", "hooks", "commondir"):
+                files.append(f"{git}/{name}")
+        for path in self.autorun_paths_to_protect():
+            if os.path.realpath(path) == path:
+                files.append(path)
+        folders = set(sorted(git_folders, key=len)[:_MOST_HELD])
+        folders.update(self._folders_around_hidden_files(shown))
         return sorted(folders, key=len), sorted(files, key=len)[:_MOST_HELD]
 
     def _folders_around_hidden_files(self, shown: Collection[str]) -> Iterator[str]:
@@ -153,67 +158,81 @@ class AutorunGuard:
         for path, folder in self.folders.items():
             top = max((top for top in tops if is_within_folder(path, top)), key=len)
             inside = path[len(top) + 1 :]
-            names = [
-                name for name in folder.hidden if os.path.realpath(f"{path}/{name}") not in shown
-            ]
-            if any(is_hidden_only_by_place(f"{inside}/{name}", self._patterns) for name in names):
-                parts = inside.split("/")
-                above = (
-                    f"{top}/{'/'.join(parts[: end + 1])}"
-                    for end in range(len(parts) if inside else 0)
-                )
-                yield from filter(os.path.isdir, above)
+            if not self._hides_by_place(path, inside, folder, shown):
+                continue
+            above = top
+            for part in inside.split("/"):
+                above = f"{above}/{part}"
+                if inside and os.path.isdir(above):
+                    yield above
+
+    def _hides_by_place(
+        self, path: str, inside: str, folder: _ScannedFolder, shown: Collection[str]
+    ) -> bool:
+        """Whether a file in this folder is hidden only because of where it is."""
+        for name in folder.hidden:
+            is_shown = os.path.realpath(f"{path}/{name}") in shown
+            if not is_shown and is_hidden_only_by_place(f"{inside}/{name}", self._patterns):
+                return True
+        return False
 
     def autorun_paths_to_protect(self) -> list[str]:
         """Return existing files and folders that no command needs to change, so that
         they can be protected.
         """
-        files = [path for path in self.items if os.path.basename(path) not in _OF_GIT]
-        return [
-            *self._whole,
-            *(
-                path
-                for path in files
-                if not autorun_files.is_only_partly_run(os.path.basename(path))
-            ),
-        ]
+        protected = list(self._whole)
+        for path in self.items:
+            name = os.path.basename(path)
+            # Git writes its own files, and of others a command may change what is not run.
+            if name not in _OF_GIT and not autorun_files.is_only_partly_run(name):
+                protected.append(path)
+        return protected
 
     def find_autorun_changes(self, old: AutorunFiles, since: int = maxsize) -> list[AutorunChange]:
         """Return changes since then that can run something: links first, folders before
         their contents.
         """
-        found, room = [], _MOST_BYTES_HELD
+        changes = []
+        room = _MOST_BYTES_HELD
         for path, item in self.scan_autorun_files(since).items():
             before = old.get(path)
-            if _can_run_more(os.path.basename(path), before, item):
-                held = self._read_large_file(path, room) if item.is_content_unknown else None
+            if not _can_run_more(os.path.basename(path), before, item):
+                continue
+            held = None
+            if item.is_content_unknown:
+                held = self._read_large_file(path, room)
                 room -= len(held or b"")
-                found.append(AutorunChange(path, before, replace(item, held=held)))
-        return sorted(found, key=lambda one: (one.path.count("/"), one.path))
+            changes.append(AutorunChange(path, before, replace(item, held=held)))
+        return sorted(changes, key=lambda change: (change.path.count("/"), change.path))
 
     def revert_autorun_changes(self, planted: list[AutorunChange]) -> list[str]:
         """Restore each file as it was. Return the paths of those that could not be restored."""
-        failed = [one.path for one in planted if one.before and one.before.is_content_unknown]
-        for one in (one for one in planted if one.path not in failed):
-            before = one.before if one.before and not one.before.link else None
+        failed = []
+        for change in planted:
+            before = change.before
             try:
-                self._write_autorun_file(one.path, one.before.link if one.before else "", before)
+                if before is None:
+                    self._write_autorun_file(change.path, "", None)
+                elif before.is_content_unknown:
+                    failed.append(change.path)
+                elif before.link:
+                    self._write_autorun_file(change.path, before.link, None)
+                else:
+                    self._write_autorun_file(change.path, "", before)
             except (HelixError, OSError):
-                failed.append(one.path)
+                failed.append(change.path)
         return failed
 
     def reapply_autorun_changes(self, planted: list[AutorunChange]) -> None:
         """Make each file again what the command made of it, because the user wants that."""
-        for one in planted:
-            self._write_autorun_file(one.path, one.after.link, one.after)
+        for change in planted:
+            self._write_autorun_file(change.path, change.after.link, change.after)
 
     def remember_scan(self, scan: "_AutorunScan") -> None:
-        self.folders, self.of_git, self.items, self._whole = (
-            scan.folders,
-            scan.of_git,
-            scan.items,
-            scan.whole,
-        )
+        self.folders = scan.folders
+        self.of_git = scan.of_git
+        self.items = scan.items
+        self._whole = scan.whole
         self.hidden_files = scan.list_hidden_paths()
 
     def _read_large_file(self, path: str, limit: int) -> bytes | None:
@@ -222,32 +241,43 @@ class AutorunGuard:
         return None
 
     def _write_autorun_file(self, path: str, link: str, item: AutorunFile | None) -> None:
-        content = item.content if item and not link else None
-        if content is None and item and not link:
-            content = item.held
-        place, opened = self.roots.resolve_path(path), list[tuple[int, int]]()
+        content = None
+        mode = 0o644
+        if item is not None:
+            mode = item.mode
+            if not link:
+                content = item.held if item.content is None else item.content
+        place = self.roots.resolve_path(path)
+        opened: list[tuple[int, int]] = []
         with self._lock:
             try:
                 with suppress(OSError):
                     grant_access_to_path(
                         str(place.root), os.path.dirname(place.inside), _EVERY_ACCESS, opened
                     )
-                restore_entry(self.roots, place, content, item.mode if item else 0o644, link)
+                restore_entry(self.roots, place, content, mode, link)
             finally:
                 restore_folder_modes(opened)
 
 
 def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bool:
-    old, new = before.content if before is not None else None, now.content
+    """Whether a file can run something that it could not run before."""
+    if before is None:
+        before = AutorunFile("")
+    old = before.content
+    new = now.content
     if autorun_files.is_only_partly_run(name) and old is not None and new is not None:
         return old != new and bool(autorun_files.extract_runnable_text(name, new, old))
-    was = (before.runnable_content, before.link) if before is not None else ("", "")
-    return bool(now.runnable_content or now.link) and was != (now.runnable_content, now.link)
+    runs_something = bool(now.runnable_content or now.link)
+    is_same = before.runnable_content == now.runnable_content and before.link == now.link
+    return runs_something and not is_same
 
 
 class _AutorunScan:
     def __init__(self, guard: AutorunGuard, since: int) -> None:
-        self.guard, self.since, self.found = guard, since, AutorunFiles()
+        self.guard = guard
+        self.since = since
+        self.found = AutorunFiles()
         self.folders: dict[str, _ScannedFolder] = {}
         self.of_git: dict[str, _ScannedFolder] = {}
         self.items: dict[str, tuple[tuple[int, ...], AutorunFile]] = {}
@@ -255,21 +285,23 @@ class _AutorunScan:
         self.gits: set[str] = set()
         self.tops = [str(root) for root in guard.roots.folders]
         self.closed = {str(path) for path in guard.roots.closed_paths}
-        self.opened: list[
-            tuple[int, int]
-        ] = []  # Entries that were closed, each with the mode to restore.
+        # Entries that were closed, each with the mode to restore.
+        self.opened: list[tuple[int, int]] = []
         self.shut: list[str] = []  # Folders that turned out to be closed.
-        self.unlistable: list[
-            str
-        ] = []  # Folders that stay closed, but from which files can be read by name.
+        # Folders that stay closed, but from which files can be read by name.
+        self.unlistable: list[str] = []
 
     def scan_all_roots(self) -> AutorunFiles:
         shared = _read_risky_user_settings()
         try:
             for root in self.tops:
                 self._scan_tree(root, root)
-            for top in [path for path, folder in self.folders.items() if ".git" in folder.notable]:
-                self._add_git_settings(self._add_files_named_in_settings(shared, top, top), top)
+            repositories = [
+                path for path, folder in self.folders.items() if ".git" in folder.notable
+            ]
+            for top in repositories:
+                included = self._add_files_named_in_settings(shared, top, top)
+                self._add_git_settings(included, top)
             self.guard.remember_scan(self)
         finally:
             restore_folder_modes(self.opened)
@@ -277,52 +309,56 @@ class _AutorunScan:
 
     def list_hidden_paths(self) -> list[str]:
         """Return files hidden from agents, or their closed folder, which a command could open."""
-        names = (
-            os.path.realpath(f"{path}/{name}")
-            for path, folder in self.folders.items()
-            for name in folder.hidden
-        )
-        files = [path for path in dict.fromkeys(names) if os.path.isfile(path)]
-        closed = [
-            next((shut for shut in self.shut if is_within_folder(path, shut)), path)
-            for path in files
-        ]
-        return [*dict.fromkeys([*closed, *self.unlistable])]
+        files: dict[str, None] = {}
+        for path, folder in self.folders.items():
+            for name in folder.hidden:
+                files[os.path.realpath(f"{path}/{name}")] = None
+        hidden: dict[str, None] = {}
+        for file in filter(os.path.isfile, files):
+            closed_folders = [shut for shut in self.shut if is_within_folder(file, shut)]
+            hidden[closed_folders[0] if closed_folders else file] = None
+        hidden.update(dict.fromkeys(self.unlistable))
+        return list(hidden)
 
     def _scan_tree(self, root: str, start: str) -> None:
-        todo = [(start, False)]
-        while todo:
-            path, package = todo.pop()
+        # Each with whether it is in a folder of packages, where only repositories count.
+        waiting = [(start, False)]
+        while waiting:
+            path, is_package = waiting.pop()
             if path in self.folders or path in self.closed:
                 continue
-            if (folder := self._scan_folder(path, path[len(root) + 1 :])) is None:
+            folder = self._scan_folder(path, path[len(root) + 1 :])
+            if folder is None:
                 continue
             self.folders[path] = folder
             if folder.has_git:
-                todo += self._scan_git_folder(path, path)
-            for name in folder.notable:
-                if name == ".git":
-                    todo += self._scan_dot_git(path)
-                elif not package:
-                    self._add_autorun_file(f"{path}/{name}")
-            for name in () if package else folder.whole:
-                self.whole.append(f"{path}/{name}")
-                self._add_all_files(f"{path}/{name}")
-            todo += [
-                (f"{path}/{name}", package or name in autorun_files.PACKAGE_FOLDERS)
-                for name in folder.folders
-            ]
+                waiting += self._scan_git_folder(path, path)
+            if ".git" in folder.notable:
+                waiting += self._scan_dot_git(path)
+            if not is_package:
+                self._add_files_of_folder(path, folder)
+            for name in folder.folders:
+                is_below_package = is_package or name in autorun_files.PACKAGE_FOLDERS
+                waiting.append((f"{path}/{name}", is_below_package))
+
+    def _add_files_of_folder(self, path: str, folder: _ScannedFolder) -> None:
+        for name in folder.notable:
+            if name != ".git":
+                self._add_autorun_file(f"{path}/{name}")
+        for name in folder.whole:
+            self.whole.append(f"{path}/{name}")
+            self._add_all_files(f"{path}/{name}")
 
     def _scan_folder(self, path: str, path_in_root: str) -> _ScannedFolder | None:
         try:
-            found = os.lstat(path)
+            status = os.lstat(path)
             known = self.guard.folders.get(path) or self.guard.of_git.get(path)
-            stamp = (found.st_ino, found.st_ctime_ns)
+            stamp = (status.st_ino, status.st_ctime_ns)
             if known is not None and known.is_settled and known.stamp == stamp:
                 return known
-            if not stat.S_ISDIR(found.st_mode):
+            if not stat.S_ISDIR(status.st_mode):
                 return None
-            settled = 0 <= found.st_ctime_ns < time.time_ns() - _SETTLED
+            settled = 0 <= status.st_ctime_ns < time.time_ns() - _SETTLED
             entries = self._list_folder_or_suspect_it(path)
             return _classify_folder_entries(
                 stamp, entries, path_in_root, self.guard.is_file_hidden, settled=settled
@@ -365,7 +401,8 @@ class _AutorunScan:
             with suppress(OSError):
                 for entry in self._list_folder_or_suspect_it(folder):
                     if entry.is_dir(follow_symlinks=False):
-                        folders += [entry.path] if len(folders) < _MOST_FOLDERS else []
+                        if len(folders) < _MOST_FOLDERS:
+                            folders.append(entry.path)
                     else:
                         self._add_autorun_file(entry.path)
 
@@ -374,48 +411,44 @@ class _AutorunScan:
     ) -> AutorunFile | None:
         """Add a file to the result. Its kind decides which part of it can be run."""
         try:
-            found = os.lstat(path)
-            link = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""
+            status = os.lstat(path)
+            link = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
         except OSError:
             return None
-        stamp = (found.st_ino, found.st_ctime_ns, found.st_size, hook, settings)
+        stamp = (status.st_ino, status.st_ctime_ns, status.st_size, hook, settings)
         known = self.guard.items.get(path)
-        fresh = found.st_ctime_ns > min(time.time_ns(), self.since) - _SETTLED
-        if known is not None and known[0] == stamp and not link and not fresh:
+        # A change so recent may have left the times as they were.
+        is_fresh = status.st_ctime_ns > min(time.time_ns(), self.since) - _SETTLED
+        if known is not None and known[0] == stamp and not link and not is_fresh:
             item = known[1]
         else:
-            item = self._read_autorun_file(path, found, link, hook=hook, settings=settings)
+            item = self._read_autorun_file(path, status, link, hook=hook, settings=settings)
         self.items[path] = (stamp, item)
         self.found[path] = item
         return item
 
     def _read_autorun_file(
-        self, path: str, found: os.stat_result, link: str, *, hook: bool, settings: bool
+        self, path: str, status: os.stat_result, link: str, *, hook: bool, settings: bool
     ) -> AutorunFile:
-        mode = stat.S_IMODE(found.st_mode)
-        if stat.S_ISREG(found.st_mode):
+        mode = stat.S_IMODE(status.st_mode)
+        if stat.S_ISREG(status.st_mode):
             self._open_closed_entry(path, os.R_OK)
+        roots = self.guard.roots
         try:
-            content = read_whole_file(
-                self.guard.roots, self.guard.roots.resolve_path(path), _MOST_HASHED
-            )
+            content = read_whole_file(roots, roots.resolve_path(path), _MOST_HASHED)
         except (HelixError, OSError):
-            return AutorunFile(
-                f"{found.st_size} {found.st_mtime_ns} {found.st_ino}", None, link, mode
-            )
+            known_by = f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+            return AutorunFile(known_by, None, link, mode)
         if len(content) > autorun_files.MOST_BYTES:
             return AutorunFile(hashlib.sha256(content).hexdigest(), None, link, mode)
         if settings:
-            meaning = "\n".join(
-                risky_git_settings.list_doubtful_settings(
-                    content.decode("utf-8", "surrogateescape")
-                )
-            )
+            text = content.decode("utf-8", "surrogateescape")
+            runnable = "\n".join(risky_git_settings.list_doubtful_settings(text))
         else:
-            meaning = autorun_files.extract_runnable_text(os.path.basename(path), content)
-        return AutorunFile(
-            f"{meaning} {bool(mode & 0o111)}" if hook and meaning else meaning, content, link, mode
-        )
+            runnable = autorun_files.extract_runnable_text(os.path.basename(path), content)
+        if hook and runnable:  # Git runs a hook only if it is executable.
+            runnable = f"{runnable} {bool(mode & 0o111)}"
+        return AutorunFile(runnable, content, link, mode)
 
     # --- What git would run
 
@@ -481,7 +514,12 @@ class _AutorunScan:
             for name in folder.links:
                 self._add_link_leading_out(f"{path}/{name}")
             inside = path[len(git) + 1 :]
-            wanted = _WRITTEN if not inside else _SHALLOW if inside == "objects" else folder.folders
+            if not inside:
+                wanted: Collection[str] = _WRITTEN
+            elif inside == "objects":
+                wanted = _SHALLOW
+            else:
+                wanted = folder.folders
             todo += [f"{path}/{name}" for name in folder.folders if name in wanted]
 
     def _add_link_leading_out(self, path: str) -> None:
@@ -491,52 +529,48 @@ class _AutorunScan:
 
     def _add_git_settings(self, paths: list[str], top: str) -> None:
         """Add files of settings, and those that they include."""
-        todo = [*paths]
-        while todo:
-            if (path := todo.pop()) not in self.found:
-                todo += self._add_git_settings_file(path, top)
+        waiting = list(paths)
+        while waiting:
+            path = waiting.pop()
+            if path not in self.found:
+                waiting += self._add_git_settings_file(path, top)
 
     def _add_git_settings_file(self, path: str, top: str) -> list[str]:
         item = self._add_autorun_file(path, settings=True)
         if item is None or item.content is None or not item.runnable_content:
             return []
-        pairs = list(
-            risky_git_settings.parse_git_settings(item.content.decode("utf-8", "surrogateescape"))
-        )
+        text = item.content.decode("utf-8", "surrogateescape")
+        pairs = list(risky_git_settings.parse_git_settings(text))
         folder = os.path.dirname(path)
-        counted = [
-            f"{name} = {value}"
-            for name, value in pairs
-            if risky_git_settings.may_setting_run_program(name, value)
-            and not (name == "core.worktree" and self._is_worktree_of_git_folder(folder, value))
-        ]
-        self.found[path] = replace(item, runnable_content="\n".join(counted))
+        running = []
+        for name, value in pairs:
+            if not risky_git_settings.may_setting_run_program(name, value):
+                continue
+            # Git itself writes where a submodule's files are.
+            if name == "core.worktree" and self._is_worktree_of_git_folder(folder, value):
+                continue
+            running.append(f"{name} = {value}")
+        self.found[path] = replace(item, runnable_content="\n".join(running))
         return self._add_files_named_in_settings(pairs, folder, top)
 
     def _is_worktree_of_git_folder(self, git: str, value: str) -> bool:
         """Whether `core.worktree` is the folder around `.git`, or a submodule's folder
         as git sets it up.
         """
-        where = os.path.normpath(os.path.join(git, value))
-        if (
-            not self._is_inside_roots(where)
-            or os.path.realpath(where) != where
-            or ".git" in where.split("/")
-        ):
+        worktree = os.path.normpath(os.path.join(git, value))
+        is_reached_through_link = os.path.realpath(worktree) != worktree
+        if not self._is_inside_roots(worktree) or is_reached_through_link:
             return False
-        if where == os.path.dirname(git) or not os.path.lexists(where):
+        if ".git" in worktree.split("/"):
+            return False
+        if worktree == os.path.dirname(git) or not os.path.lexists(worktree):
             return True
         with suppress(OSError, ValueError):
-            if not any(Path(where).iterdir()):
+            if not any(Path(worktree).iterdir()):
                 return True
-            text = (
-                Path(where, ".git")
-                .read_text(errors="surrogateescape")
-                .strip()
-                .removeprefix("gitdir:")
-                .strip()
-            )
-            return os.path.realpath(os.path.join(where, text)) == os.path.realpath(git)
+            pointer = Path(worktree, ".git").read_text(errors="surrogateescape").strip()
+            target = pointer.removeprefix("gitdir:").strip()
+            return os.path.realpath(os.path.join(worktree, target)) == os.path.realpath(git)
         return False
 
     def _add_files_named_in_settings(
@@ -547,19 +581,20 @@ class _AutorunScan:
         """
         included: list[str] = []
         for name, value in pairs:
-            paths = name.startswith("include") or name == "core.hookspath"
-            base = folder if name.startswith("include") else top
-            # A name without a slash is searched for in PATH.
-            words = (
-                [value] if paths else [word for word in _split_setting_words(value) if "/" in word]
-            )
-            where = [
-                os.path.normpath(os.path.join(base, os.path.expanduser(word))) for word in words
-            ]
-            for path in filter(self._is_inside_roots, where):
-                if name == "core.hookspath":
+            is_include = name.startswith("include")
+            is_hooks_folder = name == "core.hookspath"
+            if is_include or is_hooks_folder:
+                words = [value]
+            else:  # A name without a slash is searched for in PATH.
+                words = [word for word in _split_setting_words(value) if "/" in word]
+            base = folder if is_include else top
+            for word in words:
+                path = os.path.normpath(os.path.join(base, os.path.expanduser(word)))
+                if not self._is_inside_roots(path):
+                    continue
+                if is_hooks_folder:
                     self._add_git_hooks(path)
-                elif name.startswith("include"):
+                elif is_include:
                     included.append(path)
                 elif os.path.isfile(path) and path not in self.found:
                     self._add_autorun_file(path, hook=True)
@@ -570,11 +605,12 @@ class _AutorunScan:
             self.found[path] = AutorunFile("", None, os.readlink(path))
         with suppress(OSError):
             for entry in self._list_folder_or_suspect_it(path):
-                if not entry.name.endswith(".sample"):
-                    if entry.is_dir():
-                        self._add_all_files(entry.path)
-                    else:
-                        self._add_autorun_file(entry.path, hook=True)
+                if entry.name.endswith(".sample"):
+                    continue
+                if entry.is_dir():
+                    self._add_all_files(entry.path)
+                else:
+                    self._add_autorun_file(entry.path, hook=True)
 
 
 def _classify_folder_entries(
@@ -586,12 +622,18 @@ def _classify_folder_entries(
     settled: bool,
 ) -> _ScannedFolder:
     """Tell apart the entries that matter. In a folder of git's own, only nested repositories do."""
-    folders, whole, notable, links, names, hidden = [], [], [], [], set(), []
+    names: set[str] = set()
+    folders: list[str] = []
+    whole: list[str] = []
+    notable: list[str] = []
+    links: list[str] = []
+    hidden: list[str] = []
     for entry in entries:
         name = entry.name
         names.add(name)
         path = f"{inside}/{name}" if inside else name
-        if entry.is_symlink():
+        is_link = entry.is_symlink()
+        if is_link:
             links.append(name)
         if hides(path) and entry.is_file():
             hidden.append(name)
@@ -603,18 +645,22 @@ def _classify_folder_entries(
                 whole.append(name)
         elif autorun_files.is_autorun_entry(name, path, folder=False):
             notable.append(name)
-        elif entry.is_symlink() and autorun_files.is_autorun_entry(name, path, folder=True):
+        elif is_link and autorun_files.is_autorun_entry(name, path, folder=True):
             notable.append(name)
             whole.append(name)
-    git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
+    has_git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
     # Outside `.git`, a folder is searched even if it looks like one of git's own.
-    below = [
-        name
-        for name in folders
-        if not git or ".git" not in inside.split("/") or name in ("modules", "worktrees")
-    ]
+    if has_git and ".git" in inside.split("/"):
+        folders = [name for name in folders if name in ("modules", "worktrees")]
     return _ScannedFolder(
-        stamp, settled, tuple(below), tuple(whole), tuple(notable), git, tuple(links), tuple(hidden)
+        stamp=stamp,
+        is_settled=settled,
+        folders=tuple(folders),
+        whole=tuple(whole),
+        notable=tuple(notable),
+        has_git=has_git,
+        links=tuple(links),
+        hidden=tuple(hidden),
     )
 
 
@@ -622,19 +668,16 @@ def _read_risky_user_settings() -> list[tuple[str, str]]:
     """Return the user's own settings that may name hooks or programs by a path relative
     to each folder.
     """
-    found: list[tuple[str, str]] = []
-    for path in (
-        Path.home() / ".gitconfig",
-        Path.home() / ".config/git/config",
-        Path("/etc/gitconfig"),
-    ):
+    home = Path.home()
+    risky = []
+    for path in (home / ".gitconfig", home / ".config/git/config", Path("/etc/gitconfig")):
         with suppress(OSError):
-            found += risky_git_settings.parse_git_settings(path.read_text(errors="surrogateescape"))
-    return [
-        (name, value)
-        for name, value in found
-        if risky_git_settings.may_setting_run_program(name, value) and not value.startswith("/")
-    ]
+            text = path.read_text(errors="surrogateescape")
+            for name, value in risky_git_settings.parse_git_settings(text):
+                runs = risky_git_settings.may_setting_run_program(name, value)
+                if runs and not value.startswith("/"):
+                    risky.append((name, value))
+    return risky
 
 
 def _split_setting_words(value: str) -> list[str]:
