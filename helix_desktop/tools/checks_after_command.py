@@ -44,30 +44,35 @@ class CommandCheck:
         """Revert the command's changes, ask about them, and report the outcome (empty
         without changes).
         """
-        planted = await self._find_planted()
-        planted = [
-            one for one in planted if not self.is_in_background or one.path not in self.before
-        ]
-        if not planted:
+        changes = await self._find_planted()
+        if self.is_in_background:
+            changes = [change for change in changes if change.path not in self.before]
+        if not changes:
             self.is_settled = True
             return ""
-        failed = await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
-        lost = [
-            one.path for one in planted if one.after.is_content_unknown and one.after.held is None
-        ]
-        done = [one for one in planted if one.path not in failed and one.path not in lost]
-        allowed = ask and bool(done) and await self._ask_to_keep(use, done)
+        failed = await asyncio.to_thread(self.guard.revert_autorun_changes, changes)
+        reverted: list[AutorunChange] = []
+        lost: list[str] = []
+        for change in changes:
+            cannot_be_shown = change.after.is_content_unknown and change.after.held is None
+            if change.path in failed:
+                continue
+            if cannot_be_shown:
+                lost.append(change.path)
+            else:
+                reverted.append(change)
+        allowed = ask and bool(reverted) and await self._ask_to_keep(use, reverted)
         if allowed:
-            self.kept |= {one.path: replace(one.after, held=None) for one in done}
-            await asyncio.to_thread(self.guard.reapply_autorun_changes, done)
+            for change in reverted:
+                self.kept[change.path] = replace(change.after, held=None)
+            await asyncio.to_thread(self.guard.reapply_autorun_changes, reverted)
         self.is_settled = True
-        outcomes = (
-            (_KEPT if allowed else _PUT_BACK, [one.path for one in done]),
-            (_LOST, [path for path in lost if path not in failed]),
-            (_NOT_PUT_BACK, failed),
-        )
-        return "".join(
-            sentence.format(_list_names(use, paths)) for sentence, paths in outcomes if paths
+        return (
+            _describe_outcome(
+                use, _KEPT if allowed else _PUT_BACK, [change.path for change in reverted]
+            )
+            + _describe_outcome(use, _LOST, lost)
+            + _describe_outcome(use, _NOT_PUT_BACK, failed)
         )
 
     async def _find_planted(self) -> list[AutorunChange]:
@@ -86,18 +91,19 @@ class CommandCheck:
             self.open_question.cancel()
 
     async def _ask_to_keep(self, use: ToolResources, planted: Sequence[AutorunChange]) -> bool:
-        count = (
-            f"{len(planted)} files"
-            if len(planted) > 1
-            else display_path_or_text(use, planted[0].path)
-        )
+        if len(planted) > 1:
+            what = f"{len(planted)} files"
+        else:
+            what = display_path_or_text(use, planted[0].path)
+        shown = [
+            _format_autorun_change(display_path_or_text(use, change.path), change)
+            for change in planted
+        ]
         why = "other programs run these files outside the sandbox; the files stay unchanged until you answer"
         question = PermissionQuestion(
             use.call,
-            f"Keep the command's changes to {count}?",
-            "\n".join(
-                _format_autorun_change(display_path_or_text(use, one.path), one) for one in planted
-            ),
+            f"Keep the command's changes to {what}?",
+            "\n".join(shown),
             why,
             ("once",),
             apart=AUTORUN_PERMISSION,
@@ -120,13 +126,17 @@ def display_path_or_text(use: ToolResources, path: str) -> str:
         return printable_name(path)
 
 
-def _format_autorun_change(name: str, one: AutorunChange) -> str:
-    if one.after.link:
-        return f"{name} → {printable_name(one.after.link)}"
-    if one.after.content is None:
+def _format_autorun_change(name: str, change: AutorunChange) -> str:
+    after = change.after
+    if after.link:
+        return f"{name} → {printable_name(after.link)}"
+    if after.content is None:
         return f"{name}: cannot be shown"
-    before = file_text.decode_file_text((one.before.content if one.before else None) or b"")
-    return format_unified_diff(before, file_text.decode_file_text(one.after.content), name)
+    content_before = b""
+    if change.before is not None:
+        content_before = change.before.content or b""
+    before = file_text.decode_file_text(content_before)
+    return format_unified_diff(before, file_text.decode_file_text(after.content), name)
 
 
 _KEPT = "[The user was asked about {}, and keeps what the command did there.]\n"
@@ -138,6 +148,10 @@ _LOST = "[Put back as it was: {}. Other programs run what is in there later, and
 _NOT_PUT_BACK = "[Could not be put back: {}. Other programs run what is in there. Tell the user.]\n"
 
 
-def _list_names(use: ToolResources, paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(display_path_or_text(use, path) for path in paths[:_NAMED]) + more
+def _describe_outcome(use: ToolResources, sentence: str, paths: Sequence[str]) -> str:
+    if not paths:
+        return ""
+    named = ", ".join(display_path_or_text(use, path) for path in paths[:_NAMED])
+    if len(paths) > _NAMED:
+        named = f"{named} and {len(paths) - _NAMED} more"
+    return sentence.format(named)

@@ -60,46 +60,55 @@ def _doubt_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
 
 
 def _started_by_git_subcommand(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
-    name, rest = words[0], words[1:]
+    name = words[0]
+    rest = words[1:]
     if name == "submodule" and "foreach" in rest:
-        behind = [
-            word
-            for word in rest[rest.index("foreach") + 1 :]
-            if word not in ("--recursive", "-q", "--quiet")
-        ]
+        own_options = ("--recursive", "-q", "--quiet")
+        behind = [word for word in rest[rest.index("foreach") + 1 :] if word not in own_options]
         return finder.find_in_text(" ".join(behind), bash=False)
     if name == "bisect" and rest[:1] == ["run"]:
         return finder.find_in_words(tuple(rest[1:]), sure=True)
-    if name == "config" and any(word.casefold().startswith("alias.") for word in rest):
-        finder.doubts.append("git is given another name for a command")
-    if name in (
-        "filter-branch",
-        "for-each-repo",
-        "hook",
-        "difftool",
-        "mergetool",
-        "instaweb",
-        "send-email",
-    ):
-        finder.doubts.append(f"git {name} runs other programs")
-    short = "-s" if name in ("merge", "pull", "rebase") else "--stra"
-    if any(
-        word.startswith((short, "--stra")) and not word.startswith("--strategy-") for word in rest
-    ):
-        finder.doubts.append("git is told which program merges")
-    found = program_finder.option_values(
-        rest, tuple(program_tables.GIT_COMMAND_OPTIONS - {"-u", "-x"})
-    )
+    finder.doubts += _list_doubts_about_git(name, rest)
+    # `-u` and `-x` mean something else for most subcommands.
+    options = tuple(program_tables.GIT_COMMAND_OPTIONS - {"-u", "-x"})
+    commands = program_finder.option_values(rest, options)
     if name == "rebase":
-        found += program_finder.option_values(rest, ("-x",), clusters=True)
-    if name in ("clone", "fetch", "ls-remote", "pull") and any("::" in word for word in rest):
-        finder.doubts.append("git is given an address that runs a program")
-    if any(re.match(r"-O.|-O$|-u$|-c$|--config", word) for word in rest) and name in (
-        "grep",
-        "clone",
-    ):
-        finder.doubts.append(f"git {name} is given a program or a setting")
-    return [one for value in found for one in finder.find_in_text(value, bash=False)]
+        commands += program_finder.option_values(rest, ("-x",), clusters=True)
+    started: list[StartedProgram] = []
+    for command in commands:
+        started += finder.find_in_text(command, bash=False)
+    return started
+
+
+# Subcommands that exist to run other programs.
+_RUNNING_GIT_COMMANDS = frozenset(
+    {"filter-branch", "for-each-repo", "hook", "difftool", "mergetool", "instaweb", "send-email"}
+)
+_GIVEN_TO_GREP_OR_CLONE = re.compile(r"-O.|-O$|-u$|-c$|--config")
+
+
+def _list_doubts_about_git(name: str, rest: Sequence[str]) -> list[str]:
+    """Return why it is not sure what a subcommand of git starts, each a rule of its own."""
+    doubts = []
+    if name == "config" and any(word.casefold().startswith("alias.") for word in rest):
+        doubts.append("git is given another name for a command")
+    if name in _RUNNING_GIT_COMMANDS:
+        doubts.append(f"git {name} runs other programs")
+    # A strategy is a program: `git merge -s x` runs git-merge-x.
+    beginnings = ["--stra"]
+    if name in ("merge", "pull", "rebase"):
+        beginnings.append("-s")
+    for word in rest:
+        if word.startswith(tuple(beginnings)) and not word.startswith("--strategy-"):
+            doubts.append("git is told which program merges")
+            break
+    # `ext::sh -c …` is an address.
+    is_remote = name in ("clone", "fetch", "ls-remote", "pull")
+    if is_remote and any("::" in word for word in rest):
+        doubts.append("git is given an address that runs a program")
+    if name in ("grep", "clone") and any(map(_GIVEN_TO_GREP_OR_CLONE.match, rest)):
+        doubts.append(f"git {name} is given a program or a setting")
+    return doubts
 
 
 _REPLACED = re.compile(r"\{[\d#%./+-]*\}")
