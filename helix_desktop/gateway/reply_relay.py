@@ -3,11 +3,10 @@ model only recalls.
 """
 
 import asyncio
-import itertools
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
@@ -40,19 +39,18 @@ from helix_desktop.protocols.provider_failures import retry_after_seconds
 
 log = logging.getLogger(__name__)
 
-MOST_RECALL_REPLIES = 12  # The maximum number of consecutive replies that contain only recalls.
-MOST_REFUSED_REPLIES = (
-    4  # After this many further replies, whose recalls are refused, the agent gets an error.
-)
+# The maximum number of consecutive replies that contain only recalls.
+MOST_RECALL_REPLIES = 12
+# After this many further replies, whose recalls are refused, the agent gets an error.
+MOST_REFUSED_REPLIES = 4
 RECALL_REFUSED = "[Nothing more is recalled in this step. Go on with what you have: answer, or call another tool.]"
+NOT_RECALLED = "[This cannot be recalled now.]"
 RETRIED_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 529))
-RETRY_WAITS_SECONDS = (
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-)  # Pauses before new attempts, unless the provider names one.
+# Pauses before new attempts, unless the provider names one.
+RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_HINT_SECONDS = 60.0  # If the provider suggests a longer wait, the agent decides what to do.
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+_LAST_EVENTS = ("message_stop", "response.completed", "response.incomplete")
 
 
 @dataclass(slots=True)
@@ -106,57 +104,61 @@ class ReplyRelay:
         for _ in range(MOST_RECALL_REPLIES + MOST_REFUSED_REPLIES):
             if answer is None or not self.call_filter.has_only_hidden_calls:
                 return
-            try:
-                if self.request.body.read_rest and isinstance(
-                    self.conversations, UnreadRequestRecorder
-                ):
-                    self.request, _, self.body = await self.conversations.wait_until_read()
-                pieces = await run_in_thread_if_large(
-                    len(self.request.body.places.content), self._build_request_after_recall, answer
-                )
-            except Exception:
-                log.exception("a reply could not go on behind a recall")
-                refusal = _refusal_to_retry("The reply broke off. Nothing was lost; send it again.")
-                break
-            self.call_filter.continue_in_next_reply(answer.usage.output)
-            continued = await self._relay_continuation(pieces, streams=streams)
+            continued = await self._continue_after_recall(answer, streams=streams)
             if isinstance(continued, provider_reply_bodies.ProviderRefusal):
-                refusal = continued
-                break
+                await self._send_refusal(continued, streams=streams)
+                return
             answer = continued
-        else:
-            log.warning("a model did nothing but recall; its agent was told to ask again")
-            refusal = _refusal_to_retry(
-                "The model did nothing but recall. Nothing was lost; send it again."
-            )
-        # Send the refusal to the agent: as an event if its stream has begun, or else as a response.
+        log.warning("a model did nothing but recall; its agent was told to ask again")
+        sentence = "The model did nothing but recall. Nothing was lost; send it again."
+        await self._send_refusal(_refusal_to_retry(sentence), streams=streams)
+
+    async def _continue_after_recall(
+        self, answer: WireReply, *, streams: bool
+    ) -> WireReply | provider_reply_bodies.ProviderRefusal | None:
+        """Ask the provider on with what was recalled."""
+        try:
+            recorder = self.conversations
+            if self.request.body.read_rest and isinstance(recorder, UnreadRequestRecorder):
+                self.request, _, self.body = await recorder.wait_until_read()
+            size = len(self.request.body.places.content)
+            pieces = await run_in_thread_if_large(size, self._build_request_after_recall, answer)
+        except Exception:
+            log.exception("a reply could not go on behind a recall")
+            return _refusal_to_retry("The reply broke off. Nothing was lost; send it again.")
+        self.call_filter.continue_in_next_reply(answer.usage.output)
+        return await self._relay_continuation(pieces, streams=streams)
+
+    async def _send_refusal(
+        self, refusal: provider_reply_bodies.ProviderRefusal, *, streams: bool
+    ) -> None:
+        """Send it as an event if the agent's stream has begun, or else as a response."""
         if streams:
-            await self.sending.send(
-                b"event: error\ndata: " + refusal.text.replace(b"\n", b" ") + b"\n\n"
-            )
+            line = refusal.text.replace(b"\n", b" ")
+            await self.sending.send(b"event: error\ndata: " + line + b"\n\n")
         else:
             await self.sending.send_refusal(refusal)
 
     async def _relay_reply(self, response: httpx.Response, *, streams: bool) -> WireReply | None:
-        reading = self._wire_module.ReplyAssembler()
+        assembler = self._wire_module.ReplyAssembler()
         try:
             if not streams:
                 return await self._record_and_relay_whole_reply(response)
-            return await self._relay_and_record_stream(response, reading)
+            return await self._relay_and_record_stream(response, assembler)
         except (httpx.HTTPError, asyncio.CancelledError):
-            if not reading.is_done:
-                await self._record_usage_of_cut_reply(reading.whole_reply())
+            if not assembler.is_done:
+                await self._record_usage_of_cut_reply(assembler.whole_reply())
             raise
         finally:
             self.after_first_bytes()
             await response.aclose()
 
     async def _relay_and_record_stream(
-        self, response: httpx.Response, reading: Any
+        self, response: httpx.Response, assembler: Any
     ) -> WireReply | None:
-        answer = await self._relay_stream(response, reading)
-        if answer is None and not reading.is_done:  # It ended without its last event.
-            await self._record_usage_of_cut_reply(reading.whole_reply())
+        answer = await self._relay_stream(response, assembler)
+        if answer is None and not assembler.is_done:  # It ended without its last event.
+            await self._record_usage_of_cut_reply(assembler.whole_reply())
         return answer
 
     async def _relay_continuation(
@@ -189,75 +191,76 @@ class ReplyRelay:
         """Return the reply after a recall, retrying as the provider says, as the agent
         knows nothing of it.
         """
-        for wait_seconds in (*RETRY_WAITS_SECONDS, None):
+        for wait_seconds in RETRY_WAITS_SECONDS:
             response = await self.sending.send_to_provider(pieces, reads_reply=True)
             if response.status_code < 400:
                 return response
             refusal = await provider_reply_bodies.read_refusal(response)
             hint = retry_after_seconds(response.headers, refusal.parse_refusal_json())
-            if (
-                wait_seconds is None
-                or response.status_code not in RETRIED_STATUSES
-                or (hint or 0) > LONGEST_HINT_SECONDS
-            ):
-                break
+            if response.status_code not in RETRIED_STATUSES or (hint or 0) > LONGEST_HINT_SECONDS:
+                return refusal
             await asyncio.sleep(wait_seconds if hint is None else hint)
-        return refusal
+        response = await self.sending.send_to_provider(pieces, reads_reply=True)
+        if response.status_code < 400:
+            return response
+        return await provider_reply_bodies.read_refusal(response)
 
     @property
     def _wire_module(self) -> Any:
         return WIRE_MODULES[self.request.body.wire]
 
-    async def _relay_stream(self, response: httpx.Response, reading: Any) -> WireReply | None:
+    # --- A reply that comes as a stream
+
+    async def _relay_stream(self, response: httpx.Response, assembler: Any) -> WireReply | None:
         """Relay a streamed reply. Its end is sent once the reply is on disk. None: it broke off."""
-        coding = provider_reply_bodies.coding_of_reply(response)
-        sends_raw, chunks = bool(coding) and not self.tools, response.aiter_raw()
-        cutter = RawEventSplitter()
-        answer: WireReply | None = None
+        stream = _RelayedStream(response, assembler, tools=self.tools)
+        chunks = response.aiter_raw()
         try:
-            async for chunk, decoded in provider_reply_bodies.decode_reply_chunks(chunks, coding):
-                await self.sending.start_reply(
-                    response, rewritten=self.tools, decoded=self.tools and bool(coding)
-                )
-                if sends_raw and chunk:
+            async for chunk, decoded in provider_reply_bodies.decode_reply_chunks(
+                chunks, stream.coding
+            ):
+                await self._start_reply_of_stream(stream)
+                if stream.sends_raw and chunk:
                     await self.sending.send(chunk)
-                out: list[bytes] = []
-                for raw in cutter.feed_raw_chunk(decoded):
-                    event = parse_event_data(raw)
-                    if event is not None:
-                        reading.add_reply_event(event)
-                    shown = (
-                        self.call_filter.filter_event(raw, event)
-                        if self.tools
-                        else b""
-                        if coding
-                        else raw
-                    )
-                    if answer is None and reading.is_done and self._is_last_event(raw, event):
-                        await self._send_and_clear_pieces(out)
-                        answer = await self._parse_and_record(reading.whole_reply())
-                    out.append(shown)
-                await self._send_and_clear_pieces(out)
+                for raw in stream.splitter.feed_raw_chunk(decoded):
+                    await self._relay_event(raw, stream)
+                await self._send_and_clear_pieces(stream.unsent)
         except provider_reply_bodies.UnreadableReply as error:
-            await self._relay_unread_rest_or_fail(
-                response, error, b"" if coding else bytes(cutter.unfinished), chunks
-            )
+            await self._relay_unread_rest_or_fail(stream, error, chunks)
         else:
-            await self.sending.start_reply(
-                response, rewritten=self.tools, decoded=self.tools and bool(coding)
-            )
-            if cutter.unfinished and not sends_raw:
-                await self.sending.send(bytes(cutter.unfinished))
-        if answer is None and reading.is_done:
-            answer = await self._parse_and_record(reading.whole_reply())
-        return answer
+            await self._start_reply_of_stream(stream)
+            if stream.splitter.unfinished and not stream.sends_raw:
+                await self.sending.send(bytes(stream.splitter.unfinished))
+        if stream.answer is None and assembler.is_done:
+            stream.answer = await self._parse_and_record(assembler.whole_reply())
+        return stream.answer
+
+    async def _start_reply_of_stream(self, stream: "_RelayedStream") -> None:
+        is_decoded = self.tools and bool(stream.coding)
+        await self.sending.start_reply(stream.response, rewritten=self.tools, decoded=is_decoded)
+
+    async def _relay_event(self, raw: bytes, stream: "_RelayedStream") -> None:
+        """Take in one event, and add what the agent gets of it to what is sent next."""
+        event = parse_event_data(raw)
+        if event is not None:
+            stream.assembler.add_reply_event(event)
+        shown = b""
+        if self.tools:
+            shown = self.call_filter.filter_event(raw, event)
+        elif not stream.coding:  # Compressed bytes go on as they come.
+            shown = raw
+        is_last = stream.assembler.is_done and self._is_last_event(raw, event)
+        if stream.answer is None and is_last:
+            await self._send_and_clear_pieces(stream.unsent)
+            stream.answer = await self._parse_and_record(stream.assembler.whole_reply())
+        stream.unsent.append(shown)
 
     async def _record_usage_of_cut_reply(self, value: Json) -> None:
         """Record what a reply that broke off cost, although the agent asks again.
 
         Most providers report its tokens only at its end: then they are estimated.
         """
-        with suppress(ValueError, KeyError, TypeError, AttributeError, HelixError):
+        with suppress(*_UNREADABLE, HelixError):
             answer = self._parse_answer(value)
             if not answer.usage.input and not answer.message.pieces:
                 return  # Nothing of it came.
@@ -273,41 +276,39 @@ class ReplyRelay:
 
     async def _relay_unread_rest_or_fail(
         self,
-        response: httpx.Response,
+        stream: "_RelayedStream",
         error: provider_reply_bodies.UnreadableReply,
-        unfinished: bytes,
         chunks: AsyncIterator[bytes],
     ) -> None:
         """Relay the unread rest as it came, unless the agent already got decompressed bytes."""
-        if self.sending.is_begun and self.tools and provider_reply_bodies.coding_of_reply(response):
+        if self.sending.is_begun and self.tools and stream.coding:
             failure = {
                 "type": "helix_gateway",
                 "message": f"The provider's reply was ended: {error}. Send it again.",
             }
             await self.sending.send(encode_event({"type": "error", "error": failure}, "error"))
             return
-        await self.sending.start_reply(response)
+        await self.sending.start_reply(stream.response)
+        unfinished = b"" if stream.coding else bytes(stream.splitter.unfinished)
         await self.sending.send(unfinished + error.chunk)
         async for chunk in chunks:
             await self.sending.send(chunk)
 
     def _is_last_event(self, raw: bytes, event: Json | None) -> bool:
-        kind = text_at(event, "type")
-        return (
-            b"[DONE]" in raw
-            or kind in ("message_stop", "response.completed", "response.incomplete")
-            or self.request.body.wire == gemini_gateway.NAME
-        )
+        if b"[DONE]" in raw or text_at(event, "type") in _LAST_EVENTS:
+            return True
+        return self.request.body.wire == gemini_gateway.NAME  # Its last event has no mark.
+
+    # --- A reply that comes whole
 
     async def _record_and_relay_whole_reply(self, response: httpx.Response) -> WireReply | None:
         chunks = response.aiter_raw()
         raw = await provider_reply_bodies.read_raw_body(chunks)
+        coding = provider_reply_bodies.coding_of_reply(response)
         try:
-            value = await provider_reply_bodies.parse_whole_reply(
-                raw, provider_reply_bodies.coding_of_reply(response)
-            )
+            value = await provider_reply_bodies.parse_whole_reply(raw, coding)
             answer = self._parse_answer(value)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except _UNREADABLE:
             await self._send_in_one_piece(response, raw)
             async for chunk in chunks:
                 await self.sending.send(chunk)
@@ -317,12 +318,13 @@ class ReplyRelay:
                 self.call_filter.count_and_check_hidden(call.name)
         self._reply_values.append(value)
         await self._record_reply_before_its_end(answer)
-        if not self.call_filter.has_only_hidden_calls:
-            if self.call_filter.any_hidden:
-                whole = orjson.dumps(self.call_filter.merge_whole_replies(self._reply_values))
-                await self._send_in_one_piece(response, whole, rewritten=True)
-            else:
-                await self._send_in_one_piece(response, raw)
+        if self.call_filter.has_only_hidden_calls:
+            return answer
+        if self.call_filter.any_hidden:
+            whole = orjson.dumps(self.call_filter.merge_whole_replies(self._reply_values))
+            await self._send_in_one_piece(response, whole, rewritten=True)
+        else:
+            await self._send_in_one_piece(response, raw)
         return answer
 
     async def _send_in_one_piece(
@@ -334,35 +336,37 @@ class ReplyRelay:
                 bytes(content[at : at + provider_reply_bodies.LARGE_REPLY_BYTES])
             )
 
+    # --- Recording
+
     def _parse_answer(self, value: Json) -> WireReply:
         if self.request.body.wire == gemini_gateway.NAME:
-            calls = sum(
-                len(message.pieces_of_kind(PieceKind.CALL))
-                for message in self.request.body.messages
-            )
-            return self._number_gemini_calls(gemini_gateway.parse_reply(value), calls)
-        found: WireReply = self._wire_module.parse_reply(value)
-        return found
+            return self._number_gemini_calls(gemini_gateway.parse_reply(value))
+        answer: WireReply = self._wire_module.parse_reply(value)
+        return answer
 
-    def _number_gemini_calls(self, answer: WireReply, before: int) -> WireReply:
+    def _number_gemini_calls(self, answer: WireReply) -> WireReply:
         """Number Gemini's calls, which have no ids: visible ones as the agent counts,
         hidden ones separately.
         """
-        seen, mark = itertools.count(before + 1), secrets.token_hex(6)
-        pieces = tuple(
-            piece
-            if piece.kind is not PieceKind.CALL
-            else replace(piece, id=f"hidden-{mark}-{at}")
-            if self.tools and piece.name in HIDDEN_TOOLS
-            else replace(piece, id=f"call-{next(seen)}")
-            for at, piece in enumerate(answer.message.pieces)
+        number = sum(
+            len(message.pieces_of_kind(PieceKind.CALL)) for message in self.request.body.messages
         )
-        return replace(answer, message=replace(answer.message, pieces=pieces))
+        mark = secrets.token_hex(6)
+        pieces = []
+        for position, piece in enumerate(answer.message.pieces):
+            if piece.kind is not PieceKind.CALL:
+                pieces.append(piece)
+            elif self.tools and piece.name in HIDDEN_TOOLS:
+                pieces.append(replace(piece, id=f"hidden-{mark}-{position}"))
+            else:
+                number += 1
+                pieces.append(replace(piece, id=f"call-{number}"))
+        return replace(answer, message=replace(answer.message, pieces=tuple(pieces)))
 
     async def _parse_and_record(self, value: Json) -> WireReply | None:
         try:
             answer = self._parse_answer(value)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except _UNREADABLE:
             log.exception("a reply could not be read; it went through")
             return None
         await self._record_reply_before_its_end(answer)
@@ -372,66 +376,81 @@ class ReplyRelay:
         """Record a reply before its end reaches the agent, so that the journal has all
         that the agent saw.
         """
-        calls = answer.message.pieces_of_kind(PieceKind.CALL) if self.tools else ()
-        ours = [piece for piece in calls if piece.name in HIDDEN_TOOLS]
-        others = (piece for piece in answer.message.pieces if piece not in ours)
-        self._shown_pieces += [
-            piece for piece in others if piece.kind in (PieceKind.TEXT, PieceKind.CALL)
-        ]
-        raw = orjson.dumps(answer.message.units).decode() if ours or self._hidden_before else ""
-        seconds = time.monotonic() - self._started
-        model = (
-            (not self.request.is_side and answer.model)
-            or self.request.arrival.model
-            or answer.model
-        )
-        replied = Replied(answer.message.pieces, model, answer.stop, answer.usage, raw, seconds)
+        hidden = self._hidden_calls(answer)
+        for piece in answer.message.pieces:
+            if piece.kind in (PieceKind.TEXT, PieceKind.CALL) and piece not in hidden:
+                self._shown_pieces.append(piece)
+        self._hidden_before = self._hidden_before or bool(hidden)
         try:
-            if ours:
-                self._hidden_before = True
-                refusal = (
-                    RECALL_REFUSED if self.call_filter.replies_before >= MOST_RECALL_REPLIES else ""
-                )
-                self._recall_results = await self.conversations.answer_hidden_calls(
-                    self.ticket, replied, ours, refusal
-                )
-                if not self.call_filter.has_only_hidden_calls:
-                    await self.conversations.record_agent_reply(
-                        self.ticket, None, self._key_of_shown_message(answer)
-                    )
+            if hidden:
+                await self._answer_hidden_calls(answer, hidden)
             else:
                 await self.conversations.record_agent_reply(
-                    self.ticket, replied, self._key_of_shown_message(answer)
+                    self.ticket, self._build_replied(answer), self._key_of_shown_message(answer)
                 )
         except Exception:
             log.exception("a reply could not be recorded; it went through")
-            if ours:
+            if hidden:
                 self._recall_results = [
-                    (call.id, call.name, "[This cannot be recalled now.]", False) for call in ours
+                    (call.id, call.name, NOT_RECALLED, False) for call in hidden
                 ]
+
+    def _hidden_calls(self, answer: WireReply) -> list[Piece]:
+        if not self.tools:
+            return []
+        calls = answer.message.pieces_of_kind(PieceKind.CALL)
+        return [call for call in calls if call.name in HIDDEN_TOOLS]
+
+    async def _answer_hidden_calls(self, answer: WireReply, hidden: Sequence[Piece]) -> None:
+        refusal = RECALL_REFUSED if self.call_filter.replies_before >= MOST_RECALL_REPLIES else ""
+        self._recall_results = await self.conversations.answer_hidden_calls(
+            self.ticket, self._build_replied(answer), hidden, refusal
+        )
+        if not self.call_filter.has_only_hidden_calls:
+            # The agent answers the others; ours go with its results.
+            await self.conversations.record_agent_reply(
+                self.ticket, None, self._key_of_shown_message(answer)
+            )
+
+    def _build_replied(self, answer: WireReply) -> Replied:
+        raw = orjson.dumps(answer.message.units).decode() if self._hidden_before else ""
+        model = self.request.arrival.model or answer.model
+        if answer.model and not self.request.is_side:
+            model = answer.model
+        seconds = time.monotonic() - self._started
+        return Replied(answer.message.pieces, model, answer.stop, answer.usage, raw, seconds)
 
     def _key_of_shown_message(self, answer: WireReply) -> str:
         """Return the key that identifies the message the agent saw in its next request."""
         return Wired(answer.message.speaker, (), tuple(self._shown_pieces)).identity_key
 
     def _build_request_after_recall(self, answer: WireReply) -> BodyPieces:
-        raw = orjson.dumps(answer.message.units).decode()
         read = self.request.body
-        is_same = self.body.get(MESSAGE_FIELDS[read.wire]) is read.message_units
-        messages: list[Wired] = (
-            read.messages if is_same else self._wire_module.parse_messages(self.body)
-        )
-        entries: list[Entry] = [
-            As(at) for at in range(len(messages) - count_leading_instructions(messages))
-        ]
-        entries.append(Hidden(raw))
+        if self.body.get(MESSAGE_FIELDS[read.wire]) is read.message_units:
+            messages: list[Wired] = read.messages
+        else:
+            messages = self._wire_module.parse_messages(self.body)
+        count = len(messages) - count_leading_instructions(messages)
+        entries: list[Entry] = [As(at) for at in range(count)]
+        entries.append(Hidden(orjson.dumps(answer.message.units).decode()))
         entries.extend(Returned(*result) for result in self._recall_results)
         kept = PreviousBody(marked_request=read.previous.marked_request)
-        self.body = build_folded_body(
-            self.request.body.wire, self.body, messages, entries, kept=kept
-        )
+        self.body = build_folded_body(read.wire, self.body, messages, entries, kept=kept)
         read.previous.marked_request = kept.marked_request
         return read.encode_changed_body(self.body)
+
+
+class _RelayedStream:
+    """What is known of a stream while it is relayed. `unsent`: what the agent gets next."""
+
+    def __init__(self, response: httpx.Response, assembler: Any, *, tools: bool) -> None:
+        self.response = response
+        self.assembler = assembler
+        self.coding = provider_reply_bodies.coding_of_reply(response)
+        self.sends_raw = bool(self.coding) and not tools
+        self.splitter = RawEventSplitter()
+        self.unsent: list[bytes] = []
+        self.answer: WireReply | None = None
 
 
 def _refusal_to_retry(sentence: str) -> provider_reply_bodies.ProviderRefusal:
