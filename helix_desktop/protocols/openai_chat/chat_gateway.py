@@ -27,10 +27,18 @@ from helix_desktop.protocols.request_parts import function_of_tool
 
 NAME = "openai-chat"
 STOPS = {
-    "stop": Stop.END, "eos": Stop.END, "eos_token": Stop.END, "end_turn": Stop.END, "stop_sequence": Stop.END,
-    "completed": Stop.END, "tool_calls": Stop.CALLS, "function_call": Stop.CALLS, "length": Stop.LENGTH,
-    "max_tokens": Stop.LENGTH, "content_filter": Stop.FILTERED,
-}  # fmt: skip
+    "stop": Stop.END,
+    "eos": Stop.END,
+    "eos_token": Stop.END,
+    "end_turn": Stop.END,
+    "stop_sequence": Stop.END,
+    "completed": Stop.END,
+    "tool_calls": Stop.CALLS,
+    "function_call": Stop.CALLS,
+    "length": Stop.LENGTH,
+    "max_tokens": Stop.LENGTH,
+    "content_filter": Stop.FILTERED,
+}
 REASONING = ("reasoning_content", "reasoning")
 # What a fold may stand for. Parts of other types, and messages of other roles or with other
 # fields, are not known here and go on where they stood.
@@ -40,58 +48,63 @@ _SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant":
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    said = [
-        m
-        for m in map(object_at, list_at(body, "messages"))
-        if text_at(m, "role") in ("system", "developer")
-    ]
+    instructions = []
+    for message in list_at(body, "messages"):
+        if text_at(message, "role") in ("system", "developer"):
+            instructions.append(gateway_message.text_of_content(object_at(message).get("content")))
     tools = [object_at(tool, "function") for tool in list_at(body, "tools")]
+    effort = gateway_message.format_effort_settings(
+        body.get("reasoning_effort"), text_at(body, "reasoning", "effort")
+    )
     return RequestHead(
         text_at(body, "model"),
-        "\n\n".join(gateway_message.text_of_content(m.get("content")) for m in said),
+        "\n\n".join(instructions),
         tuple(gateway_message.parse_tool(tool, tool.get("parameters", {})) for tool in tools),
-        gateway_message.format_effort_settings(
-            body.get("reasoning_effort"), text_at(body, "reasoning", "effort")
-        ),
+        effort,
     )
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    return [*before, *map(parse_message, list_at(body, "messages")[len(before) :])]
+    new = list_at(body, "messages")[len(before) :]
+    return [*before, *map(parse_message, new)]
 
 
 def parse_message(unit: Json) -> Wired:
     value = object_at(unit)
     role = text_at(value, "role")
     if role in ("tool", "function"):
-        name = text_at(value, "tool_call_id") or text_at(value, "name")
-        content = value.get("content")
-        text = gateway_message.text_of_content(content)
-        outlives_folds = loaded_state.has_other_parts(content, FOLDED_PARTS)
-        result = Piece(PieceKind.RESULT, text, (0,), name, outlives_folds=outlives_folds)
-        return Wired(Speaker.USER, (unit,), (result,))
-    speaker = _SPEAKERS.get(role, Speaker.USER)
+        return Wired(Speaker.USER, (unit,), (_piece_of_result(value),))
     pieces = [
         Piece(PieceKind.REASONING, text_at(value, name), (0, name))
         for name in REASONING
         if text_at(value, name)
     ]
-    content = value.get("content")
-    if isinstance(content, str):
-        pieces.append(Piece(PieceKind.TEXT, content, (0, "content")))
-    else:
-        for at, part in enumerate(map(object_at, list_at(content))):
-            url = text_at(part, "image_url", "url")
-            pieces.append(
-                gateway_message.piece_of_part(part, url, (0, "content", at), FOLDED_PARTS)
-            )
-    pieces.extend(
-        _piece_of_chat_call(object_at(call), (0, "tool_calls", at))
-        for at, call in enumerate(list_at(value, "tool_calls"))
-    )
+    pieces += _pieces_of_content(value.get("content"))
+    for at, call in enumerate(list_at(value, "tool_calls")):
+        pieces.append(_piece_of_chat_call(object_at(call), (0, "tool_calls", at)))
+    speaker = _SPEAKERS.get(role, Speaker.USER)
     if _goes_on_as_a_whole(value, role):
         return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
     return Wired(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
+
+
+def _piece_of_result(message: Mapping[str, Json]) -> Piece:
+    call = text_at(message, "tool_call_id") or text_at(message, "name")
+    content = message.get("content")
+    text = gateway_message.text_of_content(content)
+    outlives_folds = loaded_state.has_other_parts(content, FOLDED_PARTS)
+    return Piece(PieceKind.RESULT, text, (0,), call, outlives_folds=outlives_folds)
+
+
+def _pieces_of_content(content: Json) -> list[Piece]:
+    if isinstance(content, str):
+        return [Piece(PieceKind.TEXT, content, (0, "content"))]
+    pieces = []
+    for at, part in enumerate(map(object_at, list_at(content))):
+        path = (0, "content", at)
+        url = text_at(part, "image_url", "url")
+        pieces.append(gateway_message.piece_of_part(part, url, path, FOLDED_PARTS))
+    return pieces
 
 
 def _goes_on_as_a_whole(message: Mapping[str, Json], role: str) -> bool:
@@ -190,29 +203,30 @@ class ReplyAssembler:
         return self._finish is not None
 
     def add_reply_event(self, event: Mapping[str, Json]) -> None:
-        self.whole.update(
-            {k: v for k, v in event.items() if k not in ("choices", "object") and v is not None}
-        )
+        for name, value in event.items():
+            if name not in ("choices", "object") and value is not None:
+                self.whole[name] = value
         for choice in map(object_at, list_at(event, "choices")):
-            if number_at(choice, "index"):
-                continue
-            self._finish = text_at(choice, "finish_reason") or self._finish
-            for name, value in object_at(choice, "delta").items():
-                if name == "tool_calls":
-                    for call in map(object_at, list_at(value)):
-                        self._add_call_piece_to_reply(call)
-                elif isinstance(value, str) and name != "role":
-                    self._message[name] = (self._message.get(name) or "") + value
-                elif isinstance(value, list) and isinstance(self._message.get(name), list):
-                    self._message[name] = [*self._message[name], *value]
-                elif value is not None:
-                    self._message[name] = value
+            if number_at(choice, "index") == 0:  # The other choices are for the agent alone.
+                self._finish = text_at(choice, "finish_reason") or self._finish
+                self._add_delta(object_at(choice, "delta"))
+
+    def _add_delta(self, delta: Mapping[str, Json]) -> None:
+        for name, value in delta.items():
+            before = self._message.get(name)
+            if name == "tool_calls":
+                for call in map(object_at, list_at(value)):
+                    self._add_call_piece_to_reply(call)
+            elif isinstance(value, str) and name != "role":
+                self._message[name] = (before or "") + value
+            elif isinstance(value, list) and isinstance(before, list):
+                self._message[name] = before + value
+            elif value is not None:
+                self._message[name] = value
 
     def _add_call_piece_to_reply(self, piece: Mapping[str, Json]) -> None:
-        call = self._calls.setdefault(
-            number_at(piece, "index"),
-            {"id": "", "type": "function", "function": {"name": "", "arguments": ""}},
-        )
+        empty = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        call = self._calls.setdefault(number_at(piece, "index"), empty)
         for name, value in piece.items():
             if name == "function":
                 for part, text in object_at(value).items():
@@ -248,71 +262,84 @@ class ChatCallFilter(HiddenCallFilter):
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
         if event is None:
-            return b"" if self.has_only_hidden_calls and b"[DONE]" in raw else raw
-        value = object_at(event)
-        self._id = self._id or value.get("id")
-        if not (choices := list_at(value, "choices")):
-            return self._add_earlier_usage(raw, value)
+            is_end_of_hidden = self.has_only_hidden_calls and b"[DONE]" in raw
+            return b"" if is_end_of_hidden else raw
+        self._id = self._id or event.get("id")
+        choices = list_at(event, "choices")
+        if not choices:
+            return self._add_earlier_usage(raw, event)
         choice = object_at(choices[0])
         delta = object_at(choice, "delta")
-        if _is_only_reasoning(delta) and (
-            self.holds_reasoning or (self.replies_before and self.shown_count)
-        ):
-            self._held_events += [] if self.replies_before and self.shown_count else [(raw, event)]
+        if _is_only_reasoning(delta) and self._hides_reasoning_now(raw, event):
             return b""
-        kept, changed = self._filter_delta(delta)
-        finish = choice.get("finish_reason")
-        shows = (
-            delta.get("content")
-            or self.visible_count
-            or (finish and not self.has_only_hidden_calls)
-        )
-        out = b""
-        if shows:
-            out, self._held_events = b"".join(raw for raw, _ in self._held_events), []
+        kept = self._filter_delta(delta)
+        is_last = bool(choice.get("finish_reason"))
+        released = self._release_reasoning_before(delta, is_last=is_last)
         self.shown_count += bool(delta.get("content") or kept.get("tool_calls"))
-        goes_on = (
-            self.has_only_hidden_calls
-        )  # The next reply continues this one, which thus has no end and no usage.
-        if not (kept if not finish else kept.get("content") or not goes_on):
-            return out
-        if goes_on and (finish or "usage" in value):
-            value, choice, changed = (
-                {**value, "usage": None},
-                {**choice, "finish_reason": None},
-                True,
-            )
-        if not changed and not self.replies_before:
-            return out + self._add_earlier_usage(raw, value)
-        return out + self._add_earlier_usage(
-            b"", {**value, "id": self._id, "choices": [{**choice, "delta": kept}]}
-        )
+        # The next reply continues this one, which thus has no end and no usage.
+        goes_on = self.has_only_hidden_calls
+        if is_last and goes_on:
+            has_something_to_show = bool(kept.get("content"))
+        else:
+            has_something_to_show = is_last or bool(kept)
+        if not has_something_to_show:
+            return released
+        is_changed = kept != delta
+        if goes_on and (is_last or "usage" in event):
+            event = {**event, "usage": None}
+            choice = {**choice, "finish_reason": None}
+            is_changed = True
+        if not is_changed and not self.replies_before:
+            return released + self._add_earlier_usage(raw, event)
+        changed = {**event, "id": self._id, "choices": [{**choice, "delta": kept}]}
+        return released + self._add_earlier_usage(b"", changed)
 
-    def _filter_delta(self, delta: Mapping[str, Json]) -> tuple[dict[str, Json], bool]:
-        """Return the delta without hidden pieces, and whether that changed it."""
+    def _hides_reasoning_now(self, raw: bytes, event: Json) -> bool:
+        """Whether reasoning is kept back, or left out since the agent has seen an answer."""
+        continues_shown_reply = bool(self.replies_before and self.shown_count)
+        if self.holds_reasoning and not continues_shown_reply:
+            self._held_events.append((raw, event))
+        return self.holds_reasoning or continues_shown_reply
+
+    def _release_reasoning_before(self, delta: Mapping[str, Json], *, is_last: bool) -> bytes:
+        """Return the reasoning that was kept back, once it is known that the agent sees the reply."""
+        ends_visibly = is_last and not self.has_only_hidden_calls
+        if not (delta.get("content") or self.visible_count or ends_visibly):
+            return b""
+        held = b"".join(raw for raw, _ in self._held_events)
+        self._held_events = []
+        return held
+
+    def _filter_delta(self, delta: Mapping[str, Json]) -> dict[str, Json]:
+        """Return the delta without hidden pieces."""
         kept = dict(delta)
-        if self.replies_before and "role" in kept:
-            del kept["role"]
-        if not (calls := list_at(delta, "tool_calls")):
-            return kept, False
-        seen = [
-            piece
-            for call in calls
-            if (piece := self._filter_call_piece(object_at(call))) is not None
-        ]
-        kept["tool_calls"] = seen
-        if not seen:
-            kept = {k: v for k, v in kept.items() if v or k not in ("content", "tool_calls")}
-        return kept, seen != list(calls)
+        if self.replies_before:
+            kept.pop("role", None)
+        calls = list_at(delta, "tool_calls")
+        if not calls:
+            return kept
+        visible = []
+        for call in calls:
+            piece = self._filter_call_piece(object_at(call))
+            if piece is not None:
+                visible.append(piece)
+        kept["tool_calls"] = visible
+        if not visible:
+            del kept["tool_calls"]
+            if not kept.get("content"):
+                kept.pop("content", None)
+        return kept
 
     def _filter_call_piece(self, call: Mapping[str, Json]) -> Json | None:
         index = number_at(call, "index")
         if index not in self._numbers:
-            ours = self.count_and_check_hidden(text_at(call, "function", "name"))
-            self._numbers[index] = None if ours else self._calls
-            self._calls += not ours
+            is_hidden = self.count_and_check_hidden(text_at(call, "function", "name"))
+            self._numbers[index] = None if is_hidden else self._calls
+            self._calls += not is_hidden
         shown = self._numbers[index]
-        return None if shown is None else call if shown == index else {**call, "index": shown}
+        if shown is None or shown == index:
+            return None if shown is None else call
+        return {**call, "index": shown}
 
     def _add_earlier_usage(self, raw: bytes, value: Mapping[str, Json]) -> bytes:
         """Report the usage of all replies together."""
@@ -334,11 +361,10 @@ class ChatCallFilter(HiddenCallFilter):
         message: dict[str, Any] = dict(messages[-1])
         said = "".join(text_at(each, "content") for each in messages)
         message["content"] = said or message.get("content")
-        calls = [
-            call
-            for call in list_at(message, "tool_calls")
-            if text_at(call, "function", "name") not in HIDDEN_TOOLS
-        ]
+        calls = []
+        for call in list_at(message, "tool_calls"):
+            if text_at(call, "function", "name") not in HIDDEN_TOOLS:
+                calls.append(call)
         message.pop("tool_calls", None)
         if calls:
             message["tool_calls"] = calls
@@ -348,5 +374,6 @@ class ChatCallFilter(HiddenCallFilter):
 
 
 def _is_only_reasoning(delta: Mapping[str, Json]) -> bool:
-    thinks = any(text_at(delta, name) for name in REASONING)
-    return thinks and not delta.get("content") and not delta.get("tool_calls")
+    if delta.get("content") or delta.get("tool_calls"):
+        return False
+    return any(text_at(delta, name) for name in REASONING)
