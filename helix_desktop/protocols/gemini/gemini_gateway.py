@@ -167,89 +167,82 @@ _TEXT_FIELDS = ("output", "error", "content", "result")
 def parse_head(body: Mapping[str, Json]) -> gateway_message.RequestHead:
     """Return a request's system text and tools. The model is in the address."""
     system = object_at(body.get("systemInstruction") or body.get("system_instruction"))
-    declared = [
-        object_at(each)
-        for tool in map(object_at, list_at(body, "tools"))
-        for each in list_at(tool.get("functionDeclarations") or tool.get("function_declarations"))
-    ]
-    tools = (
-        gateway_message.parse_tool(
-            tool, tool.get("parameters") or tool.get("parametersJsonSchema") or {}
-        )
-        for tool in declared
-    )
+    tools = []
+    for group in map(object_at, list_at(body, "tools")):
+        declared = group.get("functionDeclarations") or group.get("function_declarations")
+        for tool in map(object_at, list_at(declared)):
+            schema = tool.get("parameters") or tool.get("parametersJsonSchema") or {}
+            tools.append(gateway_message.parse_tool(tool, schema))
     effort = gateway_message.format_effort_settings(
         object_at(body, "generationConfig", "thinkingConfig")
     )
-    return gateway_message.RequestHead(
-        "", gateway_message.text_of_content(system.get("parts")), tuple(tools), effort
-    )
+    instructions = gateway_message.text_of_content(system.get("parts"))
+    return gateway_message.RequestHead("", instructions, tuple(tools), effort)
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    tally = CallNumbering()
-    for piece in (piece for message in before for piece in message.pieces):
-        if piece.kind is PieceKind.CALL:
-            tally.assign_call_number(piece.name)
-        elif piece.kind is PieceKind.RESULT:
-            tally.pop_oldest_open_call(piece.name)
-    return [
-        *before,
-        *(parse_message(unit, tally) for unit in list_at(body, "contents")[len(before) :]),
-    ]
+    numbering = CallNumbering()
+    for message in before:
+        for piece in message.pieces:
+            if piece.kind is PieceKind.CALL:
+                numbering.assign_call_number(piece.name)
+            elif piece.kind is PieceKind.RESULT:
+                numbering.pop_oldest_open_call(piece.name)
+    new = list_at(body, "contents")[len(before) :]
+    return [*before, *(parse_message(unit, numbering) for unit in new)]
 
 
-def parse_message(unit: Json, tally: CallNumbering | None = None) -> Wired:
-    value, tally = object_at(unit), tally or CallNumbering()
-    speaker = (
-        gateway_message.Speaker.ASSISTANT
-        if text_at(value, "role") == "model"
-        else gateway_message.Speaker.USER
-    )
+def parse_message(unit: Json, numbering: CallNumbering | None = None) -> Wired:
+    value = object_at(unit)
+    numbering = numbering or CallNumbering()
+    role = text_at(value, "role")
+    speaker = gateway_message.Speaker.USER
+    if role == "model":
+        speaker = gateway_message.Speaker.ASSISTANT
     pieces = [
-        _piece_of_gemini_part(object_at(part), (0, "parts", at), tally)
+        _piece_of_gemini_part(object_at(part), (0, "parts", at), numbering)
         for at, part in enumerate(list_at(value, "parts"))
     ]
-    has_known_role = text_at(value, "role") in ("", "user", "model", "function")
+    has_known_role = role in ("", "user", "model", "function")
     if not has_known_role or loaded_state.has_unknown_fields(value, CONTENT_FIELDS):
         return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
     return Wired(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
 
 
 def _piece_of_gemini_part(
-    part: Mapping[str, Json], path: tuple[int | str, ...], tally: CallNumbering
+    part: Mapping[str, Json], path: tuple[int | str, ...], numbering: CallNumbering
 ) -> Piece:
     if isinstance(part.get("functionCall"), Mapping):
-        call = part["functionCall"]
-        name = text_at(call, "name")
-        own = tally.assign_call_number(name)
-        return Piece(PieceKind.CALL, format_json_value(call.get("args") or {}), path, own, name)
+        return _piece_of_call(part["functionCall"], path, numbering)
     if isinstance(part.get("functionResponse"), Mapping):
-        response = part["functionResponse"]
-        name = text_at(response, "name")
-        field, text = _text_of_response(response)
-        failed = field == "error"
-        return Piece(
-            PieceKind.RESULT,
-            text,
-            path,
-            tally.pop_oldest_open_call(name),
-            name,
-            ok=not failed,
-            media_type=field,
-        )
+        return _piece_of_response(part["functionResponse"], path, numbering)
     if isinstance(part.get("text"), str):
-        return Piece(
-            PieceKind.REASONING if part.get("thought") else PieceKind.TEXT,
-            text_at(part, "text"),
-            path,
-        )
+        kind = PieceKind.REASONING if part.get("thought") else PieceKind.TEXT
+        return Piece(kind, part["text"], path)
     data = object_at(part.get("inlineData") or part.get("inline_data"))
     media = text_at(data, "mimeType") or text_at(data, "mime_type")
     if media.startswith("image/"):
         return Piece(PieceKind.IMAGE, text_at(data, "data"), path, media_type=media)
     outlives_folds = part.keys().isdisjoint(FOLDED_PARTS)
     return Piece(PieceKind.OTHER, format_json_value(part), path, outlives_folds=outlives_folds)
+
+
+def _piece_of_call(
+    call: Mapping[str, Json], path: tuple[int | str, ...], numbering: CallNumbering
+) -> Piece:
+    name = text_at(call, "name")
+    arguments = format_json_value(call.get("args") or {})
+    return Piece(PieceKind.CALL, arguments, path, numbering.assign_call_number(name), name)
+
+
+def _piece_of_response(
+    response: Mapping[str, Json], path: tuple[int | str, ...], numbering: CallNumbering
+) -> Piece:
+    name = text_at(response, "name")
+    field, text = _text_of_response(response)
+    number = numbering.pop_oldest_open_call(name)
+    is_ok = field != "error"
+    return Piece(PieceKind.RESULT, text, path, number, name, ok=is_ok, media_type=field)
 
 
 def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
@@ -397,34 +390,51 @@ class GeminiCallFilter(HiddenCallFilter):
         if event is None:
             return raw
         candidate = object_at(event, "candidates", 0)
-        parts = list(list_at(candidate, "content", "parts"))
-        kept = [
-            seen
-            for part in parts
-            if (seen := self._filter_gemini_part(object_at(part))) is not None
-        ]
-        if self.holds_reasoning and self.has_only_hidden_calls:
-            kept = [part for part in kept if not part.get("thought")]
-        finish = candidate.get("finishReason")
-        thinks = kept == parts and all(object_at(part).get("thought") for part in parts)
-        if self.holds_reasoning and thinks and parts and not finish:
+        parts = list_at(candidate, "content", "parts")
+        kept = self._filter_parts(parts)
+        is_last = bool(candidate.get("finishReason"))
+        if self._holds_thoughts(parts, kept) and not is_last:
             self._held_events.append((raw, event))
             return b""
-        out = b""
-        if finish or kept:
-            held, self._held_events = self._held_events, []
-            out = b"" if self.has_only_hidden_calls else b"".join(shown for shown, _ in held)
+        released = self._release_thoughts() if is_last or kept else b""
         self.shown_count += len(kept)
         if kept == parts and not self.any_hidden:
-            return out + raw
-        if not kept and (self.has_only_hidden_calls or not finish):
-            return out
-        content = {**object_at(candidate, "content"), "role": "model", "parts": kept}
-        candidate = {**candidate, "content": content}
+            return released + raw
+        if not kept and (self.has_only_hidden_calls or not is_last):
+            return released
+        return released + self._encode_with_parts(event, candidate, kept)
+
+    def _filter_parts(self, parts: Sequence[Json]) -> list[Json]:
+        kept = []
+        for part in parts:
+            shown = self._filter_gemini_part(object_at(part))
+            if shown is not None:
+                kept.append(shown)
+        if self.holds_reasoning and self.has_only_hidden_calls:
+            return [part for part in kept if not part.get("thought")]
+        return kept
+
+    def _holds_thoughts(self, parts: Sequence[Json], kept: Sequence[Json]) -> bool:
+        """Whether a chunk is only thoughts, which may belong to a hidden call."""
+        if not self.holds_reasoning or not parts or kept != parts:
+            return False
+        return all(object_at(part).get("thought") for part in parts)
+
+    def _release_thoughts(self) -> bytes:
+        held = b"".join(raw for raw, _ in self._held_events)
+        self._held_events = []
+        return b"" if self.has_only_hidden_calls else held
+
+    def _encode_with_parts(
+        self, event: Mapping[str, Json], candidate: Mapping[str, Json], parts: Sequence[Json]
+    ) -> bytes:
+        content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
+        changed = {**candidate, "content": content}
         if self.has_only_hidden_calls:
-            candidate.pop("finishReason", None)  # The next reply continues this one.
-        fresh = {**event, "candidates": [candidate, *list_at(event, "candidates")[1:]]}
-        return out + encode_event(self._with_earlier_output(fresh, self.output_tokens_before))
+            changed.pop("finishReason", None)  # The next reply continues this one.
+        others = list_at(event, "candidates")[1:]
+        whole = {**event, "candidates": [changed, *others]}
+        return encode_event(self._with_earlier_output(whole, self.output_tokens_before))
 
     def _filter_gemini_part(self, part: Mapping[str, Json]) -> Json | None:
         if part.get("thought") and self.replies_before and self.shown_count:
@@ -433,8 +443,9 @@ class GeminiCallFilter(HiddenCallFilter):
             return part
         if self.count_and_check_hidden(text_at(part["functionCall"], "name")):
             return None
-        first, self._signed = not self._signed, True
-        if first and self.hidden_count and "thoughtSignature" not in part:
+        is_first_call = not self._signed
+        self._signed = True
+        if is_first_call and self.hidden_count and "thoughtSignature" not in part:
             return {**part, "thoughtSignature": PLACEHOLDER}
         return part
 
@@ -449,17 +460,17 @@ class GeminiCallFilter(HiddenCallFilter):
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         parts: list[Json] = []
-        for at, value in enumerate(values):
-            self._signed, self.hidden_count = False, 0
-            candidate = object_at(value, "candidates", 0)
-            for part in map(object_at, list_at(candidate, "content", "parts")):
-                seen = self._filter_gemini_part(part)
-                if seen is not None and not (part.get("thought") and at < len(values) - 1):
-                    parts.append(seen)
         last = values[-1]
+        for value in values:
+            self._signed = False
+            self.hidden_count = 0
+            for part in map(object_at, list_at(value, "candidates", 0, "content", "parts")):
+                shown = self._filter_gemini_part(part)
+                is_stale = part.get("thought") and value is not last
+                if shown is not None and not is_stale:
+                    parts.append(shown)
         before = sum(parse_usage(object_at(value, "usageMetadata")).output for value in values[:-1])
         candidate = object_at(last, "candidates", 0)
         content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
-        return self._with_earlier_output(
-            {**last, "candidates": [{**candidate, "content": content}]}, before
-        )
+        whole = {**last, "candidates": [{**candidate, "content": content}]}
+        return self._with_earlier_output(whole, before)
