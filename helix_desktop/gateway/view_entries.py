@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import accumulate
+from operator import itemgetter
 
 from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.agent_additions import SYSTEM_MESSAGE
@@ -120,50 +121,70 @@ class ViewEntriesBuilder:
         """Return the entries for the request's messages. `before`: those of the last
         view of this line.
         """
-        first, has_fold, is_plain, blocks = 0, False, True, view.blocks
-        if before is not None and count_same_first_objects(view.blocks, before.blocks) == len(
-            before.blocks
-        ):
-            self.out, self.spans, first = list(before.entries), list(before.spans), before.messages
-            self._covered_until = max(
-                (bisect_right(self.seqs, span.last) for span in self.spans), default=0
-            )
+        blocks = view.blocks
+        first = 0
+        has_fold = False
+        is_plain = True
+        if before is not None and _only_adds_to(view, before):
+            self._take_over_entries(before)
+            first = before.messages
             blocks = view.blocks[len(before.blocks) :]
-            has_fold, is_plain = before.has_fold, before.is_plain
+            has_fold = before.has_fold
+            is_plain = before.is_plain
         known = len(self.out)
         await self._add_entries_of_blocks(blocks)
         self._insert_messages_without_facts(first, known)
         has_fold = has_fold or any(block.fold for block in blocks)
         if len(blocks) > 4_000:  # So many are not looked at twice without a pause.
             await asyncio.sleep(0)
-        is_plain = is_plain and not has_fold and not self.conversation.state.branch.exclusions
-        if is_plain := is_plain and all(
-            isinstance(entry, CLIENT_MESSAGES) for entry in self.out[known:]
-        ):
-            places = [entry.at for entry in self.out[known:] if type(entry) is As]
-            if places != [*range(known, len(self.seqs))]:
-                self.out[known:] = map(As, range(known, len(self.seqs)))
-        elif self.seqs and (
-            not self.out
-            or (not isinstance(self.out[0], Says) and getattr(self.out[0], "at", 1) != 0)
-        ):
-            self.out.insert(
-                0, Says(message_blocks.EXCLUDED)
-            )  # Providers want the user to speak first.
-        out, spans, taken_out = tuple(self.out), tuple(self.spans), tuple(self.find_taken_out())
+        if has_fold or self.conversation.state.branch.exclusions:
+            is_plain = False
+        is_plain = is_plain and all(isinstance(one, CLIENT_MESSAGES) for one in self.out[known:])
+        if is_plain:
+            self._leave_messages_unchanged(known)
+        else:
+            self._begin_with_user()
         return ViewEntries(
-            out, view.blocks, len(self.seqs), spans, view.seq, taken_out, is_plain, has_fold
+            tuple(self.out),
+            view.blocks,
+            len(self.seqs),
+            tuple(self.spans),
+            view.seq,
+            tuple(self.find_taken_out()),
+            is_plain,
+            has_fold,
         )
+
+    def _take_over_entries(self, before: ViewEntries) -> None:
+        self.out = list(before.entries)
+        self.spans = list(before.spans)
+        covered_ends = (bisect_right(self.seqs, span.last) for span in self.spans)
+        self._covered_until = max(covered_ends, default=0)
+
+    def _leave_messages_unchanged(self, known: int) -> None:
+        """Make every new message one that goes on as it came, in its order."""
+        positions = [entry.at for entry in self.out[known:] if type(entry) is As]
+        if positions != [*range(known, len(self.seqs))]:
+            self.out[known:] = map(As, range(known, len(self.seqs)))
+
+    def _begin_with_user(self) -> None:
+        """Providers want the user to speak first."""
+        if not self.seqs:
+            return
+        first = self.out[0] if self.out else None
+        if isinstance(first, Says) or (isinstance(first, As | Changed) and first.at == 0):
+            return
+        self.out.insert(0, Says(message_blocks.EXCLUDED))
 
     def find_taken_out(self) -> Iterator[Changed]:
         """Yield messages of which the user took out something, without it and without folds."""
         branch = self.conversation.state.branch
-        for at in self._positions_of_taken_out():
-            recorded_facts = self._facts_of_message(at)
-            blocks = [
-                block for each in recorded_facts for block in branch.blocks_without_folds(each.seq)
-            ]
-            yield self._changed_message(at, recorded_facts, blocks)
+        for position in self._positions_of_taken_out():
+            recorded_facts = self._facts_of_message(position)
+            blocks: list[Block] = []
+            for recorded in recorded_facts:
+                blocks.extend(branch.blocks_without_folds(recorded.seq))
+            yield self._changed_message(position, recorded_facts, blocks)
 
     def _positions_of_taken_out(self) -> list[int]:
         branch = self.conversation.state.branch
@@ -231,9 +252,7 @@ class ViewEntriesBuilder:
 
     def _entries_of_message(self, at: int, blocks: Sequence[Block]) -> Iterator[Entry]:
         recorded_facts = self._facts_of_message(at)
-        if any(
-            isinstance(each.fact, facts.ModelReplied) and each.fact.raw for each in recorded_facts
-        ):
+        if any(map(_is_hidden_reply, recorded_facts)):
             yield from self._entries_of_hidden_reply(at, recorded_facts, blocks)
             return
         changed = self._changed_message(at, recorded_facts, blocks)
@@ -242,42 +261,48 @@ class ViewEntriesBuilder:
     def _changed_message(
         self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
     ) -> Changed:
-        parts = (part for each in recorded_facts for part in self._find_changed_parts(each, blocks))
-        answers = (
-            one.fact.call for one in recorded_facts if isinstance(one.fact, facts.ToolReturned)
-        )
+        parts: list[Part] = []
+        answers: list[str] = []
+        for recorded in recorded_facts:
+            parts.extend(self._find_changed_parts(recorded, blocks))
+            if isinstance(recorded.fact, facts.ToolReturned):
+                answers.append(recorded.fact.call)
         return Changed(at, tuple(parts), tuple(answers))
 
     def _find_changed_parts(
         self, recorded: facts.Recorded, blocks: Sequence[Block]
     ) -> Iterator[Part]:
         shown = {block.source: block for block in blocks}
-        fact = recorded.fact
-        for place, part in enumerate(
-            message_blocks.parts_of(message_blocks.require_message(recorded))
-        ):
+        parts = message_blocks.parts_of(message_blocks.require_message(recorded))
+        for place, part in enumerate(parts):
             block = shown.get(facts.PartRef(recorded.seq, place))
-            if block is not None and not block.fold and not self._is_exclusion_note(block, part):
-                continue
-            if block is None and (isinstance(part, facts.Text) and not part.text.strip()):
-                continue
-            text = None if block is None else self._shown_text_of_block(block)
-            if isinstance(fact, facts.ToolReturned):
-                if place == 0:
-                    yield Part("result", fact.call, 0, text or "")
-            elif isinstance(part, facts.ToolCall):
-                arguments = (
-                    block.content.arguments
-                    if block and isinstance(block.content, facts.ToolCall)
-                    else "{}"
-                )
-                yield Part("call", part.id, place, arguments)
-            elif isinstance(fact, facts.UserSaid):
-                yield Part("said", "", place, text)
-            elif isinstance(part, facts.Text | facts.Reasoning):
-                yield Part(
-                    "text" if isinstance(part, facts.Text) else "reasoning", part.text, place, text
-                )
+            if self._is_part_changed(part, block):
+                yield from self._describe_changed_part(recorded.fact, place, part, block)
+
+    def _is_part_changed(self, part: object, block: Block | None) -> bool:
+        if block is not None:
+            return bool(block.fold) or self._is_exclusion_note(block, part)
+        # Clients leave out empty texts themselves.
+        return not isinstance(part, facts.Text) or bool(part.text.strip())
+
+    def _describe_changed_part(
+        self, fact: facts.Fact, place: int, part: object, block: Block | None
+    ) -> Iterator[Part]:
+        text = None if block is None else self._shown_text_of_block(block)
+        if isinstance(fact, facts.ToolReturned):
+            if place == 0:  # The others are pictures of the same result.
+                yield Part("result", fact.call, 0, text or "")
+        elif isinstance(part, facts.ToolCall):
+            arguments = "{}"
+            if block is not None and isinstance(block.content, facts.ToolCall):
+                arguments = block.content.arguments
+            yield Part("call", part.id, place, arguments)
+        elif isinstance(fact, facts.UserSaid):
+            yield Part("said", "", place, text)
+        elif isinstance(part, facts.Text):
+            yield Part("text", part.text, place, text)
+        elif isinstance(part, facts.Reasoning):
+            yield Part("reasoning", part.text, place, text)
 
     @staticmethod
     def _is_exclusion_note(block: Block, part: object) -> bool:
@@ -307,32 +332,37 @@ class ViewEntriesBuilder:
 
     def _insert_messages_without_facts(self, first: int, known: int) -> None:
         """Leave empty messages, which have no facts, in place unless a fold covers them."""
-        seqs = self.seqs
-        there = bytearray(len(seqs))  # A set of numbers would take as much memory as the entries.
+        # A set of numbers would take as much memory as the entries.
+        is_there = bytearray(len(self.seqs))
         for entry in self.out[known:]:
             if isinstance(entry, CLIENT_MESSAGES):
-                there[entry.at] = True
-        for low, high in (
-            (bisect_left(seqs, s.first), bisect_right(seqs, s.last)) for s in self.spans
-        ):
-            there[low:high] = bytes([True]) * (high - low)
-        absent = (at for at in range(first, len(seqs)) if not there[at])
-        if missing := [(at, As(at)) for at in absent if not self._facts_of_message(at)]:
-            places = accumulate((getattr(entry, "at", -1) for entry in self.out[known:]), max)
-            placed = sorted(
-                [*zip(places, self.out[known:], strict=True), *missing], key=lambda each: each[0]
-            )
+                is_there[entry.at] = True
+        for span in self.spans:
+            low = bisect_left(self.seqs, span.first)
+            high = bisect_right(self.seqs, span.last)
+            is_there[low:high] = bytes([True]) * (high - low)
+        empty = []
+        for at in range(first, len(self.seqs)):
+            if not is_there[at] and not self._facts_of_message(at):
+                empty.append((at, As(at)))
+        if empty:
+            # Entries that are no message of the agent's stay behind the one before them.
+            positions = accumulate((getattr(entry, "at", -1) for entry in self.out[known:]), max)
+            placed = [*zip(positions, self.out[known:], strict=True), *empty]
+            placed.sort(key=itemgetter(0))
             self.out[known:] = [entry for _, entry in placed]
 
     def _shown_text_of_block(self, block: Block) -> str:
         content = block.content
-        if isinstance(content, facts.Stored | facts.Attachment):
-            stored = content if isinstance(content, facts.Stored) else content.stored
-            found = self.contents.get(stored)
-            if found is None:
-                self.missing[stored] = block
-            return found if isinstance(found, str) else "[image]"
-        return content.arguments if isinstance(content, facts.ToolCall) else content.text
+        if isinstance(content, facts.ToolCall):
+            return content.arguments
+        if not isinstance(content, facts.Stored | facts.Attachment):
+            return content.text
+        stored = content if isinstance(content, facts.Stored) else content.stored
+        found = self.contents.get(stored)
+        if found is None:
+            self.missing[stored] = block
+        return found if isinstance(found, str) else "[image]"
 
     def _text_kept_word_for_word(self, block: Block) -> str:
         text = self._shown_text_of_block(block)
@@ -341,12 +371,22 @@ class ViewEntriesBuilder:
         return f"[Kept word for word: output of call {block.call}]\n{text}" if block.call else text
 
 
+def _only_adds_to(view: View, before: ViewEntries) -> bool:
+    return count_same_first_objects(view.blocks, before.blocks) == len(before.blocks)
+
+
+def _is_hidden_reply(recorded: facts.Recorded) -> bool:
+    return isinstance(recorded.fact, facts.ModelReplied) and bool(recorded.fact.raw)
+
+
 def without_taken_out(count: int, taken_out: Sequence[Changed]) -> tuple[Entry, ...]:
     """Return so many messages unchanged, except for what the user took out."""
-    changed = {one.at: one for one in taken_out}
-    return tuple(changed.get(at, As(at)) for at in range(count)) if changed else ()
+    if not taken_out:
+        return ()
+    changed = {message.at: message for message in taken_out}
+    return tuple(changed.get(at, As(at)) for at in range(count))
 
 
 def parse_hidden_messages(raw: str) -> list[object]:
-    found = json.loads(raw)
-    return found if isinstance(found, list) else [found]
+    value = json.loads(raw)
+    return value if isinstance(value, list) else [value]
