@@ -18,7 +18,6 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui import translation
 from helix_desktop.gui.cache.content_shapes import ContentShape
 from helix_desktop.gui.cache.entries_model import EntryColumn
-from helix_desktop.gui.settings.long_conversations_page import TURN_LIMITS
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus
 from helix_desktop.gui.translation import format_count, tr, translation_catalogue_path
 from helix_desktop.gui.window_actions import read_declared_actions
@@ -63,11 +62,6 @@ def declared() -> Iterator[tuple[str, str]]:
         shown = (threshold.title, threshold.sentence, threshold.group, threshold.unit)
         yield from ((text, threshold.name) for text in shown)
     yield from ((sentence, f"preset {name}") for name, sentence in context_policy.PRESETS.items())
-    yield from (
-        (text, f"limit {name}")
-        for name, title, sentence, _, _ in TURN_LIMITS
-        for text in (title, sentence)
-    )
     yield from (
         (text, f"opening {one.name}")
         for one in OPENINGS
