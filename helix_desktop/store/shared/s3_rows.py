@@ -13,6 +13,7 @@ To forget a small row, its pack is written again without it. The index is in mem
 import hashlib
 import logging
 import math
+import re
 import secrets
 import struct
 import threading
@@ -41,6 +42,10 @@ _PLACE = struct.Struct(">32sQQ32s")  # A row's name, its offset and length in th
 _SUM = 32
 _OWN = (1 << 64) - 1  # Used as the offset of rows that are stored as separate objects.
 _SAFE = "Nothing was lost."
+_SIGNS_OF_FULL_STORE = ("code: 507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")
+_PACK_ID = re.compile("[0-9a-f]{32}")
+_HEX_NAME = re.compile("(?:[0-9a-f]{2})+")
+_MOST_PACK_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,16 @@ class RowPlace:
     length: int
     key: bytes
 
+    @property
+    def is_own_object(self) -> bool:
+        return self.start == _OWN
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a machine of ours would have written it. Others may write to a bucket, too."""
+        is_in_pack = self.start < _MOST_PACK_BYTES and self.length < LARGE_ROW_BYTES
+        return self.is_own_object or is_in_pack
+
 
 class S3RowStore:
     """row_store.RowStore in a bucket. `login`: "key:secret", used if the environment has none."""
@@ -59,15 +74,16 @@ class S3RowStore:
     def __init__(self, url: str, space: bytes, *, login: str = "") -> None:
         self._prefix, self._store = _open_bucket(url, login)
         self.server = f"{url} {hashlib.sha256(login.encode()).hexdigest()}"
-        self._base = "/".join(filter(None, (self._prefix, space.hex())))
+        self._base = f"{self._prefix}/{space.hex()}" if self._prefix else space.hex()
         self._lock = threading.RLock()
         self._places: dict[bytes, RowPlace] = {}
         self._known: dict[str, frozenset[bytes]] = {}  # By pack: the names of its rows.
         self._gone: frozenset[bytes] = frozenset()
         self._looked = ""
-        # How many milliseconds the store's clock is ahead, and how far the clocks here
-        # were apart then.
-        self._ahead, self._apart = 0.0, math.inf
+        # How many milliseconds the store's clock is ahead.
+        self._ahead = 0.0
+        # How far the clocks here were apart then.
+        self._apart = math.inf
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         if not rows:
@@ -75,11 +91,8 @@ class S3RowStore:
         with self._lock:
             self._fetch_new_packs()
             self._fetch_forgotten_names()
-            new = {
-                name: row
-                for name, row in rows.items()
-                if name not in self._places and name not in self._gone
-            }
+            stored_or_gone = self._places.keys() | self._gone
+            new = {name: row for name, row in rows.items() if name not in stored_or_gone}
             if not new:
                 return
             used = self.fetch_row_usage()
@@ -87,9 +100,8 @@ class S3RowStore:
                 raise row_store.quota_reached_error(used.quota)
             pack = self._create_pack(new)
             self._fetch_forgotten_names()
-            if self._gone.intersection(
-                new
-            ):  # Meanwhile, another machine has forgotten rows of this pack.
+            # Meanwhile, another machine may have forgotten rows of this pack.
+            if self._gone.intersection(new):
                 self._rewrite_pack(pack, self._gone)
 
     def _create_pack(self, rows: Mapping[bytes, bytes]) -> str:
@@ -119,41 +131,35 @@ class S3RowStore:
                 self._fetch_new_packs()
             if names:
                 self._fetch_forgotten_names()
-            wanted = {
-                name: self._places[name]
-                for name in names
-                if name in self._places and name not in self._gone
-            }
+            wanted = self._places_of(set(names) - self._gone)
         found = self._fetch_rows_at(wanted)
         if len(found) < len(wanted):  # A pack was rewritten during the read.
             with self._lock:
                 self._fetch_new_packs(anew=True)
-                left = {
-                    name: self._places[name]
-                    for name in wanted
-                    if name in self._places and name not in found
-                }
+                left = self._places_of(wanted.keys() - found.keys())
             found |= self._fetch_rows_at(left)
         return found
 
+    def _places_of(self, names: Collection[bytes]) -> dict[bytes, RowPlace]:
+        return {name: self._places[name] for name in names if name in self._places}
+
     def _fetch_rows_at(self, wanted: Mapping[bytes, RowPlace]) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = {}
-        by_pack: dict[str, list[bytes]] = {}
+        rows: dict[bytes, bytes] = {}
+        names_by_pack: dict[str, list[bytes]] = {}
         for name, place in wanted.items():
-            if place.start == _OWN:
-                if (row := self._call_or_none("get", f"row/{name.hex()}")) is not None:
-                    found[name] = bytes(row.bytes())
-            else:
-                by_pack.setdefault(place.pack, []).append(name)
-        for pack, some in by_pack.items():
-            starts, lengths = (
-                [wanted[one].start for one in some],
-                [wanted[one].length for one in some],
-            )
+            if not place.is_own_object:
+                names_by_pack.setdefault(place.pack, []).append(name)
+                continue
+            row = self._call_or_none("get", f"row/{name.hex()}")
+            if row is not None:
+                rows[name] = bytes(row.bytes())
+        for pack, names in names_by_pack.items():
+            starts = [wanted[name].start for name in names]
+            lengths = [wanted[name].length for name in names]
             parts = self._call_or_none("get_ranges", f"pack/{pack}", starts=starts, lengths=lengths)
-            for name, part in zip(some, parts or (), strict=False):
-                found[name] = wanted[name].key + bytes(part)
-        return found
+            for name, part in zip(names, parts or (), strict=False):
+                rows[name] = wanted[name].key + bytes(part)
+        return rows
 
     def find_missing_rows(self, names: Collection[bytes]) -> frozenset[bytes]:
         if not names:
@@ -182,35 +188,47 @@ class S3RowStore:
                 self._remove_from_packs(names)
 
     def _remove_from_packs(self, names: frozenset[bytes]) -> None:
-        for pack in {place.pack for name in names if (place := self._places.get(name)) is not None}:
+        for pack in {place.pack for place in self._places_of(names).values()}:
             self._rewrite_pack(pack, names)
 
     def _rewrite_pack(self, pack: str, without: frozenset[bytes]) -> None:
         """Write the new pack before removing the old one, so that remaining rows are
         always readable.
         """
-        held = self._known.get(pack, frozenset())
-        own = [name for name in held & without if self._places[name].start == _OWN]
-        stays = {name: self._places[name] for name in held - without}
-        made: list[str] = []
-        if rows := self._fetch_rows_at(
-            {name: place for name, place in stays.items() if place.start != _OWN}
-        ):
-            made.append(self._create_pack(rows))
-        if kept := [name for name, place in stays.items() if place.start == _OWN]:
-            lengths = ((name, self._places[name].length) for name in kept)
-            places = [
-                _PLACE.pack(name, _OWN, length, bytes(ROW_KEY_BYTES)) for name, length in lengths
-            ]
-            made.append(self._new_pack_id())
-            self._create_index(made[-1], b"".join(places))
-        for path in (f"index/{pack}", f"pack/{pack}", *(f"row/{name.hex()}" for name in own)):
+        names = self._known.get(pack, frozenset())
+        new_packs = self._copy_rows_to_new_packs(names - without)
+        objects = [f"index/{pack}", f"pack/{pack}"]
+        for name in names & without:
+            if self._places[name].is_own_object:
+                objects.append(f"row/{name.hex()}")
+        for path in objects:
             self._call_or_none("delete", path)
         self._forget_known_pack(pack)
         self._fetch_forgotten_names()
-        for new in made:  # Another machine may have forgotten rows of the old pack meanwhile.
-            if self._gone & self._known.get(new, frozenset()):
-                self._rewrite_pack(new, self._gone)
+        # Another machine may have forgotten rows of the old pack meanwhile.
+        for new_pack in new_packs:
+            if self._gone & self._known.get(new_pack, frozenset()):
+                self._rewrite_pack(new_pack, self._gone)
+
+    def _copy_rows_to_new_packs(self, names: Collection[bytes]) -> list[str]:
+        """Write the small rows again, and list the large ones again. Return the new packs."""
+        small: dict[bytes, RowPlace] = {}
+        index_of_large = b""
+        for name in names:
+            place = self._places[name]
+            if place.is_own_object:
+                index_of_large += _PLACE.pack(name, _OWN, place.length, bytes(ROW_KEY_BYTES))
+            else:
+                small[name] = place
+        new_packs = []
+        rows = self._fetch_rows_at(small)
+        if rows:
+            new_packs.append(self._create_pack(rows))
+        if index_of_large:
+            pack = self._new_pack_id()
+            self._create_index(pack, index_of_large)
+            new_packs.append(pack)
+        return new_packs
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
         """Return all tombstones each time: they are few, and machines have no common order."""
@@ -218,9 +236,10 @@ class S3RowStore:
             self._fetch_forgotten_names()
             names = [name.hex() for name in sorted(self._gone)]
         words = self._get_objects("gone", names if len(names) != after else ())
-        return [
-            Tombstone(name, b"" if word == b"-" else word) for name, word in words.items()
-        ], len(names)
+        tombstones = []
+        for name, word in words.items():
+            tombstones.append(Tombstone(name, b"" if word == b"-" else word))
+        return tombstones, len(names)
 
     def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
         if encrypted:
@@ -229,12 +248,16 @@ class S3RowStore:
             self._call_or_none("delete", f"uses/{machine.hex()}")
 
     def fetch_published_uses(self) -> Mapping[bytes, bytes]:
-        return self._get_objects("uses", self._list_object_names("uses"))
+        return self._get_objects("uses", self._list_hex_names("uses"))
 
     def _get_objects(self, folder: str, names: Iterable[str]) -> dict[bytes, bytes]:
         """Return the objects that exist, by name."""
-        found = ((name, self._call_or_none("get", f"{folder}/{name}")) for name in names)
-        return {bytes.fromhex(name): bytes(one.bytes()) for name, one in found if one is not None}
+        contents = {}
+        for name in names:
+            found = self._call_or_none("get", f"{folder}/{name}")
+            if found is not None:
+                contents[bytes.fromhex(name)] = bytes(found.bytes())
+        return contents
 
     def list_old_rows(
         self, older: float, after: bytes = b"", limit: int = 10_000
@@ -242,24 +265,30 @@ class S3RowStore:
         with self._lock:
             self._fetch_new_packs()
             until = int(self._store_time_ms() - older * 1000)
-            old = (
-                name
-                for name, place in self._places.items()
-                if name > after and int(place.pack[:12], 16) < until
-            )
+            old = []
+            for name, place in self._places.items():
+                put_ms = int(place.pack[:12], 16)
+                if name > after and put_ms < until:
+                    old.append(name)
             return sorted(old)[:limit]
 
     def fetch_row_usage(self) -> RowUsage:
         with self._lock:
             self._fetch_new_packs()
-            size = sum(
-                place.length + (0 if place.start == _OWN else ROW_KEY_BYTES)
-                for place in self._places.values()
-            )
-            quota = self._call_or_none("get", "quota")
-            return RowUsage(
-                len(self._places), size, int(bytes(quota.bytes())) if quota is not None else 0
-            )
+            size = 0
+            for place in self._places.values():
+                size += place.length
+                if not place.is_own_object:
+                    size += ROW_KEY_BYTES
+            return RowUsage(len(self._places), size, self._read_quota())
+
+    def _read_quota(self) -> int:
+        found = self._call_or_none("get", "quota")
+        if found is None:
+            return 0
+        digits = bytes(found.bytes())
+        # Whoever may write to the bucket may write anything here.
+        return int(digits) if digits.isdigit() and len(digits) < 20 else 0
 
     def set_quota(self, quota: int) -> None:
         self._call_object_store("put", "quota", str(quota).encode())
@@ -283,40 +312,52 @@ class S3RowStore:
     def _fetch_new_packs(self, *, anew: bool = False) -> None:
         """Read packs that others put since the last time. `anew`: also notice removed packs."""
         now = self._store_time_ms()
-        ids = set(self._list_object_names("index", after="" if anew else self._looked))
+        names = self._list_object_names("index", after="" if anew else self._looked)
+        ids = {name for name in names if _PACK_ID.fullmatch(name)}
         for pack in ids - self._known.keys():
-            if (index := self._call_or_none("get", f"index/{pack}")) is not None:
+            index = self._call_or_none("get", f"index/{pack}")
+            if index is not None:
                 self._add_pack_index(pack, bytes(index.bytes()))
-        for pack in self._known.keys() - ids if anew else ():
-            self._forget_known_pack(pack)
+        if anew:
+            for pack in self._known.keys() - ids:
+                self._forget_known_pack(pack)
         self._looked = f"{max(0, int(now) - LATEST_PUT_MS):012x}"
 
     def _add_pack_index(self, pack: str, index: bytes) -> None:
         """Add a pack's index. A damaged one counts as empty, and machines send its rows again."""
-        if _with_checksum(index[:-_SUM]) != index:
+        head, _, rows = index[:-_SUM].partition(b"\n")
+        version = head.rpartition(b"-")[2]
+        is_whole = _with_checksum(index[:-_SUM]) == index and version.isdigit()
+        is_newer = is_whole and int(version[:9]) > VERSION
+        if not is_newer and (not is_whole or len(rows) % _PLACE.size):
             log.info("an index of the shared store is damaged")
             self._known[pack] = frozenset()
             return
-        head, _, rows = index[:-_SUM].partition(b"\n")
-        if int(head.rpartition(b"-")[2]) > VERSION:
+        if is_newer:
             raise errors.WrittenByNewerVersion(
                 "The shared store contains data from a newer version of Helix Desktop.",
                 remedy=f"Update Helix Desktop. {_SAFE} Nothing was changed.",
             )
-        places = {
-            name: RowPlace(pack, start, length, key)
-            for name, start, length, key in _PLACE.iter_unpack(rows)
-        }
+        places = {}
+        for name, start, length, key in _PLACE.iter_unpack(rows):
+            place = RowPlace(pack, start, length, key)
+            if place.is_possible:
+                places[name] = place
         self._known[pack] = frozenset(places)
         self._places |= places
 
     def _forget_known_pack(self, pack: str) -> None:
         for name in self._known.pop(pack, frozenset()):
-            if (place := self._places.get(name)) is not None and place.pack == pack:
+            place = self._places.get(name)
+            if place is not None and place.pack == pack:
                 del self._places[name]
 
     def _fetch_forgotten_names(self) -> None:
-        self._gone = frozenset(map(bytes.fromhex, self._list_object_names("gone")))
+        self._gone = frozenset(map(bytes.fromhex, self._list_hex_names("gone")))
+
+    def _list_hex_names(self, folder: str) -> list[str]:
+        """Leave out what no machine of ours has put there."""
+        return [name for name in self._list_object_names(folder) if _HEX_NAME.fullmatch(name)]
 
     def _new_pack_id(self) -> str:
         return f"{int(self._store_time_ms()):012x}{secrets.token_hex(10)}"
@@ -331,7 +372,8 @@ class S3RowStore:
             self._call_object_store("put", path, b"-")
             there = self._call_object_store("head", path)["last_modified"].timestamp() * 1000
             self._call_or_none("delete", path)
-            self._ahead, self._apart = there - seconds_since_start_of_computer() * 1000, apart
+            self._ahead = there - seconds_since_start_of_computer() * 1000
+            self._apart = apart
         return seconds_since_start_of_computer() * 1000 + self._ahead
 
     def _list_object_names(self, folder: str, after: str = "") -> list[str]:
@@ -339,13 +381,14 @@ class S3RowStore:
         from obstore.exceptions import BaseError
 
         prefix = f"{self._base}/{folder}/"
+        offset = f"{prefix}{after}" if after else None
+        names = []
         try:
-            pages = obstore.list(
-                self._store, prefix, offset=f"{prefix}{after}" if after else None, chunk_size=1000
-            )
-            return [one["path"].rpartition("/")[2] for page in pages for one in page]
+            for page in obstore.list(self._store, prefix, offset=offset, chunk_size=1000):
+                names += [found["path"].rpartition("/")[2] for found in page]
         except (BaseError, OSError) as error:
             raise convert_s3_error(error) from error
+        return names
 
     def _call_or_none(self, call: str, path: str, **options: Any) -> Any:
         """Call the store. Returns None if the object does not exist."""
@@ -419,10 +462,7 @@ def convert_s3_error(error: Exception) -> errors.HelixError:
             "The shared store rejected the key or the secret.",
             remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
         )
-    if any(
-        word in text
-        for word in ("code: 507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")
-    ):
+    if any(sign in text for sign in _SIGNS_OF_FULL_STORE):
         return errors.StoreFull(
             "The shared store is full.", remedy=f"{_SAFE} Free up space in the shared store."
         )

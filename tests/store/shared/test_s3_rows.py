@@ -593,3 +593,36 @@ def test_rows_of_which_one_pack_is_gone_are_found_in_the_others() -> None:
     assert here.find_missing_rows([*first, *second]) == frozenset(first)
     here.store_rows(first)
     assert machine(bucket).fetch_rows([*first, *second]) == first | second
+
+
+HOSTILE_INDEXES = [
+    b"",
+    b"helix-index-one\n",
+    b"helix-index-\n",
+    b"no line",
+    b"helix-index-1\n" + b"short of a row",
+    b"helix-index-1\n" + s3_rows._PLACE.pack(b"n" * 32, (1 << 64) - 2, (1 << 64) - 2, b"k" * 32),
+    b"helix-index-1\n" + s3_rows._PLACE.pack(b"n" * 32, 0, (1 << 64) - 1, b"k" * 32),
+]
+
+
+@pytest.mark.parametrize("index", HOSTILE_INDEXES)
+def test_what_a_stranger_writes_into_the_bucket_stops_no_machine(index: bytes) -> None:
+    """Its checksum has no key, so whoever may write there can make it right."""
+    bucket = MemoryStore()
+    rows = rows_of_sizes(100, LARGE_ROW_BYTES)
+    machine(bucket).store_rows(rows)
+    base = f"trial/{SPACE.hex()}"
+    name = "f" * 32
+    obstore.put(bucket, f"{base}/index/{name}", s3_rows._with_checksum(index))
+    for folder in ("index", "gone", "uses"):
+        for path in ("not hex", "..%2F..%2Fetc", "zz" * 16, "abc"):
+            obstore.put(bucket, f"{base}/{folder}/{path}", b"anything")
+    obstore.put(bucket, f"{base}/quota", b"-many")
+    other = machine(bucket)
+    assert other.fetch_rows([*rows, b"n" * 32]) == rows
+    assert other.fetch_row_usage().quota == 0
+    assert other.fetch_published_uses() == {}
+    assert set(other.list_old_rows(-10.0)) == set(rows)
+    other.remove_rows(list(rows))
+    assert machine(bucket).fetch_rows(list(rows)) == {}
