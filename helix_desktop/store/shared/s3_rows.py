@@ -43,7 +43,7 @@ _SUM = 32
 _OWN = (1 << 64) - 1  # Used as the offset of rows that are stored as separate objects.
 _SAFE = "Nothing was lost."
 _SIGNS_OF_FULL_STORE = ("code: 507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")
-_PACK_ID = re.compile("[0-9a-f]{32}")
+_PACK_ID = re.compile("[0-9a-f]{13,64}")  # The time of the put, and random digits.
 _HEX_NAME = re.compile("(?:[0-9a-f]{2})+")
 _MOST_PACK_BYTES = 1 << 40
 
