@@ -363,31 +363,34 @@ class RepositoryCopies(CopiesInUse):
             versions, changes = await self._changes_in_copy(copy)
         except ActionRefused:  # Its checkpoints cannot say it, but git can.
             return (await self.read_copy_status(copy)).changed
-        kit, known = await self.get_or_open_tools(copy.parent), {change.path for change in changes}
-        checkpoints = kit.resources.checkpoints if copy.is_of(kit.resources.roots.folders) else None
-        if checkpoints is not None and checkpoints.is_undo_available:
-            await checkpoints.ensure_first_check()
-            await checkpoints.check_for_changes()
-            now = {
-                path: checkpoints.folders.last_item_at(path)
-                for path in copy.replaced
-                if path not in known
-            }
-            undone = [
-                path for path, item in now.items() if pack_item(item).hex() == copy.replaced[path]
-            ]
-            changes += [
-                PathChange(path, now[path], versions.versions_of(path)[-1]) for path in undone
-            ]
-        files = [
-            one
-            for one in changes
-            if not {PathKind.FOLDER}.issuperset(each.kind for each in one[1:] if each)
-        ]
-        return [
-            printable_path(change.path.partition("/")[2])
-            for change in sorted(files, key=lambda each: each.path)
-        ]
+        changes += await self._changes_undone_since(copy, versions, changes)
+        files = [change for change in changes if not _is_change_of_folders(change)]
+        paths = sorted(change.path for change in files)
+        return [printable_path(path.partition("/")[2]) for path in paths]
+
+    async def _changes_undone_since(
+        self,
+        copy: copy_files.FolderCopy,
+        versions: BroughtVersions,
+        changes: Sequence[PathChange],
+    ) -> list[PathChange]:
+        """Return the files that were brought back and are again as they were before. `changes`:
+        those of the copy itself, which are known.
+        """
+        kit = await self.get_or_open_tools(copy.parent)
+        checkpoints = kit.resources.checkpoints
+        is_same_place = copy.is_of(kit.resources.roots.folders)
+        if checkpoints is None or not is_same_place or not checkpoints.is_undo_available:
+            return []
+        await checkpoints.ensure_first_check()
+        await checkpoints.check_for_changes()
+        known = {change.path for change in changes}
+        undone = []
+        for path, packed_before in copy.replaced.items():
+            now = checkpoints.folders.last_item_at(path)
+            if path not in known and pack_item(now).hex() == packed_before:
+                undone.append(PathChange(path, now, versions.versions_of(path)[-1]))
+        return undone
 
     async def find_conflicts(self, copy: copy_files.FolderCopy) -> Sequence[str]:
         """Return the files that cannot be applied, because the user has changed them as well."""
@@ -653,3 +656,9 @@ class RepositoryCopies(CopiesInUse):
                 with suppress(ActionRefused):
                     await asyncio.to_thread(source.run, "update-ref", "-d", f"refs/helix/{copy.id}")
         return said
+
+
+def _is_change_of_folders(change: PathChange) -> bool:
+    """Whether nothing but a folder was or is at the path."""
+    items = [item for item in (change.before, change.after) if item is not None]
+    return all(item.kind is PathKind.FOLDER for item in items)

@@ -280,50 +280,68 @@ class FileChanges:
         "merge" or "now"; without a choice, the file is left alone. `undoes`: the facts
         that are undone, if the files do not name them.
         """
-        undoes = undoes or turn_changes.seqs_to_name_in_undo(
-            (source for file in files for source in file.sources), conversation
-        )
+        if not undoes:
+            sources = (source for file in files for source in file.sources)
+            undoes = turn_changes.seqs_to_name_in_undo(sources, conversation)
         planned = await self.plan_undo(files)
-        chosen: dict[str, TreeItem | None] = {}
-        left: list[tuple[str, str]] = []
-        for one in planned:
-            if one.how is not turn_changes.UndoOutlook.CONFLICT:
-                continue
-            match choices.get(one.path, ""):
-                case "before":
-                    chosen[one.path] = one.before
-                case "merge" if (
-                    item := await change_restoring.merge_with_other_changes(
-                        self.workspace_checkpoints, one
-                    )
-                ) is not None:
-                    chosen[one.path] = item
-                case "merge":
-                    left.append((one.path, "the changes touch the same lines"))
-                case _:
-                    left.append((one.path, "it was changed by somebody else since"))
-        wanted = change_restoring.plan_restore_steps(planned, chosen)
-        wanted += await self._remove_emptied_folders(
-            files, {step.path for step in wanted if step.target is None}
-        )
+        chosen, left_alone = await self._settle_conflicts(planned, choices)
+        steps = change_restoring.plan_restore_steps(planned, chosen)
+        deleted_paths = {step.path for step in steps if step.target is None}
+        steps += await self._remove_emptied_folders(files, deleted_paths)
         already = [one for one in planned if one.how is turn_changes.UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(
-            self.workspace_checkpoints, wanted, already=already
+            self.workspace_checkpoints, steps, already=already
         )
-        if (seen := self._kit.resources.files_seen.get(conversation)) is not None:
-            for file, one in zip(
-                files, planned, strict=True
-            ):  # The user's undo must not refuse the next write.
-                if one in already or (
-                    one.how is turn_changes.UndoOutlook.RESTORE and one.path in done.restored
-                ):
-                    seen.set_content_seen(
-                        self.path_on_disk(file), one.before and one.before.file_digest
-                    )
-        undone = await self._record_undo(done, wanted, left, conversation, undoes)
-        return (
-            replace(undone, fact=None) if already else undone
-        )  # The steps were undone by an earlier fact.
+        self._mark_undone_content_as_seen(conversation, files, planned, set(done.restored))
+        undone = await self._record_undo(done, steps, left_alone, conversation, undoes)
+        # What is already so was undone by an earlier fact.
+        return replace(undone, fact=None) if already else undone
+
+    async def _settle_conflicts(
+        self, planned: Sequence[PlannedUndo], choices: Mapping[str, str]
+    ) -> tuple[dict[str, TreeItem | None], list[tuple[str, str]]]:
+        """Return, for files that others have changed since, what to restore by the user's choice,
+        and those that are left alone, each with the reason.
+        """
+        chosen: dict[str, TreeItem | None] = {}
+        left_alone: list[tuple[str, str]] = []
+        for file in planned:
+            if file.how is not turn_changes.UndoOutlook.CONFLICT:
+                continue
+            choice = choices.get(file.path, "")
+            if choice == "before":
+                chosen[file.path] = file.before
+            elif choice == "merge":
+                merged = await change_restoring.merge_with_other_changes(
+                    self.workspace_checkpoints, file
+                )
+                if merged is None:
+                    left_alone.append((file.path, "the changes touch the same lines"))
+                else:
+                    chosen[file.path] = merged
+            else:
+                left_alone.append((file.path, "it was changed by somebody else since"))
+        return chosen, left_alone
+
+    def _mark_undone_content_as_seen(
+        self,
+        conversation: str,
+        files: Sequence[FileChange],
+        planned: Sequence[PlannedUndo],
+        restored: set[str],
+    ) -> None:
+        """Let the agent write these files again: it knows what they have, because it was there
+        before its own change. The user's undo must not refuse its next write.
+        """
+        seen = self._kit.resources.files_seen.get(conversation)
+        if seen is None:
+            return
+        for file, plan in zip(files, planned, strict=True):
+            is_already = plan.how is turn_changes.UndoOutlook.ALREADY
+            is_restored = plan.how is turn_changes.UndoOutlook.RESTORE and plan.path in restored
+            if is_already or is_restored:
+                digest = plan.before.file_digest if plan.before else None
+                seen.set_content_seen(self.path_on_disk(file), digest)
 
     async def _remove_emptied_folders(
         self, files: Sequence[FileChange], removed: set[str]
@@ -331,21 +349,23 @@ class FileChanges:
         """Return the steps for folders that the agent created and that are empty
         without these `removed` paths.
         """
-        sources = dict.fromkeys(
-            source for file in files if file.path_of_change in removed for source in file.sources
-        )
+        sources: dict[ChangeSource, None] = {}
+        for file in files:
+            if file.path_of_change in removed:
+                sources |= dict.fromkeys(file.sources)
         created = [
-            each
-            for each in await self.changes_with_folders(tuple(sources))
-            if each.change.before is None
+            change.path_of_change
+            for change in await self.changes_with_folders(tuple(sources))
+            if change.change.before is None
         ]
-        known, steps = self.workspace_checkpoints.folders.known_items(), []
-        remaining = known.keys() - removed if created else set()
-        for path in sorted(
-            (each.path_of_change for each in created), reverse=True
-        ):  # The deepest first.
+        if not created:
+            return ()
+        known = self.workspace_checkpoints.folders.known_items()
+        remaining = known.keys() - removed
+        steps = []
+        for path in sorted(created, reverse=True):  # The deepest first.
             is_folder = path in remaining and known[path].kind is PathKind.FOLDER
-            if is_folder and not any(each.startswith(f"{path}/") for each in remaining):
+            if is_folder and not any(other.startswith(f"{path}/") for other in remaining):
                 remaining.remove(path)
                 steps.append(change_restoring.RestoreStep(path, known[path], None))
         return tuple(steps)
@@ -391,33 +411,52 @@ class FileChanges:
         conversation: str,
         undoes: Sequence[int],
     ) -> FileUndoResult:
-        place = self.workspace_checkpoints.displayed_path
-        fact = None if result.fact is None else replace(result.fact, undoes=tuple(undoes))
+        fact: FilesChanged | None = None
+        if result.fact is not None:
+            fact = replace(result.fact, undoes=tuple(undoes))
         if fact is not None and conversation:
-            turns, about = await self.turns_with_changes(conversation), set(undoes)
-            sources = [
-                one for turn in turns for one in turn.sources if about & {one.seq, *one.fact.undoes}
-            ]
-            remains = await self.file_changes_of_steps(
-                [*sources, ChangeSource(conversation, 0, time.time(), fact)]
-            )
-            await self.append_change_fact(conversation, replace(fact, is_whole=not remains))
-        names = tuple(place(path) for path in result.restored)
-        paths_left = tuple(
-            (place(path), why) for path, why in (*left_alone, *result.paths_left_alone)
-        )
+            is_whole = not await self._has_changes_left(conversation, fact, undoes)
+            await self.append_change_fact(conversation, replace(fact, is_whole=is_whole))
         restored = set(result.restored)
-        steps = [(step.now, step.target) for step in wanted if step.path in restored]
-        back = sum(target is not None and target.kind is not PathKind.FOLDER for _, target in steps)
-        deleted = sum(
-            now is not None and now.kind is not PathKind.FOLDER
-            for now, target in steps
-            if target is None
+        files_back = 0
+        files_deleted = 0
+        for step in wanted:
+            if step.path not in restored:
+                continue
+            if step.target is None:
+                files_deleted += _is_no_folder(step.now)
+            else:
+                files_back += _is_no_folder(step.target)
+        displayed = self.workspace_checkpoints.displayed_path
+        left = (*left_alone, *result.paths_left_alone)
+        return FileUndoResult(
+            tuple(displayed(path) for path in result.restored),
+            tuple((displayed(path), why) for path, why in left),
+            files_back,
+            files_deleted,
+            fact,
         )
-        return FileUndoResult(names, paths_left, back, deleted, fact)
+
+    async def _has_changes_left(
+        self, conversation: str, undo: FilesChanged, undoes: Sequence[int]
+    ) -> bool:
+        """Whether something of the undone steps still stands after this undo."""
+        undone = set(undoes)
+        sources = [
+            source
+            for turn in await self.turns_with_changes(conversation)
+            for source in turn.sources
+            if undone & {source.seq, *source.fact.undoes}
+        ]
+        sources.append(ChangeSource(conversation, 0, time.time(), undo))
+        return bool(await self.file_changes_of_steps(sources))
 
     async def append_change_fact(
         self, conversation: str, fact: FilesChanged | ChangeKept
     ) -> Sequence[Recorded]:
         session = await self._bench.open_session(conversation)
         return await session.conversation.append_facts(fact)
+
+
+def _is_no_folder(item: TreeItem | None) -> bool:
+    return item is not None and item.kind is not PathKind.FOLDER

@@ -112,20 +112,32 @@ async def record_written_steps(
     """
     await checkpoints.ensure_first_check()
     await checkpoints.check_for_changes(thorough=True)
-    written, modes, unwritten = list[PlannedUndo](), list[RestoreStep](), set[str]()
+    written: list[PlannedUndo] = []
+    modes: list[RestoreStep] = []
+    unwritten: set[str] = set()
     for step in begun.steps:
-        now, target = checkpoints.folders.last_item_at(step.path), step.target
-        is_folder = (
-            now is not None and target is not None and now.kind is target.kind is PathKind.FOLDER
-        )
-        if now is not None and is_folder and now != target and now.mode == change_restoring.OPENED:
-            modes.append(RestoreStep(step.path, now, target))
-        elif now is None and step.now is not None and not change_restoring.can_swap_in_place(step):
-            target = None  # It was removed to make room, and nothing is there yet.
-        if is_folder or now == target:
-            written.append(PlannedUndo(step.path, target, step.now, target, UndoOutlook.ALREADY))
-        if not is_folder and now != step.target:
+        now = checkpoints.folders.last_item_at(step.path)
+        if _is_folder(now) and _is_folder(step.target):
+            # Folders are writable while files are moved into them.
+            if now is not None and now != step.target and now.mode == change_restoring.OPENED:
+                modes.append(RestoreStep(step.path, now, step.target))
+            written.append(_plan_of_written_step(step, step.target))
+            continue
+        if now != step.target:
             unwritten.add(step.path)
+        target = step.target
+        if now is None and step.now is not None and not change_restoring.can_swap_in_place(step):
+            target = None  # It was removed to make room, and nothing is there yet.
+        if now == target:
+            written.append(_plan_of_written_step(step, target))
     await change_restoring.remove_undo_leftovers(checkpoints, begun.steps)
     await change_restoring.restore_paths(checkpoints, modes)
     return (await change_restoring.restore_paths(checkpoints, (), already=written)).fact, unwritten
+
+
+def _is_folder(item: TreeItem | None) -> bool:
+    return item is not None and item.kind is PathKind.FOLDER
+
+
+def _plan_of_written_step(step: RestoreStep, target: TreeItem | None) -> PlannedUndo:
+    return PlannedUndo(step.path, target, step.now, target, UndoOutlook.ALREADY)
