@@ -93,6 +93,9 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
         return [f"{found['name']}: {found['trouble']}"]
     counts = ", ".join(f"{count} {state}" for state, count in found["tasks"].items())
     lines = [f"{found['name']}: {counts}; ${found['cost']:.2f} for all tasks"]
+    if found["tasks"]["waiting"]:
+        minutes = found["oldest_waiting_seconds"] / 60
+        lines.append(f"  the oldest waiting task has waited for {minutes:,.0f} minutes")
     if found["is_stopped"]:
         lines.append("  Stopped: no task starts until you run `fleet start`.")
     lines += [

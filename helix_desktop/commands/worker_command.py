@@ -190,6 +190,7 @@ async def _code_of_error(
 
 async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Console) -> int:
     from helix_desktop.gateway import gateway_workspaces
+    from helix_desktop.workbench.fleet_telemetry import start_telemetry
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
     async def report(task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> None:
@@ -230,6 +231,7 @@ async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Consol
         worker.report = report
         worker.most_kept = max(0, arguments.keep)
         worker.tasks_may_allow = not arguments.ignore_task_allow
+        worker.telemetry = start_telemetry(bench.id)
         await console.print_error(
             f"Running the tasks of {bench.name}, {arguments.at_once} at a time."
         )

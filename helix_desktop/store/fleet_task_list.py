@@ -455,6 +455,11 @@ class FleetTaskList:
         dollars = float(amounts.get("cost", 0.0))
         return FleetTaskCounts(by_state, dict(busy), dollars, int(amounts.get("changes", 0)))
 
+    async def oldest_waiting_seconds(self) -> float:
+        """Return how long the oldest waiting task has waited, or 0.0 if none waits."""
+        (rows,) = await self._run_statements([self._statement("oldest_waiting", self._space)])
+        return float(rows[0][0]) if rows else 0.0
+
     async def read_fingerprint(self) -> object:
         """Return a value that changes when a task is added, claimed or ended, or a note changes."""
         (kept,) = await self._run_statements([self._statement("count", self._space)])

@@ -42,6 +42,7 @@ async def collect_fleet_state(
             counts.by_worker.keys() - notes.workers.keys()
         ),  # These workers have tasks but no longer report.
         "draining": [worker for worker, is_told in notes.workers.items() if is_told],
+        "oldest_waiting_seconds": await tasks.oldest_waiting_seconds(),
         "has_older": any(counts.by_state[state] > len(some) for state, some in listed.items()),
         "is_stopped": notes.is_stopped,
         "cost": counts.dollars,

@@ -12,13 +12,13 @@ a provider's limit. The task is then given back, and tried again later.
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 
 from helix_desktop import errors
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import Recorded, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
@@ -89,6 +89,7 @@ class FleetTaskRun:
         self._brought = brought
         self._owned = owned
         self._is_budget_spent = False
+        self._facts_before = 0
 
     def build_claim(self) -> WorkerClaim:
         """Return what checks, before each step, call and fact, that this run may go on."""
@@ -101,6 +102,11 @@ class FleetTaskRun:
             claimed.waiting,
             lambda: claimed.is_ending,
         )
+
+    def list_recorded_facts(self) -> Sequence[Recorded]:
+        """Return what this run has recorded in the task's conversation."""
+        session = self._claimed.session
+        return session.all_facts[self._facts_before :] if session is not None else ()
 
     def end_last_request(self) -> None:
         self._gate.end_request(self._task.id, self._task_cost())
@@ -132,6 +138,7 @@ class FleetTaskRun:
         for _ in range(TURN_TRIES):
             session = await claimed.retry_while_held(self._open_task_session)
             claimed.session = session
+            self._facts_before = len(session.all_facts)
             if _was_stopped_by_user_before(self._task, session):
                 claimed.is_stopped = True
             if claimed.is_stopped or claimed.gives_back or _is_done(session):

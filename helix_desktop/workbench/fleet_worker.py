@@ -30,12 +30,15 @@ from helix_desktop.workbench.fleet_task_run import (
     WorkspaceIsClosing,
     outcome_of_error,
 )
+from helix_desktop.workbench.fleet_telemetry import FleetTelemetry
+from helix_desktop.workbench.fleet_traces import trace_run
 from helix_desktop.workbench.open_workbench import Workbench
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 0.7  # The worker looks for new tasks this often.
 # The worker looks this often for conversations that it can remove from this disk.
 RELEASE_SECONDS = 20.0
+COUNT_SECONDS = 15.0  # For operators, tasks are counted this often.
 HISTORY_SECONDS = 3600.0  # The worker removes tasks that ended long ago this often.
 DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other workers resume them.
 # After a setback, this computer takes no task for so long, doubled with each further one.
@@ -78,6 +81,8 @@ class FleetWorker:
         self._is_draining = asyncio.Event()
         self._drain_seconds = DRAIN_SECONDS
         self._gate = FleetStepGate(task_list.notes)
+        self.telemetry: FleetTelemetry | None = None  # Where runs and counts are sent, if anywhere.
+        self._setbacks = 0
         self._setbacks_in_a_row = 0
         self._rests_until = 0.0
 
@@ -106,6 +111,7 @@ class FleetWorker:
         )
         self._owned.spawn_task(self._release_conversations_until_cancelled(), name="make room")
         self._owned.spawn_task(self._remove_old_tasks_until_cancelled(), name="shorten history")
+        self._owned.spawn_task(self._note_counts_until_cancelled(), name="count for operators")
         draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
         try:
             busy_at = time.monotonic()
@@ -127,6 +133,8 @@ class FleetWorker:
             await self._owned.aclose()
             with suppress(errors.HelixError):
                 await self._list.notes.remove_worker(self._name)
+            if self.telemetry is not None:
+                await asyncio.to_thread(self.telemetry.close)
 
     async def _has_no_work(self, attempt: ClaimAttempt) -> bool:
         if self._claimed or attempt in (ClaimAttempt.STARTED, ClaimAttempt.UNKNOWN):
@@ -258,6 +266,7 @@ class FleetWorker:
                 outcome = FleetTaskOutcome(FleetTaskState.WAITING, FleetTaskResult(GIVEN_BACK))
             record = partial(self._record_outcome, task, outcome)
             state = await claimed.retry_while_held(record)
+            self._send_trace(run, claimed)
         log.info("task %s is %s", task.id, state.value)
         if self.report is not None:
             await self.report(task, state, outcome.result)
@@ -277,9 +286,32 @@ class FleetWorker:
         if not outcome.is_setback:
             self._setbacks_in_a_row = 0
             return
+        self._setbacks += 1
         pause = REST_SECONDS * 2.0 ** min(self._setbacks_in_a_row, 10)
         self._setbacks_in_a_row += 1
         self._rests_until = time.monotonic() + min(pause, LONGEST_REST_SECONDS)
+
+    # --- What operators see
+
+    def _send_trace(self, run: FleetTaskRun, claimed: ClaimedFleetTask) -> None:
+        if self.telemetry is None:
+            return
+        span = trace_run(claimed.task, run.list_recorded_facts())
+        if span is not None:
+            self.telemetry.send_span(span)
+
+    async def _note_counts_until_cancelled(self) -> None:
+        while self.telemetry is not None:
+            with suppress(errors.HelixError):
+                counts = await self._list.count_fleet_tasks()
+                state = await self._list.notes.read_state()
+                oldest = await self._list.oldest_waiting_seconds()
+                more = {
+                    "helix.tasks.oldest_waiting": oldest,
+                    "helix.tasks.setbacks": self._setbacks,
+                }
+                self.telemetry.note_counts(counts, state, more)
+            await asyncio.sleep(COUNT_SECONDS)
 
     # --- What is removed after a while
 

@@ -60,6 +60,9 @@ setbacks = setbacks + 1, avoided = worker, worker = '', reason = '' WHERE space 
 --- In how many seconds a task may be tried again that was given back.
 SELECT min(until) - {now} FROM {t}tasks WHERE space = %s AND state = 'waiting' AND open_needs = 0 AND until > {now}
 
+-- oldest_waiting
+SELECT {now} - added FROM {t}tasks WHERE space = %s AND state = 'waiting' ORDER BY position LIMIT 1
+
 -- pause
 UPDATE {t}tasks SET state = 'waiting', worker = '', until = 0 WHERE space = %s AND state = 'running' RETURNING id
 

@@ -1,0 +1,135 @@
+"""What a run of a task looks like to an operator: spans for the run, its requests and
+its tool calls, computed from the facts that its journal recorded.
+
+The names and attributes are those of OpenTelemetry's conventions for generative AI. No
+text of the conversation is among them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+
+from helix_desktop.engine.facts import (
+    Folded,
+    ModelReplied,
+    Recorded,
+    Spent,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+)
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.fleet_tasks import FleetTask
+
+Attributes = Mapping[str, str | int | float | bool]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    name: str
+    time: float
+    attributes: Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSpan:
+    """`begin` and `end`: seconds since 1970. `error`: what failed, or empty."""
+
+    name: str
+    begin: float
+    end: float
+    attributes: Attributes
+    error: str = ""
+    events: tuple[TraceEvent, ...] = ()
+    children: tuple["TraceSpan", ...] = field(default=())
+
+
+def trace_run(task: FleetTask, recorded: Sequence[Recorded]) -> TraceSpan | None:
+    """Return the span of a run from the facts that it recorded, or None without any."""
+    if not recorded:
+        return None
+    children = [*_trace_requests(recorded), *_trace_calls(recorded)]
+    children.sort(key=lambda span: span.begin)
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": task.order.agent or "agent",
+        "gen_ai.conversation.id": task.id,
+        "helix.task.claims": task.claims,
+        "helix.task.worker": task.worker,
+        **_sum_usage(recorded),
+    }
+    begins = [span.begin for span in children]
+    return TraceSpan(
+        "invoke_agent",
+        min([recorded[0].time, *begins]),
+        recorded[-1].time,
+        attributes,
+        _error_of_run(recorded),
+        tuple(_fold_events(recorded)),
+        tuple(children),
+    )
+
+
+def _trace_requests(recorded: Sequence[Recorded]) -> Iterator[TraceSpan]:
+    for entry in recorded:
+        if isinstance(entry.fact, ModelReplied):
+            provider, _, model = entry.fact.model.partition("/")
+            attributes = {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": provider,
+                "gen_ai.request.model": model or provider,
+                **_usage_attributes(entry.fact.usage),
+            }
+            begin = entry.time - entry.fact.seconds
+            yield TraceSpan("chat", begin, entry.time, attributes)
+
+
+def _trace_calls(recorded: Sequence[Recorded]) -> Iterator[TraceSpan]:
+    tool_by_call: dict[str, str] = {}
+    for entry in recorded:
+        if isinstance(entry.fact, ModelReplied):
+            for part in entry.fact.parts:
+                if isinstance(part, ToolCall):
+                    tool_by_call[part.id] = part.name
+        if isinstance(entry.fact, ToolReturned):
+            attributes = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": tool_by_call.get(entry.fact.call, "unknown"),
+                "gen_ai.tool.call.id": entry.fact.call,
+            }
+            error = "" if entry.fact.ok else "The call failed."
+            begin = entry.time - entry.fact.seconds
+            yield TraceSpan("execute_tool", begin, entry.time, attributes, error)
+
+
+def _fold_events(recorded: Sequence[Recorded]) -> Iterator[TraceEvent]:
+    for entry in recorded:
+        if isinstance(entry.fact, Folded):
+            yield TraceEvent("helix.fold", entry.time, {"helix.fold.kind": entry.fact.kind.value})
+
+
+def _error_of_run(recorded: Sequence[Recorded]) -> str:
+    for entry in reversed(recorded):
+        if isinstance(entry.fact, TurnEnded):
+            end = entry.fact
+            return "" if end.reason is TurnEnd.DONE else end.cause or end.reason.value
+    return "no end was recorded"
+
+
+def _sum_usage(recorded: Sequence[Recorded]) -> dict[str, int | float]:
+    total: dict[str, int | float] = {}
+    for entry in recorded:
+        if isinstance(entry.fact, ModelReplied | Spent):
+            for name, amount in _usage_attributes(entry.fact.usage).items():
+                total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _usage_attributes(usage: Usage) -> dict[str, int | float]:
+    return {
+        "gen_ai.usage.input_tokens": usage.input,
+        "gen_ai.usage.output_tokens": usage.output,
+        "helix.usage.cached_input_tokens": usage.cache_read,
+        "helix.usage.dollars": usage.cost,
+    }
