@@ -37,8 +37,8 @@ from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.json_values import text_at
 from helix_desktop.protocols.gateway_message import Json, PieceKind
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
+from helix_desktop.protocols.known_refusals import TOO_LONG_FOR_GATEWAY
 from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
-from helix_desktop.resources import read_table
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +52,7 @@ REFUSED_WITHOUT = (
     "(What you took out of the context was left out of this request. Nothing was lost. "
     "If that is why it was refused, bring it back in Helix Desktop and send the message again.)"
 )
-TOO_LONG_PHRASES = [
-    phrase.encode() for phrase in read_table("provider_refusals")["too_long_for_gateway"]
-]
+TOO_LONG_PHRASES = [phrase.encode() for phrase in TOO_LONG_FOR_GATEWAY]
 
 
 async def _may_go_on_unread(request: ParsedRequest, room: AgentConversations) -> bool:

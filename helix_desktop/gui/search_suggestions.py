@@ -16,13 +16,28 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.window_actions import ActionRegistry
 from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem, Session, Workbench
-from helix_desktop.resources import read_json_resource
 
 LEAD = 20  # About this many characters are shown before the first word that was found.
 GoToPlace = Callable[[WindowPlace], object]
 
 # The name of the window action that each slash command runs.
-COMMANDS: Mapping[str, str] = read_json_resource("slash_commands.json")
+COMMANDS: Mapping[str, str] = {
+    "new": "new",
+    "fork": "fork",
+    "rename": "rename",
+    "cache": "fold-marker",
+    "observe": "fold-observations",
+    "reflect": "fold-reflection",
+    "handover": "fold-handover",
+    "regenerate": "regenerate",
+    "attach": "attach",
+    "model": "model",
+    "policy": "policy",
+    "mode": "mode",
+    "export": "export-markdown",
+    "settings": "settings",
+    "tour": "tour",
+}
 
 
 def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:

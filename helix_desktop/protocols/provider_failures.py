@@ -1,8 +1,7 @@
 """Converts a provider's refusal (status and body) to an error with a sentence and a remedy.
 
 Providers agree on little, not even on where the sentence is, so the sentence itself is
-examined. `resources/tables/provider_refusals.toml` has what providers and local servers
-are known to say.
+examined: `known_refusals.py` has what providers and local servers are known to say.
 """
 
 import re
@@ -14,7 +13,7 @@ from helix_desktop import errors
 from helix_desktop.errors import shorten_to_line
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, list_at, parse_json, text_at, value_at
-from helix_desktop.resources import read_table
+from helix_desktop.protocols import known_refusals
 
 LONGEST_SENTENCE = 600
 # These patterns take more than twice as long for a text twice as long, so they only see
@@ -64,21 +63,17 @@ def failure_of_refusal(refusal: ProviderRefusal) -> errors.ModelFailed:
     )
 
 
-def _search_known_refusal(kind: str, sentence: str) -> re.Match[str] | None:
-    return re.search("|".join(read_table("provider_refusals")[kind]), sentence, re.IGNORECASE)
-
-
 def _request_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelFailed | None:
     if refusal.status == 413 or (
-        refusal.status <= 500 and _search_known_refusal("context", evidence)
+        refusal.status <= 500 and known_refusals.CONTEXT_TOO_LONG.search(evidence)
     ):
         remedy = "Fold more of the conversation, or choose a model with a larger context window."
         return errors.ContextTooLong(
             sentence, remedy=remedy, window=_window_in_refusal(refusal.body, sentence=evidence)
         )
-    if _search_known_refusal("no_tools", evidence):
+    if known_refusals.NO_TOOLS.search(evidence):
         return errors.ModelFailed(sentence, remedy="Choose a model that can call tools.")
     if 300 <= refusal.status < 400:
         target = refusal.headers.get("location", "")
@@ -95,20 +90,22 @@ def _window_in_refusal(body: Json, sentence: str) -> int:
     exact = value_at(body, "error", "n_ctx")  # llama.cpp's field for the window's size.
     if isinstance(exact, int) and not isinstance(exact, bool):
         return max(0, exact)
-    found = _search_known_refusal("window", sentence)
+    found = known_refusals.WINDOW_SIZE.search(sentence)
     return int(re.sub(r"\D", "", next(filter(None, found.groups())))) if found else 0
 
 
 def _account_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelFailed | None:
-    if refusal.status == 402 or _search_known_refusal("money", evidence):
+    if refusal.status == 402 or known_refusals.NO_CREDIT.search(evidence):
         return errors.NoCreditLeft(
             sentence, remedy="Add credit at the provider, or choose another model."
         )
-    if refusal.status == 401 or (refusal.status < 500 and _search_known_refusal("key", evidence)):
+    if refusal.status == 401 or (
+        refusal.status < 500 and known_refusals.KEY_REFUSED.search(evidence)
+    ):
         return errors.ProviderKeyRefused(sentence, remedy="Set a new key for this provider.")
-    if refusal.status < 500 and _search_known_refusal("model", evidence):
+    if refusal.status < 500 and known_refusals.UNKNOWN_MODEL.search(evidence):
         return errors.UnknownModel(
             sentence, remedy="To see this provider's models, run helix-desktop model list."
         )

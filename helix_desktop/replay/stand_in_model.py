@@ -14,9 +14,19 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.errors import ContextTooLong, ModelOverloaded
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import read_table
 
-KINDS: Mapping[str, str] = read_table("stand_in_models")
+# What each kind does. All but the first two are ways in which real models fail.
+KINDS: Mapping[str, str] = {
+    "works": "answers in the right form and length, with the details it found",
+    "slow": "answers correctly at the speed of real models: 80 tokens per second, after two seconds",
+    "forgetful": "answers in the right form but leaves out every detail",
+    "fails": "refuses every request",
+    "hangs": "never answers",
+    "empty": "gives an empty answer",
+    "wrong-form": "answers in the wrong form",
+    "other-language": "answers in another language, including the headings",
+    "too-long": "gives an answer that is twenty times too long",
+}
 SIZES: Mapping[Purpose, int] = {
     Purpose.HANDOVER: 3_000,
     Purpose.OBSERVATIONS: 3_000,
