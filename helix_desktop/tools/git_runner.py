@@ -110,32 +110,42 @@ def _settings_for_folder(listed: bytes) -> list[str]:
     """Return the user's settings, and those that disable filters, drivers, hooks and
     merge strategies of the repository.
     """
+    users: list[str] = []
+    repositorys: list[str] = []  # Names alone: none of their values is used.
     words = listed.decode("utf-8", "surrogateescape").split("\0")
-    entries = [*zip(words[::2], words[1::2], strict=False)]
-    names = [entry.partition("\n")[0] for scope, entry in entries if scope != "global"]
-    if any(
-        "=" in name
-        for name in names
-        if _DRIVER.fullmatch(name) or name.startswith(("filter.", "hook."))
-    ):
+    for scope, entry in zip(words[::2], words[1::2], strict=False):
+        if scope == "global":
+            users.append(entry)
+        else:
+            repositorys.append(_name_of_setting(entry))
+    off = _list_settings_that_switch_off(repositorys)
+    # What the repository sets itself is not the user's choice for it.
+    wanted = set(_SETTINGS["of_the_user"]).difference(repositorys)
+    wanted.update(_SETTINGS["of_the_user_alone"])
+    kept = [entry for entry in users if _name_of_setting(entry) in wanted]
+    return [entry.replace("\n", "=", 1) for entry in kept] + off
+
+
+def _name_of_setting(entry: str) -> str:
+    """Git prints a name and its value on lines of their own."""
+    return entry.partition("\n")[0]
+
+
+def _list_settings_that_switch_off(names: Sequence[str]) -> list[str]:
+    """Return settings without which git would run programs that the repository names."""
+    drivers = [name for name in names if _DRIVER.fullmatch(name)]
+    filters = [name for name in names if name.startswith("filter.")]
+    hooks = [name for name in names if name.startswith("hook.")]
+    if any("=" in name for name in (*drivers, *filters, *hooks)):
         raise ActionRefused(
             "This repository's Git settings name a program with “=”, which Git cannot be told to leave out.",
             remedy="Rename that filter, driver or hook in the repository's .git/config.",
         )
-    wanted = {*_SETTINGS["of_the_user"]}.difference(names).union(_SETTINGS["of_the_user_alone"])
-    of_user = [
-        entry
-        for scope, entry in entries
-        if scope == "global" and entry.partition("\n")[0] in wanted
-    ]
-    off = [f"{name}=" for name in names if _DRIVER.fullmatch(name)]
-    off += [
-        f"{name.rpartition('.')[0]}.required=false" for name in names if name.startswith("filter.")
-    ]
-    off += [
-        f"{name.rpartition('.')[0]}.enabled=false" for name in names if name.startswith("hook.")
-    ]
-    return [each.replace("\n", "=", 1) for each in of_user] + off
+    off = [f"{name}=" for name in drivers]
+    # A filter that is required would make git fail without it.
+    off += [f"{name.rpartition('.')[0]}.required=false" for name in filters]
+    off += [f"{name.rpartition('.')[0]}.enabled=false" for name in hooks]
+    return off
 
 
 @functools.lru_cache(maxsize=4)
@@ -160,7 +170,8 @@ def _run_git_process(
     words: list[str], stdin: bytes, environment: Mapping[str, str]
 ) -> starter.FinishedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    if not (git := starter.find_program(words[0])):
+    git = starter.find_program(words[0])
+    if not git:
         raise ActionRefused(
             "The program git was not found.", remedy="Install git, or commit with another program."
         )

@@ -6,7 +6,12 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from helix_desktop.tools.home_access import OPENINGS, CommandOpenings, openings_missed_by
+from helix_desktop.tools.home_access import (
+    OPENINGS,
+    CommandOpenings,
+    HomeOpening,
+    openings_missed_by,
+)
 from helix_desktop.tools.sandbox_home import build_closed_home, home_folders, is_within_folder
 
 _PATH = re.compile(r"(?:~|/)[\w.@+~%/-]*[\w@+~%/-]")
@@ -14,7 +19,8 @@ _NAME = re.compile(r"[\w.@+~%-]+")
 # Commands say this about mount points, such as hidden files and the folders that contain them.
 _IN_USE = re.compile(r"busy|EBUSY|belegt|忙")
 _CHANGED = re.compile(r"unstaged changes|uncommitted changes")
-_MOST_PATHS, _NAMED = 200, 3
+_MOST_PATHS = 200
+_NAMED = 3
 _WAY = "in Settings > Permissions"
 
 
@@ -32,91 +38,108 @@ def describe_hidden_paths(
     """
 
     def list_shown_folders() -> list[str]:
-        there = build_closed_home(folders, environ, "", opened, network=network)
-        return [*folders, *(place for _, place in there.readable_paths)]
+        home = build_closed_home(folders, environ, "", opened, network=network)
+        return [*folders, *(place for _, place in home.readable_paths)]
 
     homes = home_folders(environ)
-    paths = _find_hidden_paths(f"{line}\n{output}", homes, environ, list_shown_folders)
-    named = [
-        one
-        for one in OPENINGS
-        if any(_opening_covers_path(one.paths, path, homes) for path in paths)
+    text = f"{line}\n{output}"
+    paths = _find_hidden_paths(text, homes, environ, list_shown_folders)
+    openings: dict[HomeOpening, None] = {}
+    without_opening = []
+    for path in paths:
+        covering = [one for one in OPENINGS if _opening_covers_path(one.paths, path, homes)]
+        openings.update(dict.fromkeys(covering))
+        if not covering:
+            without_opening.append(path)
+    # In the order of the table, whatever the output names first.
+    named = [one for one in OPENINGS if one in openings]
+    missed = openings_missed_by(output, opened, network=network)
+    sentences = [
+        _describe_opening(one, opened, homes, network=network)
+        for one in dict.fromkeys((*named, *missed))
     ]
-    found = []
-    for one in dict.fromkeys((*named, *openings_missed_by(output, opened, network=network))):
-        there = [
-            f"~/{name}" for home in homes for name in one.paths if os.path.exists(f"{home}/{name}")
-        ]
-        if one.name in opened.names and not network:
-            found.append(f"{one.title} is open to commands with network access only.")
-        elif there or one.sockets:
-            places = f" hides {', '.join(there[:_NAMED])}, and" if there else ""
-            found.append(
-                f"The sandbox{places} does not let commands use {one.title}. The user can open it {_WAY}; "
-                f'one command can ask with `network` and `needs`: "{one.name}".'
-            )
-    others = [
-        path
-        for path in paths
-        if not any(_opening_covers_path(one.paths, path, homes) for one in OPENINGS)
-    ]
-    if others:
-        found.append(
-            f"The sandbox hides {', '.join(others[:_NAMED])}: of the home folder, commands see toolchains only. "
+    if without_opening:
+        shown = ", ".join(without_opening[:_NAMED])
+        sentences.append(
+            f"The sandbox hides {shown}: of the home folder, commands see toolchains only. "
             f"The user can add a folder under Folders that commands can read, {_WAY}."
         )
-    if hidden := _find_hidden_files(f"{line}\n{output}", opened.hidden, folders):
-        found.append(
+    hidden = _find_hidden_files(text, opened.hidden, folders)
+    if hidden:
+        sentences.append(
             f"Agents don't see {', '.join(hidden[:_NAMED])} in this workspace. A command that reads, changes, moves or "
             "removes such a file can ask with `needs`, by the path of the file or of a folder around it. "
             "Git shows such a file as changed until `git add -u`, which keeps it as it was."
         )
-    return "".join(f"[{sentence}]\n" for sentence in found)
+    return "".join(f"[{sentence}]\n" for sentence in sentences if sentence)
+
+
+def _describe_opening(
+    opening: HomeOpening, opened: CommandOpenings, homes: Sequence[str], *, network: bool
+) -> str:
+    """Say how commands can use what this opening gives them; empty if there is nothing of it here."""
+    if opening.name in opened.names and not network:
+        return f"{opening.title} is open to commands with network access only."
+    hidden = []
+    for home in homes:
+        for name in opening.paths:
+            if os.path.exists(f"{home}/{name}"):
+                hidden.append(f"~/{name}")
+    if not hidden and not opening.sockets:
+        return ""
+    places = f" hides {', '.join(hidden[:_NAMED])}, and" if hidden else ""
+    return (
+        f"The sandbox{places} does not let commands use {opening.title}. The user can open it {_WAY}; "
+        f'one command can ask with `network` and `needs`: "{opening.name}".'
+    )
 
 
 def _find_hidden_files(text: str, hidden: Sequence[str], folders: Sequence[str]) -> list[str]:
     """Return hidden files that a text names, or all if git reports changes without names."""
-    inside = [
-        next((path[len(top) + 1 :] for top in folders if is_within_folder(path, top)), path)
-        for path in hidden
-    ]
-    named = [path for path in inside if path in text] or [
-        path
-        for path in inside
-        if os.path.basename(path) in text  # noqa: PTH119
-    ]
+    inside = [_path_within_folders(path, folders) for path in hidden]
+    named = [path for path in inside if path in text]
+    if not named:
+        named = [path for path in inside if os.path.basename(path) in text]  # noqa: PTH119
     if not named and _IN_USE.search(text):
         words = set(_NAME.findall(text))
         named = [path for path in inside if not words.isdisjoint(path.split("/"))]
-    return named or (inside if _CHANGED.search(text) else [])
+    if not named and _CHANGED.search(text):
+        return inside
+    return named
+
+
+def _path_within_folders(path: str, folders: Sequence[str]) -> str:
+    for folder in folders:
+        if is_within_folder(path, folder):
+            return path[len(folder) + 1 :]
+    return path
 
 
 def _find_hidden_paths(
     text: str, homes: Sequence[str], environ: Mapping[str, str], list_shown: Callable[[], list[str]]
 ) -> list[str]:
     """Return existing paths in a text that the command could not see."""
-    spelled = os.path.normpath(environ.get("HOME", "") or "/")
+    named_home = os.path.normpath(environ.get("HOME", "") or "/")
     shown: list[str] | None = None
-    found: list[str] = []
+    hidden: list[str] = []
     for word in list(dict.fromkeys(_PATH.findall(text)))[:_MOST_PATHS]:
-        path = os.path.normpath(spelled + word[1:] if word.startswith("~") else word)
-        real = (
-            homes[0] + path[len(spelled) :] if homes and is_within_folder(path, spelled) else path
-        )
-        if not any(
-            is_within_folder(real, home) and real != home for home in homes
-        ) or not os.path.exists(real):
+        path = os.path.normpath(named_home + word[1:] if word.startswith("~") else word)
+        if homes and is_within_folder(path, named_home):
+            path = homes[0] + path[len(named_home) :]
+        is_in_home = any(is_within_folder(path, home) and path != home for home in homes)
+        if not is_in_home or not os.path.exists(path):
             continue
-        if shown is None:
+        if shown is None:  # It is only worked out if a path of the home is named at all.
             shown = list_shown()
-        if not any(is_within_folder(real, each) or is_within_folder(each, real) for each in shown):
-            found.append(word)
-    return found
+        if not any(is_within_folder(path, each) or is_within_folder(each, path) for each in shown):
+            hidden.append(word)
+    return hidden
 
 
 def _opening_covers_path(names: Sequence[str], path: str, homes: Sequence[str]) -> bool:
-    inside = next(
-        (path[len(home) :] for home in homes if is_within_folder(path, home)),
-        path.removeprefix("~"),
-    )
+    inside = path.removeprefix("~")
+    for home in homes:
+        if is_within_folder(path, home):
+            inside = path[len(home) :]
+            break
     return any(is_within_folder(inside, f"/{name}") for name in names)

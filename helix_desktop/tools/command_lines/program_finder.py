@@ -385,39 +385,59 @@ def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | No
             return at
         if not is_certain_word(word.partition("=")[0]):
             raise UnreadableCommand("the program to run comes from a shell expansion")
-        if word.startswith("--"):
-            name, equals, _ = word[2:].partition("=")
-            if name not in prefix.words and name not in prefix.bare:
-                return None
-            skip = name in prefix.words and not equals
-        else:
-            taker = next((n for n, letter in enumerate(word[1:], 1) if letter in prefix.takes), 0)
-            known = word[1 : taker or len(word)]
-            if any(letter not in prefix.flags for letter in known):
-                return None
-            skip = taker == len(word) - 1 and taker > 0
-        if skip and MANY in "".join(rest[at : at + 1]):
-            raise UnreadableCommand("the program to run comes from a shell expansion")
-        at += skip
+        takes_next_word = _takes_next_word(prefix, word)
+        if takes_next_word is None:
+            return None
+        if takes_next_word:
+            # More words than one may come of it, and the second would be the program.
+            if at < len(rest) and MANY in rest[at]:
+                raise UnreadableCommand("the program to run comes from a shell expansion")
+            at += 1
     return at
+
+
+def _takes_next_word(prefix: WrapperProgram, word: str) -> bool | None:
+    """Whether the value of this option is the next word. None: the option is unknown."""
+    if word.startswith("--"):
+        name, equals, _ = word[2:].partition("=")
+        if name in prefix.words:
+            return not equals
+        return False if name in prefix.bare else None
+    # Letters without a value, until one takes the rest of the word or the next word.
+    for number, letter in enumerate(word[1:], 1):
+        if letter in prefix.takes:
+            return number == len(word) - 1
+        if letter not in prefix.flags:
+            return None
+    return False
 
 
 def option_values(
     rest: Sequence[str], options: Sequence[str], *, clusters: bool = False
 ) -> list[str]:
     """Return the values of these options, however attached, even if long ones are cut short."""
-    found = []
-    for at, word in enumerate(rest):
-        name, equals, value = word.partition("=")
-        is_cut = name.startswith("--") and name not in program_tables.WHOLE_OPTIONS
+    values = []
+    for number, word in enumerate(rest):
+        next_word = rest[number + 1] if number + 1 < len(rest) else ""
         for option in options:
-            behind = rest[at + 1] if at + 1 < len(rest) else ""
-            if len(option) > 2 and (name == option or (is_cut and option.startswith(name))):
-                found.append(value if equals else behind)
-            elif word == option:
-                found.append(behind)
-            elif not option.startswith("--") and len(option) == 2 and word.startswith(option):
-                found.append(word[2:])
-            elif clusters and re.fullmatch(rf"-[A-Za-z]+{option[-1]}", word) and len(option) == 2:
-                found.append(behind)
-    return found
+            value = _value_of_option(word, next_word, option, clusters=clusters)
+            if value is not None:
+                values.append(value)
+    return values
+
+
+def _value_of_option(word: str, next_word: str, option: str, *, clusters: bool) -> str | None:
+    """The value that this word gives the option, or None if it is another option."""
+    name, equals, value = word.partition("=")
+    if len(option) > 2:
+        is_cut_short = name.startswith("--") and name not in program_tables.WHOLE_OPTIONS
+        if name == option or (is_cut_short and option.startswith(name)):
+            return value if equals else next_word
+    if word == option:
+        return next_word
+    is_letter = len(option) == 2 and not option.startswith("--")
+    if is_letter and word.startswith(option):
+        return word[2:]
+    if clusters and len(option) == 2 and re.fullmatch(rf"-[A-Za-z]+{option[-1]}", word):
+        return next_word
+    return None
