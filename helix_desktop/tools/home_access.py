@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from helix_desktop import resources
 from helix_desktop.fast_dataclass import dataclass
 
 
@@ -38,14 +36,155 @@ class CommandOpenings:
 NOTHING_OPENED = CommandOpenings()
 
 
-def _read_opening(name: str, fields: Mapping[str, Any]) -> HomeOpening:
-    lists = {key: tuple(fields.get(key, "").split()) for key in ("paths", "variables", "sockets")}
-    values: dict[str, Any] = {**fields, **lists}
-    return HomeOpening(name, **values)
-
-
-OPENINGS = tuple(
-    _read_opening(name, fields) for name, fields in resources.read_table("openings").items()
+# A socket is named by its path, by a variable, or below a folder that a variable names.
+OPENINGS = (
+    HomeOpening(
+        name="ssh",
+        title="SSH, including Git over SSH",
+        what_it_gives_away="Commands with network access can read your SSH keys, use your SSH agent, and sign in wherever your keys are accepted.",
+        paths=(".ssh",),
+        variables=("SSH_AUTH_SOCK",),
+        sockets=("SSH_AUTH_SOCK",),
+        complaint_pattern=r"Host key verification failed|Permission denied \(publickey|Could not open a connection to your authentication agent",
+    ),
+    HomeOpening(
+        name="git",
+        title="Git with saved credentials",
+        what_it_gives_away="Commands with network access can read your Git settings and the passwords that Git has stored in files.",
+        paths=(
+            ".gitconfig",
+            ".config/git",
+            ".git-credentials",
+        ),
+        complaint_pattern=r"could not read (?:Username|Password) for|terminal prompts disabled|Authentication failed for 'https",
+    ),
+    HomeOpening(
+        name="gh",
+        title="GitHub and GitLab command-line tools",
+        what_it_gives_away="Commands with network access can do anything that your gh and glab logins allow.",
+        paths=(
+            ".config/gh",
+            ".config/glab-cli",
+            ".config/hub",
+        ),
+        variables=(
+            "GH_TOKEN",
+            "GITHUB_TOKEN",
+            "GH_HOST",
+            "GITLAB_TOKEN",
+        ),
+        complaint_pattern=r"gh auth login|glab auth login",
+    ),
+    HomeOpening(
+        name="docker",
+        title="Docker and Podman",
+        what_it_gives_away="Commands with network access can control Docker, and through it everything on this computer, even outside the sandbox.",
+        paths=(
+            ".docker",
+            ".config/containers",
+        ),
+        variables=(
+            "DOCKER_HOST",
+            "DOCKER_CONTEXT",
+            "CONTAINER_HOST",
+        ),
+        sockets=(
+            "/run/docker.sock",
+            "/var/run/docker.sock",
+            "DOCKER_HOST",
+            "CONTAINER_HOST",
+            "XDG_RUNTIME_DIR/docker.sock",
+            "XDG_RUNTIME_DIR/podman/podman.sock",
+        ),
+        complaint_pattern=r"Cannot connect to the Docker daemon|docker\.sock|Cannot connect to Podman|failed to connect to the docker API",
+    ),
+    HomeOpening(
+        name="kubernetes",
+        title="Kubernetes and Helm",
+        what_it_gives_away="Commands with network access can do anything that your cluster credentials allow.",
+        paths=(
+            ".kube",
+            ".minikube",
+            ".config/helm",
+        ),
+        variables=("KUBECONFIG",),
+        complaint_pattern=r"localhost:8080 was refused|no configuration has been provided|current-context is not set",
+    ),
+    HomeOpening(
+        name="aws",
+        title="AWS command-line tool",
+        what_it_gives_away="Commands with network access can do anything that your AWS credentials allow.",
+        paths=(".aws",),
+        variables=(
+            "AWS_PROFILE",
+            "AWS_REGION",
+            "AWS_DEFAULT_REGION",
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+            "AWS_CONFIG_FILE",
+            "AWS_SHARED_CREDENTIALS_FILE",
+            "AWS_ENDPOINT_URL",
+        ),
+        complaint_pattern=r"Unable to locate credentials|aws configure|aws sso login|The config profile \(.{0,200}\) could not be found",
+    ),
+    HomeOpening(
+        name="gcloud",
+        title="Google Cloud command-line tool",
+        what_it_gives_away="Commands with network access can do anything that your Google Cloud credentials allow.",
+        paths=(
+            ".config/gcloud",
+            ".boto",
+        ),
+        variables=(
+            "CLOUDSDK_CONFIG",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "CLOUDSDK_ACTIVE_CONFIG_NAME",
+        ),
+        complaint_pattern=r"gcloud auth (?:application-default )?login|Could not automatically determine credentials|default credentials were not found",
+    ),
+    HomeOpening(
+        name="azure",
+        title="Azure CLI",
+        what_it_gives_away="Commands with network access can do anything that your Azure credentials allow.",
+        paths=(".azure",),
+        variables=("AZURE_CONFIG_DIR",),
+        complaint_pattern=r"az login",
+    ),
+    HomeOpening(
+        name="registries",
+        title="Package registries that require sign-in",
+        what_it_gives_away="Commands with network access can read your settings for pip, npm, Cargo, Maven, Gradle and others, including the passwords in them.",
+        paths=(
+            ".npmrc",
+            ".yarnrc",
+            ".yarnrc.yml",
+            ".pypirc",
+            ".config/pip",
+            ".pip",
+            ".config/uv",
+            ".config/pypoetry",
+            ".netrc",
+            ".cargo/config",
+            ".cargo/config.toml",
+            ".cargo/credentials",
+            ".cargo/credentials.toml",
+            ".m2/settings.xml",
+            ".m2/settings-security.xml",
+            ".gradle/gradle.properties",
+            ".gradle/init.gradle",
+            ".gradle/init.d",
+            ".nuget/NuGet",
+            ".composer/auth.json",
+            ".config/composer/auth.json",
+            ".gem/credentials",
+            ".bundle/config",
+            ".condarc",
+            ".config/pnpm",
+            ".bunfig.toml",
+        ),
+        complaint_pattern=r"\bE401\b|ENEEDAUTH|401 Unauthorized|HTTP error 401|status code 401|status: 401|No matching distribution found",
+    ),
 )
 OPENING_NAMES = tuple(opening.name for opening in OPENINGS)
 _BY_NAME = {opening.name: opening for opening in OPENINGS}
@@ -53,12 +192,15 @@ _BY_NAME = {opening.name: opening for opening in OPENINGS}
 
 def openings_in_force(opened: CommandOpenings, *, network: bool) -> list[HomeOpening]:
     """Return the openings that apply to a command. Unknown names open nothing."""
-    return [_BY_NAME[name] for name in opened.names if name in _BY_NAME] if network else []
+    if not network:
+        return []
+    return [_BY_NAME[name] for name in opened.names if name in _BY_NAME]
 
 
 def opened_paths(opened: CommandOpenings, home: str, *, network: bool) -> Iterator[str]:
     for opening in openings_in_force(opened, network=network):
-        yield from (f"{home}/{name}" for name in opening.paths)
+        for name in opening.paths:
+            yield f"{home}/{name}"
     for folder in opened.folders:
         path = home + folder[1:] if folder.startswith("~/") else folder
         if path.startswith(f"{home}/"):
@@ -66,9 +208,10 @@ def opened_paths(opened: CommandOpenings, home: str, *, network: bool) -> Iterat
 
 
 def opened_variables(opened: CommandOpenings, *, network: bool) -> list[str]:
-    return [
-        name for opening in openings_in_force(opened, network=network) for name in opening.variables
-    ]
+    variables: list[str] = []
+    for opening in openings_in_force(opened, network=network):
+        variables += opening.variables
+    return variables
 
 
 def opened_sockets(
@@ -91,9 +234,10 @@ def titles_of_openings(names: Sequence[str]) -> list[str]:
 
 def openings_missed_by(output: str, opened: CommandOpenings, *, network: bool) -> list[HomeOpening]:
     """Return the openings whose absence a program seems to complain about."""
-    there = openings_in_force(opened, network=network)
-    return [
-        one
-        for one in OPENINGS
-        if one not in there and one.complaint_pattern and re.search(one.complaint_pattern, output)
-    ]
+    in_force = openings_in_force(opened, network=network)
+    missed = []
+    for opening in OPENINGS:
+        complains = opening.complaint_pattern and re.search(opening.complaint_pattern, output)
+        if complains and opening not in in_force:
+            missed.append(opening)
+    return missed

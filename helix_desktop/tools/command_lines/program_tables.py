@@ -4,9 +4,6 @@ For `command_analysis.py`.
 The words are in `resources/tables/programs.toml`, which says what each list is for.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from helix_desktop import resources
 from helix_desktop.fast_dataclass import dataclass
 
@@ -34,15 +31,83 @@ _TABLE = resources.read_table("programs")
 _WORDS = {name: frozenset(words) for name, words in resources.read_word_lists("programs").items()}
 
 
-def _read_wrapper(fields: Mapping[str, Any]) -> WrapperProgram:
-    values: dict[str, Any] = {
-        **fields,
-        **{key: word_set(fields.get(key, "")) for key in ("bare", "words")},
-    }
-    return WrapperProgram(**values)
-
-
-WRAPPERS = {name: _read_wrapper(fields) for name, fields in _TABLE["wrappers"].items()}
+# Programs that run the command written behind their own options.
+WRAPPERS = {
+    "nice": WrapperProgram(flags="0123456789", takes="n", words=word_set("adjustment")),
+    "nohup": WrapperProgram(),
+    "setsid": WrapperProgram(flags="cfw", bare=word_set("ctty fork wait")),
+    "timeout": WrapperProgram(
+        flags="vfp",
+        takes="ks",
+        bare=word_set("foreground preserve-status verbose"),
+        words=word_set("kill-after signal"),
+        operands=1,
+    ),
+    "stdbuf": WrapperProgram(takes="ioe", words=word_set("input output error")),
+    "ionice": WrapperProgram(
+        flags="t", takes="cn", bare=word_set("ignore"), words=word_set("class classdata")
+    ),
+    "chrt": WrapperProgram(
+        flags="abdfiorRvm",
+        takes="TPD",
+        bare=word_set("all-tasks batch deadline fifo idle other rr verbose"),
+        operands=1,
+    ),
+    "taskset": WrapperProgram(flags="ac", bare=word_set("all-tasks cpu-list"), operands=1),
+    "time": WrapperProgram(
+        flags="apvq",
+        takes="fo",
+        bare=word_set("append portability verbose quiet"),
+        words=word_set("format output"),
+    ),
+    "command": WrapperProgram(flags="p"),
+    "builtin": WrapperProgram(),
+    "exec": WrapperProgram(flags="cl", takes="a"),
+    "doas": WrapperProgram(flags="Ln", takes="uC"),
+    "chroot": WrapperProgram(
+        bare=word_set("skip-chdir"), words=word_set("groups userspec"), operands=1
+    ),
+    "choom": WrapperProgram(takes="np", words=word_set("adjust pid")),
+    "prlimit": WrapperProgram(takes="p", words=word_set("pid output")),
+    "linux32": WrapperProgram(flags="vRBFILSTXZ3"),
+    "linux64": WrapperProgram(flags="vRBFILSTXZ3"),
+    "catchsegv": WrapperProgram(),
+    "tini": WrapperProgram(flags="gsvw", takes="pe"),
+    "dumb-init": WrapperProgram(flags="cv", takes="r"),
+    "gosu": WrapperProgram(operands=1),
+    "su-exec": WrapperProgram(operands=1),
+    "setuidgid": WrapperProgram(flags="s", operands=1),
+    "softlimit": WrapperProgram(takes="adflmnopqrstcu"),
+    "envdir": WrapperProgram(operands=1),
+    "eatmydata": WrapperProgram(),
+    "torsocks": WrapperProgram(flags="iqd"),
+    "torify": WrapperProgram(),
+    "proxychains": WrapperProgram(flags="q", takes="f"),
+    "proxychains4": WrapperProgram(flags="q", takes="f"),
+    "rlwrap": WrapperProgram(flags="acEhirRnNuUwW", takes="bCfgHlmpPqsSt"),
+    "unbuffer": WrapperProgram(flags="p"),
+    "sudo": WrapperProgram(
+        flags="AbBEHnNPSis",
+        takes="CDghpRrTtUu",
+        bare=word_set(
+            "askpass background bell preserve-env set-home non-interactive no-update preserve-groups stdin login shell"
+        ),
+        words=word_set(
+            "close-from chdir group host prompt chroot role command-timeout type other-user user"
+        ),
+        sets=True,
+    ),
+    "unshare": WrapperProgram(
+        flags="imnpuUCTrcf",
+        takes="SGRw",
+        bare=word_set(
+            "ipc mount net pid uts user cgroup time map-root-user map-current-user map-auto keep-caps fork kill-child mount-proc"
+        ),
+        words=word_set(
+            "setuid setgid root wd propagation setgroups map-user map-group map-users map-groups"
+        ),
+    ),
+}
 LOOSE_WRAPPERS = _WORDS["loose_wrappers"]
 LOOSE_AFTER = {name: word_set(text) for name, text in _TABLE["loose_after"].items()}
 SHELLS, OTHER_SHELLS = _WORDS["shells"], _WORDS["other_shells"]
