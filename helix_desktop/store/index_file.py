@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.fact_encoding import decode_fact
@@ -33,23 +33,59 @@ T = TypeVar("T")
 VERSION = 5  # Older indexes are rebuilt.
 APPLICATION = 0x48454C49  # "HELI" in ASCII.
 SEARCHED = 8 << 20  # Only this many bytes of an entry are indexed. A pattern search reads all.
-_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size; a negative value is in KiB.
+# SQLite's cache_size; a negative value is in KiB.
+_MUCH_MEMORY = -64_000
+_LITTLE_MEMORY = -2_000
 _SLICE = 1 << 20  # In bytes. The writing thread reads content in slices of this size.
-_BYTES_AT_ONCE = (
-    4 << 20
-)  # One transaction indexes this much, as FTS5 sorts and merges at each commit.
-_STATEMENT = (
-    2 << 20
-)  # Characters to index in one statement: FTS5 also sorts and merges before each of them.
-ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, we let other work run.
+# One transaction indexes this many bytes, as FTS5 sorts and merges at each commit.
+_BYTES_AT_ONCE = 4 << 20
+# Characters to index in one statement: FTS5 also sorts and merges before each of them.
+_STATEMENT = 2 << 20
+# After this many rows, facts or texts, we let other work run.
+ROWS = 5000
+FACTS = 1000
+WORDS = 200
 FACTS_READS = 4  # FTS5 merges at each commit, so one commit takes the facts of several reads.
 
 _SCHEMA = read_schema("index").replace("{search_words.TOKENIZER}", search_words.TOKENIZER)
-# A text, the call that it answers, and its source: an entry's number and offset, or a
-# conversation and a fact's number.
-Piece = tuple[str, str, int, int, str, int]
 _USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
 _OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
+
+
+class _Piece(NamedTuple):
+    """A text with the call that it answers, and its source: an entry's number and offset, or a
+    conversation and a fact's number.
+    """
+
+    text: str
+    call: str
+    number: int
+    start: int
+    conversation: str
+    seq: int
+
+
+class _Use(NamedTuple):
+    """A fact's use of an entry. `how`: as `entries_used_by` names it."""
+
+    digest: bytes
+    conversation: str
+    seq: int
+    time: float
+    how: str
+
+
+class _KnownUse(NamedTuple):
+    digest: bytes
+    conversation: str
+    time: float
+    how: str
+
+
+class _IndexedText(NamedTuple):
+    record: CacheRecord
+    content: bytes
+    text: str
 
 
 class IndexDamaged(StoreFailed):
@@ -116,26 +152,25 @@ class StoreFeed:
     def _read_beginnings(
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
-        found: list[tuple[CacheRecord, bytes | None]] = []
+        beginnings: list[tuple[CacheRecord, bytes | None]] = []
         room = _SLICE
         for record in records:
             content: bytes | None = None
-            with suppress(
-                HelixError
-            ):  # The entry is damaged or deleted. Whoever opens it will see the error.
-                if (
-                    record.count_chunks == 1
-                ):  # A single chunk can be read without looking up the record again.
-                    content = self._cache.reader.get_content(
-                        record.digest, encode_entry_place(record)
-                    )[:limit]
-                else:
-                    content = self._cache.reader.read_part(record.digest, 0, limit)
-            found.append((record, content))
+            # The entry may be damaged or deleted. Whoever opens it will see the error.
+            with suppress(HelixError):
+                content = self._read_beginning(record, limit)
+            beginnings.append((record, content))
             room -= len(content or b"")
             if room <= 0:
                 break
-        return found
+        return beginnings
+
+    def _read_beginning(self, record: CacheRecord, limit: int) -> bytes:
+        if record.count_chunks > 1:
+            return self._cache.reader.read_part(record.digest, 0, limit)
+        # A single chunk can be read without looking up the record again.
+        place = encode_entry_place(record)
+        return self._cache.reader.get_content(record.digest, place)[:limit]
 
     def read_fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
         return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
@@ -260,93 +295,84 @@ class IndexFile:
                 self._index_rows(progress)
 
     def _index_rows(self, progress: IndexProgress) -> None:
-        found = self._feed.read_entry_records(progress.rows, ROWS)
+        records = self._feed.read_entry_records(progress.rows, ROWS)
         pinned = self._feed.pinned_digests()
         with self._index_transaction():
-            listed = [record for record in found if record.about.tool != CHECKPOINT]
-            if len(listed) < len(found):
+            listed = [record for record in records if record.about.tool != CHECKPOINT]
+            if len(listed) < len(records):
                 # Checkpoints' contents are neither searched nor listed, but their size is counted.
-                entries, room = _sum_checkpoint_contents(found)
-                self._write_index_mark("checkpoints", self.index_mark("checkpoints") + entries)
-                self._write_index_mark(
-                    "checkpoint bytes", self.index_mark("checkpoint bytes") + room
-                )
+                sums = _sum_checkpoint_contents(records)
+                sums.count += self.index_mark("checkpoints")
+                sums.bytes += self.index_mark("checkpoint bytes")
+                self._write_checkpoint_sums(sums)
             self._insert_cache_records(listed, pinned)
-            self._last_rows = progress.rows, found
-            last = (
-                found[-1].number if found else 0
-            )  # More entries may have been added since the count.
-            self._write_index_mark(
-                "rows", last if len(found) == ROWS else max(last, progress.entries)
-            )
+            self._last_rows = (progress.rows, records)
+            last = records[-1].number if records else 0
+            if len(records) < ROWS:
+                # More entries may have been added since the count.
+                last = max(last, progress.entries)
+            self._write_index_mark("rows", last)
+
+    def _write_checkpoint_sums(self, sums: "_CheckpointSums") -> None:
+        self._write_index_mark("checkpoints", sums.count)
+        self._write_index_mark("checkpoint bytes", sums.bytes)
 
     def recount_checkpoint_contents(self) -> Iterator[int]:
         """Count checkpoints' contents again, in slices, after some were removed,
         forgotten or became normal entries.
         """
-        entries = room = after = 0
-        while after < (last := self.current_progress().rows):
-            found = [
-                record
-                for record in self._feed.read_entry_records(after, ROWS)
-                if record.number <= last
-            ]
-            if not found:
+        sums = _CheckpointSums()
+        after = 0
+        last = self.current_progress().rows
+        while after < last:
+            records = self._feed.read_entry_records(after, ROWS)
+            known = [record for record in records if record.number <= last]
+            if not known:
                 break
-            after = found[-1].number
-            more = _sum_checkpoint_contents(found)
-            entries, room = entries + more[0], room + more[1]
+            after = known[-1].number
+            more = _sum_checkpoint_contents(known)
+            sums.count += more.count
+            sums.bytes += more.bytes
             if after < last:
-                yield entries
+                yield sums.count
+            last = self.current_progress().rows
         with self._index_transaction():
-            self._write_index_mark("checkpoints", entries)
-            self._write_index_mark("checkpoint bytes", room)
+            self._write_checkpoint_sums(sums)
 
     def _insert_cache_records(
-        self, found: Sequence[CacheRecord], pinned: frozenset[Digest]
+        self, records: Sequence[CacheRecord], pinned: frozenset[Digest]
     ) -> None:
-        uses = self._known_uses_of(found)
+        uses = self._known_uses_of(records)
         rows = []
-        for record in found:
-            before = uses.get(record.digest.raw, ())
-            recalled = max((time for _, time, how in before if how == "recall"), default=0.0)
+        members = []
+        for record in records:
+            known_uses = uses.get(record.digest.raw, ())
+            recalls = [use.time for use in known_uses if use.how == "recall"]
+            recalled = max(recalls, default=0.0)
+            count = sum(use.how != "fold" for use in known_uses)
             about = record.about
-            named = record.number, record.digest.raw, about.tool, about.source, about.media_type
-            figures = record.size, record.kept, record.lines, 0, record.time
-            uses_but_folds = sum(how != "fold" for *_, how in before)
-            rows.append(
-                (*named, *figures, uses_but_folds, recalled, record.digest in pinned, record.state)
-            )
-        self._execute_rows(
-            "INSERT OR IGNORE INTO sources", list({(record.about.source,) for record in found})
-        )
+            named = (record.number, record.digest.raw, about.tool, about.source, about.media_type)
+            figures = (record.size, record.kept, record.lines, 0, record.time)
+            state = (count, recalled, record.digest in pinned, record.state)
+            rows.append((*named, *figures, *state))
+            members += [(use.conversation, record.number) for use in known_uses]
+        sources = {(record.about.source,) for record in records}
+        self._execute_rows("INSERT OR IGNORE INTO sources", list(sources))
         self._execute_rows("INSERT OR REPLACE INTO entries", rows)
-        numbers = {record.digest.raw: record.number for record in found}
-        self._add_members(
-            [
-                (conversation, numbers[digest])
-                for digest, before in uses.items()
-                for conversation, _, _ in before
-            ]
-        )
+        self._add_members(members)
 
     def _execute_rows(
         self, before: str, rows: Sequence[Sequence[object]], behind: str = ""
     ) -> list[tuple[Any, ...]]:
         return sqlite_database.execute_with_rows(self.connection, before, rows, behind)
 
-    def _known_uses_of(
-        self, found: Sequence[CacheRecord]
-    ) -> Mapping[bytes, Sequence[tuple[str, float, str]]]:
-        """Return known facts that use these entries, by entry: conversation, time and
-        kind of use.
-        """
-        uses: dict[bytes, list[tuple[str, float, str]]] = {}
-        digests = [(record.digest.raw,) for record in found]
-        for digest, *use in self._execute_rows(
-            "SELECT digest, conversation, time, how FROM uses WHERE digest IN (", digests, ")"
-        ):
-            uses.setdefault(digest, []).append(tuple(use))
+    def _known_uses_of(self, records: Sequence[CacheRecord]) -> Mapping[bytes, Sequence[_KnownUse]]:
+        """Return known facts that use these entries, by entry."""
+        digests = [(record.digest.raw,) for record in records]
+        statement = "SELECT digest, conversation, time, how FROM uses WHERE digest IN ("
+        uses: dict[bytes, list[_KnownUse]] = {}
+        for use in map(_KnownUse._make, self._execute_rows(statement, digests, ")")):
+            uses.setdefault(use.digest, []).append(use)
         return uses
 
     def _add_members(self, members: Sequence[tuple[str, int]]) -> None:
@@ -367,62 +393,72 @@ class IndexFile:
 
     def _index_words(self, progress: IndexProgress) -> None:
         with self._index_transaction():
-            after, size = progress.words, 0
+            after = progress.words
+            size = 0
             contents: list[tuple[CacheRecord, bytes | None]] = []
             while after < progress.entries and size < _BYTES_AT_ONCE:
-                begin, rows = self._last_rows
-                found = (rows if after >= begin else ()) or self._feed.read_entry_records(
-                    after, WORDS
-                )
-                found = [record for record in found[:WORDS] if record.number <= progress.entries]
-                read = self._feed.read_content_beginnings(found, SEARCHED)
+                records = self._next_records_for_words(after, progress.entries)
+                read = self._feed.read_content_beginnings(records, SEARCHED)
                 contents += read
                 size += sum(len(content or b"") for _, content in read)
-                complete = len(read) == len(found) < WORDS
-                after = progress.entries if complete else read[-1][0].number
-                self._last_rows = (
-                    max(begin, after),
-                    [record for record in rows if record.number > after],
-                )
+                is_complete = len(read) == len(records) < WORDS
+                after = progress.entries if is_complete else read[-1][0].number
+                first, rows = self._last_rows
+                still_ahead = [record for record in rows if record.number > after]
+                self._last_rows = (max(first, after), still_ahead)
             self._index_contents(contents)
             self._write_index_mark("words", after)
 
+    def _next_records_for_words(self, after: int, last: int) -> list[CacheRecord]:
+        """Return the next records, which may be those of which rows were just made."""
+        first, rows = self._last_rows
+        records = rows if after >= first else ()
+        if not records:
+            records = self._feed.read_entry_records(after, WORDS)
+        return [record for record in records[:WORDS] if record.number <= last]
+
     def _index_contents(self, contents: Sequence[tuple[CacheRecord, bytes | None]]) -> None:
-        texts = [
-            (record, content, text)
-            for record, content in contents
-            if content is not None
-            and record.about.tool != CHECKPOINT
-            and (text := search_words.text_or_none(content)) is not None
-        ]
-        self._index_pieces(
-            (piece, f"{record.about.tool} {record.about.source}", record.number, start, "", 0)
-            for record, _, text in texts
-            for start, piece in search_words.split_for_index(text)
-        )
-        numbers = [(record.number,) for record, *_ in texts]
+        texts = []
+        for record, content in contents:
+            if content is None or record.about.tool == CHECKPOINT:
+                continue
+            text = search_words.text_or_none(content)
+            if text is not None:
+                texts.append(_IndexedText(record, content, text))
+        pieces = []
+        for record, _, text in texts:
+            call = f"{record.about.tool} {record.about.source}"
+            for start, piece in search_words.split_for_index(text):
+                pieces.append(_Piece(piece, call, record.number, start, "", 0))
+        self._index_pieces(pieces)
+        self._count_tokens(texts)
+
+    def _count_tokens(self, texts: Sequence[_IndexedText]) -> None:
+        """Count the tokens of texts, but not where facts that use them state the number."""
+        numbers = [(text.record.number,) for text in texts]
         counted = self._execute_rows(
             "SELECT number FROM entries WHERE tokens > 0 AND number IN (", numbers, ")"
         )
-        known = {number for (number,) in counted}  # By the facts that use them.
-        tokens = [
-            (record.number, estimate_entry_tokens(record.size, content, self._count))
-            for record, content, _ in texts
-            if record.number not in known
-        ]
+        known = {number for (number,) in counted}
+        tokens = []
+        for record, content, _ in texts:
+            if record.number not in known:
+                count = estimate_entry_tokens(record.size, content, self._count)
+                tokens.append((record.number, count))
         self._execute_rows(
             "UPDATE entries SET tokens = column2 FROM (", tokens, ") WHERE number = column1"
         )
 
-    def _index_pieces(self, pieces: Iterable[Piece]) -> None:
-        found = list(pieces)
+    def _index_pieces(self, pieces: Sequence[_Piece]) -> None:
         (last,) = self.connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
-        rows = [(at, len(text), *where) for at, (text, _, *where) in enumerate(found, last + 1)]
+        rows = []
+        words = []
+        for row_id, piece in enumerate(pieces, last + 1):
+            source = (piece.number, piece.start, piece.conversation, piece.seq)
+            rows.append((row_id, len(piece.text), *source))
+            whole = f"{piece.text}\n{piece.call}"
+            words.append((row_id, f"{whole}\n{search_words.extra_words_for_index(whole)}"))
         self._execute_rows("INSERT INTO pieces(id, length, number, start, conversation, seq)", rows)
-        words = [
-            (at, f"{whole}\n{search_words.extra_words_for_index(whole)}")
-            for at, whole in enumerate((f"{text}\n{call}" for text, call, *_ in found), last + 1)
-        ]
         for some in _split_by_text_size(words):
             self._execute_rows("INSERT INTO words(rowid, text)", some)
 
@@ -437,56 +473,52 @@ class IndexFile:
             self._write_index_mark("facts", after)
 
     def _index_facts_after(self, after: int, last: int) -> int:
+        """Index some facts. Return the id up to which all are indexed."""
         lines = self._feed.read_fact_lines(after, FACTS)
-        facts = [(line, fact) for line in lines if (fact := _decode_or_none(line)) is not None]
-        self._index_pieces(
-            (piece, "", 0, start, line.conversation, line.seq)
-            for line, fact in facts
-            for text in searchable_texts(fact, files=True)
-            for start, piece in search_words.split_for_index(text)
-        )
+        pieces = []
+        tokens = []
+        uses = []
+        for line in lines:
+            fact = _decode_or_none(line)
+            if fact is None:
+                continue
+            for text in searchable_texts(fact, files=True):
+                for start, piece in search_words.split_for_index(text):
+                    pieces.append(_Piece(piece, "", 0, start, line.conversation, line.seq))
+            for stored, count in token_counts_of_entries(fact):
+                tokens.append((stored.digest.raw, count))
+            for how, digest in entries_used_by(fact):
+                uses.append(_Use(digest.raw, line.conversation, line.seq, line.time, how))
+        self._index_pieces(pieces)
         self._execute_rows(
             "UPDATE entries SET tokens = column2 FROM (",
-            [
-                (stored.digest.raw, tokens)
-                for _, fact in facts
-                for stored, tokens in token_counts_of_entries(fact)
-            ],
+            tokens,
             ") WHERE digest = column1 AND tokens = 0",
         )
-        self._index_uses(
-            [
-                (digest.raw, line.conversation, line.seq, line.time, how)
-                for line, fact in facts
-                for how, digest in entries_used_by(fact)
-            ]
-        )
-        return (
-            lines[-1].id if len(lines) == FACTS else max([last, *(line.id for line in lines[-1:])])
-        )
+        self._index_uses(uses)
+        if len(lines) == FACTS:
+            return lines[-1].id
+        return max(last, lines[-1].id) if lines else last
 
-    def _index_uses(self, uses: Sequence[tuple[bytes, str, int, float, str]]) -> None:
-        added = self._execute_rows(
+    def _index_uses(self, uses: Sequence[_Use]) -> None:
+        rows = self._execute_rows(
             "INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how"
         )
+        added = list(map(_KnownUse._make, rows))
         counts: Counter[bytes] = Counter()
         recalled: dict[bytes, float] = {}
-        for digest, _, time, how in added:
-            counts[digest] += (
-                how != "fold"
-            )  # A fold only repeats cached content, so it does not count as a use.
-            if how == "recall":
-                recalled[digest] = max(time, recalled.get(digest, 0.0))
-        known = dict(
-            self._execute_rows(
-                _USED,
-                [(digest, count, recalled.get(digest, 0.0)) for digest, count in counts.items()],
-                _OF_THESE,
-            )
-        )
-        self._add_members(
-            [(conversation, known[digest]) for digest, conversation, *_ in added if digest in known]
-        )
+        for use in added:
+            # A fold only repeats cached content, so it does not count as a use.
+            counts[use.digest] += use.how != "fold"
+            if use.how == "recall":
+                recalled[use.digest] = max(use.time, recalled.get(use.digest, 0.0))
+        changes = [(digest, count, recalled.get(digest, 0.0)) for digest, count in counts.items()]
+        numbers = dict(self._execute_rows(_USED, changes, _OF_THESE))
+        members = []
+        for use in added:
+            if use.digest in numbers:
+                members.append((use.conversation, numbers[use.digest]))
+        self._add_members(members)
 
 
 def _decode_or_none(line: StoredFact) -> Fact | None:
@@ -518,14 +550,11 @@ def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
         case vocabulary.UserSaid(parts=parts):
             return [("attachment", digest) for digest in _entries_attached_by(parts)]
         case vocabulary.ToolReturned():
-            changes = [
-                digest for each in fact.changes for digest in (each.before, each.after) if digest
-            ]
-            return [
-                ("output", fact.output.digest),
-                *(("image", image.digest) for image in fact.images),
-                *(("change", digest) for digest in changes),
-            ]
+            uses = [("output", fact.output.digest)]
+            uses += [("image", image.digest) for image in fact.images]
+            for change in fact.changes:
+                uses += [("change", digest) for digest in (change.before, change.after) if digest]
+            return uses
         case vocabulary.Folded(entries=entries):
             return [("fold", digest) for digest in entries]
         case vocabulary.BroughtIn(unread=vocabulary.Stored(digest=digest)):
@@ -545,14 +574,17 @@ def _entries_attached_by(parts: Iterable[object]) -> Iterator[Digest]:
 
 def token_counts_of_entries(fact: Fact) -> list[tuple[vocabulary.Stored, int]]:
     """Return the texts that the fact uses, with the token counts that it states."""
-    parts = fact.parts if isinstance(fact, vocabulary.UserSaid) else ()
-    found = [
-        (part.stored, part.tokens) for part in parts if isinstance(part, vocabulary.Attachment)
-    ]
-    found += [(fact.output, fact.tokens)] if isinstance(fact, vocabulary.ToolReturned) else []
+    stated = []
+    match fact:
+        case vocabulary.UserSaid(parts=parts):
+            for part in parts:
+                if isinstance(part, vocabulary.Attachment):
+                    stated.append((part.stored, part.tokens))
+        case vocabulary.ToolReturned():
+            stated.append((fact.output, fact.tokens))
     return [
         (stored, tokens)
-        for stored, tokens in found
+        for stored, tokens in stated
         if tokens and stored.media_type.startswith("text/")
     ]
 
@@ -575,21 +607,30 @@ def connect_for_queries(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _sum_checkpoint_contents(found: Sequence[CacheRecord]) -> tuple[int, int]:
-    """Return how many contents checkpoints have here, and their bytes, including
-    remains of removed ones.
-    """
-    held = [record for record in found if record.about.tool == CHECKPOINT]
-    return sum(record.state is EntryState.LIVE for record in held), sum(
-        record.bytes_with_keys for record in held
-    )
+@dataclass(slots=True)
+class _CheckpointSums:
+    """How many contents checkpoints have, and their bytes, including remains of removed ones."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+def _sum_checkpoint_contents(records: Sequence[CacheRecord]) -> _CheckpointSums:
+    sums = _CheckpointSums()
+    for record in records:
+        if record.about.tool == CHECKPOINT:
+            sums.count += record.state is EntryState.LIVE
+            sums.bytes += record.bytes_with_keys
+    return sums
 
 
 def _split_by_text_size(words: Sequence[tuple[int, str]]) -> Iterator[Sequence[tuple[int, str]]]:
     """Split rows, because FTS5 holds the words of each part in memory."""
-    begin = size = 0
+    start = 0
+    size = 0
     for end, (_, text) in enumerate(words, 1):
         size += len(text)
         if size >= _STATEMENT or end == len(words):
-            yield words[begin:end]
-            begin, size = end, 0
+            yield words[start:end]
+            start = end
+            size = 0
