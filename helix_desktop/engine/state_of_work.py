@@ -184,21 +184,13 @@ class StateOfWork:
 
     def _may_be_in(self, change: OpenChange, commit: GitCommand) -> bool:
         """Whether a changed file may be in a commit. Unknown counts as yes."""
-        named = commit.rest.split()
-        takes_all = any(
-            word == "--all" or (word[:1] == "-" and word[1:2] != "-" and "a" in word.split("m")[0])
-            for word in named
-        )
         is_new = change.is_exact and change.before is None
-        if takes_all and not is_new:
+        if commit.takes_all_changes and not is_new:
             return True
-        words = [word.strip("'\"") for git in self._added for word in git.rest.split()] + named
-        if _ADDS_EVERYTHING.intersection(words) or any(
-            "*" in word or "$" in word for word in words
-        ):
+        named = [*commit.words, *(word for git in self._added for word in git.words)]
+        if any(_names_everything(word) for word in named):
             return True
-        names = [word.strip("'\"").removeprefix("./").rstrip("/") for word in words]
-        return any(_is_same_or_within(change.path, name) for name in names if name)
+        return any(_is_same_or_within(change.path, word) for word in named)
 
     def add_change(self, change: OpenChange, call: str = "") -> None:
         commit = self.commit
@@ -216,10 +208,16 @@ class StateOfWork:
             self.changes[change.path] = change
 
 
+def _names_everything(word: str) -> bool:
+    """Whether a word of git add may stand for any file: an option, a pattern or a variable."""
+    return word in _ADDS_EVERYTHING or "*" in word or "$" in word
+
+
 def _is_same_or_within(path: str, name: str) -> bool:
     """Whether two ways to write a path may mean the same file, or a folder and a file in it."""
     whole = f"/{path.strip('/')}/"
-    return f"/{name.strip('/')}/" in whole or f"/{name.strip('/')}".endswith(whole.rstrip("/"))
+    part = f"/{name.removeprefix('./').strip('/')}/"
+    return len(part) > 2 and (part in whole or part.endswith(whole))
 
 
 def describe_call(call: facts.ToolCall) -> str:
@@ -257,40 +255,63 @@ def _follow_record(
     differences: Mapping[int, bytes],
     answered_calls: Mapping[int, AnsweredCall],
 ) -> StateOfWork:
-    # What a call changed is known better from comparing folders than from the call.
-    compared = {
-        recorded.fact.call
-        for recorded in recorded_facts
-        if isinstance(recorded.fact, facts.FilesChanged)
-    }
-    calls: dict[str, facts.ToolCall] = {}
-    names: dict[str, str] = {}
-    work = StateOfWork()
     pause_now_and_then = InterpreterPauses().sleep_after_long_stretch
+    reader = _RecordReader(differences, answered_calls)
+    reader.note_compared_calls(recorded_facts)
     for recorded in recorded_facts:
         pause_now_and_then()
+        reader.read_fact(recorded)
+    return reader.work
+
+
+class _RecordReader:
+    """Reads facts into the state of the work, oldest first."""
+
+    def __init__(
+        self, differences: Mapping[int, bytes], answered_calls: Mapping[int, AnsweredCall]
+    ) -> None:
+        self.work = StateOfWork()
+        self._differences = differences
+        self._answered_calls = answered_calls
+        self._compared: set[str] = set()
+        self._calls: dict[str, facts.ToolCall] = {}
+        self._names: dict[str, str] = {}
+
+    def note_compared_calls(self, recorded_facts: Sequence[facts.Recorded]) -> None:
+        """Note the calls after which folders were compared: that says best what they changed."""
+        for recorded in recorded_facts:
+            if isinstance(recorded.fact, facts.FilesChanged):
+                self._compared.add(recorded.fact.call)
+
+    def read_fact(self, recorded: facts.Recorded) -> None:
+        work = self.work
         match recorded.fact:
             case facts.ModelReplied(parts=parts):
-                calls.update({part.id: part for part in parts if isinstance(part, facts.ToolCall)})
-            case facts.ToolReturned() if recorded.seq in answered_calls:
-                answered = answered_calls[recorded.seq]
-                work.add_answered_call(answered)
-                _add_foreign_denial(work, answered)
-                if answered.was_run and answered.call.id not in compared:
-                    _add_changes_of_call(work, answered)
-            case facts.FilesChanged() as changed if recorded.seq in differences:
-                content = differences[recorded.seq]
-                for path_change in name_changes_of_fact(changed, content, names):
-                    name = names[path_change.path]
-                    change = OpenChange(name, recorded.seq, path_change.before, path_change.after)
-                    work.add_change(change, changed.call)
+                for part in parts:
+                    if isinstance(part, facts.ToolCall):
+                        self._calls[part.id] = part
+            case facts.ToolReturned() if recorded.seq in self._answered_calls:
+                self._read_result(self._answered_calls[recorded.seq])
+            case facts.FilesChanged() as changed if recorded.seq in self._differences:
+                self._read_changes(recorded.seq, changed)
             case facts.Decided(allowed=False) as decided:
-                _add_denial(work, calls.get(decided.call), decided.by, recorded.seq)
+                _add_denial(work, self._calls.get(decided.call), decided.by, recorded.seq)
             case facts.TurnEnded(reason=reason):
                 work.stopped_turn = recorded.seq if reason is facts.TurnEnd.STOPPED else 0
             case facts.TodoSet(items=items):
                 work.tasks = (recorded.seq, [text for text, how in items if how != "done"])
-    return work
+
+    def _read_result(self, answered: AnsweredCall) -> None:
+        self.work.add_answered_call(answered)
+        _add_foreign_denial(self.work, answered)
+        if answered.was_run and answered.call.id not in self._compared:
+            _add_changes_of_call(self.work, answered)
+
+    def _read_changes(self, seq: int, changed: facts.FilesChanged) -> None:
+        for path_change in name_changes_of_fact(changed, self._differences[seq], self._names):
+            name = self._names[path_change.path]
+            change = OpenChange(name, seq, path_change.before, path_change.after)
+            self.work.add_change(change, changed.call)
 
 
 async def _read_differences(

@@ -111,6 +111,21 @@ class GitCommand:
     rest: str
     text: str
 
+    @property
+    def words(self) -> list[str]:
+        """Return its options and arguments, without quotes."""
+        return [word.strip("'\"") for word in self.rest.split()]
+
+    @property
+    def takes_all_changes(self) -> bool:
+        """Whether a commit takes all changed files, but no new ones: -a, -am, --all."""
+        for word in self.words:
+            is_short_option = word.startswith("-") and not word.startswith("--")
+            # What follows -m is the message.
+            if word == "--all" or (is_short_option and "a" in word.partition("m")[0]):
+                return True
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class ReportedCommit:

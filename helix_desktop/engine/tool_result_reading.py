@@ -88,6 +88,8 @@ _REFUSED = re.compile(
 _WORDS_OF_REFUSAL = re.compile(r"[Tt]he user said:\s*(.+)", re.DOTALL)
 _POSITION = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
 _COLOUR_CODE = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+# What such a program does is said by its next word.
+_PROGRAMS_OF_MANY = frozenset(("python", "python3", "npm", "git", "cargo", "go"))
 _TEST_TOOL = re.compile(r"(?:^|_)(?:run_?tests?|pytest)$", re.IGNORECASE)
 _PATCHED_FILE = re.compile(
     r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (\S.*?)\s*$", re.MULTILINE
@@ -110,7 +112,10 @@ def parse_call_arguments(arguments: str) -> Mapping[str, object]:
 
 def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> str:
     """Return the command line that a call runs, or nothing."""
-    if not _SHELL_TOOL.search(tool) or (_path_argument(values) and "command" in values):
+    if not _SHELL_TOOL.search(tool):
+        return ""
+    # An editor's "command" is what it does with a file, such as "view".
+    if "command" in values and _path_argument(values):
         return ""
     for key in _COMMAND_KEYS:
         value = values.get(key)
@@ -130,15 +135,19 @@ def _command_of_words(words: list[str]) -> str:
 def find_call_subject_and_place(arguments: str) -> tuple[str, str]:
     """Return a call's pattern, command, path or first text, and for a search its path."""
     looked_at = arguments[:SEARCHED_ARGUMENTS]
-    values = dict(reversed(_SUBJECT_VALUE.findall(looked_at)))  # The first value of each key
-    found = {key: _unescape_json(values[key]) for key in _SUBJECT_KEYS if key in values}
-    path = next((found[key] for key in _PATH_KEYS if key in found), "")
-    if "pattern" in found or "query" in found:
-        return found.get("pattern") or found["query"], path
-    if "command" in found and path:
-        return f"{found['command']} {path}", ""
-    match = _FIRST_VALUE.search(looked_at)
-    return next(iter(found.values()), _unescape_json(match[1]) if match else ""), ""
+    values: dict[str, str] = {}
+    for key, value in _SUBJECT_VALUE.findall(looked_at):
+        values.setdefault(key, _unescape_json(value))
+    ordered = {key: values[key] for key in _SUBJECT_KEYS if key in values}
+    path = next((values[key] for key in _PATH_KEYS if key in values), "")
+    if "pattern" in values or "query" in values:
+        return values.get("pattern") or values.get("query", ""), path
+    if "command" in values and path:
+        return f"{values['command']} {path}", ""
+    if ordered:
+        return next(iter(ordered.values())), ""
+    first = _FIRST_VALUE.search(looked_at)
+    return _unescape_json(first[1]) if first else "", ""
 
 
 def describe_call_as_source(arguments: str) -> str:
@@ -164,22 +173,35 @@ def find_changed_paths(
 
     What a command line changes is not guessed: `=> import(` looks like a redirection.
     """
-    if command and not command.lstrip().startswith("apply_patch"):
+    is_patch_command = command.lstrip().startswith("apply_patch")
+    if command and not is_patch_command:
         return
-    texts = [command, arguments, *(value for value in values.values() if isinstance(value, str))]
-    patch = next((text for text in texts if _BEGIN_PATCH in text), "")
-    if patch and (command or "patch" in tool.casefold()):
+    patch = _find_patch(values, command, arguments)
+    if patch and (is_patch_command or "patch" in tool.casefold()):
         yield from dict.fromkeys(_PATCHED_FILE.findall(patch.replace("\\n", "\n")))
         return
-    verb = values.get("command")
-    doing = f"{tool} {verb if isinstance(verb, str) else ''}"
     path = _path_argument(values)
-    looks = isinstance(verb, str) and _READING_TOOL.match(verb)
-    edits = _EDIT_TOOL.search(doing) and not _READING_TOOL.match(tool)
-    has_text = any(_TEXT_ARGUMENT.fullmatch(key) for key in values)
-    writes = has_text or not _SHOWS_AND_CHANGES.search(tool)
-    if path and edits and writes and not looks:
+    if path and _does_edit(tool, values):
         yield path
+
+
+def _find_patch(values: Mapping[str, object], command: str, arguments: str) -> str:
+    """Return the text of a call that is a patch in the form of Codex."""
+    texts = [command, arguments]
+    texts += [value for value in values.values() if isinstance(value, str)]
+    return next((text for text in texts if _BEGIN_PATCH in text), "")
+
+
+def _does_edit(tool: str, values: Mapping[str, object]) -> bool:
+    """Whether a tool's name, or what it is told to do, says that it changes a file."""
+    verb = values.get("command")
+    verb = verb if isinstance(verb, str) else ""
+    if _READING_TOOL.match(tool) or _READING_TOOL.match(verb):
+        return False
+    if not _EDIT_TOOL.search(f"{tool} {verb}"):
+        return False
+    has_text = any(_TEXT_ARGUMENT.fullmatch(key) for key in values)
+    return has_text or not _SHOWS_AND_CHANGES.search(tool)
 
 
 def guess_if_command_changes_files(command: str) -> bool:
@@ -202,14 +224,11 @@ def shorten_with_mark(text: str, limit: int) -> str:
 
 
 def _path_argument(values: Mapping[str, object]) -> str:
-    return next(
-        (
-            str(values[key])
-            for key in _PATH_KEYS
-            if isinstance(values.get(key), str) and values[key]
-        ),
-        "",
-    )
+    for key in _PATH_KEYS:
+        value = values.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
 def describe_failure(text: str, *, ok: bool, command: bool) -> str:
@@ -269,28 +288,27 @@ def strip_here_documents(command: str, mark: str = "") -> str:
 
 def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
     """Return the open tasks that a call sets, or None if it sets no task list."""
-    listed = next(
-        (values[key] for key in ("todos", "plan", "tasks") if isinstance(values.get(key), list)),
-        None,
-    )
-    if not isinstance(listed, list):
-        return None
-    tasks = [
-        one
-        for one in listed
-        if isinstance(one, dict) and one.get("status") in ("pending", "in_progress")
-    ]
-    return [said for one in tasks if isinstance(said := one.get("content") or one.get("step"), str)]
+    for key in ("todos", "plan", "tasks"):
+        listed = values.get(key)
+        if isinstance(listed, list):
+            return list(_texts_of_open_tasks(listed))
+    return None
+
+
+def _texts_of_open_tasks(listed: list[object]) -> Iterator[str]:
+    for task in listed:
+        if isinstance(task, dict) and task.get("status") in ("pending", "in_progress"):
+            text = task.get("content") or task.get("step")
+            if isinstance(text, str):
+                yield text
 
 
 def key_shared_by_attempts(tool: str, values: Mapping[str, object], command: str) -> str:
     """Return what two attempts share: the tool, and a command's last program or the file."""
-    if not command:
+    if not command.strip():
         return f"{tool} {_path_argument(values)}".strip()
-    last = (
-        re.split(r"&&|\|\||;|\n", command.strip())[-1]
-        if not command.count("\n")
-        else command.strip().splitlines()[0]
-    )
+    lines = command.strip().splitlines()
+    last = lines[0] if "\n" in command else re.split(r"&&|\|\||;", command.strip())[-1]
     words = [word for word in last.split() if "=" not in word and not word.startswith("-")]
-    return f"{tool} {' '.join(words[:2]) if words[:1] in (['python'], ['python3'], ['npm'], ['git'], ['cargo'], ['go']) else ' '.join(words[:1])}"
+    is_program_of_many = bool(words) and words[0] in _PROGRAMS_OF_MANY
+    return f"{tool} {' '.join(words[: 2 if is_program_of_many else 1])}"
