@@ -9,10 +9,8 @@ left out.
 
 import asyncio
 import math
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import TypeVar
 
 from helix_desktop.engine import (
@@ -33,9 +31,7 @@ from helix_desktop.engine.changes.undo_notes_for_model import (
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_details import (
-    KINDS,
     UNSEEN,
-    WORDS,
     Detail,
     DetailCollector,
     DetailSource,
@@ -43,6 +39,7 @@ from helix_desktop.engine.conversation_details import (
     sort_details,
 )
 from helix_desktop.engine.conversation_spending import ConversationSpending
+from helix_desktop.engine.details_entry import format_details_entry, parse_details_entry
 from helix_desktop.engine.interpreter_pauses import InterpreterPauses
 from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
@@ -327,7 +324,8 @@ class FoldDocumentWriter:
 
     def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
         """Return the most tokens that a document may have so that the fold still saves enough."""
-        policy, window = reading.situation.policy, reading.situation.meter.window
+        policy = reading.situation.policy
+        window = reading.situation.meter.window
         progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME_TOKENS
         return min(
             progress, MOST_DOCUMENT_TOKENS, max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS)
@@ -458,36 +456,44 @@ class FoldDocumentWriter:
 
     def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
         """Yield the ways to try, the policy's choice first. The main model can replace the fast."""
-        main, fast, long = (self.models(role) for role in facts.ModelRole)
-        by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
-        if main is not None and by_main and not reading.plan.panic:
-            yield WritingAttempt(
-                f"{main.model_name}, using this conversation's context",
-                main,
-                facts.ModelRole.MAIN,
-                "prefix",
-            )
-        quick, role = fast or main, facts.ModelRole.FAST if fast else facts.ModelRole.MAIN
-        whole = [(quick, role, ", with the text in one part")]
-        if long is not None and (quick is None or long.model_name != quick.model_name):
-            whole.append((long, facts.ModelRole.LONG, ", using its large context window"))
-        for client, of_role, how in whole:
-            if client is not None and reading.shown <= self._material_room_tokens(
-                reading.situation, of_role
-            ):
-                yield WritingAttempt(f"{client.model_name}{how}", client, of_role, "transcript")
-        if quick is not None:
-            yield WritingAttempt(
-                f"{quick.model_name}, with the text in several parts", quick, role, "pieces"
-            )
-        if main is not None and quick is not None and main.model_name != quick.model_name:
-            fits = reading.shown <= self._material_room_tokens(
-                reading.situation, facts.ModelRole.MAIN
-            )
-            way, how = ("transcript", "one part") if fits else ("pieces", "several parts")
-            yield WritingAttempt(
-                f"{main.model_name}, with the text in {how}", main, facts.ModelRole.MAIN, way
-            )
+        plan = reading.plan
+        main = self.models(facts.ModelRole.MAIN)
+        fast = self.models(facts.ModelRole.FAST)
+        long = self.models(facts.ModelRole.LONG)
+        main_writes = STRATEGIES[plan.kind].main_writes(reading.situation, plan.span)
+        if main is not None and main_writes and not plan.panic:
+            name = f"{main.model_name}, using this conversation's context"
+            yield WritingAttempt(name, main, facts.ModelRole.MAIN, "prefix")
+        quick = fast or main
+        quick_role = facts.ModelRole.FAST if fast else facts.ModelRole.MAIN
+        if quick is not None and self._fits_in_one_part(reading, quick_role):
+            name = f"{quick.model_name}, with the text in one part"
+            yield WritingAttempt(name, quick, quick_role, "transcript")
+        is_long_another = quick is None or long is None or long.model_name != quick.model_name
+        fits_long = is_long_another and self._fits_in_one_part(reading, facts.ModelRole.LONG)
+        if long is not None and fits_long:
+            name = f"{long.model_name}, using its large context window"
+            yield WritingAttempt(name, long, facts.ModelRole.LONG, "transcript")
+        if quick is None:
+            return
+        name = f"{quick.model_name}, with the text in several parts"
+        yield WritingAttempt(name, quick, quick_role, "pieces")
+        if main is not None and main.model_name != quick.model_name:
+            yield self._attempt_of_main_model_apart(reading, main)
+
+    def _attempt_of_main_model_apart(
+        self, reading: DocumentMaterial, main: ModelClient
+    ) -> WritingAttempt:
+        """Return how the main model writes without its own context, in place of the fast model."""
+        role = facts.ModelRole.MAIN
+        if self._fits_in_one_part(reading, role):
+            name = f"{main.model_name}, with the text in one part"
+            return WritingAttempt(name, main, role, "transcript")
+        name = f"{main.model_name}, with the text in several parts"
+        return WritingAttempt(name, main, role, "pieces")
+
+    def _fits_in_one_part(self, reading: DocumentMaterial, role: facts.ModelRole) -> bool:
+        return reading.shown <= self._material_room_tokens(reading.situation, role)
 
     async def _ask_attempt_for_text(
         self,
@@ -502,41 +508,49 @@ class FoldDocumentWriter:
             self._document_limit_tokens(reading) * 3 // 2,
         )
         purpose = facts.Purpose(reading.plan.kind.value)
-        room = self._material_room_tokens(reading.situation, rung.role)
         if rung.way == "prefix":
-            # A connected agent's model gets the question as the agent's next message.
-            view = View(()) if getattr(rung.client, "has_own_history", False) else reading.view
-            sent = request_building.build_request(
-                view, await self.contents.read_view_contents(view)
+            return await self._ask_over_own_context(
+                rung.client, reading, question, answer, asking, seconds
             )
-            request = append_question(sent, question, purpose, answer)
-            text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
-            if (
-                not handover.has_handover_heading(text)
-                and self.tokens.count_tokens(text) < LEAST_DOCUMENT_TOKENS
-            ):
-                # Instead of a summary, the model wrote the next message of the conversation.
-                raise ModelFailed("The model's reply was not a handover document.")
-            return text
+        room = self._material_room_tokens(reading.situation, rung.role)
 
         async def ask_about(material: str) -> str:
             request = build_material_request(material, question, purpose, answer)
-            text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
+            whole = _require_text(await asking.ask_for_text(rung.client, request, seconds))
             self._piece_done_at = asyncio.get_running_loop().time()
-            text, limit = text[: MOST_ANSWER_TOKENS * 8], room // 2
+            text = whole[: MOST_ANSWER_TOKENS * 8]
+            limit = room // 2  # Two of them always fit, so each round of merging leaves fewer.
             count = self.tokens.count_tokens(text)
             return text if count <= limit else text[: len(text) * limit // count]
 
-        note, passages = PART_NOTE if rung.way == "pieces" else "", self._read_passages(reading)
-        texts = await _ask_several_at_once(
-            ask_about, note, _split_and_join_passages(passages, room)
-        )
-        while len(texts) > 1:  # Two of them always fit, so each round leaves fewer.
-            passages = self._build_passages(texts)
-            texts = await _ask_several_at_once(
-                ask_about, MERGE_NOTE, _split_and_join_passages(passages, room)
-            )
+        note = PART_NOTE if rung.way == "pieces" else ""
+        pieces = _split_and_join_passages(self._read_passages(reading), room)
+        texts = await _ask_several_at_once(ask_about, note, pieces)
+        while len(texts) > 1:
+            pieces = _split_and_join_passages(self._build_passages(texts), room)
+            texts = await _ask_several_at_once(ask_about, MERGE_NOTE, pieces)
         return "".join(texts)
+
+    async def _ask_over_own_context(
+        self,
+        client: ModelClient,
+        reading: DocumentMaterial,
+        question: str,
+        answer: int,
+        asking: ModelInquiry,
+        seconds: float,
+    ) -> str:
+        # A connected agent's model gets the question as the agent's next message.
+        view = View(()) if getattr(client, "has_own_history", False) else reading.view
+        sent = request_building.build_request(view, await self.contents.read_view_contents(view))
+        purpose = facts.Purpose(reading.plan.kind.value)
+        request = append_question(sent, question, purpose, answer)
+        text = _require_text(await asking.ask_for_text(client, request, seconds))
+        is_short = self.tokens.count_tokens(text) < LEAST_DOCUMENT_TOKENS
+        if is_short and not handover.has_handover_heading(text):
+            # Instead of a summary, the model wrote the next message of the conversation.
+            raise ModelFailed("The model's reply was not a handover document.")
+        return text
 
     async def _build_passages(self, texts: Sequence[str]) -> AsyncIterator[SpanText]:
         for text in texts:
@@ -556,24 +570,20 @@ class FoldDocumentWriter:
         """
         if not STRATEGIES[making.plan.kind].sections:
             return await asyncio.to_thread(build_fold_document, making, {"": text}, self.tokens)
-        found = handover.split_handover_sections(text)
-        if lacking := handover.find_missing_sections(found):
-            question, purpose = (
-                handover.missing_sections_question(lacking),
-                facts.Purpose(making.plan.kind.value),
-            )
+        sections = handover.split_handover_sections(text)
+        lacking = handover.find_missing_sections(sections)
+        if lacking:
+            question = handover.missing_sections_question(lacking)
+            purpose = facts.Purpose(making.plan.kind.value)
             request = build_material_request(text, question, purpose, answer)
             try:
-                more = handover.split_handover_sections(
-                    await asking.ask_for_text(rung.client, request, seconds)
-                )
+                more = await asking.ask_for_text(rung.client, request, seconds)
             except ModelFailed:
-                more = {}
-            found = {
-                **found,
-                **{name: said for name, said in more.items() if name in lacking and said},
-            }
-        return await asyncio.to_thread(build_fold_document, making, found, self.tokens)
+                more = ""
+            for name, said in handover.split_handover_sections(more).items():
+                if name in lacking and said:
+                    sections[name] = said
+        return await asyncio.to_thread(build_fold_document, making, sections, self.tokens)
 
     def _material_room_tokens(self, situation: FoldSituation, role: facts.ModelRole) -> int:
         """Return how many tokens of material fit a role's window beside question and answer."""
@@ -593,7 +603,8 @@ def _answer_limit_tokens(situation: FoldSituation, role: facts.ModelRole) -> int
 
 def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
     """Return how many tokens the document may have so that the next request fits."""
-    meter, state = reading.situation.meter, reading.situation.state
+    meter = reading.situation.meter
+    state = reading.situation.state
     free = (meter.window - meter.reserve) / meter.factor
     return int(free) - (state.counted_tokens - reading.shown + reading.kept) - FRAME_TOKENS
 
@@ -612,22 +623,30 @@ def _merge_and_split_details(
     """Merge all details. Return apart from them the names that the model never saw.
     Slow, so to be run in a thread.
     """
-    found = conversation_details.merge_details_and_replace_todos(
+    merged = conversation_details.merge_details_and_replace_todos(
         before, collecting.finish_collecting(), todo
     )
-    known = {each.text for each in found if each.kind != UNSEEN}
-    unseen = [each for each in found if each.kind == UNSEEN and each.text not in known]
-    return [each for each in found if each.kind != UNSEEN], unseen
+    seen = [detail for detail in merged if detail.kind != UNSEEN]
+    seen_texts = {detail.text for detail in seen}
+    unseen = [
+        detail for detail in merged if detail.kind == UNSEEN and detail.text not in seen_texts
+    ]
+    return seen, unseen
 
 
-def _without_undone_work(found: Sequence[Detail], files: UndoneFiles) -> list[Detail]:
+def _without_undone_work(details: Sequence[Detail], files: UndoneFiles) -> list[Detail]:
     """Leave out files that were written and undone since, and say what is undone now."""
-    kept = [each for each in found if not (each.kind == "written" and files.is_undone(each.text))]
-    kept = [
-        each for each in kept if not each.text.startswith(UNDID)
-    ]  # What an earlier document said of it.
+    left = []
+    for detail in details:
+        is_undone = detail.kind == "written" and files.is_undone(detail.text)
+        is_said_before = detail.text.startswith(UNDID)  # By an earlier document.
+        if not is_undone and not is_said_before:
+            left.append(detail)
     undone = files.describe_undos(files.made)
-    return sort_details([*kept, Detail("decision", undone, files.last_seq)] if undone else kept)
+    if not undone:
+        return left
+    left.append(Detail("decision", undone, files.last_seq))
+    return sort_details(left)
 
 
 def _require_text(text: str) -> str:
@@ -640,17 +659,19 @@ async def _ask_several_at_once(
     ask: Callable[[str], Awaitable[str]], note: str, pieces: AsyncIterator[str]
 ) -> list[str]:
     """Return a text about each piece. If only some fail, the others are still worth having."""
-    texts, failed = list[str](), list[ModelFailed]()
+    texts: list[str] = []
+    failed: list[ModelFailed] = []
 
     async def ask_about(held: Sequence[str]) -> None:
-        for answer in await asyncio.gather(
-            *(ask(note + piece) for piece in held), return_exceptions=True
-        ):
-            if isinstance(answer, ModelFailed):
+        asked = (ask(note + piece) for piece in held)
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, str):
+                texts.append(answer)
+            elif isinstance(answer, ModelFailed):
                 failed.append(answer)
-            elif isinstance(answer, BaseException):
+                texts.append(LOST_PART)
+            else:
                 raise answer
-            texts.append(LOST_PART if isinstance(answer, ModelFailed) else answer)
 
     held: list[str] = []
     async for piece in pieces:
@@ -674,7 +695,8 @@ async def _split_and_join_passages(
         for part in _split_passage(passage, most_tokens):
             if part.tokens > left and held:
                 yield "\n\n".join(held)
-                held, left = [], most_tokens
+                held = []
+                left = most_tokens
             held.append(part.text)
             left -= part.tokens
     if held:
@@ -691,64 +713,3 @@ def _split_passage(passage: SpanText, most_tokens: int) -> Iterator[SpanText]:
         yield replace(
             passage, text=passage.text[start : start + size], tokens=passage.tokens // count
         )
-
-
-HEADER = "Details kept by Helix Desktop: kind [seq] text"
-
-
-def format_details_entry(found: Iterable[Detail], index: Digest | None = None) -> str:
-    """Format details as lines, critical ones first and names last, and note what is
-    left out or in another entry.
-    """
-    lines, size, left_out = [HEADER], len(HEADER), 0
-    for count, line in _format_lines_with_detail_counts(sort_details(found)):
-        size += len(line) + 1
-        if size <= conversation_details.REFERENCE_LIMIT:
-            lines.append(line)
-        else:
-            left_out += count
-    if left_out:
-        lines[0] += f"; {left_out:,} names are left out, and found by search_cached_content"
-    if index is not None:
-        lines[0] += (
-            f'; names in outputs that were seen as excerpts: recall_cached_content("{index.hex}")'
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _format_lines_with_detail_counts(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
-    """Yield the number of details in each line, and the line. Words of one message share a line."""
-    for (kind, seq, alone), group in groupby(found, _key_of_shared_line):
-        details = list(group)
-        if alone:
-            yield from ((1, detail.format_reference_line()) for detail in details)
-        else:
-            yield len(details), f"{kind}s [{seq}] {' '.join(detail.text for detail in details)}"
-
-
-def _key_of_shared_line(detail: Detail) -> tuple[str, int, bool]:
-    alone = detail.kind not in WORDS or detail.times > 1 or detail.text.split() != [detail.text]
-    return detail.kind, detail.seq, alone
-
-
-_LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")
-
-
-def parse_details_entry(text: str) -> list[Detail]:
-    """Parse the details of an entry, skipping other lines."""
-    found = []
-    lines = iter(text.split("\n")[1:])
-    for line in lines:
-        match = _LINE.fullmatch(line)
-        if match and match.group(1)[:-1] in WORDS and match.group(1).endswith("s"):
-            found += [
-                Detail(match.group(1)[:-1], word, int(match.group(2)))
-                for word in match.group(5).split(" ")
-            ]
-        elif match and match.group(1) in KINDS:
-            more = [next(lines, "") for _ in range(int(match.group(4) or 0))]
-            said = "\n".join([match.group(5), *more])
-            found.append(
-                Detail(match.group(1), said, int(match.group(2)), int(match.group(3) or 1))
-            )
-    return found

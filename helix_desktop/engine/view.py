@@ -175,29 +175,33 @@ class ConversationState(Moment):
             case ModelReplied() | Spent() as paid:
                 self.spent.append(paid)
             case Folded(fold=name, batch=batch):
-                self.last_fold = max(
-                    self.last_fold, _number_in_fold_name(name), _number_in_fold_name(batch)
-                )
+                newest = max(_number_in_fold_name(name), _number_in_fold_name(batch))
+                self.last_fold = max(self.last_fold, newest)
             case Forgotten(entries=entries):
                 self.record.forgotten.update(dict.fromkeys(entries, recorded.seq))
             case FilesChanged(by="undo"):
                 self.last_undo = recorded.seq
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
-            case ConversationStarted(title=title, agent=agent, copy=copy, acp_agent=acp_agent):
-                self.title, self.agent, self.own_copy = (
-                    title or self.title,
-                    agent,
-                    copy or self.own_copy,
-                )
-                self.acp_agent = acp_agent or self.acp_agent
-            case ConversationChanged(choice=str(choice)):
-                identity, _, value = choice.partition("=")
-                self.agent_choices[identity] = value
-            case ConversationChanged(title=title, model=model, copy=copy):
-                self.title = self.title if title is None else title
-                self.own_copy = self.own_copy if copy is None else copy
-                self.own_model = self.own_model if model is None else model
+            case ConversationStarted() as started:
+                self.title = started.title or self.title
+                self.agent = started.agent
+                self.own_copy = started.copy or self.own_copy
+                self.acp_agent = started.acp_agent or self.acp_agent
+            case ConversationChanged() as changed:
+                self._remember_changed_conversation(changed)
+
+    def _remember_changed_conversation(self, changed: ConversationChanged) -> None:
+        if changed.choice is not None:
+            identity, _, value = changed.choice.partition("=")
+            self.agent_choices[identity] = value
+            return
+        if changed.title is not None:
+            self.title = changed.title
+        if changed.copy is not None:
+            self.own_copy = changed.copy
+        if changed.model is not None:
+            self.own_model = changed.model
 
 
 def _number_in_fold_name(name: str) -> int:

@@ -19,8 +19,8 @@ from helix_desktop.engine.conversation_details import (
     find_missing_critical_details,
     merge_details_and_replace_todos,
 )
+from helix_desktop.engine.details_entry import format_details_entry
 from helix_desktop.engine.facts import FileChanged
-from helix_desktop.engine.fold_document_writer import format_details_entry
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from tests.engine.agent import Words

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine import conversation_details
 from helix_desktop.engine.conversation_details import KINDS, Detail, DetailSource
-from helix_desktop.engine.fold_document_writer import format_details_entry, parse_details_entry
+from helix_desktop.engine.details_entry import format_details_entry, parse_details_entry
 from tests.engine.collecting import collect_details
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60).map(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.conversation_details import CRITICAL, Detail
+from helix_desktop.engine.details_entry import parse_details_entry
 from helix_desktop.engine.facts import (
     FoldFailed,
     FoldKind,
@@ -32,7 +33,6 @@ from helix_desktop.engine.fold_document_writer import (
     _split_and_join_passages,
     gather_material,
     is_material_current,
-    parse_details_entry,
 )
 from helix_desktop.engine.messages import Request
 from helix_desktop.engine.span_text_and_detail_sources import SpanText

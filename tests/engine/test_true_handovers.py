@@ -9,8 +9,8 @@ import re
 import pytest
 
 from helix_desktop.engine.conversation_details import KEPT_HEADING, NEWEST_OUTPUTS
+from helix_desktop.engine.details_entry import parse_details_entry
 from helix_desktop.engine.facts import FoldKind
-from helix_desktop.engine.fold_document_writer import parse_details_entry
 from tests.engine.keeping import Keeping, keeping
 
 WORDS = ("reader", "parser", "token", "config", "session", "budget", "window", "cache")
