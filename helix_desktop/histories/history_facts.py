@@ -105,24 +105,31 @@ def draft_facts(
     """Draft the recording's facts, in order. `find_child` returns a sub-agent's
     conversation or "".
     """
-    writing = _FactDrafting(tokens, find_child, folds=bool(recording.compactions))
-    compactions = {one.at: one for one in recording.compactions}
-    said = (at for at, message in enumerate(recording.messages) if message.role != "system")
-    system = next(said, len(recording.messages))
-    if system:
-        text = "\n\n".join(message.text for message in recording.messages[:system])
-        writing.add_draft(
-            recording.messages[0].time, facts.SystemSet(text, tokens.count_tokens(text))
-        )
-    for at, message in enumerate(recording.messages):
-        if at in compactions:
-            writing.draft_compaction(compactions[at])
-        if at >= system:
-            writing.draft_message(at, message)
+    drafting = _FactDrafting(tokens, find_child, has_folds=bool(recording.compactions))
+    compactions = {compaction.at: compaction for compaction in recording.compactions}
+    instructions = _count_instructions(recording)
+    if instructions:
+        texts = [message.text for message in recording.messages[:instructions]]
+        text = "\n\n".join(texts)
+        system = facts.SystemSet(text, tokens.count_tokens(text))
+        drafting.add_draft(recording.messages[0].time, system)
+    for position, message in enumerate(recording.messages):
+        if position in compactions:
+            drafting.draft_compaction(compactions[position])
+        if position >= instructions:
+            drafting.draft_message(position, message)
     if len(recording.messages) in compactions:
-        writing.draft_compaction(compactions[len(recording.messages)])
-    writing.end_last_turn()
-    return writing.made
+        drafting.draft_compaction(compactions[len(recording.messages)])
+    drafting.end_last_turn()
+    return drafting.made
+
+
+def _count_instructions(recording: RecordedSession) -> int:
+    """Return how many first messages are the program's instructions to the model."""
+    for position, message in enumerate(recording.messages):
+        if message.role != "system":
+            return position
+    return len(recording.messages)
 
 
 @dataclass(slots=True)
@@ -132,32 +139,30 @@ class _FactDrafting:
     """
 
     tokens: TokenCounter
-    child: Callable[[str], str]
-    folds: bool = False
+    find_child: Callable[[str], str]
+    has_folds: bool = False
     made: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
-    places: dict[int, int] = field(
-        default_factory=dict
-    )  # Each message's first fact, by the message's position.
-    waiting: dict[str, facts.ToolCall] = field(
-        default_factory=dict
-    )  # Calls without a result, by id.
-    calls: bool = False  # True if the last reply made a call.
-    talking: bool = False
+    # By the position of a message: the number of its first draft.
+    first_drafts: dict[int, int] = field(default_factory=dict)
+    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # Calls without a result.
+    last_reply_called: bool = False
+    is_turn_running: bool = False
     fold_number: int = 0
     time: float = 0.0
-    message: int = 0
+    message: int = 0  # The position of the message that is being drafted.
 
     def add_draft(self, time: float, fact: facts.Fact, contents: tuple[Content, ...] = ()) -> int:
+        """Add a draft, and return its number."""
         self.time = max(self.time, time)
         self.made.append(FactDraft(self.time, fact, contents, self.message))
-        if self.folds:
+        if self.has_folds:
             self.state.advance_state(facts.Recorded("", len(self.made), self.time, fact))
         return len(self.made)
 
-    def draft_message(self, at: int, message: RecordedMessage) -> None:
-        self.places[at] = len(self.made) + 1
-        self.message = at
+    def draft_message(self, position: int, message: RecordedMessage) -> None:
+        self.first_drafts[position] = len(self.made) + 1
+        self.message = position
         if message.role == "assistant":
             self._draft_reply(message)
         elif message.role == "tool":
@@ -169,28 +174,25 @@ class _FactDrafting:
 
     def end_last_turn(self) -> None:
         """End the last turn if its last reply made no calls."""
-        if self.talking and not self.calls:
+        if self.is_turn_running and not self.last_reply_called:
             self._draft_turn_end(self.time, facts.TurnEnd.DONE)
 
     # --- Turning the recording's messages into facts
 
     def _draft_user_message(self, message: RecordedMessage) -> None:
         if not message.beside:
-            self._draft_turn_end(
-                message.time, facts.TurnEnd.STOPPED if self.waiting else facts.TurnEnd.DONE
-            )
-        text = message.text if message.role == "user" else f"{SYSTEM_MESSAGE}{message.text}"
+            reason = facts.TurnEnd.STOPPED if self.waiting else facts.TurnEnd.DONE
+            self._draft_turn_end(message.time, reason)
+        text = message.text
+        if message.role != "user":
+            text = f"{SYSTEM_MESSAGE}{text}"
         parts: list[facts.UserPart] = []
         contents: list[Content] = []
         if message.beside and len(text) > LONG:
-            first = re.sub(r"[<>\[\]]", " ", text.split("\n", 1)[0])
-            name = " ".join(first.split())[:60] or "text"
+            name = _name_of_long_text(text)
             content = text.encode("utf-8", "replace")
-            parts.append(
-                facts.Attachment(
-                    name, reference_to_content(content), self.tokens.count_tokens(text)
-                )
-            )
+            stored = reference_to_content(content)
+            parts.append(facts.Attachment(name, stored, self.tokens.count_tokens(text)))
             contents.append((content, EntryOrigin("user", name)))
         elif text.strip():
             parts.append(facts.Text(text, self.tokens.count_tokens(text)))
@@ -200,18 +202,20 @@ class _FactDrafting:
             parts.append(facts.Attachment(name, stored, self._estimate_picture_tokens(picture)))
             contents.append((picture.data, EntryOrigin("user", name, picture.media_type)))
         if parts:
-            said = facts.UserSaid(tuple(parts), steering=message.beside and self.talking)
+            is_steering = message.beside and self.is_turn_running
+            said = facts.UserSaid(tuple(parts), steering=is_steering)
             self.add_draft(message.time, said, tuple(contents))
-            self.talking = True
+            self.is_turn_running = True
             self.made[-1] = replace(self.made[-1], is_summary=message.is_summary)
 
     def _draft_reply(self, message: RecordedMessage) -> None:
-        given = message.parts or recorded_session.reply_parts_from_message(message)
-        parts = tuple(map(self._with_counted_tokens, given))
+        recorded_parts = message.parts or recorded_session.reply_parts_from_message(message)
+        parts = tuple(map(self._with_counted_tokens, recorded_parts))
         if not parts:
             return
         self.waiting = {part.id: part for part in parts if isinstance(part, facts.ToolCall)}
-        self.calls, self.talking = bool(self.waiting), True
+        self.last_reply_called = bool(self.waiting)
+        self.is_turn_running = True
         stop = facts.Stop.CALLS if self.waiting else facts.Stop.END
         reply = facts.ModelReplied(
             parts, message.model, stop, message.usage, seconds=message.seconds
@@ -220,34 +224,35 @@ class _FactDrafting:
 
     def _draft_result(self, message: RecordedMessage) -> None:
         content = message.text.encode("utf-8", "replace")
+        output = reference_to_content(content)
+        tokens = self.tokens.count_tokens(message.text)
         call = self.waiting.pop(message.answers, None)
-        about = EntryOrigin(
-            call.name if call else "tool", describe_call_as_source(call.arguments) if call else ""
-        )
-        output, tokens = reference_to_content(content), self.tokens.count_tokens(message.text)
         if call is None:
             parts = (
                 facts.Text("[An output that answers no call]", 8),
                 facts.Attachment("output.txt", output, tokens),
             )
-            self.add_draft(
-                message.time, facts.UserSaid(parts, steering=self.talking), ((content, about),)
-            )
+            said = facts.UserSaid(parts, steering=self.is_turn_running)
+            self.add_draft(message.time, said, ((content, EntryOrigin("tool")),))
             return
-        images = tuple(one for one in message.pictures if one.media_type.startswith(IMAGES))
+        about = EntryOrigin(call.name, describe_call_as_source(call.arguments))
+        contents = [(content, about)]
+        images = []
+        for picture in message.pictures:
+            if picture.media_type.startswith(IMAGES):
+                images.append(reference_to_content(picture.data, picture.media_type))
+                origin = EntryOrigin(about.tool, about.source, picture.media_type)
+                contents.append((picture.data, origin))
         fact = facts.ToolReturned(
             message.answers,
             output,
             tokens,
             ok=message.ok,
             head=message.text if len(message.text) <= HEAD else "",
-            images=tuple(reference_to_content(one.data, one.media_type) for one in images),
-            child=self.child(message.child) if message.child else "",
+            images=tuple(images),
+            child=self.find_child(message.child) if message.child else "",
         )
-        pictures = (
-            (one.data, EntryOrigin(about.tool, about.source, one.media_type)) for one in images
-        )
-        number = self.add_draft(message.time, fact, ((content, about), *pictures))
+        number = self.add_draft(message.time, fact, tuple(contents))
         if message.shown:
             self._draft_excerpt(number, message, output, tokens)
 
@@ -258,16 +263,24 @@ class _FactDrafting:
         text = f'{message.shown}{EXCERPT_ENDS}"{output.digest}")]'
         tokens = self.tokens.count_tokens(text)
         if tokens < before:
-            kind, cover, entries = facts.FoldKind.EXCERPT, facts.PartRef(number), (output.digest,)
             fold = facts.Folded(
-                self._next_fold_name(kind), kind, cover, text, tokens, before, entries=entries
+                self._next_fold_name(facts.FoldKind.EXCERPT),
+                facts.FoldKind.EXCERPT,
+                facts.PartRef(number),
+                text,
+                tokens,
+                before,
+                entries=(output.digest,),
+                why=SHOWN_BY_OTHER,
             )
-            self.add_draft(message.time, replace(fold, why=SHOWN_BY_OTHER))
+            self.add_draft(message.time, fold)
 
     def _draft_turn_end(self, time: float, reason: facts.TurnEnd, why: str = "") -> None:
-        if self.talking:
+        if self.is_turn_running:
             self.add_draft(time, facts.TurnEnded(reason, why))
-        self.talking, self.calls, self.waiting = False, False, {}
+        self.is_turn_running = False
+        self.last_reply_called = False
+        self.waiting = {}
 
     # --- Turning the recording's compactions into folds
 
@@ -275,74 +288,66 @@ class _FactDrafting:
         """Draft a fold of what came before, or a message with the summary if a fold
         would save nothing.
         """
-        text = f"{SUMMARY}\n{compaction.text}"
-        tokens = self.tokens.count_tokens(text)
-        if (cover := self._cover_of_compaction(compaction)) is not None:
-            name = self._next_fold_name(facts.FoldKind.HANDOVER)
-            number = (
-                sum(
-                    isinstance(one.fact, facts.Folded) and one.fact.kind in DOCUMENTS
-                    for one in self.made
-                )
-                + 1
-            )
-            before = self.state.branch.shown_tokens(cover)
-            fold = facts.Folded(
-                name,
-                facts.FoldKind.HANDOVER,
-                cover,
-                text,
-                tokens,
-                before,
-                number=number,
-                why=compaction.why,
-            )
-            self.add_draft(compaction.time, fold)
-            if name in self.state.branch.live:
-                return
-            self.made.pop()
-            self.state = build_state(
-                facts.Recorded("", at, one.time, one.fact) for at, one in enumerate(self.made, 1)
-            )
-        self.add_draft(
-            compaction.time,
-            facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.talking),
-        )
+        cover = self._cover_of_compaction(compaction)
+        if cover is not None and self._draft_fold_of_compaction(compaction, cover):
+            return
+        tokens = self.tokens.count_tokens(f"{SUMMARY}\n{compaction.text}")
+        said = facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.is_turn_running)
+        self.add_draft(compaction.time, said)
         self.made[-1] = replace(self.made[-1], is_compaction=True)
+
+    def _draft_fold_of_compaction(
+        self, compaction: recorded_session.RecordedCompaction, cover: facts.Span
+    ) -> bool:
+        """Draft the fold, and return whether it is valid. One that is not is taken back."""
+        earlier = [one.fact for one in self.made if isinstance(one.fact, facts.Folded)]
+        text = f"{SUMMARY}\n{compaction.text}"
+        fold = facts.Folded(
+            self._next_fold_name(facts.FoldKind.HANDOVER),
+            facts.FoldKind.HANDOVER,
+            cover,
+            text,
+            self.tokens.count_tokens(text),
+            self.state.branch.shown_tokens(cover),
+            number=1 + sum(other.kind in DOCUMENTS for other in earlier),
+            why=compaction.why,
+        )
+        self.add_draft(compaction.time, fold)
+        if fold.fold in self.state.branch.live:
+            return True
+        self.made.pop()
+        self.state = build_state(
+            facts.Recorded("", number, draft.time, draft.fact)
+            for number, draft in enumerate(self.made, 1)
+        )
+        return False
 
     def _cover_of_compaction(
         self, compaction: recorded_session.RecordedCompaction
     ) -> facts.Span | None:
         """Return the span of messages before the first one kept, or None if it cannot be folded."""
-        end = self.places.get(compaction.keep, len(self.made) + 1)
+        end = self.first_drafts.get(compaction.keep, len(self.made) + 1)
         while end <= len(self.made) and isinstance(
             self.made[end - 1].fact, facts.ToolReturned | facts.Folded
         ):
             end += 1
         numbers = [number for number in self.state.branch.order if number < end]
-        if not numbers or not self._separates_no_call_from_result(end):
+        if not numbers or self._separates_call_from_result(end):
             return None
         return facts.Span(numbers[0], numbers[-1])
 
-    def _separates_no_call_from_result(self, end: int) -> bool:
-        """Whether no later result answers an earlier call."""
-        replies = (
-            one.fact for one in self.made[: end - 1] if isinstance(one.fact, facts.ModelReplied)
-        )
-        calls = {
-            part.id for reply in replies for part in reply.parts if isinstance(part, facts.ToolCall)
-        }
-        answered = {
-            one.fact.call
-            for one in self.made[: end - 1]
-            if isinstance(one.fact, facts.ToolReturned)
-        }
-        later = {
-            one.fact.call
-            for one in self.made[end - 1 :]
-            if isinstance(one.fact, facts.ToolReturned)
-        }
-        return not (calls - answered) & later
+    def _separates_call_from_result(self, end: int) -> bool:
+        """Whether a result behind the draft `end` answers a call before it."""
+        waiting: set[str] = set()
+        for draft in self.made[: end - 1]:
+            if isinstance(draft.fact, facts.ModelReplied):
+                waiting |= {one.id for one in draft.fact.parts if isinstance(one, facts.ToolCall)}
+            elif isinstance(draft.fact, facts.ToolReturned):
+                waiting.discard(draft.fact.call)
+        for draft in self.made[end - 1 :]:
+            if isinstance(draft.fact, facts.ToolReturned) and draft.fact.call in waiting:
+                return True
+        return False
 
     def _next_fold_name(self, kind: facts.FoldKind) -> str:
         self.fold_number += 1
@@ -356,6 +361,13 @@ class _FactDrafting:
         if picture.media_type.startswith("text/"):
             return self.tokens.count_tokens(picture.data.decode("utf-8", "replace"))
         return PICTURE_TOKENS
+
+
+def _name_of_long_text(text: str) -> str:
+    """Return its first line, without the brackets that only agents' own words begin with."""
+    first_line = text.split("\n", 1)[0]
+    words = re.sub(r"[<>\[\]]", " ", first_line).split()
+    return " ".join(words)[:60] or "text"
 
 
 def reference_to_content(content: bytes, media_type: str = "text/plain") -> facts.Stored:
