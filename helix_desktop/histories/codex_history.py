@@ -8,7 +8,6 @@ complete output, and where the history was compacted.
 """
 
 import glob
-import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -56,64 +55,70 @@ def read_codex_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
     """Return a rollout's session. A fork begins with a copy of its original."""
-    writing = _read_rollout(rows, report)
-    about = writing.about
+    rollout = _read_rollout(rows, report)
+    about = rollout.about
     source = object_at(about, "source", "subagent", "thread_spawn")
-    parent, left = text_at(source, "parent_thread_id"), text_at(about, "forked_from_id")
-    shared = 0 if parent or not left else _count_copied_messages(writing.made, path, left)
+    parent = text_at(source, "parent_thread_id")
+    forked_from = text_at(about, "forked_from_id")
+    shared = 0
+    if forked_from and not parent:
+        shared = _count_copied_messages(rollout.made, path, forked_from)
     return [
         RecordedSession(
             str(path),
-            tuple(writing.made),
+            tuple(rollout.made),
             KIND,
-            text_at(about, "id")
-            or path.stem[28 if path.match("rollout-2*") else 0 :],  # After the time.
-            title=text_at(
-                about, "helix_title"
-            ),  # Codex has no titles, and a copy needs one of its own.
+            text_at(about, "id") or _session_id_of_file(path),
+            # Codex has no titles, and a copy needs one of its own.
+            title=text_at(about, "helix_title"),
             folder=text_at(about, "cwd"),
             version=text_at(about, "cli_version"),
-            compactions=tuple(writing.compactions),
-            forked_from=left if shared else "",
+            compactions=tuple(rollout.compactions),
+            forked_from=forked_from if shared else "",
             forked_at=shared,
             parent=parent,
         )
     ]
 
 
+def _session_id_of_file(path: Path) -> str:
+    """Return what follows the time in `rollout-2026-11-21T03-33-32-<id>.jsonl`."""
+    return path.stem[28:] if path.match("rollout-2*") else path.stem
+
+
 def _read_rollout(
     rows: Iterable[history_rows.HistoryRow], report: history_rows.ReadingReport
 ) -> "_CodexMessages":
-    writing = _CodexMessages(report).read_rows(rows)
-    writing.finish_reply()
-    return writing
+    messages = _CodexMessages(report).read_rows(rows)
+    messages.finish_reply()
+    return messages
 
 
 def _count_copied_messages(own: Sequence[RecordedMessage], path: Path, source: str) -> int:
     """Return how many first messages equal those of the rollout `source`, whatever their times."""
+    original = _read_original_rollout(path, source)
+    count = 0
+    for message, copied in zip(own, original, strict=False):
+        if _comparable_message(message) != _comparable_message(copied):
+            break
+        count += 1
+    return count
+
+
+def _read_original_rollout(path: Path, source: str) -> Sequence[RecordedMessage]:
+    """Return the messages of the session `source`, whose file is in the same folder of sessions."""
     root = next((folder for folder in path.parents if folder.name == "sessions"), path.parent)
-    file = next(
-        (
-            one
-            for one, _ in list_tree_files(root, f"rollout-*{glob.escape(source)}.jsonl")
-            if one != path
-        ),
-        None,
-    )
-    if file is None:
-        return 0
-    try:
-        lines = read_file_below(root, str(file.relative_to(root))).splitlines()
-    except OSError:
-        return 0
-    values = (object_at(parse_json_or_none(line)) for line in lines)
-    rows = (history_rows.HistoryRow(value, "") for value in values if value)
-    before = _read_rollout(rows, history_rows.ReadingReport()).made
-    same = (
-        _comparable_message(one) == _comparable_message(other)
-        for one, other in zip(own, before, strict=False)
-    )
-    return sum(itertools.takewhile(bool, same))
+    for file, _ in list_tree_files(root, f"rollout-*{glob.escape(source)}.jsonl"):
+        if file == path:
+            continue
+        try:
+            lines = read_file_below(root, str(file.relative_to(root))).splitlines()
+        except OSError:
+            return []
+        values = [object_at(parse_json_or_none(line)) for line in lines]
+        rows = [history_rows.HistoryRow(value, "") for value in values if value]
+        return _read_rollout(rows, history_rows.ReadingReport()).made
+    return []
 
 
 def _text_after_compaction(summary: str, kept: Sequence[Mapping[str, object]]) -> str:
@@ -210,76 +215,82 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.report.add_left_out_row(f"item {kind}")
 
     def _read_codex_message(self, item: Mapping[str, object]) -> None:
-        role, content = item.get("role"), item.get("content")
-        text, pictures = history_rows.text_and_pictures(content)
+        role = item.get("role")
+        text, pictures = history_rows.text_and_pictures(item.get("content"))
         if role == "assistant":
-            if any(isinstance(part, Text | ToolCall) for part in self.parts):
-                self.finish_reply()
+            self._begin_reply_unless_reasoning_alone()
             self._add_reply_part_to_draft(Text(text))
-        elif role in ("user", "system", "developer"):
-            self.finish_reply()
-            beside = text.startswith(_OWN_CONTEXT)
-            speaker: Speaker = "user" if role == "user" else "system"
-            self.made.append(
-                RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside)
-            )
-        else:
+            return
+        if role not in ("user", "system", "developer"):
             raise history_rows.UnknownRow(f"there is no role {role!r}")
+        self.finish_reply()
+        speaker: Speaker = "user" if role == "user" else "system"
+        beside = text.startswith(_OWN_CONTEXT)
+        message = RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside)
+        self.made.append(message)
 
-    def _read_codex_reasoning(self, item: Mapping[str, object]) -> None:
+    def _begin_reply_unless_reasoning_alone(self) -> None:
+        """Finish the reply if it says or calls something: only reasoning belongs to what follows."""
         if any(isinstance(part, Text | ToolCall) for part in self.parts):
             self.finish_reply()
-        summary, content = item.get("summary"), item.get("content")
-        text = history_rows.text_of_message_content(
-            summary
-        ) or history_rows.text_of_message_content(content)
-        kept = {
-            name: value
-            for name, value in item.items()
-            if name in ("type", "id", "summary", "encrypted_content")
-        }
-        opaque = (
-            recorded_session.format_opaque_json(**kept)
-            if text_at(item, "encrypted_content")
-            else ""
-        )
-        provider, model = (TAG, self.model) if opaque else ("", "")
+
+    def _read_codex_reasoning(self, item: Mapping[str, object]) -> None:
+        self._begin_reply_unless_reasoning_alone()
+        text = history_rows.text_of_message_content(item.get("summary"))
+        text = text or history_rows.text_of_message_content(item.get("content"))
+        if not text_at(item, "encrypted_content"):
+            self._add_reply_part_to_draft(Reasoning(text))
+            return
+        needed = ("type", "id", "summary", "encrypted_content")
+        fields = {name: value for name, value in item.items() if name in needed}
+        opaque = recorded_session.format_opaque_json(**fields)
         self._add_reply_part_to_draft(
-            Reasoning(text, opaque=opaque, provider=provider, model=model)
+            Reasoning(text, opaque=opaque, provider=TAG, model=self.model)
         )
 
     def _read_codex_call(self, item: Mapping[str, object]) -> None:
-        call, name = first_text(item, "call_id", "id"), text_at(item, "name")
+        kind = item.get("type")
+        name = text_at(item, "name")
         arguments = item.get("arguments", item.get("input"))
-        if item.get("type") == "local_shell_call":
-            name, arguments = "shell", object_at(item, "action")
-        elif item.get("type") == "tool_search_call":
+        if kind == "local_shell_call":
+            name = "shell"
+            arguments = object_at(item, "action")
+        elif kind == "tool_search_call":
             name = name or "tool_search"
-        written = arguments if item.get("type") != "custom_tool_call" else {"input": arguments}
-        self._add_reply_part_to_draft(history_rows.checked_tool_call(call, name, written))
+        elif kind == "custom_tool_call":
+            arguments = {"input": arguments}
+        identity = first_text(item, "call_id", "id")
+        self._add_reply_part_to_draft(history_rows.checked_tool_call(identity, name, arguments))
 
     def _add_reply_part_to_draft(self, part: ReplyPart) -> None:
         self.begun = self.begun if self.parts else self.time
         self.parts.append(part)
 
     def _read_codex_output(self, item: Mapping[str, object]) -> None:
-        answers, output = first_text(item, "call_id", "id"), item.get("output", item.get("tools"))
+        answers = first_text(item, "call_id", "id")
         if not answers:
             raise history_rows.UnreadableRow("an output names no call")
         self.finish_reply()
-        inner = object_at(output)
-        content = inner.get("content") or inner.get("body") if inner else output
+        output = item.get("output", item.get("tools"))
+        about = object_at(output)
+        content = output
+        if about:
+            content = about.get("content") or about.get("body")
         if item.get("type") == "tool_search_output":
             content = json.dumps(content, ensure_ascii=False)
         text, pictures = history_rows.text_and_pictures(content)
-        ok = inner.get("success") is not False
-        whole = self.whole.pop(answers, "")
-        if len(whole) <= len(text) or whole.strip() in text:
-            whole = ""
         message = RecordedMessage(
-            "tool", whole or text, answers=answers, ok=ok, time=self.time, pictures=pictures
+            "tool",
+            text,
+            answers=answers,
+            ok=about.get("success") is not False,
+            time=self.time,
+            pictures=pictures,
         )
-        self.made.append(replace(message, shown=text) if whole else message)
+        whole = self.whole.pop(answers, "")
+        if len(whole) > len(text) and whole.strip() not in text:
+            message = replace(message, text=whole, shown=text)
+        self.made.append(message)
 
     def _read_hosted_call(self, item: Mapping[str, object]) -> None:
         """Add a call of a tool that the provider ran itself, and what is recorded of its result."""
@@ -299,15 +310,12 @@ class _CodexMessages(history_rows.HistoryMessages):
 
     def _read_codex_event(self, payload: Mapping[str, object]) -> None:
         kind = text_at(payload, "type")
-        item = object_at(payload, "item")
+        about = {**payload, **object_at(payload, "item")}
         if kind == "token_count":
             self._set_usage_of_last_reply(object_at(payload, "info", "last_token_usage"))
-        elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in {
-            **payload,
-            **item,
-        }:
-            call = text_at(payload, "call_id") or text_at(item, "id")
-            self.whole[call] = text_at({**payload, **item}, "aggregated_output")
+        elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in about:
+            call = text_at(payload, "call_id") or text_at(payload, "item", "id")
+            self.whole[call] = text_at(about, "aggregated_output")
         elif kind in ("error", "stream_error", "turn_aborted"):
             self.finish_reply()
             why = first_text(payload, "message", "reason") or kind

@@ -36,6 +36,7 @@ REMEDY_FOR_VERSION_2 = (
     "Nothing was changed. The conversation can be continued here or in another agent."
 )
 SEEN_VERSION = "1.18.33"
+USUAL_MODEL = "claude-sonnet-4-5"
 _PROVIDERS = {
     "claude": "anthropic",
     "gpt": "openai",
@@ -57,44 +58,61 @@ def build_opencode_lines(session: RecordedSession, ident: str, begun: float) -> 
     """Yield the document with the id `ident`, as one line."""
     numbers = itertools.count(round(begun * 1000) * 0x1000)
     messages: list[Line] = []
-    last, asked = 0, ""
+    last_time = 0
+    asked = ""  # The id of the last message of the user.
     for item, results in list_items_with_results(session):
-        last = max(last + 1, round(item.time * 1000))
-        for info, parts in _opencode_messages(item, results, session.folder, last):
-            identity = {"id": create_opencode_id("msg", next(numbers)), "sessionID": ident}
-            asked = identity["id"] if info["role"] == "user" else asked
-            about = {"sessionID": ident, "messageID": identity["id"]}
+        last_time = max(last_time + 1, round(item.time * 1000))
+        for info, parts in _opencode_messages(item, results, session.folder, last_time):
+            identity = create_opencode_id("msg", next(numbers))
+            if info["role"] == "user":
+                asked = identity
             named = [
-                {**part, "id": create_opencode_id("prt", next(numbers)), **about} for part in parts
+                {
+                    **part,
+                    "id": create_opencode_id("prt", next(numbers)),
+                    "sessionID": ident,
+                    "messageID": identity,
+                }
+                for part in parts
             ]
-            messages.append({"info": {**info, **identity, "parentID": asked}, "parts": named})
-    replies = [one["info"] for one in messages if one["info"]["role"] == "assistant"]
-    model = next(
-        (one["modelID"] for one in reversed(replies) if one["modelID"]), "claude-sonnet-4-5"
-    )
-    provider = next(one for begins, one in _PROVIDERS.items() if model.startswith(begins))
-    # opencode goes on with the model of the last user's message. Without one, it asks
-    # the user's own default.
-    for info in replies:
-        info |= {"providerID": provider, "modelID": info["modelID"] or model}
-    spent = {
-        "cost": 0,
-        "tokens": _TOKENS,
-        "time": {"created": round(begun * 1000), "updated": round(begun * 1000)},
-    }
-    title = (
-        session.title or next((one.text for one in session.messages if one.role == "user"), "")[:80]
-    )
-    about = {
-        "id": ident,
-        "slug": f"restored-{ident[-8:].lower()}",
-        "projectID": "global",
-        "directory": session.folder,
-    }
+            ids = {"id": identity, "sessionID": ident, "parentID": asked}
+            messages.append({"info": {**info, **ids}, "parts": named})
+    _name_models_of_replies([message["info"] for message in messages])
+    when = round(begun * 1000)
     yield {
-        "info": {**about, "title": title, "version": SEEN_VERSION, **spent},
+        "info": {
+            "id": ident,
+            "slug": f"restored-{ident[-8:].lower()}",
+            "projectID": "global",
+            "directory": session.folder,
+            "title": session.title or _first_words_of_user(session),
+            "version": SEEN_VERSION,
+            "cost": 0,
+            "tokens": _TOKENS,
+            "time": {"created": when, "updated": when},
+        },
         "messages": messages,
     }
+
+
+def _name_models_of_replies(infos: list[Line]) -> None:
+    """Give each reply a model and its provider: opencode refuses a reply without. It goes on with
+    the model of the last user's message; without one, it asks the user's own default.
+    """
+    replies = [info for info in infos if info["role"] == "assistant"]
+    models = [info["modelID"] for info in replies if info["modelID"]]
+    model = models[-1] if models else USUAL_MODEL
+    provider = next(name for begins, name in _PROVIDERS.items() if model.startswith(begins))
+    for info in replies:
+        info["providerID"] = provider
+        info["modelID"] = info["modelID"] or model
+
+
+def _first_words_of_user(session: RecordedSession) -> str:
+    for message in session.messages:
+        if message.role == "user":
+            return message.text[:80]
+    return ""
 
 
 def _opencode_messages(
