@@ -1,6 +1,7 @@
 """Queries the catalogue of entries: one page at a time, in any order and by any filter."""
 
 import sqlite3
+from collections.abc import Iterable
 
 from helix_desktop.engine import cache_entry_rows
 from helix_desktop.engine.cache_entry_rows import (
@@ -25,6 +26,9 @@ _LIKE_TOOL = f"IN (SELECT name FROM ({_TOOLS}) WHERE name LIKE ? ESCAPE '~')"  #
 _ROW = "number, digest, size, lines, media, tool, source, kept, tokens, time, uses, recalled, pinned, state"
 
 
+_Anchor = tuple[str | int | float | bytes, int]  # A sort value, and the row's number.
+
+
 @dataclass(frozen=True, slots=True)
 class _PageAnchors:
     """Every `STRIDE`-th row of one order, so that a distant page is found without
@@ -32,7 +36,43 @@ class _PageAnchors:
     """
 
     version: int
-    rows: tuple[tuple[str | int | float | bytes, int], ...]  # Sort values, and the row's number.
+    rows: tuple[_Anchor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _PageStart:
+    """The row from which a page is reached, or None for the first, and how many rows to step."""
+
+    anchor: _Anchor | None
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class _FilterCondition:
+    """Conditions in SQL that all hold, and their values."""
+
+    texts: tuple[str, ...]
+    values: tuple[str | float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _CatalogueRow:
+    """A row of the table, with the columns in the order of `_ROW`."""
+
+    number: int
+    digest: bytes
+    size: int
+    lines: int
+    media: str
+    tool: str
+    source: str
+    kept: int
+    tokens: int
+    time: float
+    uses: int
+    recalled: float
+    pinned: int
+    state: int
 
 
 Order = tuple[EntryFilter, EntrySort, bool]
@@ -55,28 +95,33 @@ class CacheEntryQueries:
     def entries_page(self, order: Order, offset: int, limit: int) -> tuple[EntryRow, ...]:
         """Return a page. Far down, it may be shifted by as many rows as were added just now."""
         chosen, sort, descending = order
-        start, walked = self._start_of_page(order, offset)
-        few = self._is_small_selection(chosen)
-        where, values = _filter_condition(chosen, None if few else sort)
+        page_start = self._start_of_page(order, offset)
+        is_small = self._is_small_selection(chosen)
+        condition = _filter_condition(chosen, None if is_small else sort)
+        conditions = list(condition.texts)
+        values: list[str | float | bytes] = list(condition.values)
+        if page_start.anchor is not None:
+            comparison = "<=" if descending else ">="
+            conditions.append(f"({sort.value}, number) {comparison} (?, ?)")
+            values += page_start.anchor
+        # With a plus, SQLite uses no index for the order, and sorts the rows found.
+        prefix = "+" if is_small else ""
         way = "DESC" if descending else "ASC"
-        if start is not None:
-            where = f"{where} {'AND' if where else 'WHERE'} ({sort.value}, number) {'<=' if descending else '>='} (?, ?)"
-        columns = f"{'+' if few else ''}{sort.value} {way}, {'+' if few else ''}number {way}"
+        columns = f"{prefix}{sort.value} {way}, {prefix}number {way}"
         rows = self.connection.execute(
-            f"SELECT {_ROW} FROM entries {where} ORDER BY {columns} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
-            (*values, *(start or ()), limit, walked),
+            f"SELECT {_ROW} FROM entries {_where(conditions)} ORDER BY {columns} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
+            (*values, limit, page_start.steps),
         )
-        return tuple(_entry_row_of(row) for row in rows)
+        return tuple(_entry_row_of(_CatalogueRow(*row)) for row in rows)
 
-    def _start_of_page(
-        self, order: Order, offset: int
-    ) -> tuple[tuple[str | int | float | bytes, int] | None, int]:
-        """Return where to start stepping, and how many rows to step."""
+    def _start_of_page(self, order: Order, offset: int) -> _PageStart:
         if offset <= NEAR:
-            return None, offset
+            return _PageStart(None, offset)
         anchors = self.anchors.get(order) or self.get_page_anchors(order)
-        at = min(offset // STRIDE, len(anchors.rows) - 1)
-        return (anchors.rows[at], offset - at * STRIDE) if at >= 0 else (None, offset)
+        if not anchors.rows:
+            return _PageStart(None, offset)
+        nearest = min(offset // STRIDE, len(anchors.rows) - 1)
+        return _PageStart(anchors.rows[nearest], offset - nearest * STRIDE)
 
     def prepare_distant_pages(self, order: Order) -> None:
         if self.count_entries(order[0]) > NEAR:
@@ -91,20 +136,19 @@ class CacheEntryQueries:
         if known is not None and known.version == version:
             return known
         chosen, sort, descending = order
-        where, values = _filter_condition(
-            chosen, None if self._is_small_selection(chosen) else sort
-        )
+        is_small = self._is_small_selection(chosen)
+        condition = _filter_condition(chosen, None if is_small else sort)
         way = "DESC" if descending else "ASC"
         rows = self.connection.execute(
             f"SELECT value, number FROM (SELECT {sort.value} AS value, number, row_number() OVER"  # noqa: S608 - made of constants
-            f" (ORDER BY {sort.value} {way}, number {way}) AS place FROM entries {where}) WHERE (place - 1) % ? = 0",
-            (*values, STRIDE),
+            f" (ORDER BY {sort.value} {way}, number {way}) AS place FROM entries {_where(condition.texts)}) WHERE (place - 1) % ? = 0",
+            (*condition.values, STRIDE),
         ).fetchall()
-        found = _PageAnchors(version, tuple(rows))
+        anchors = _PageAnchors(version, tuple(rows))
         while len(self.anchors) >= 20:
             self.anchors.pop(next(iter(self.anchors)), None)
-        self.anchors[order] = found
-        return found
+        self.anchors[order] = anchors
+        return anchors
 
     def _is_small_selection(self, chosen: EntryFilter) -> bool:
         """Whether so few rows are chosen that sorting them afterwards is faster."""
@@ -119,21 +163,20 @@ class CacheEntryQueries:
         known = self._counts.get(chosen)
         if known is not None and known[0] == version:
             return known[1]
-        where, values = _filter_condition(chosen, None)
-        count = int(
-            self.connection.execute(f"SELECT count(*) FROM entries {where}", values).fetchone()[0]  # noqa: S608
-        )
+        condition = _filter_condition(chosen, None)
+        statement = f"SELECT count(*) FROM entries {_where(condition.texts)}"  # noqa: S608
+        (count,) = self.connection.execute(statement, condition.values).fetchone()
         if len(self._counts) >= 50:
             self._counts.clear()
-        self._counts[chosen] = (version, count)
-        return count
+        self._counts[chosen] = (version, int(count))
+        return int(count)
 
     def find_entry_row(self, digest: Digest) -> EntryRow | None:
         found = self.connection.execute(
             f"SELECT {_ROW} FROM entries WHERE digest = ?",  # noqa: S608
             (digest.raw,),
         ).fetchone()
-        return _entry_row_of(found) if found else None
+        return _entry_row_of(_CatalogueRow(*found)) if found else None
 
     def count_entries_by_tool(self) -> tuple[tuple[str, int], ...]:
         """Return each tool and the number of its entries, for the choices of a filter."""
@@ -213,49 +256,54 @@ class CacheEntryQueries:
         return tuple(Digest(row[0]) for row in rows)
 
 
-def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> tuple[str, list[str | float]]:
+def _where(conditions: Iterable[str]) -> str:
+    joined = " AND ".join(conditions)
+    return f"WHERE {joined}" if joined else ""
+
+
+def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> _FilterCondition:
     """Return the SQL condition. With a `sort`, only that column's index may be used."""
 
     def column(name: str, *fits: EntrySort) -> str:
+        # With a plus, SQLite uses no index of the column.
         return name if sort is None or sort in fits else f"+{name}"
 
-    escaped = chosen.text.replace("~", "~~").replace("%", "~%").replace("_", "~_")
-    like = f"%{escaped}%"
-    conditions: list[tuple[bool, str, tuple[str | float, ...]]] = [
-        (bool(chosen.tool), f"{column('tool', EntrySort.TOOL, EntrySort.TIME)} = ?", (chosen.tool,)),
-        (bool(chosen.since), f"{column('time', EntrySort.TIME)} >= ?", (chosen.since,)),
-        (bool(chosen.least), f"{column('size', EntrySort.SIZE)} >= ?", (chosen.least,)),
-        (bool(chosen.most), f"{column('size', EntrySort.SIZE)} <= ?", (chosen.most,)),
-        (chosen.unused, f"{column('uses', EntrySort.USES)} = 0 AND digest NOT IN (SELECT digest FROM uses)", ()),  # noqa: S608 - made of constants
-        (chosen.pinned, f"{column('number')} {_IN_PINNED}", ()),
-        (chosen.gone, f"{column('number')} {_IN_GONE}", ()),
-        (bool(chosen.conversation), f"{column('number')} {_IN_CONVERSATION}", (chosen.conversation,)),
-        (bool(chosen.text), f"({column('source', EntrySort.SOURCE)} {_LIKE_SOURCE} OR {column('tool', EntrySort.TOOL)} {_LIKE_TOOL})", (like, like)),
-    ]  # fmt: skip
-    wanted = [(text, values) for active, text, values in conditions if active]
-    where = " AND ".join(text for text, _ in wanted)
-    return (f"WHERE {where}" if where else ""), [value for _, values in wanted for value in values]
+    comparisons: list[tuple[str, str | float]] = [
+        (f"{column('tool', EntrySort.TOOL, EntrySort.TIME)} = ?", chosen.tool),
+        (f"{column('time', EntrySort.TIME)} >= ?", chosen.since),
+        (f"{column('size', EntrySort.SIZE)} >= ?", chosen.least),
+        (f"{column('size', EntrySort.SIZE)} <= ?", chosen.most),
+        (f"{column('number')} {_IN_CONVERSATION}", chosen.conversation),
+    ]
+    wanted = [(text, value) for text, value in comparisons if value]
+    texts = [text for text, _ in wanted]
+    values = [value for _, value in wanted]
+    if chosen.unused:
+        unused = "digest NOT IN (SELECT digest FROM uses)"
+        texts.append(f"{column('uses', EntrySort.USES)} = 0 AND {unused}")
+    if chosen.pinned:
+        texts.append(f"{column('number')} {_IN_PINNED}")
+    if chosen.gone:
+        texts.append(f"{column('number')} {_IN_GONE}")
+    if chosen.text:
+        escaped = chosen.text.replace("~", "~~").replace("%", "~%").replace("_", "~_")
+        source = f"{column('source', EntrySort.SOURCE)} {_LIKE_SOURCE}"
+        tool = f"{column('tool', EntrySort.TOOL)} {_LIKE_TOOL}"
+        texts.append(f"({source} OR {tool})")
+        values += [f"%{escaped}%"] * 2
+    return _FilterCondition(tuple(texts), tuple(values))
 
 
-def _entry_row_of(
-    row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, float, int, int],
-) -> EntryRow:
-    (
-        number,
-        digest,
-        size,
-        lines,
-        media,
-        tool,
-        source,
-        kept,
-        tokens,
-        time,
-        uses,
-        recalled,
-        pinned,
-        state,
-    ) = row
-    stored, about = Stored(Digest(digest), size, lines, media), EntryOrigin(tool, source, media)
-    marks = bool(pinned), state != EntryState.LIVE
-    return EntryRow(stored, about, kept, tokens, time, uses, recalled, *marks, number)
+def _entry_row_of(row: _CatalogueRow) -> EntryRow:
+    return EntryRow(
+        Stored(Digest(row.digest), row.size, row.lines, row.media),
+        EntryOrigin(row.tool, row.source, row.media),
+        row.kept,
+        row.tokens,
+        row.time,
+        row.uses,
+        row.recalled,
+        bool(row.pinned),
+        row.state != EntryState.LIVE,
+        row.number,
+    )

@@ -30,16 +30,16 @@ class KnownLeases:
 
     def find_machine_writing(self, conversation: str) -> str:
         """Return the other machine that writes there now, or an empty string if this one may."""
-        is_lockable = self.seconds_left(conversation) <= 0 or conversation in self.taken_over
-        return "" if is_lockable else self.last_other_machine(conversation)
+        if self.seconds_left(conversation) <= 0 or conversation in self.taken_over:
+            return ""
+        return self.last_other_machine(conversation)
 
     def conversations_written_elsewhere(self) -> dict[str, str]:
         """Return conversations to which other machines write now, and which machines."""
         now = self._now()
         self._ends = {name: until for name, until in self._ends.items() if until > now}
-        return {
-            name: machine for name in self._ends if (machine := self.find_machine_writing(name))
-        }
+        machines = {name: self.find_machine_writing(name) for name in self._ends}
+        return {name: machine for name, machine in machines.items() if machine}
 
     def list_held(self) -> list[str]:
         """Return conversations with a current lease, whoever has it."""
@@ -63,10 +63,10 @@ class KnownLeases:
         # No engine of ours gives a lease for longer. Not a number is none.
         if not 0 <= seconds <= _LONGEST_SECONDS:
             seconds = 0.0
-        self._ends[conversation] = (self._now() if asked is None else asked) + seconds
+        if asked is None:
+            asked = self._now()
+        self._ends[conversation] = asked + seconds
 
     def set_writer_from_head(self, known: SharedProgress) -> None:
-        self._writers[known.conversation] = (
-            known.writer,
-            known.contents.machine if known.contents else "",
-        )
+        machine = known.contents.machine if known.contents else ""
+        self._writers[known.conversation] = (known.writer, machine)
