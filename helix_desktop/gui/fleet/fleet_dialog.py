@@ -14,7 +14,8 @@ from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.fleet import fleet_rows
-from helix_desktop.gui.fleet.fleet_rows import Figures, FleetList
+from helix_desktop.gui.fleet.fleet_list import FleetColumn, FleetList
+from helix_desktop.gui.fleet.fleet_rows import Figures
 from helix_desktop.gui.fleet.task_answer_buttons import TaskAnswerButtons
 from helix_desktop.gui.fleet.task_question_view import TaskQuestionView
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -97,12 +98,18 @@ class FleetDialog(TransientDialog):
             build_column(*labels, owner=card, margins=(14, 10, 14, 10), spacing=2)
         words = tr("Filter by agent, computer, state or words")
         self._filter = widgets.build_line_edit(words, words, page)
-        columns = ((tr("State"), 150), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
-                   (tr("Now"), 260), (tr("Age"), 115), (tr("Cost"), 80))  # fmt: skip
-        words = tr("To give an agent work, choose “New task…”.")
-        self._task_list = FleetList(
-            tr("Tasks"), columns, page, [len(columns) - 1], words, whole=(0, 6)
+        columns = (
+            FleetColumn(tr("State"), 150, is_whole=True),
+            FleetColumn(tr("Task"), 0),
+            FleetColumn(tr("Workspace"), 130),
+            FleetColumn(tr("Agent"), 80),
+            FleetColumn(tr("Where"), 130),
+            FleetColumn(tr("Now"), 260),
+            FleetColumn(tr("Age"), 115, is_whole=True),
+            FleetColumn(tr("Cost"), 80, is_figure=True),
         )
+        words = tr("To give an agent work, choose “New task…”.")
+        self._task_list = FleetList(tr("Tasks"), columns, page, words)
         self._task_list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
         self._task_list.itemSelectionChanged.connect(self._show_chosen_task)
@@ -269,14 +276,14 @@ class FleetDialog(TransientDialog):
 
     def _build_schedules_page(self) -> QWidget:
         columns = (
-            (tr("Time"), 200),
-            (tr("Days"), 220),
-            (tr("Next run"), 170),
-            (tr("Workspace"), 150),
-            (tr("Task"), 0),
+            FleetColumn(tr("Time"), 200),
+            FleetColumn(tr("Days"), 220),
+            FleetColumn(tr("Next run"), 170),
+            FleetColumn(tr("Workspace"), 150),
+            FleetColumn(tr("Task"), 0),
         )
         words = tr("To give an agent work at set times, choose “New schedule…”.")
-        self._schedule_list = FleetList(tr("Schedules"), columns, self, empty=words)
+        self._schedule_list = FleetList(tr("Schedules"), columns, self, words)
         new = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
         self._switch = build_push_button(tr("Turn off"), self, self._turn_chosen_schedule_on_or_off)
         self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
@@ -286,14 +293,20 @@ class FleetDialog(TransientDialog):
         )
 
     def _build_conversations_page(self) -> QWidget:
-        columns = ((tr("State"), 150), (tr("Conversation"), 0), (tr("Workspace"), 130), (tr("Agent"), 110), (tr("Copy of"), 110),
-                   (tr("Changed files"), 200), (tr("Also changed in other copies"), 260), (tr("Cost"), 80))  # fmt: skip
+        columns = (
+            FleetColumn(tr("State"), 150, is_whole=True),
+            FleetColumn(tr("Conversation"), 0),
+            FleetColumn(tr("Workspace"), 130),
+            FleetColumn(tr("Agent"), 110),
+            FleetColumn(tr("Copy of"), 110),
+            FleetColumn(tr("Changed files"), 200),
+            FleetColumn(tr("Also changed in other copies"), 260),
+            FleetColumn(tr("Cost"), 80, is_whole=True),
+        )
         about = tr(
             "Conversations that are running or have their own copy of the repository are listed here."
         )
-        self._conversation_list = FleetList(
-            tr("Conversations"), columns, self, empty=about, whole=(0, 7)
-        )
+        self._conversation_list = FleetList(tr("Conversations"), columns, self, about)
         self._conversation_list.itemActivated.connect(
             lambda _item, _column: self._open_listed_conversation()
         )
@@ -311,13 +324,13 @@ class FleetDialog(TransientDialog):
 
     def _build_workers_page(self) -> QWidget:
         columns = (
-            (tr("Worker"), 260),
-            (tr("Workspace"), 180),
-            (tr("Tasks"), 100),
-            (tr("State"), 0),
+            FleetColumn(tr("Worker"), 260),
+            FleetColumn(tr("Workspace"), 180),
+            FleetColumn(tr("Tasks"), 100),
+            FleetColumn(tr("State"), 0),
         )
         self._worker_list = FleetList(
-            tr("Workers"), columns, self, empty=tr("Workers appear here while they run tasks.")
+            tr("Workers"), columns, self, tr("Workers appear here while they run tasks.")
         )
         self._here = build_push_button(
             tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here

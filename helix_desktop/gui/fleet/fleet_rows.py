@@ -1,12 +1,10 @@
-"""The lists of the fleet: how tasks, workers and schedules are described."""
+"""What the tables of the fleet say of tasks, conversations, workers and schedules."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import QLocale, QSize, Qt
-from PySide6.QtGui import QIcon, QResizeEvent
-from PySide6.QtWidgets import QHeaderView, QTreeWidgetItem, QWidget
+from PySide6.QtCore import QLocale
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.common.figure_formats import (
@@ -14,18 +12,14 @@ from helix_desktop.gui.common.figure_formats import (
     format_dollars,
     format_time_ago,
 )
-from helix_desktop.gui.common.list_row_model import RowTree
 from helix_desktop.gui.common.running_states import describe_running_state
 from helix_desktop.gui.common.setting_fields import FieldDeclaration
 from helix_desktop.gui.sentence_translation import translate_sentences
-from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
-# The minimum width, in pixels and in letters, of the column that gets the remaining room.
-LEAST_WIDTH, LEAST_LETTERS = 160, 14
-NARROW = 100  # A column of at most this many pixels keeps its width.
 LONGEST_CELL = 200  # Longer texts in a cell are cut to this many characters.
 NOTHING = "–"
 # In the order of the list: what needs a person stands above what goes on by itself.
@@ -38,132 +32,8 @@ DOT_BY_STATE = {
     "done": "conversation",
     "cancelled": "edge",
 }
-Figures = Mapping[
-    str, Any
-]  # Values of a workspace or a task, as `fleet status --json` prints them.
-
-
-class FleetList(RowTree):
-    """`columns`: titles and widths (0: the rest). `figures`: number columns. Only
-    changed cells are drawn.
-
-    Cells of the columns `whole` and `figures` are never cut.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        columns: Sequence[tuple[str, int]],
-        parent: QWidget,
-        figures: Sequence[int] = (),
-        empty: str = "",
-        whole: Sequence[int] = (),
-    ) -> None:
-        super().__init__(parent, empty)
-        self._items: dict[str, QTreeWidgetItem] = {}
-        self._figures, self._whole, self._widths = (
-            figures,
-            (*whole, *figures),
-            [width for _, width in columns],
-        )
-        self.setAccessibleName(name)
-        self.setProperty("look", "table")
-        self.setIconSize(QSize(9, 9))
-        self.setRootIsDecorated(False)
-        self.setHeaderLabels([title for title, _ in columns])
-        self._align_figures(self.headerItem())
-        self.header().setStretchLastSection(False)
-        self.header().setSectionResizeMode(self._widths.index(0), QHeaderView.ResizeMode.Stretch)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._fit_columns_to_room()
-
-    def _fit_columns_to_room(self) -> None:
-        """Shrinks columns if room is short: first the widest, then all wide ones. If
-        there is no room even then, columns are hidden from the last on, but figures
-        after all others.
-        """
-        room = self.viewport().width() - max(
-            LEAST_WIDTH, LEAST_LETTERS * self.fontMetrics().averageCharWidth()
-        )
-        for number in range(len(self._widths)):
-            self.setColumnHidden(number, False)  # The title of a hidden column has no width.
-        titles = [
-            width
-            and max(
-                self.header().sectionSizeHint(at),
-                self.sizeHintForColumn(at) if at in self._whole else 0,
-            )
-            for at, width in enumerate(self._widths)
-        ]
-        widths = []
-        for column, (width, title) in enumerate(zip(self._widths, titles, strict=True)):
-            # A column with little or nothing in it leaves its room to the others.
-            filled = min(width, self.sizeHintForColumn(column)) if width > NARROW else width
-            widths.append(width and max(filled, title))
-        widest = self._widths.index(max(self._widths))
-        left = room - sum(widths) + widths[widest]
-        widths[widest] = (
-            min(widths[widest], left) if left >= max(LEAST_WIDTH // 2, titles[widest]) else 0
-        )
-        least = [
-            min(both) if both[0] > NARROW else both[0] for both in zip(widths, titles, strict=True)
-        ]
-        for last in sorted(range(1, len(widths)), key=lambda at: (at in self._figures, -at)):
-            if sum(least) > room:
-                least[last] = widths[last] = 0
-        share = min(max((room - sum(least)) / max(sum(widths) - sum(least), 1), 0.0), 1.0)
-        for number, width in enumerate(widths):
-            self.setColumnHidden(number, bool(self._widths[number]) and not width)
-            self.setColumnWidth(number, least[number] + round((width - least[number]) * share))
-
-    def _align_figures(self, row: QTreeWidgetItem) -> None:
-        for column in self._figures:
-            row.setTextAlignment(
-                column, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-            )
-
-    def show_rows(
-        self, rows: Mapping[str, Sequence[str]], dots: Mapping[str, QIcon] | None = None
-    ) -> None:
-        """Replaces the rows. `dots` precede the first cells. The chosen row stays chosen."""
-        if list(rows) != list(self._items):
-            chosen = self.chosen_row()
-            selected = self.selected_row_keys()
-            self.clear()
-            self._items = {key: QTreeWidgetItem(self) for key in rows}
-            for row in self._items.values():
-                self._align_figures(row)
-            current = self._items.get(chosen) or self.topLevelItem(0)
-            if current is not None:
-                self.setCurrentItem(current)
-            for key in selected:
-                if key in self._items:
-                    self._items[key].setSelected(True)
-        for key, cells in rows.items():
-            item = self._items[key]
-            for column, text in enumerate(cells):
-                if item.text(column) != text:
-                    item.setText(column, text)
-                    item.setToolTip(column, safe_tooltip(text))
-            if dots:
-                item.setIcon(0, dots[key])
-        self._fit_columns_to_room()
-
-    def filter_fleet_rows(self, words: str) -> None:
-        for item in self._items.values():
-            held = " ".join(item.text(column) for column in range(self.columnCount())).casefold()
-            item.setHidden(not all(word in held for word in words.casefold().split()))
-
-    def chosen_row(self) -> str:
-        return next((key for key, item in self._items.items() if item is self.currentItem()), "")
-
-    def selected_row_keys(self) -> list[str]:
-        """Return the rows that are selected and not filtered out, from top to bottom."""
-        return [
-            key for key, item in self._items.items() if item.isSelected() and not item.isHidden()
-        ]
+# Values of a workspace or a task, as `fleet status --json` prints them.
+Figures = Mapping[str, Any]
 
 
 def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]]:
@@ -172,35 +42,36 @@ def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]
     """
     rows: dict[str, list[str]] = {}
     for bench in benches:
-        titles = {
-            row.id: make_safe_text(row.title[:LONGEST_CELL]) for row in bench.list_conversations()
-        }
-        for row in bench.list_conversations():
+        listed = bench.list_conversations()
+        titles = {row.id: make_safe_text(row.title[:LONGEST_CELL]) for row in listed}
+        for row in listed:
             session = bench.sessions.find_open_session(row.id)
-            running = session.running if session is not None else ConversationActivity.IDLE
-            if running is ConversationActivity.IDLE and not row.copy:
+            activity = ConversationActivity.IDLE
+            if session is not None:
+                activity = session.running
+            if activity is ConversationActivity.IDLE and not row.copy:
                 continue
-            files, overlaps = (
-                bench.copies.changed.get(row.id, ()),
-                bench.copies.overlaps.get(row.id, {}),
-            )
-            others = sorted(
-                {titles.get(name, name) for names in overlaps.values() for name in names}
-            )
-            shared = f"{_join_file_names(overlaps)} ({', '.join(others)})" if overlaps else ""
-            agent = make_safe_text(row.acp_agent or row.agent)
-            where = [make_safe_text(bench.name), agent, make_safe_text(row.copy)]
-            what, files_and_cost = (
-                (describe_running_state(running), titles[row.id]),
-                (_join_file_names(files), shared),
-            )
             rows[f"{bench.id} {row.id}"] = [
-                *what,
-                *where,
-                *files_and_cost,
+                describe_running_state(activity),
+                titles[row.id],
+                make_safe_text(bench.name),
+                make_safe_text(row.acp_agent or row.agent),
+                make_safe_text(row.copy),
+                _join_file_names(bench.copies.changed.get(row.id, ())),
+                _describe_overlaps(bench.copies.overlaps.get(row.id, {}), titles),
                 format_dollars(row.whole_cost),
             ]
     return rows
+
+
+def _describe_overlaps(overlaps: Mapping[str, Iterable[str]], titles: Mapping[str, str]) -> str:
+    """Returns the files that other conversations change too, and their titles."""
+    if not overlaps:
+        return ""
+    others: set[str] = set()
+    for conversations in overlaps.values():
+        others.update(titles.get(name, name) for name in conversations)
+    return f"{_join_file_names(overlaps)} ({', '.join(sorted(others))})"
 
 
 def _join_file_names(paths: Iterable[str]) -> str:
@@ -208,14 +79,16 @@ def _join_file_names(paths: Iterable[str]) -> str:
 
 
 def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Figures]]:
-    """Returns state, workspace and task for each row: first those that wait longest,
-    then the newest.
+    """Returns state, workspace and task for each row, by the order of the states. Of
+    the waiting tasks, the oldest is first; of all others, the newest.
     """
     rows = {}
     for state in DOT_BY_STATE:
-        some = [(one, task) for one in found for task in reversed(one.get(state, ()))]
-        oldest_first = sorted(some, key=lambda row: row[1]["added"])
-        for one, task in oldest_first if state == "waiting" else reversed(oldest_first):
+        tasks = [(one, task) for one in found for task in reversed(one.get(state, ()))]
+        tasks.sort(key=lambda row: row[1]["added"])
+        if state != "waiting":
+            tasks.reverse()
+        for one, task in tasks:
             rows[f"{one['workspace']} {task['id']}"] = (state, one, task)
     return rows
 
@@ -236,67 +109,83 @@ def split_task_question(task: Figures) -> tuple[str, str]:
 
 
 def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
-    where = task["worker"].rpartition(" ")[
-        0
-    ]  # Removes the process number from the end of the name.
-    if task["worker"] in one["lost"]:
-        where = tr("{worker} (not responding)", worker=where)
-    again = (
-        state == "running" and task["claims"] > 1 and not task["asked"]
-    )  # A permitted task goes on as before.
-    now = describe_task_reason(state, task) or (
-        tr("attempt {n}", n=task["claims"]) if again else ""
-    )
-    text, now = (" ".join(words.split())[:LONGEST_CELL] for words in (task["text"], now))
+    cost = format_dollars(task["cost"]) if task["cost"] else NOTHING
     words = [
         translate_name("state of a task", state),
-        text,
+        _shorten_to_cell(task["text"]),
         one["name"],
         task["agent"] or tr("agent"),
-        where or NOTHING,
-        now,
+        _describe_worker(one, task) or NOTHING,
+        _shorten_to_cell(_describe_now(state, task)),
     ]
-    cost = format_dollars(task["cost"]) if task["cost"] else NOTHING
     return [*map(make_safe_text, words), format_time_ago(task["added"], time.time()), cost]
+
+
+def _shorten_to_cell(text: str) -> str:
+    return " ".join(text.split())[:LONGEST_CELL]
+
+
+def _describe_worker(one: Figures, task: Figures) -> str:
+    machine, _, _process = task["worker"].rpartition(" ")
+    if task["worker"] in one["lost"]:
+        return tr("{worker} (not responding)", worker=machine)
+    return machine
+
+
+def _describe_now(state: str, task: Figures) -> str:
+    reason = describe_task_reason(state, task)
+    if reason:
+        return reason
+    # A task that was given a permission goes on as before.
+    if state == "running" and task["claims"] > 1 and not task["asked"]:
+        return tr("attempt {n}", n=task["claims"])
+    return ""
 
 
 def list_worker_rows(found: Sequence[Figures]) -> dict[str, list[str]]:
     rows = {}
     for one in found:
         for worker, count in sorted(one.get("workers", {}).items()):
-            draining = tr("takes no more tasks") if worker in one["draining"] else ""
-            state = tr("not responding") if worker in one["lost"] else draining
-            tasks = format_count(count, "{n} task", "{n} tasks")
             rows[f"{one['workspace']} {worker}"] = [
                 make_safe_text(worker),
                 one["name"],
-                tasks,
-                state,
+                format_count(count, "{n} task", "{n} tasks"),
+                _describe_worker_state(one, worker),
             ]
         for why in one.get("unable", ()):
             machine, _, sentence = why.partition(": ")
-            rows[f"{one['workspace']} {why}"] = [
-                machine,
-                one["name"],
-                "",
-                translate_sentences(sentence),
-            ]
+            reason = translate_sentences(sentence)
+            rows[f"{one['workspace']} {why}"] = [machine, one["name"], "", reason]
     return rows
+
+
+def _describe_worker_state(one: Figures, worker: str) -> str:
+    if worker in one["lost"]:
+        return tr("not responding")
+    if worker in one["draining"]:
+        return tr("takes no more tasks")
+    return ""
 
 
 def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
     """Declares the fields of a new task. `allowed` holds the names for `--allow`,
     separated by blanks.
     """
-    first, permissions = next(iter(names), ""), (
+    first_workspace = next(iter(names), "")
+    permissions = (
         tr("The agent waits for you if it needs permission"),
         tr("The agent may edit files without asking"),
         tr("The agent may edit files and run commands without asking"),
-    )  # fmt: skip
+    )
     return [
         FieldDeclaration("text", tr("What to do"), "", "", long=True),
         FieldDeclaration(
-            "workspace", tr("Workspace"), "", first, choices=[*names], words=[*names.values()]
+            "workspace",
+            tr("Workspace"),
+            "",
+            first_workspace,
+            choices=list(names),
+            words=list(names.values()),
         ),
         FieldDeclaration(
             "allowed", tr("Permissions"), "", "", ("", "edits", "edits commands"), permissions
@@ -321,43 +210,47 @@ def declare_schedule_fields() -> list[FieldDeclaration]:
 
 def schedule_cells(schedule: WorkSchedule, names: Mapping[str, str]) -> list[str]:
     short = QLocale.FormatType.ShortFormat
-    days = ", ".join(QLocale().dayName(WEEKDAYS.index(day) + 1, short) for day in schedule.days)
-    due = (
-        format_date_and_time(schedule.next_due(time.time())) if schedule.is_on else tr("turned off")
-    )
+    days = [QLocale().dayName(WEEKDAYS.index(day) + 1, short) for day in schedule.days]
+    due = tr("turned off")
+    if schedule.is_on:
+        due = format_date_and_time(schedule.next_due(time.time()))
     name = names.get(schedule.workspace, schedule.workspace)
-    text = make_safe_text(" ".join(schedule.text.split())[:LONGEST_CELL])
-    return [f"{schedule.at} ({schedule.zone})", days, due, name, text]
+    text = make_safe_text(_shorten_to_cell(schedule.text))
+    return [f"{schedule.at} ({schedule.zone})", ", ".join(days), due, name, text]
 
 
 def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
     """Returns title, figure and note for each of the four cards."""
     sound = [one for one in found if "tasks" in one]
-    figures = {
-        state: sum(one["tasks"].get(state.replace("_", "-"), 0) for one in sound)
-        for state in DOT_BY_STATE
-    }
-    count = {state: format_number(figure) for state, figure in figures.items()}
-    workers = format_count(
-        sum(len(one["workers"]) for one in sound), "on {n} worker", "on {n} workers"
-    )
-    stopped = (
-        tr("no task starts until you resume the fleet")
-        if any(one["is_stopped"] for one in sound)
-        else ""
-    )
+    number_by_state = {state: _count_in_state(sound, state) for state in DOT_BY_STATE}
+    shown = {state: format_number(number) for state, number in number_by_state.items()}
+    workers = sum(len(one["workers"]) for one in sound)
+    stopped = ""
+    if any(one["is_stopped"] for one in sound):
+        stopped = tr("no task starts until you resume the fleet")
     set_aside = ""
-    if figures["dead_letter"]:
-        set_aside = tr("{n} set aside", n=count["dead_letter"])
-    ended = tr("{done} done, {failed} failed", done=count["done"], failed=count["failed"])
-    cost = format_dollars(sum(one["cost"] for one in sound))
-    if limits := [
-        one["budgets"]["workspace"]["limit"] for one in sound if "workspace" in one["budgets"]
-    ]:
-        cost = tr("{spent} of {limit}", spent=cost, limit=format_dollars(sum(limits)))
+    if number_by_state["dead_letter"]:
+        set_aside = tr("{n} set aside", n=shown["dead_letter"])
+    ended = tr("{done} done, {failed} failed", done=shown["done"], failed=shown["failed"])
+    cost = tr("{dollars} for all tasks", dollars=_describe_cost(sound))
     return [
-        (tr("Running"), count["running"], workers),
-        (tr("Waiting"), count["waiting"], stopped),
-        (tr("Needs you"), count["needs_you"], set_aside),
-        (tr("Ended"), ended, tr("{dollars} for all tasks", dollars=cost)),
+        (tr("Running"), shown["running"], format_count(workers, "on {n} worker", "on {n} workers")),
+        (tr("Waiting"), shown["waiting"], stopped),
+        (tr("Needs you"), shown["needs_you"], set_aside),
+        (tr("Ended"), ended, cost),
     ]
+
+
+def _count_in_state(sound: Sequence[Figures], state: str) -> int:
+    name = state.replace("_", "-")
+    return sum(one["tasks"].get(name, 0) for one in sound)
+
+
+def _describe_cost(sound: Sequence[Figures]) -> str:
+    """Returns what all tasks cost, and of how much, if workspaces have a budget."""
+    spent = format_dollars(sum(one["cost"] for one in sound))
+    budgets = [one["budgets"]["workspace"] for one in sound if "workspace" in one["budgets"]]
+    if not budgets:
+        return spent
+    limit = sum(budget["limit"] for budget in budgets)
+    return tr("{spent} of {limit}", spent=spent, limit=format_dollars(limit))

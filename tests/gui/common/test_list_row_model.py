@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QTreeWidgetItem, QWi
 from helix_desktop.engine.changes.folder_state import PathChange
 from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, ChangesListRow
-from helix_desktop.gui.fleet.fleet_rows import FleetList
+from helix_desktop.gui.fleet.fleet_list import FleetColumn, FleetList
 from helix_desktop.gui.importing.found_conversations import FoundConversationTree
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
@@ -26,7 +26,7 @@ def changed_files(theme: Theme, owner: QWidget) -> QAbstractItemView:
 
 
 def fleet(_theme: Theme, owner: QWidget) -> QAbstractItemView:
-    made = FleetList("Tasks", [("State", 80), ("Task", 0)], owner)
+    made = FleetList("Tasks", [FleetColumn("State", 80), FleetColumn("Task", 0)], owner)
     made.show_rows({"1": ["running", "One"], "2": ["waiting", "Two"]})
     return made
 
@@ -73,7 +73,7 @@ def test_the_row_with_the_keyboard_is_framed_and_one_that_was_clicked_is_not(
 
 def test_an_empty_list_says_so_and_the_keyboard_passes_it_by() -> None:
     owner = QWidget()
-    made = FleetList("Schedules", [("At", 80), ("Task", 0)], owner)
+    made = FleetList("Schedules", [FleetColumn("At", 80), FleetColumn("Task", 0)], owner)
     for rows, words, focus in (
         ({}, "This list is empty.", Qt.FocusPolicy.NoFocus),
         ({"1": ["08:00", "One"]}, "", Qt.FocusPolicy.StrongFocus),

@@ -32,7 +32,8 @@ from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
 from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
-from helix_desktop.gui.fleet.fleet_rows import LEAST_WIDTH, task_cells
+from helix_desktop.gui.fleet.fleet_list import LEAST_WIDTH
+from helix_desktop.gui.fleet.fleet_rows import task_cells
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import ProgramFolders

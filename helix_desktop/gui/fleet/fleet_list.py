@@ -1,0 +1,183 @@
+"""The table that each page of the fleet shows, and how its columns share the room."""
+
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QIcon, QResizeEvent
+from PySide6.QtWidgets import QHeaderView, QTreeWidgetItem, QWidget
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.list_row_model import RowTree
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
+
+# The minimum width, in pixels and in letters, of the column that gets the remaining room.
+LEAST_WIDTH, LEAST_LETTERS = 160, 14
+NARROW = 100  # A column of at most this many pixels keeps its width.
+
+
+@dataclass(frozen=True, slots=True)
+class FleetColumn:
+    """`width`: in pixels, or 0 for the column that gets the remaining room. `is_figure`:
+    numbers, which stand below each other. `is_whole`: its cells are never cut.
+    """
+
+    title: str
+    width: int
+    is_figure: bool = False
+    is_whole: bool = False
+
+
+@dataclass(slots=True)
+class ColumnShare:
+    """What a column gets of the room. `wanted` and `least`: between these widths; both
+    are 0 if the column is hidden.
+    """
+
+    number: int
+    column: FleetColumn
+    wanted: int
+    least: int
+
+    def hide(self) -> None:
+        self.wanted = 0
+        self.least = 0
+
+    def width_at(self, share: float) -> int:
+        return self.least + round((self.wanted - self.least) * share)
+
+
+class FleetList(RowTree):
+    """A table whose rows have keys. Only changed cells are drawn."""
+
+    def __init__(
+        self, name: str, columns: Sequence[FleetColumn], parent: QWidget, empty: str = ""
+    ) -> None:
+        super().__init__(parent, empty)
+        self._items: dict[str, QTreeWidgetItem] = {}
+        self._columns = columns
+        self.setAccessibleName(name)
+        self.setProperty("look", "table")
+        self.setIconSize(QSize(9, 9))
+        self.setRootIsDecorated(False)
+        self.setHeaderLabels([column.title for column in columns])
+        self._align_figures(self.headerItem())
+        self.header().setStretchLastSection(False)
+        for number, column in enumerate(columns):
+            if not column.width:
+                self.header().setSectionResizeMode(number, QHeaderView.ResizeMode.Stretch)
+
+    def _align_figures(self, row: QTreeWidgetItem) -> None:
+        alignment = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        for number, column in enumerate(self._columns):
+            if column.is_figure:
+                row.setTextAlignment(number, alignment)
+
+    # --- The width of the columns
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_columns_to_room()
+
+    def _fit_columns_to_room(self) -> None:
+        for number in range(len(self._columns)):
+            self.setColumnHidden(number, False)  # The title of a hidden column has no width.
+        letters = LEAST_LETTERS * self.fontMetrics().averageCharWidth()
+        room = self.viewport().width() - max(LEAST_WIDTH, letters)
+        shares = [
+            self._measure_column(number, column)
+            for number, column in enumerate(self._columns)
+            if column.width
+        ]
+        share = share_room(shares, room)
+        for fitted in shares:
+            self.setColumnHidden(fitted.number, not fitted.wanted)
+            self.setColumnWidth(fitted.number, fitted.width_at(share))
+
+    def _measure_column(self, number: int, column: FleetColumn) -> ColumnShare:
+        filled = self.sizeHintForColumn(number)
+        title = self.header().sectionSizeHint(number)
+        if column.is_figure or column.is_whole:
+            title = max(title, filled)
+        wanted = column.width
+        if wanted > NARROW:  # With little or nothing in it, it leaves its room to the others.
+            wanted = min(wanted, filled)
+        wanted = max(wanted, title)
+        least = title if column.width > NARROW else wanted
+        return ColumnShare(number, column, wanted, least)
+
+    # --- The rows
+
+    def show_rows(
+        self, rows: Mapping[str, Sequence[str]], dots: Mapping[str, QIcon] | None = None
+    ) -> None:
+        """Replaces the rows. `dots` precede the first cells. The chosen row stays chosen."""
+        if list(rows) != list(self._items):
+            self._replace_items(list(rows))
+        for key, cells in rows.items():
+            item = self._items[key]
+            for column, text in enumerate(cells):
+                if item.text(column) != text:
+                    item.setText(column, text)
+                    item.setToolTip(column, safe_tooltip(text))
+            if dots:
+                item.setIcon(0, dots[key])
+        self._fit_columns_to_room()
+
+    def _replace_items(self, keys: Sequence[str]) -> None:
+        chosen = self.chosen_row()
+        selected = self.selected_row_keys()
+        self.clear()
+        self._items = {}
+        for key in keys:
+            self._items[key] = QTreeWidgetItem(self)
+            self._align_figures(self._items[key])
+        current = self._items.get(chosen) or self.topLevelItem(0)
+        if current is not None:
+            self.setCurrentItem(current)
+        for key in selected:
+            if key in self._items:
+                self._items[key].setSelected(True)
+
+    def filter_fleet_rows(self, words: str) -> None:
+        wanted = words.casefold().split()
+        for item in self._items.values():
+            cells = [item.text(column) for column in range(self.columnCount())]
+            text = " ".join(cells).casefold()
+            item.setHidden(not all(word in text for word in wanted))
+
+    def chosen_row(self) -> str:
+        current = self.currentItem()
+        for key, item in self._items.items():
+            if item is current:
+                return key
+        return ""
+
+    def selected_row_keys(self) -> list[str]:
+        """Return the rows that are selected and not filtered out, from top to bottom."""
+        return [
+            key for key, item in self._items.items() if item.isSelected() and not item.isHidden()
+        ]
+
+
+def share_room(shares: Sequence[ColumnShare], room: int) -> float:
+    """Hide columns for which there is no room, and return which part of what the others
+    want beyond the least they get.
+
+    First the widest column shrinks, then all wide ones. If there is no room even then,
+    columns are hidden from the last on, but figures after all others.
+    """
+    widest = max(shares, key=lambda share: share.column.width)
+    left = room - sum(share.wanted for share in shares) + widest.wanted
+    if left < max(LEAST_WIDTH // 2, widest.least):
+        widest.hide()
+    else:
+        widest.wanted = min(widest.wanted, left)
+    for share in sorted(shares, key=lambda share: (share.column.is_figure, -share.number)):
+        is_first = share.number == 0
+        if not is_first and sum(share.least for share in shares) > room:
+            share.hide()
+    least = sum(share.least for share in shares)
+    beyond = sum(share.wanted for share in shares) - least
+    if not beyond:
+        return 1.0
+    return min(max((room - least) / beyond, 0.0), 1.0)
