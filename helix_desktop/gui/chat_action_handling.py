@@ -173,9 +173,7 @@ def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
         window.notices.show_notice(said, act=lambda: run(return_to(*done)))
 
     def ask_to_rewind(files: Sequence[FileChange], named: str) -> None:
-        text = tr(
-            "Rewind to this point? Later messages stay in the journal, and you can return to them."
-        )
+        text = tr("Rewind to this point? Later messages are kept, and you can return to them.")
         ways = [(tr("Rewind"), lambda: run(rewind_session(()), then=show_rewound))]
         if named:
             text = f"{text}\n\n{named}"

@@ -68,6 +68,8 @@ class ConversationActions:
             "fork": self.fork_and_open,
             "fork-copy": partial(self.fork_and_open, in_copy=True),
             "bring-back": self.ask_how_to_bring_back,
+            "export": self.ask_form_and_export,
+            "continue-in": self.ask_where_to_continue,
             **{
                 f"export-{form}": partial(self.ask_where_to_and_export, form=form)
                 for form in SUFFIX_BY_EXPORT_FORM
@@ -78,6 +80,24 @@ class ConversationActions:
             },
         }
         acts[action](bench, row)
+
+    def ask_form_and_export(self, bench: Workbench, row: ConversationListRow) -> None:
+        export = self.ask_where_to_and_export
+        ways = [
+            (tr("Markdown"), lambda: export(bench, row, form="markdown")),
+            (tr("JSON"), lambda: export(bench, row, form="json")),
+            (tr("OpenAI messages"), lambda: export(bench, row, form="openai")),
+        ]
+        words = tr("Markdown is for reading. JSON has every record of the conversation. OpenAI messages are for other programs.")  # fmt: skip
+        ask_to_choose_one(self.window, tr("Export conversation"), words, "", ways)
+
+    def ask_where_to_continue(self, bench: Workbench, row: ConversationListRow) -> None:
+        ways = [
+            (title, partial(self.offer_to_continue, bench, row, agent=agent))
+            for agent, title in AGENTS_TO_CONTINUE_IN.items()
+        ]
+        words = tr("The conversation stays here, and the other agent gets a copy.")
+        ask_to_choose_one(self.window, tr("Continue in another agent"), words, "", ways)
 
     def ask_and_save_new_title(self, bench: Workbench, row: ConversationListRow) -> None:
         def save_new_title(title: str) -> None:
@@ -330,7 +350,7 @@ class ConversationActions:
                 )
                 return
             text = tr("This conversation is too long for {agent}. Its older parts can be folded in a copy of the conversation. Your provider may charge for this. This workspace's MCP server is then added to the agent's settings, so that the agent can read the originals.", agent=name)  # fmt: skip
-            ways = [(tr("Fold older parts"), partial(save_session, compaction, is_folded=True))]
+            ways = [(tr("Shorten older parts"), partial(save_session, compaction, is_folded=True))]
             ask_to_choose_one(self.window, title, text, "", ways)
 
         def offer_ways(compactions: int) -> None:
@@ -338,7 +358,7 @@ class ConversationActions:
             words = tr("Save the session as it was before compaction {n}")
             last = range(compactions, max(0, compactions - OFFERED_COMPACTIONS), -1)
             ways += [(words.format(n=n), partial(save_session, n)) for n in last]
-            ways.append((tr("Fold older parts first"), partial(save_session, 0, is_folded=True)))
+            ways.append((tr("Shorten older parts first"), partial(save_session, 0, is_folded=True)))
             text = tr("“{title}” is saved as a new session where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name, title=row.title)  # fmt: skip
             more = tr("Folding older parts may incur a charge from your provider, and adds this workspace's MCP server to the agent's settings, so that the agent can read the originals.")  # fmt: skip
             ask_to_choose_one(self.window, title, f"{text}\n\n{more}", "", ways)

@@ -878,7 +878,7 @@ class MainWindow(WindowFrame):
     def _show_background_work(self, session: Session | None) -> None:
         """Shows a fold, which can be stopped, or sub-agents that work in the background."""
         if session is not None and (kind := session.folding.kind_in_progress):
-            words = tr("Folding: {kind}…", kind=describe_fold_kind(kind))
+            words = tr("Shortening: {kind}…", kind=describe_fold_kind(kind))
             self.top.show_background_work(words, tr("Stop"), is_stopped_in_chat=True)
         else:
             agents = (

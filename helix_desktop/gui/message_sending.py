@@ -329,8 +329,8 @@ def send_or_ask_if_expensive(
     ways = [(tr("Send"), send_it)]
     if folding:
         saves, fold_and_say = folding
-        words = f"{words} {tr('Folding old outputs first saves about {saved}.', saved=format_dollars(saves))}"
-        ways.insert(0, (tr("Fold first, then send"), fold_and_say))
+        words = f"{words} {tr('Shortening old outputs first saves about {saved}.', saved=format_dollars(saves))}"
+        ways.insert(0, (tr("Shorten first, then send"), fold_and_say))
     ask_to_choose_one(window, tr("Send this message?"), words, "", ways).rejected.connect(
         if_declined
     )
@@ -359,7 +359,7 @@ def recall_into_draft(
         window.run_for_window(work, then=lambda attachment: receive((attachment,)))
     elif window.current_workbench is not None:
         window.notices.show_notice(
-            tr("Open a conversation first. The entry is added to its next message.")
+            tr("Open a conversation first. The stored output is added to its next message.")
         )
 
 

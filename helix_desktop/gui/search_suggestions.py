@@ -29,12 +29,13 @@ COMMANDS: Mapping[str, str] = {
     "observe": "fold-observations",
     "reflect": "fold-reflection",
     "handover": "fold-handover",
+    "shorten": "fold-handover",
     "regenerate": "regenerate",
     "attach": "attach",
     "model": "model",
     "policy": "policy",
     "mode": "mode",
-    "export": "export-markdown",
+    "export": "export",
     "settings": "settings",
     "tour": "tour",
 }
@@ -45,13 +46,11 @@ def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
         PaletteItem(
             each.title,
             actions[each.id].trigger,
-            note=tr("fold") if each.id.startswith("fold-") else each.group,
+            note=each.group,
             key=actions.format_shortcut(each.id),
             enabled=actions[each.id].isEnabled(),
         )
-        for each in sorted(
-            actions, key=lambda each: each.id == "trash-workspace"
-        )  # This action must never come first.
+        for each in actions
         if each.id != "palette"
     ]
 

@@ -169,6 +169,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     window.palette_box.closed.connect(window.focus_current_composer)
     on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))
     on("new", lambda: _begin_new_conversation(window))
+    on("new-with", partial(_ask_how_to_begin, window))
     on("new-copy", lambda: _ask_to_begin_in_copy(window))
     on("new-acp", lambda: _ask_agent_and_begin_conversation(window))
     on("undo", window.notices.run_notice_undo)
@@ -192,6 +193,16 @@ def _act_on_conversation(window: MainWindow, action: str, conversation: str = ""
 def _begin_new_conversation(window: MainWindow) -> None:
     window.begin_new_conversation()
     window.go_to_side(window.chat)
+
+
+def _ask_how_to_begin(window: MainWindow) -> None:
+    """Offers the two other ways to begin: in a copy of the files, or with another agent."""
+    ways = [
+        (tr("A copy of the repository"), lambda: _ask_to_begin_in_copy(window)),
+        (tr("Another agent"), lambda: _ask_agent_and_begin_conversation(window)),
+    ]
+    words = tr("In a copy, your own files change only when you bring the changes back. Another agent works with its own tools and account.")  # fmt: skip
+    ask_to_choose_one(window, tr("New conversation with…"), words, "", ways)
 
 
 def _ask_to_begin_in_copy(window: MainWindow) -> None:

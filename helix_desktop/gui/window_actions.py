@@ -23,7 +23,8 @@ from helix_desktop.resources import read_json_resource
 class WindowAction:
     """`group` is its menu. `shortcut` has QKeySequence's form ("Ctrl" is Command on a
     Mac). `needs` says without what it is disabled: an open workspace, an open or a
-    listed conversation, or a question.
+    listed conversation, or a question. `home`: where it is instead of in the menus and the
+    palette, such as a page of the settings, or empty.
     """
 
     id: str
@@ -31,6 +32,7 @@ class WindowAction:
     group: str
     shortcut: str = ""
     needs: str = ""
+    home: str = ""
 
 
 @cache
@@ -55,6 +57,7 @@ def declare_actions() -> tuple[WindowAction, ...]:
             tr(each.group),
             each.shortcut,
             each.needs,
+            each.home,
         )
         for each in read_declared_actions()
         for agent, name in _agents_of_action(each)
@@ -108,7 +111,12 @@ class ActionRegistry(QObject):
         return self._actions[name]
 
     def __iter__(self) -> Iterator[WindowAction]:
-        return iter(self._declared.values())
+        """Yields what the menus and the palette show."""
+        return (each for each in self._declared.values() if not each.home)
+
+    def list_actions_with_shortcuts(self) -> list[WindowAction]:
+        """Returns what the menus show, and what has a shortcut of its own elsewhere."""
+        return [each for each in self._declared.values() if not each.home or each.shortcut]
 
     def set_action_handler(self, name: str, handler: Callable[[], object]) -> None:
         action = self._actions[name]

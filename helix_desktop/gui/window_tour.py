@@ -103,7 +103,7 @@ class WindowTour(QObject):
             )
         if offer and not done:
             words = tr(
-                "The latest message and answer are never folded. Send one more message first."
+                "The latest message and answer are never shortened. Send one more message first."
             )
         self.coach.show_tour_step(
             (self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done

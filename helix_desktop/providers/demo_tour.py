@@ -280,7 +280,7 @@ def _closing_words(scene: DemoScene) -> str:
         )
     lines.append(
         say(
-            "Next, undo the change on the Changes page. Then click the meter, choose “Fold now”, and undo the fold. For real work, choose a model at the top right."
+            "Next, undo the change on the Changes page. Then click the meter, choose “Shorten now…”, and undo the shortening. For real work, choose a model at the top right."
         )
     )
     return "\n\n".join(lines)

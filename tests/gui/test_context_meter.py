@@ -43,7 +43,7 @@ def test_the_meter_says_in_words_what_it_shows() -> None:
     assert describe_meter(PARTS, 128_000).splitlines() == [
         "33.3K of 128K tokens, 26% full",
         "System and tools: 5.1K",
-        "Handover: 11.4K",
+        "Summary: 11.4K",
         "Tool outputs: 16.8K",
     ]
 

@@ -154,7 +154,7 @@ def test_what_is_too_long_for_an_agent_is_folded_only_after_a_question(
     question = window.findChildren(QMessageBox)[-1]
     assert question.text().startswith("This conversation is too long for pi. ")
     assert "Your provider may charge" in question.text()
-    press(window, "Fold older parts")
+    press(window, "Shorten older parts")
     assert len([*tmp_path.rglob("*.jsonl")]) == 1
 
 

@@ -192,7 +192,7 @@ def test_a_message_above_the_sum_the_user_set_is_asked_about_before_it_is_sent(
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
     assert "about $0.620, which is more than your limit of $0.500" in box.text()
     assert [each.text() for each in box.buttons() if each.text() != "Cancel"] == [
-        "Fold first, then send",
+        "Shorten first, then send",
         "Send",
     ]
     assert len(session.state.facts) == before
@@ -200,7 +200,7 @@ def test_a_message_above_the_sum_the_user_set_is_asked_about_before_it_is_sent(
     assert window.chat.composer.text.toPlainText() == "all of it"
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
-    next(each for each in box.buttons() if each.text() == "Fold first, then send").click()
+    next(each for each in box.buttons() if each.text() == "Shorten first, then send").click()
     assert session.done == ["fold marker"]
     assert len(session.state.facts) > before
 
@@ -546,7 +546,7 @@ def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(
     window.context_panel.policy.chosen.emit("observational")
     window.chat.composer.mode_chosen.emit("plan")
     assert (bench.policy_name, bench.permission_mode) == ("observational", "plan")
-    assert window.context_panel.policy.text() == "Observational preset ▾"
+    assert window.context_panel.policy.text() == "Observational memory ▾"
     assert window.chat.composer._mode.text() == "Read only ▾"
 
 
@@ -1041,11 +1041,11 @@ def test_folding_in_the_background_is_said_at_the_top_also_after_another_convers
 ) -> None:
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
     window.chat.bridge.emit_waiting_events()
-    assert window.top._state.text() == "Folding: handover…"
+    assert window.top._state.text() == "Shortening: summary…"
     window.begin_new_conversation()
     assert window.top._state.text() == ""
     window.go_to_conversation(session.id)
-    assert window.top._state.text() == "Folding: handover…"
+    assert window.top._state.text() == "Shortening: summary…"
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, done=True))
     window.chat.bridge.emit_waiting_events()
     assert window.top._state.text() == ""

@@ -171,18 +171,12 @@ def test_mentions_are_files_and_then_entries() -> None:
     ]
 
 
-def test_who_types_fold_is_first_offered_to_fold(window: MainWindow) -> None:
-    """The defect: no action's title had the word, so folders and help pages alone were found."""
+def test_who_types_shorten_is_first_offered_to_shorten(window: MainWindow) -> None:
     offered = search_suggestions.suggest_actions(window.window_actions)
-    found = match_palette_items([*offered, *search_suggestions.suggest_help_pages(str)], "Fold")
-    assert {item.note for item in found[:4]} == {"fold"}
+    found = match_palette_items([*offered, *search_suggestions.suggest_help_pages(str)], "shorten")
+    assert found[0].text == "Shorten now…"
 
 
-def test_who_types_trash_is_offered_the_conversations_before_the_whole_workspace(
-    window: MainWindow,
-) -> None:
+def test_who_types_trash_is_not_offered_the_whole_workspace(window: MainWindow) -> None:
     found = match_palette_items(search_suggestions.suggest_actions(window.window_actions), "trash")
-    assert [item.text for item in found[-2:]] == [
-        "Move conversation to trash",
-        "Move workspace to trash",
-    ]
+    assert [item.text for item in found] == ["Move conversation to trash"]

@@ -308,7 +308,7 @@ class Walk:
         await key("alt+1")
         await self._say("read src/pairs.py")
         await key("alt+4")
-        await choose("Fold now…", lambda: click(self.window.pages.timeline.menu_button))
+        await choose("Shorten now…", lambda: click(self.window.pages.timeline.menu_button))
         dialog = await shown(FoldNowDialog)
         await click(dialog.wish)
         await type_("keep the API decisions")
@@ -368,7 +368,7 @@ class Walk:
         handovers = self._handed_over()
         for words in ("read run.log", "read src/pairs.py"):  # something a handover pays for
             await self._say(words)
-        await hot(self.window.pages.inspector.view, "Fold now")
+        await hot(self.window.pages.inspector.view, "Shorten now")
         dialog = await shown(FoldNowDialog)
         await click(dialog.wish)
         await type_("keep the names of files")

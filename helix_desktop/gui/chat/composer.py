@@ -99,7 +99,7 @@ class Composer(QWidget):
         self._figures = widgets.build_plain_label("", "small", self.context_button, wraps=False)
         for inside in (self.meter, self._figures):
             inside.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self._fold = self._build_composer_button(tr("Fold first"), "link", tr("Fold first"))
+        self._fold = self._build_composer_button(tr("Shorten first"), "link", tr("Shorten first"))
         self._fold.hide()
         self.price = NextMessageCostLabel(self._fold, self)
         self._stop = self._build_composer_button(tr("Stop"), "", tr("Stop the agent (Esc)"))
@@ -248,7 +248,7 @@ class Composer(QWidget):
         works = running in WORKING_STATES
         self._stop.setVisible(works or is_folding)
         self._stop.setToolTip(
-            tr("Stop the fold (Esc)") if is_folding and not works else tr("Stop the agent (Esc)")
+            tr("Stop shortening (Esc)") if is_folding and not works else tr("Stop the agent (Esc)")
         )
         self._stop.setAccessibleName(self._stop.toolTip())
         hint = (

@@ -77,7 +77,7 @@ class NextMessageCostLabel(QLabel):
         )
         self._fold.setVisible(saved >= LEAST_SAVED)
         hint = tr(
-            "Before the message is sent, old outputs are replaced with one-line markers. This saves about {saved}. You can recall the outputs later.",
+            "Before the message is sent, each old output is reduced to one line. This saves about {saved}. You can recall the outputs later.",
             saved=format_dollars(saved),
         )
         self._fold.setToolTip(hint)

@@ -154,7 +154,7 @@ class CommandPalette(SearchPopup):
         self._known, self._is_open_to_all = (
             (self._list_ready_items(), True) if known is None else (known, False)
         )
-        everything = tr("Search messages, entries, conversations and actions")
+        everything = tr("Search messages, stored outputs, conversations and actions")
         self.line.setPlaceholderText(hint or everything)
         self.line.setAccessibleName(hint or tr("Search everything"))
         self._found, self._searched = (), ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QEnterEvent, QFontMetrics, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.gui.common import widgets
@@ -210,7 +210,7 @@ class Sidebar(QWidget):
     def _text_for_empty_list(self) -> str:
         if self.search.text():
             return tr(
-                "No matching conversation. Press Enter to search messages and cached entries."
+                "No matching conversation. Press Enter to search messages and stored outputs."
             )
         if self._shown_place:
             return tr("Nothing here.")
@@ -224,13 +224,23 @@ class Sidebar(QWidget):
             return
         menu = widgets.build_popup_menu(self)
         for what, text in self._menu_actions_for(row):
-            if what:
-                menu.addAction(text).triggered.connect(
-                    partial(self.conversation_action_wanted.emit, what, conversation)
-                )
-            else:
-                menu.addSeparator()
+            menu.addAction(text).triggered.connect(
+                partial(self.conversation_action_wanted.emit, what, conversation)
+            )
+        if not row.trashed:
+            self._add_continue_menu(menu, conversation)
         menu.popup(at)
+
+    def _add_continue_menu(self, menu: QMenu, conversation: str) -> None:
+        """Adds where a conversation can go on: in another agent, or in a copy of the files."""
+        places = menu.addMenu(tr("Continue in"))
+        for agent, title in AGENTS_TO_CONTINUE_IN.items():
+            places.addAction(f"{title}…").triggered.connect(
+                partial(self.conversation_action_wanted.emit, f"continue-{agent}", conversation)
+            )
+        places.addAction(tr("A copy of the repository")).triggered.connect(
+            partial(self.conversation_action_wanted.emit, "fork-copy", conversation)
+        )
 
     def _menu_actions_for(self, row: ConversationListRow) -> list[tuple[str, str]]:
         if row.trashed:
@@ -240,21 +250,10 @@ class Sidebar(QWidget):
             ("rename", tr("Rename…")),
             ("pin", tr("Unpin") if row.pinned else tr("Pin")),
             ("fork", tr("Fork")),
-            ("fork-copy", tr("Fork into a copy of the repository")),
             *((("bring-back", tr("Bring back…")),) if row.copy else ()),
-            ("", ""),
-            ("export-markdown", tr("Export as Markdown…")),
-            ("export-json", tr("Export as JSON…")),
-            ("export-openai", tr("Export as OpenAI messages…")),
-            ("", ""),
-            *(
-                (f"continue-{agent}", tr("Continue in {agent}…", agent=title))
-                for agent, title in AGENTS_TO_CONTINUE_IN.items()
-            ),
-            ("", ""),
+            ("export", tr("Export…")),
             ("archive", tr("Unarchive") if row.archived else tr("Archive")),
             ("trash", tr("Move to trash")),
-            ("delete", tr("Delete permanently…")),
         ]
 
     def _build_sidebar_link(self, text: str) -> QPushButton:

@@ -259,7 +259,7 @@ class ContextInspector(QWidget):
         yield build_heading_box(ink, width, tr("Coming up"), gap=22)
         for kind, why in self._folding.items():
             words = tr(
-                "Fold in progress: {kind}. {why}",
+                "Shortening: {kind}. {why}",
                 kind=describe_fold_kind(kind),
                 why=translate_sentences(why),
             )
@@ -268,7 +268,7 @@ class ContextInspector(QWidget):
             yield build_note_box(
                 ink, width, translate_sentences(self._session.folding.describe_next_fold()), gap=6
             )
-        yield ActionLineBox(ink, width, tr("Fold now…"), AskToFold(), gap=4)
+        yield ActionLineBox(ink, width, tr("Shorten now…"), AskToFold(), gap=4)
 
     def _build_block_list_boxes(
         self, ink: DrawingStyle, width: float, state: Moment
@@ -341,18 +341,20 @@ class ContextInspector(QWidget):
         )
         for stored in block.cached[:1]:
             menu.addAction(
-                tr("Open the entry"), partial(self.intent_requested.emit, OpenEntry(stored.digest))
+                tr("Open the stored output"),
+                partial(self.intent_requested.emit, OpenEntry(stored.digest)),
             )
         if block.fold:
             menu.addAction(
-                tr("Open the fold"), lambda: self.intent_requested.emit(OpenFold(block.fold))
+                tr("Show what was shortened"),
+                lambda: self.intent_requested.emit(OpenFold(block.fold)),
             )
             offer_change(tr("Restore the original"), lambda: session.folding.unfold(block.fold))
         if block.kind is not ContextKind.SYSTEM and isinstance(ref, PartRef):
             if block.pinned:
                 offer_change(tr("Unpin"), lambda: session.context.unpin_part(ref))
             else:
-                offer_change(tr("Pin: never fold"), lambda: session.context.pin_part(ref))
+                offer_change(tr("Pin: never shorten"), lambda: session.context.pin_part(ref))
             offer_change(tr("Exclude from context"), lambda: session.context.exclude_part(ref))
         if block.kind is ContextKind.OUTPUT and not block.fold:
             markers = tr("Replace old outputs with markers now")

@@ -41,7 +41,7 @@ class ContextPanel(QWidget):
         self._meaning = build_plain_label("", "small", self)
         self._coming = build_plain_label("", "small", self)
         saving = build_row((build_plain_label(tr("Saving context"), "", self), 1), self.policy)
-        self.fold_link = self._build_panel_link(tr("Fold now…"))
+        self.fold_link = self._build_panel_link(tr("Shorten now…"))
         self.request_link = self._build_panel_link(tr("Show the request"))
         self.side_link = self._build_panel_link(tr("Open as a side panel"))
         links = build_row(self.fold_link, self.request_link, self.side_link, 1, spacing=0)

@@ -6,11 +6,11 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QAbstractTableModel, QByteArray, QModelIndex, QSize, Qt, QUrl
-from PySide6.QtGui import QImage, QPainter, QPixmap
-from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtCore import QAbstractTableModel, QByteArray, QModelIndex, Qt, QUrl
+from PySide6.QtGui import QPixmap
 from PySide6.QtWidgets import QLabel, QScrollArea, QTableView, QTextBrowser, QVBoxLayout, QWidget
 
+from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
@@ -19,7 +19,6 @@ PAGES_AT_ONCE = 4
 PAGE_EDGE = 1_400  # Pixels of a page's longer edge.
 MOST_ROWS = 100_000
 _NEAR_END = 800  # More pages are drawn when this many pixels are left below.
-_WIDEST_SVG = 4_000
 
 
 class PdfPagesView(QScrollArea):
@@ -53,8 +52,8 @@ class PdfPagesView(QScrollArea):
 
     def add_page_picture(self, png: bytes) -> None:
         number = len(self._pictures) + 1
-        picture = QPixmap()
-        picture.loadFromData(png)
+        image = read_picture(png)
+        picture = QPixmap.fromImage(image) if image is not None else QPixmap()
         label = QLabel(self._inside, alignment=Qt.AlignmentFlag.AlignCenter)
         label.setAccessibleName(tr("Page {n}", n=format_number(number)))
         self._column.addWidget(label)
@@ -68,6 +67,8 @@ class PdfPagesView(QScrollArea):
             self._fit_page(index)
 
     def _fit_page(self, index: int) -> None:
+        if self._pictures[index].isNull():
+            return
         width = max(self.viewport().width() - self._theme.zoomed_pixels(32), 100)
         ratio = self.devicePixelRatioF()
         fitted = self._pictures[index].scaledToWidth(
@@ -160,23 +161,6 @@ class OfflineHtmlView(QTextBrowser):
 
     def loadResource(self, _kind: int, _address: QUrl | str) -> object:
         return QByteArray()
-
-
-def draw_svg(content: bytes) -> QImage | None:
-    """Returns the picture of an SVG file, or None if it is damaged. For any thread."""
-    renderer = QSvgRenderer(QByteArray(content))
-    size = renderer.defaultSize()
-    if not renderer.isValid() or size.isEmpty():
-        return None
-    limit = QSize(_WIDEST_SVG, _WIDEST_SVG)
-    if size.width() > limit.width() or size.height() > limit.height():
-        size.scale(limit, Qt.AspectRatioMode.KeepAspectRatio)
-    image = QImage(size * 2, QImage.Format.Format_ARGB32_Premultiplied)
-    image.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(image)
-    renderer.render(painter)
-    painter.end()
-    return image
 
 
 def build_sentence_view(parent: QWidget) -> QLabel:

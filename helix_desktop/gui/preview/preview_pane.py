@@ -25,8 +25,8 @@ from helix_desktop.gui.preview.file_views import (
     OfflineHtmlView,
     PdfPagesView,
     build_sentence_view,
-    draw_svg,
 )
+from helix_desktop.gui.preview.svg_drawing import draw_svg_as_png
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
@@ -234,10 +234,7 @@ class PreviewPane(QWidget):
                 self.picture.show_image(image)
                 self.stack.setCurrentWidget(self.picture)
 
-        if opened.file.kind == "svg":
-            work = asyncio.to_thread(draw_svg, content)
-        else:
-            work = asyncio.to_thread(read_picture, content, WIDEST_PICTURE)
+        work = _read_or_draw_picture(content, is_svg=opened.file.kind == "svg")
         self._doing.run_in_background(work, then=show_drawn_image, owner=self)
 
     def _show_pages(self, opened: OpenedFile) -> None:
@@ -317,6 +314,11 @@ class PreviewPane(QWidget):
     def _show_in_changes(self) -> None:
         if self._shown is not None:
             self.changes_wanted.emit(self._shown.file.shown_path)
+
+
+async def _read_or_draw_picture(content: bytes, *, is_svg: bool) -> QImage | None:
+    pixels = await draw_svg_as_png(content) if is_svg else content
+    return await asyncio.to_thread(read_picture, pixels, WIDEST_PICTURE)
 
 
 def format_comment(path: str, lines: tuple[int, int] | None, text: str) -> str:

@@ -114,10 +114,10 @@ class ReplayLabDialog(TransientDialog):
             cost = format_percent(self._cost_share(outcome))
             shown = {"name": name, "in_use": in_use, "cost": cost}
             alone = tr(
-                "{name} would have been the cheapest here, at {cost} of the cost of {in_use}.",
+                "“{name}” would have cost least here: {cost} of what “{in_use}” cost.",
                 **shown,
             )
-            several = tr("In your last {n} conversations, {name} would have been the cheapest, at {cost} of the cost of {in_use}.", n=self._count, **shown)  # fmt: skip
+            several = tr("In your last {n} conversations, “{name}” would have cost least: {cost} of what “{in_use}” cost.", n=self._count, **shown)  # fmt: skip
         return several if self._count > 1 else alone
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:

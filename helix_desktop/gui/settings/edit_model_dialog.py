@@ -23,7 +23,7 @@ class EditModelDialog(FieldsDialog):
     corrected = Signal(dict)
 
     def __init__(self, model: ModelChoice, parent: QWidget) -> None:
-        assumed = tr("The size of this model's context window is not known. Enter the size here so that older parts of the conversation are folded in time.")  # fmt: skip
+        assumed = tr("The size of this model's context window is not known. Enter the size here so that older parts of the conversation are shortened in time.")  # fmt: skip
         words = (
             assumed if model.sure is WindowSizeSource.ASSUMED else translate_sentences(model.note)
         )

@@ -29,7 +29,7 @@ class ShortcutsPage(SettingsPage):
         )
         self._status_label = self.add_sentence(words)
         group = ""
-        for each in actions:
+        for each in actions.list_actions_with_shortcuts():
             if each.group != group:
                 group = each.group
                 self.add_heading(group)

@@ -22,10 +22,10 @@ class FoldNowDialog(widgets.TransientDialog):
         parent: QWidget,
         kind: FoldKind = FoldKind.HANDOVER,
     ) -> None:
-        super().__init__(tr("Fold now"), parent, 420)
+        super().__init__(tr("Shorten now"), parent, 420)
         self._session = session
         self._doing = doing
-        self.kind = widgets.build_combo_box(tr("Kind of fold"), self)
+        self.kind = widgets.build_combo_box(tr("How to shorten"), self)
         offered = [FoldKind(each) for each in read_shown_names()["fold on request"]]
         for each in offered:
             self.kind.addItem(translate_name("fold on request", each), each)
@@ -34,7 +34,7 @@ class FoldNowDialog(widgets.TransientDialog):
         self.wish = widgets.build_line_edit(
             keep.text(), tr("For example: the decisions about the API"), self
         )
-        words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
+        words = tr("You can keep working. Everything is kept, and you can undo this.")
         said = widgets.build_plain_label(words, "small", self)
         self.cost = widgets.build_plain_label("", "small", self)
         self.kind.currentIndexChanged.connect(self._show_fold_cost)

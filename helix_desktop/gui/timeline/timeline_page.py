@@ -446,7 +446,7 @@ class TimelinePage(QWidget):
         acts = [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
         self._scope_actions = _add_exclusive_choices(menu, acts)
         self._fold_now_action = menu.addAction(
-            tr("Fold now…"), lambda: self.intent_wanted.emit(AskToFold())
+            tr("Shorten now…"), lambda: self.intent_wanted.emit(AskToFold())
         )
         self._costs_action = add_menu_choice(
             menu, tr("What each request cost"), self._show_request_costs, chosen=False

@@ -416,7 +416,7 @@ def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
         )
         title = tr("No summary was written; all messages stay here")
         if item.source_fact.kind in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
-            title = tr("Nothing was folded, and nothing is lost")
+            title = tr("Nothing was shortened, and nothing is lost")
         yield FailureCardBox(
             page.ink, page.width, title, make_safe_text(item.text[:4_000]), again, failed=False
         )

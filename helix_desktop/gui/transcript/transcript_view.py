@@ -376,7 +376,7 @@ def list_item_intents(
     ref = items.part_ref_of(index)
     if ref is not None:
         is_pinned = ref in items.history.branch.pins
-        words = tr("Unpin") if is_pinned else tr("Pin: never fold")
+        words = tr("Unpin") if is_pinned else tr("Pin: never shorten")
         found.append((words, chat_actions.PinPart(ref, is_pinned=not is_pinned)))
     return found
 

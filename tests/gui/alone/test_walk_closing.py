@@ -139,7 +139,7 @@ def test_while_a_handover_is_written(screen: Screen, tmp_path: Path) -> None:
         with program(screen, home) as process:
             opened(screen, home)
             screen.key("ctrl+shift+h")
-            wait_for("the question with the price", lambda: "Fold now" in screen.active())
+            wait_for("the question with the price", lambda: "Shorten now" in screen.active())
             screen.key("Return")
             wait_for("the request for a document", lambda: len(server.bodies) == 3)
             closed(screen, process)

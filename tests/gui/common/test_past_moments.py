@@ -63,7 +63,7 @@ def test_a_view_as_text_names_every_block(theme: Theme) -> None:
     text = format_view_as_text(state.get_view(), {})
     assert text.count("── ") >= len(state.get_view().blocks)
     assert "You are Helix." in text
-    assert "Handover" in text
+    assert "Summary" in text
 
 
 async def test_a_view_as_text_has_short_outputs_that_the_facts_do_not_hold(theme: Theme) -> None:

@@ -55,9 +55,14 @@ def titles(sidebar: Sidebar) -> list[str]:
     return [str(lines.index(at).data()) for at in range(lines.rowCount())]
 
 
+def newest_menu(sidebar: Sidebar) -> QMenu:
+    menus = [menu for menu in sidebar.findChildren(QMenu) if menu.parent() is sidebar]
+    return menus[-1]
+
+
 def offered(sidebar: Sidebar, conversation: str) -> list[str]:
     sidebar._show_conversation_menu(conversation, sidebar.mapToGlobal(sidebar.rect().center()))
-    menu = sidebar.findChildren(QMenu)[-1]
+    menu = newest_menu(sidebar)
     return [action.text() for action in menu.actions() if action.text()]
 
 
@@ -102,13 +107,18 @@ def test_archive_and_trash_are_reached_from_below_the_list(sidebar: Sidebar) -> 
 def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
     assert offered(sidebar, "a")[:4] == ["Open to the side", "Rename…", "Pin", "Fork"]
     assert "Unarchive" in offered(sidebar, "c")
+    assert len(offered(sidebar, "a")) <= 9
+    places = next(action.menu() for action in newest_menu(sidebar).actions() if action.menu())
+    assert isinstance(places, QMenu)
+    assert places.title() == "Continue in"
+    assert places.actions()[-1].text() == "A copy of the repository"
     assert offered(sidebar, "d") == ["Restore", "Delete permanently…"]
 
 
 def test_a_choice_of_the_menu_is_handed_on(sidebar: Sidebar) -> None:
     wants = QSignalSpy(sidebar.conversation_action_wanted)
     offered(sidebar, "b")
-    menu = sidebar.findChildren(QMenu)[-1]
+    menu = newest_menu(sidebar)
     next(action for action in menu.actions() if action.text() == "Archive").trigger()
     assert wants.at(0) == ["archive", "b"]
 

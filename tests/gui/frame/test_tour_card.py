@@ -53,7 +53,9 @@ def test_the_card_covers_nothing_of_the_panel_that_its_button_is_in(theme: Theme
     window = QWidget()
     window.resize(1440, 900)
     coach = TourGuide(theme, window)
-    coach.show_tour_step((3, 6), "Fold now", "When the context fills up, older parts are folded.")
+    coach.show_tour_step(
+        (3, 6), "Shorten now", "When the context fills up, older parts are folded."
+    )
     panel, button = QRect(480, 300, 560, 440), QRect(500, 700, 90, 24)
     coach.point_at_area(button, panel)
     assert not coach.card.geometry().intersects(panel)
@@ -110,9 +112,9 @@ def test_the_keyboard_never_comes_to_leave_by_itself(theme: Theme) -> None:
     window.show()
     window.activateWindow()
     coach = TourGuide(theme, window)
-    coach.show_tour_step((3, 6), "Fold now", "Send one more.", offer="Send “list”")
+    coach.show_tour_step((3, 6), "Shorten now", "Send one more.", offer="Send “list”")
     coach.card.offer.setFocus()
-    coach.show_tour_step((3, 6), "Fold now", "Press it.")
+    coach.show_tour_step((3, 6), "Shorten now", "Press it.")
     assert window.focusWidget() is coach.card.next
     coach.close_tour_guide()
 

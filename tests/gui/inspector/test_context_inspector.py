@@ -246,7 +246,7 @@ def test_a_fold_is_restored_and_opened(panel: ContextInspector, session: Command
     wanted: list[ChatIntent] = []
     panel.intent_requested.connect(wanted.append)
     choose(panel, "Handover 3", "Restore")
-    choose(panel, "Handover 3", "Open the fold")
+    choose(panel, "Handover 3", "Show what was shortened")
     choose(panel, "The guard", "Show in chat")
     assert session.done == ["undo fold-3"]
     assert wanted == [OpenFold("fold-3"), ShowInChat(story.CONVERSATION, 14)]
@@ -257,7 +257,7 @@ def test_what_is_being_folded_is_said(panel: ContextInspector, settle: Settle) -
         [FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, "it pays")]
     )
     settle()
-    assert "Fold in progress: handover. it pays" in panel.view.all_text()
+    assert "Shortening: summary. it pays" in panel.view.all_text()
     panel.update_inspector_from_events(
         [FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, done=True)]
     )

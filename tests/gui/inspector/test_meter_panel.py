@@ -69,7 +69,10 @@ def test_where_no_price_is_known_it_can_be_set_where_the_cost_would_stand(
         session.state = build_state(())
         session.append(ModelSet(ModelRole.MAIN, model, 32_000), UserSaid((Text("Hello", 1),)))
         window.show_session_or_new(session)
-        assert ("the price is not known" in window.chat.composer._figures.text()) is not known
+        # No figure and no words stand there: they would displace the meter.
+        assert "price" not in window.chat.composer._figures.text()
+        hint = window.chat.composer.context_button.toolTip()
+        assert ("The price is not known." in hint) is not known
         window.open_or_close_context_panel()
         figures = window.context_panel.figures
         assert ("Set the price…" in figures.all_text()) is not known

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QByteArray, Qt
+from PySide6.QtGui import QColor, QImage
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.text_selection import TextPosition
-from helix_desktop.gui.preview.file_views import draw_svg, parse_csv_rows
+from helix_desktop.gui.preview.file_views import parse_csv_rows
 from helix_desktop.gui.preview.preview_pane import PreviewPane, format_comment
+from helix_desktop.gui.preview.svg_drawing import draw_svg_as_png
 from helix_desktop.gui.theme import Theme
 from tests.documents import written_documents as written
 from tests.gui.fake_desk import FakeWorkbench
@@ -54,7 +57,6 @@ def test_a_file_is_shown_at_its_line(pane: PreviewPane, tmp_path: Path) -> None:
     ("name", "content", "view"),
     [
         ("a.md", b"# Title\n\nwords", "drawn_text"),
-        ("a.svg", SVG, "picture"),
         ("a.csv", b"a,b\n1,2\n", "table"),
         ("a.html", b"<h1>Hi</h1><script>bad()</script>", "html"),
         ("a.docx", written.word(), "drawn_text"),
@@ -119,9 +121,22 @@ def test_the_same_file_is_one_tab_and_closing_leaves_none(
     assert (pane.previewed_paths, closed.count()) == ([], 1)
 
 
-def test_csv_and_svg_are_read() -> None:
+def test_csv_is_read() -> None:
     assert parse_csv_rows('a;b\n"1;1";2\n') == [["a", "b"], ["1;1", "2"]]
-    assert draw_svg(b"no picture") is None
-    image = draw_svg(SVG)
+
+
+async def test_svg_is_drawn_and_names_no_other_file(tmp_path: Path) -> None:
+    image = read_picture(await draw_svg_as_png(SVG))
     assert image is not None
     assert (image.width(), image.height()) == (40, 20)
+    assert await draw_svg_as_png(b"no picture") == b""
+    red = QImage(9, 9, QImage.Format.Format_RGB32)
+    red.fill(QColor("red"))
+    red.save(str(tmp_path / "red.png"))
+    named = SVG.replace(
+        b"<rect width='9' height='9'/>",
+        f"<image href='{tmp_path}/red.png' width='9' height='9'/>".encode(),
+    )
+    drawn = read_picture(await draw_svg_as_png(named))
+    assert drawn is not None
+    assert drawn.pixelColor(4, 4) == QColor("white")

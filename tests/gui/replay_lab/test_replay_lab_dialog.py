@@ -56,22 +56,20 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
         ([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)
     ]
     assert lab.answer.text().startswith(
-        "Helix preset would have been the cheapest here, at 83% of the cost of Layered preset."
+        "“Helix” would have cost least here: 83% of what “Cheapest” cost."
     )
-    assert "Observational preset" in said(lab)
+    assert "Observational memory" in said(lab)
     assert offered(lab) == [each for each in policies if each != bench.policy_name]
     assert [button.text() for button in lab._adopting.values()].count("in use") == 1
     take = next(
-        each
-        for each in lab.findChildren(QPushButton)
-        if each.accessibleName().endswith("Helix preset")
+        each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix")
     )
     take.click()
     assert bench.policy_name == "helix"
     assert offered(lab) == policies[1:]
-    assert "This workspace now uses: Helix preset." in said(lab)
+    assert "This workspace now uses: Helix." in said(lab)
     window.open_or_close_context_panel()
-    assert window.context_panel.policy.text() == "Helix preset ▾"
+    assert window.context_panel.policy.text() == "Helix ▾"
 
 
 def test_money_stands_in_the_lab_as_in_the_meter_where_something_was_paid(
@@ -111,7 +109,7 @@ def test_a_preset_whose_requests_would_have_been_refused_is_neither_cheap_nor_co
     (lab,) = window.findChildren(ReplayLabDialog)
     QApplication.processEvents()
     assert lab.answer.text() == "No other preset would have cost less here."
-    assert "No folding\nwould not have fit\n647%" in said(lab)
+    assert "Leave everything\nwould not have fit\n647%" in said(lab)
     assert "Peak: the highest use of the context window." in said(lab)
 
 
@@ -131,9 +129,8 @@ def test_the_policy_page_compares_the_last_conversations(
     assert played == [row.id for row in newest if not row.parent][:5]
     assert len(played) > 1
     assert "keeps_most" in policies
-    assert (
-        f"In your last {len(played)} conversations, Helix preset would have been the cheapest, at 83%"
-        in said(lab)
+    assert f"In your last {len(played)} conversations, “Helix” would have cost least: 83%" in said(
+        lab
     )
     assert "In view" in said(lab)
 

@@ -56,7 +56,7 @@ def test_titles_and_lines(written: Written) -> None:
     ]
     assert (
         fold_sentences.describe_event_briefly(story.events[0], story.model_window)
-        == "Layered preset · 128K context window"
+        == "Cheapest · 128K context window"
     )
     written.add(ModelSet(ModelRole.MAIN, "m", 60_000, 8_000))
     assert fold_sentences.describe_event_briefly(story_of(written).events[0], 60_000).endswith(
@@ -66,7 +66,7 @@ def test_titles_and_lines(written: Written) -> None:
         json.loads(spoken.translation_catalogue_path("zh_CN").read_text("utf-8"))
     )
     try:
-        assert fold_sentences.describe_event_briefly(story.events[0], 0) == "分层预设"
+        assert fold_sentences.describe_event_briefly(story.events[0], 0) == "最省钱"
     finally:
         spoken.set_translations({})
     assert (

@@ -313,7 +313,7 @@ def test_hand_over_now_with_a_wish(page: Page, settle: Settle) -> None:
     wanted: list[object] = []
     timeline.intent_wanted.connect(wanted.append)
     next(
-        act for act in timeline.menu_button.menu().actions() if act.text() == "Fold now…"
+        act for act in timeline.menu_button.menu().actions() if act.text() == "Shorten now…"
     ).trigger()
     assert wanted == [AskToFold(FoldKind.HANDOVER)]
     dialog = FoldNowDialog(session, timeline._doing, timeline)

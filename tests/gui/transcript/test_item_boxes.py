@@ -247,10 +247,7 @@ def test_what_a_fold_did_stands_where_it_happened(theme: Theme) -> None:
     made = laid(page_of(theme, told.facts), 1)
     (box,) = made.boxes
     assert isinstance(box, FoldLineBox)
-    assert (
-        box.text
-        == "Older messages were replaced with a handover document: 9K → 900 tokens, and nothing was lost"
-    )
+    assert box.text == "Older messages became a summary: 9K → 900 tokens, and nothing was lost"
     assert box.hot_spots[0].act == OpenFold("h")
 
 
@@ -273,7 +270,7 @@ def test_a_failed_fold_says_one_reason_and_can_be_tried_again(theme: Theme) -> N
         FoldFailed(FoldKind.HANDOVER, "a/m: it said no.; b/m: the text was too long; c: broken.")
     )
     (box,) = laid(page_of(theme, told.facts)).boxes
-    assert box.text == "No summary was written; all messages stay here. Handover: a/m: it said no."
+    assert box.text == "No summary was written; all messages stay here. Summary: a/m: it said no."
     assert [(hot.name, hot.act) for hot in box.hot_spots] == [
         ("Try again", AskToFold(FoldKind.HANDOVER))
     ]

@@ -28,7 +28,7 @@ from tests.gui.transcript.facts import Told
         (TurnEnded(TurnEnd.STOPPED), "Stopped."),
         (TurnEnded(TurnEnd.FAILED, "No network."), "The turn failed. No network."),
         (TurnEnded(TurnEnd.SPENDING_LIMIT), "The cost limit was reached."),
-        (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Handover: it was too long."),
+        (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Summary: it was too long."),
         (Forgotten((), 2, ""), "Content was permanently removed here: 0 entries, 2 records."),
         (
             Forgotten((Digest.of_content(b"x"),), 1, ""),

@@ -1,0 +1,36 @@
+"""Draws SVG files of strangers in a limited process."""
+
+import asyncio
+import importlib.util
+import os
+from pathlib import Path
+
+from helix_desktop.gui.preview import svg_worker
+from helix_desktop.processes import starter
+
+WAIT_SECONDS = 15.0
+MOST_MEMORY = 3 << 30  # Bytes of address space.
+_KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "FONTCONFIG_FILE", "FONTCONFIG_PATH")
+
+
+async def draw_svg_as_png(content: bytes) -> bytes:
+    """Returns a PNG, or nothing if the file is damaged or takes too long."""
+    folders: list[str] = []
+    for library in ("PySide6", "shiboken6"):
+        spec = importlib.util.find_spec(library)
+        if spec is not None and spec.origin:
+            folders.append(str(Path(spec.origin).parents[1]))
+    argv = starter.isolated_python_command("-S", svg_worker.__file__, os.pathsep.join(folders))
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    launch = starter.ProcessLaunch(
+        starter.CommandAuthor.PROGRAM, argv, environment=kept, memory_bytes=MOST_MEMORY
+    )
+    process = await starter.start_process(launch, stdin=starter.PIPE, stderr=starter.DEVNULL)
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            png, _ = await process.communicate(content)
+    except TimeoutError:
+        return b""
+    finally:
+        await starter.end_process(process)
+    return png if process.returncode == 0 else b""
