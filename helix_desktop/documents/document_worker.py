@@ -25,7 +25,7 @@ CPU_SECONDS = 45
 
 def serve_one_document() -> None:
     sys.path += [folder for folder in sys.argv[1].split(os.pathsep) if folder]
-    _limit_process()
+    _limit_reading_process()
     wanted = json.loads(sys.stdin.buffer.readline())
     content = sys.stdin.buffer.read()
     from helix_desktop.documents import document_page
@@ -102,7 +102,7 @@ def _write_line(values: dict[str, object]) -> None:
     sys.stdout.write(text + "\n")
 
 
-def _limit_process() -> None:
+def _limit_reading_process() -> None:
     if sys.platform == "win32":  # There, the parent process ends this process.
         return
     import resource

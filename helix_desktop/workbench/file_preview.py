@@ -103,7 +103,7 @@ def _find_written_path(roots: WorkspaceRoots, written_path: str) -> RootPath:
     for spelling in _spellings_of(written_path):
         try:
             place = roots.resolve_path(spelling)
-            if not _is_folder(roots, place):
+            if not _names_a_folder(roots, place):
                 return place
             first_error = first_error or InvalidInput(f"{spelling} is a folder.")
         except HelixError as error:
@@ -125,7 +125,7 @@ def _spellings_of(written_path: str) -> list[str]:
     return list(dict.fromkeys(spellings))
 
 
-def _is_folder(roots: WorkspaceRoots, place: RootPath) -> bool:
+def _names_a_folder(roots: WorkspaceRoots, place: RootPath) -> bool:
     workspace_roots.stat_path(roots, place)
     return place.full_path.is_dir()
 

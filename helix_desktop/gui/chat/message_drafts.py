@@ -43,7 +43,7 @@ def find_unrecorded_messages(queued: Sequence[object], recorded: Sequence[Record
         parts = decode_message_parts(message)
         queued_at = message.get("queued_at", 0.0) if isinstance(message, dict) else 0.0
         match = next(
-            (one for one in said if one.time >= queued_at > 0 and _has_same_content(one, parts)),
+            (one for one in said if one.time >= queued_at > 0 and _says_the_same(one, parts)),
             None,
         )
         if match is None:
@@ -53,7 +53,7 @@ def find_unrecorded_messages(queued: Sequence[object], recorded: Sequence[Record
     return unrecorded
 
 
-def _has_same_content(recorded: Recorded, parts: Parts) -> bool:
+def _says_the_same(recorded: Recorded, parts: Parts) -> bool:
     if not isinstance(recorded.fact, UserSaid):
         return False
     return list(map(_digest_of_part, recorded.fact.parts)) == list(map(_digest_of_part, parts))

@@ -19,7 +19,7 @@ _IMPORTS = re.compile(rb"@import[^;]*;|url\(\s*[\"']?(?!#|data:)[^)]*\)", re.IGN
 
 def draw_standard_input() -> None:
     sys.path += [folder for folder in sys.argv[1].split(os.pathsep) if folder]
-    _limit_process()
+    _limit_drawing_process()
     svg = _IMPORTS.sub(b"", _OUTSIDE.sub(b"", sys.stdin.buffer.read()))
     from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QSize, Qt
     from PySide6.QtGui import QGuiApplication, QImage, QPainter
@@ -45,7 +45,7 @@ def draw_standard_input() -> None:
     del application
 
 
-def _limit_process() -> None:
+def _limit_drawing_process() -> None:
     if sys.platform == "win32":  # There, the parent process ends this process.
         return
     import resource
