@@ -271,14 +271,38 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         shown.setAccessibleName(tr("Exactly what will run"))
         shown.reading_state_changed.connect(self._enable_buttons_if_preview_is_read)
         self._inside.addWidget(shown)
-        self._length = self._build_question_label("", "faint")
+        self._length = widgets.build_plain_label("", "faint", self)
+        self._full_size = self._build_full_size_button(shown)
         if self._change is not None and {"-", "+"} <= {
             line.mark for line in self._change.shown_lines
         }:
             self._columns = self._build_columns_button(self._change)
-            self._below_change = build_row((self._length, 1), self._columns)
+            self._below_change = build_row((self._length, 1), self._full_size, self._columns)
             self._inside.addLayout(self._below_change)
+        else:
+            self._inside.addLayout(build_row((self._length, 1), self._full_size))
         return shown
+
+    def _build_full_size_button(
+        self, shown: "ExactTextView | ExactDifferenceView"
+    ) -> QtWidgets.QPushButton:
+        """Opens what does not fit the card in a dialog as large as the screen. What is seen
+        there counts as seen.
+        """
+
+        def open_dialog() -> None:
+            from helix_desktop.gui.chat.full_size_dialog import FullSizeDialog
+
+            question = self._question
+            is_command = question.call.name in COMMANDS
+            FullSizeDialog(
+                self._theme, question, self, shown.note_end_seen, is_command=is_command
+            ).open()
+
+        button = self._build_answer_button(tr("Show in full size"), "", "link")
+        button.clicked.connect(open_dialog)
+        button.hide()
+        return button
 
     def _build_programs_row(self) -> QtWidgets.QHBoxLayout:
         """What the command line starts: each program, whether it is allowed already, and the
@@ -373,6 +397,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             return
         self._length.setText(self._preview.describe_length_and_warnings())
         self._length.setVisible(bool(self._length.text()))
+        if not self._preview.is_end_seen:
+            self._full_size.show()
         if not self._preview.is_end_seen and any(button.hasFocus() for button in self._allowing):
             self._preview.setFocus(SHOWN)  # Otherwise Qt would move the focus out of the card.
         for button in self._allowing:

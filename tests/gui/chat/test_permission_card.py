@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.ports import AskedProgram, PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
+from helix_desktop.gui.chat.full_size_dialog import FullSizeDialog
 from helix_desktop.gui.chat.permission_card import (
     LONGEST,
     PermissionQuestionPanel,
@@ -52,7 +53,8 @@ def approvals(theme: Theme) -> PermissionQuestionPanel:
 
 
 def buttons(approvals: PermissionQuestionPanel) -> dict[str, QPushButton]:
-    return {button.text(): button for button in approvals.findChildren(QPushButton)}
+    found = approvals.findChildren(QPushButton)
+    return {button.text(): button for button in found if not button.isHidden()}
 
 
 def test_the_exact_command_and_every_scope_is_offered(approvals: PermissionQuestionPanel) -> None:
@@ -741,3 +743,24 @@ def test_a_command_line_is_shown_as_the_programs_that_it_starts(theme: Theme) ->
     last = PermissionQuestionPanel(theme)
     last.show_oldest_question({3: exact_only})
     assert set(buttons(last)) == {"Deny", "Allow once"}
+
+
+def test_what_does_not_fit_opens_in_full_size_and_counts_as_seen_there(theme: Theme) -> None:
+    made, text = shown_by(theme, "\n".join(f"echo {number}" for number in range(60)))
+    assert not buttons(made)["Allow once"].isEnabled()
+    assert buttons(made)["Show in full size"].isVisible()
+    QTest.mouseClick(buttons(made)["Show in full size"], Qt.MouseButton.LeftButton)
+    (dialog,) = made.findChildren(FullSizeDialog)
+    (large,) = dialog.findChildren(ExactTextView)
+    for _ in range(40):
+        QApplication.processEvents()
+        large.show_next_part()
+    assert unmark_text(large.toPlainText()).endswith("echo 59")
+    assert text.is_end_seen
+    assert buttons(made)["Allow once"].isEnabled()
+    dialog.accept()
+
+
+def test_what_fits_the_card_has_no_button_for_its_full_size(theme: Theme) -> None:
+    made, _ = shown_by(theme, "ls")
+    assert "Show in full size" not in buttons(made)
