@@ -27,6 +27,16 @@ T = TypeVar("T", bool, int, str, tuple[str, ...], dict[str, str])
 Value = bool | int | str | tuple[str, ...] | dict[str, str]
 
 
+# What an error says that a setting must be, by the type of its default.
+_EXPECTED: Mapping[type[object], str] = {
+    bool: "true or false",
+    int: "a whole number",
+    str: "a text",
+    tuple: "a list of texts",
+    dict: "a table of texts",
+}
+
+
 @dataclass(frozen=True)
 class ProgramSetting(Generic[T]):
     """`key` is "table.name" in the file. `choices`, or `least` and `most`, limit the value."""
@@ -66,41 +76,33 @@ class ProgramSetting(Generic[T]):
             return all(isinstance(item, str) for item in value.values())
         if isinstance(value, str):
             return not self.choices or value in self.choices
-        return (self.least is None or value >= self.least) and (
-            self.most is None or value <= self.most
-        )
+        is_large_enough = self.least is None or value >= self.least
+        is_small_enough = self.most is None or value <= self.most
+        return is_large_enough and is_small_enough
 
     @property
     def expected_value(self) -> str:
-        if isinstance(self.default, bool):
-            return "true or false"
-        if isinstance(self.default, int):
-            limits = "" if self.least is None else f" from {self.least} to {self.most}"
-            return f"a whole number{limits}"
-        if isinstance(self.default, str):
-            return f"one of {', '.join(map(repr, self.choices))}" if self.choices else "a text"
-        return "a list of texts" if isinstance(self.default, tuple) else "a table of texts"
+        if isinstance(self.default, str) and self.choices:
+            return f"one of {', '.join(map(repr, self.choices))}"
+        if type(self.default) is int and self.least is not None:
+            return f"a whole number from {self.least} to {self.most}"
+        return _EXPECTED[type(self.default)]
 
     def _suggest_choice(self, value: object) -> str:
         near = difflib.get_close_matches(str(value), self.choices, n=1)
         return f" Did you mean {near[0]!r}?" if near else ""
 
 
-# Each language except English has files in resources/translations.
-LANGUAGES = {
-    "en": "English",
-    "de": "Deutsch",
-    "zh_CN": "简体中文 (Chinese)",
-}  # Not everybody has a font for it.
+# Each language except English has files in resources/translations. Not everybody has a
+# font for Chinese, so its name is written in English, too.
+LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文 (Chinese)"}
 
 
 def _read_declared_settings() -> Iterator[ProgramSetting[Any]]:
     for key, fields in read_json_resource("program_settings.json").items():
-        choices = (
-            ("system", *LANGUAGES)
-            if key == "appearance.language"
-            else tuple(fields.pop("choices", ()))
-        )
+        choices = tuple(fields.pop("choices", ()))
+        if key == "appearance.language":
+            choices = ("system", *LANGUAGES)
         yield ProgramSetting(key, choices=choices, **fields)
 
 
@@ -269,15 +271,23 @@ def _iterate_dotted_keys(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def find_line_of_key(text: str, dotted: str) -> int:
+    """Returns the line on which a key or its table stands, or 1."""
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if head := re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?", line):
-            table = re.sub(r"[\s\"']", "", head[1])
+        head = re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?", line)
+        if head:
+            table = _without_quotes(head[1])
             if table == dotted or table.startswith(f"{dotted}."):
                 return number
-        elif (key := re.match(r"\s*([\w\-.\"' ]+?)\s*=", line)) is not None:
-            name = re.sub(r"[\s\"']", "", key[1])
-            full = f"{table}.{name}" if table else name
-            if full == dotted or full.startswith(f"{dotted}.") or dotted.startswith(f"{full}."):
+            continue
+        assignment = re.match(r"\s*([\w\-.\"' ]+?)\s*=", line)
+        if assignment is not None:
+            name = _without_quotes(assignment[1])
+            key = f"{table}.{name}" if table else name
+            if key == dotted or key.startswith(f"{dotted}.") or dotted.startswith(f"{key}."):
                 return number
     return 1
+
+
+def _without_quotes(name: str) -> str:
+    return re.sub(r"[\s\"']", "", name)

@@ -4,7 +4,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 INSTEAD = (
@@ -20,25 +20,38 @@ def describe_missing_screen(
     if platform in {"win32", "darwin"}:
         return ""
     plugins = environ.get("QT_QPA_PLATFORM") or "wayland;xcb"
-    wanted = {each.partition(":")[0] for each in plugins.split(";")}
+    wanted = {plugin.partition(":")[0] for plugin in plugins.split(";")}
     if wanted - {"xcb", "wayland"}:
         return ""  # Qt platforms such as offscreen and vnc need no display.
-    name = environ.get("WAYLAND_DISPLAY", "")
-    socket_path = str(Path(environ.get("XDG_RUNTIME_DIR") or "/", name)) if name else ""
-    known = {"wayland": socket_path, "xcb": environ.get("DISPLAY", "")}
-    places = [place for kind, place in known.items() if kind in wanted and place]
-    if not places:
+    displays = _named_displays(wanted, environ)
+    if not displays:
         return "there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)"
-    return (
-        "" if any(map(_x_server_listens, places)) else f"the display {places[0]} is not responding"
-    )
+    if any(map(_is_display_listening, displays)):
+        return ""
+    return f"the display {displays[0]} is not responding"
 
 
-def _x_server_listens(display: str) -> bool:
-    local = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", display)
-    if local is None and not display.startswith("/"):
+def _named_displays(wanted: Collection[str], environ: Mapping[str, str]) -> list[str]:
+    """Returns the displays that the environment names: Wayland's socket, X11's name."""
+    displays: list[str] = []
+    socket_name = environ.get("WAYLAND_DISPLAY", "")
+    if socket_name and "wayland" in wanted:
+        displays.append(str(Path(environ.get("XDG_RUNTIME_DIR") or "/", socket_name)))
+    x_display = environ.get("DISPLAY", "")
+    if x_display and "xcb" in wanted:
+        displays.append(x_display)
+    return displays
+
+
+def _is_display_listening(display: str) -> bool:
+    """Whether something listens at a display of this computer. One of another is believed."""
+    x_display = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", display)
+    if x_display is not None:
+        path = f"/tmp/.X11-unix/X{x_display[1]}"  # noqa: S108 - where X servers listen
+    elif display.startswith("/"):
+        path = display
+    else:
         return True
-    path = f"/tmp/.X11-unix/X{local[1]}" if local else display  # noqa: S108 - where X servers listen
     for address in (path, f"\0{path}"):  # As a file, and in Linux's abstract namespace.
         with socket.socket(socket.AF_UNIX) as asking:
             if asking.connect_ex(address) == 0:

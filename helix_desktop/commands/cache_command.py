@@ -6,8 +6,9 @@ import asyncio
 import base64
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from helix_desktop.commands import format_local_time, workspace_access
 from helix_desktop.commands.option_parsing import (
@@ -20,10 +21,11 @@ from helix_desktop.commands.option_parsing import (
 )
 from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console
-from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
-from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort, EntryUse
+from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.errors import format_things
 from helix_desktop.histories.history_finding import HistoryPlaces, list_json_files_of_histories
+from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
@@ -143,34 +145,56 @@ async def print_search_hits(
     that have them.
     """
     await workspace_access.wait_for_index(workspace, console)
-    words, only = " ".join(arguments.words), arguments.only_entries
-    most = arguments.limit or MOST_HITS
+    words = " ".join(arguments.words)
     hits = await workspace.index.search_index(
-        words, tool=arguments.tool, limit=most, entries_only=only
+        words,
+        tool=arguments.tool,
+        limit=arguments.limit or MOST_HITS,
+        entries_only=arguments.only_entries,
     )
-    listed, places, lines = () if only else await workspace.journal.list_conversations(), [], []
-    rows = {row.id: row for row in listed if not row.trashed}
+    rows: dict[str, StoredConversation] = {}
+    if not arguments.only_entries:
+        listed = await workspace.journal.list_conversations()
+        rows = {row.id: row for row in listed if not row.trashed}
+    places: list[dict[str, Any]] = []
+    lines: list[str] = []
     for hit in hits:
+        place: dict[str, Any] = {
+            "sha256": str(hit.digest or ""),
+            "line": hit.line,
+            "snippet": hit.snippet,
+            "tool": hit.about.tool,
+            "source": hit.about.source,
+        }
         where = f"{str(hit.digest)[:16]}:{hit.line}"
-        place = {"sha256": str(hit.digest or ""), "line": hit.line, "snippet": hit.snippet}
-        place |= {"tool": hit.about.tool, "source": hit.about.source}
-        if not only:
-            uses = await workspace.index.find_entry_uses(hit.digest) if hit.digest else ()
-            use = next((use for use in uses if use.conversation in rows), hit)
-            if (row := rows.get(use.conversation)) is None:
+        if not arguments.only_entries:
+            use = await _find_use_in_conversation(workspace, hit, rows)
+            row = rows.get(use.conversation)
+            if row is None:
                 continue
-            place |= {"conversation": row.id, "title": row.title or row.begins, "seq": use.seq}
-            where = (
-                f"{row.id}  [{use.seq}]  {place['title']}{'  (archived)' if row.archived else ''}"
-            )
+            title = row.title or row.begins
+            place |= {"conversation": row.id, "title": title, "seq": use.seq}
+            archived = "  (archived)" if row.archived else ""
+            where = f"{row.id}  [{use.seq}]  {title}{archived}"
         places.append(place)
-        where = f"{where}  {hit.about.tool} {hit.about.source}".rstrip()
-        lines.append(f"{where}\n    {' '.join(hit.snippet.split())}")
+        head = f"{where}  {hit.about.tool} {hit.about.source}".rstrip()
+        lines.append(f"{head}\n    {' '.join(hit.snippet.split())}")
     await print_result(arguments, console, places, *lines)
     if not lines:
-        where = "cache" if only else "conversations"
-        await console.print_error(f"Nothing in this workspace's {where} contains {words!r}.")
+        searched = "cache" if arguments.only_entries else "conversations"
+        await console.print_error(f"Nothing in this workspace's {searched} contains {words!r}.")
     return 0 if lines else 1
+
+
+async def _find_use_in_conversation(
+    workspace: StoredWorkspace, hit: SearchHit, rows: Mapping[str, StoredConversation]
+) -> SearchHit | EntryUse:
+    """Returns where one of these conversations uses an entry, or the hit itself."""
+    if hit.digest:
+        for use in await workspace.index.find_entry_uses(hit.digest):
+            if use.conversation in rows:
+                return use
+    return hit
 
 
 async def verify_all_entries(

@@ -7,6 +7,7 @@ import math
 from argparse import Namespace
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
 from helix_desktop.commands import (
     format_local_time,
@@ -37,6 +38,7 @@ from helix_desktop.engine.facts import (
     Attachment,
     Fact,
     ModelReplied,
+    Recorded,
     Stored,
     Text,
     ToolCall,
@@ -80,36 +82,49 @@ async def print_conversation_list(
 async def print_conversation(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    facts = await workspace.journal.read_facts(
-        await find_conversation_by_prefix(workspace, arguments.conversation)
-    )
-    messages = [
-        one
-        for one in openai_chat_export.list_messages_in_order(facts)
-        if one.seq >= arguments.start
-    ]
+    conversation = await find_conversation_by_prefix(workspace, arguments.conversation)
+    facts = await workspace.journal.read_facts(conversation)
+    in_order = openai_chat_export.list_messages_in_order(facts)
+    messages = [message for message in in_order if message.seq >= arguments.start]
     shown = messages[: arguments.limit or None]
-    outputs = [one.fact.output.digest for one in shown if isinstance(one.fact, ToolReturned)]
-    for recorded in shown:
-        if isinstance(recorded.fact, UserSaid):
-            attached = [part for part in recorded.fact.parts if isinstance(part, Attachment)]
-            outputs += [part.stored.digest for part in attached]
-    gone = () if workspace.link else await workspace.cache.find_missing_content(outputs)
-    told = [
-        {"seq": one.seq, "time": one.time, **_describe_message(one.fact, gone)} for one in shown
-    ]
-    heads = [f"[{one.seq}] {format_local_time(one.time)}" for one in shown]
-    lines = [f"{head} {one['by']}\n{one['text']}\n" for head, one in zip(heads, told, strict=True)]
+    stored = _stored_contents(shown)
+    # The contents of a shared workspace may be elsewhere, and are not fetched for this.
+    is_shared = workspace.link is not None
+    gone: Collection[Digest] = ()
+    if not is_shared:
+        gone = await workspace.cache.find_missing_content(stored)
+    told: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for message in shown:
+        about = _describe_message(message.fact, gone)
+        told.append({"seq": message.seq, "time": message.time, **about})
+        time = format_local_time(message.time)
+        lines.append(f"[{message.seq}] {time} {about['by']}\n{about['text']}\n")
     await workspace_access.print_result(arguments, console, told, *lines)
-    if left := messages[len(shown) :]:
+    left = messages[len(shown) :]
+    if left:
         await console.print_error(
             f"{len(left):,} more messages. To see them, add --from {left[0].seq}."
         )
-    contents = () if workspace.link else (await workspace.cache.read_contents(outputs)).values()
-    if keys := ", ".join(map(mask_key, find_keys_in_facts(shown, contents))):
+    contents = () if is_shared else (await workspace.cache.read_contents(stored)).values()
+    keys = ", ".join(map(mask_key, find_keys_in_facts(shown, contents)))
+    if keys:
         way = workspace_access.WAY_TO_FORGET.format(workspace.id)
         await console.print_error(f"This looks like a key: {keys}. {way}")
     return 0
+
+
+def _stored_contents(messages: Sequence[Recorded]) -> list[Digest]:
+    """Returns the outputs and attachments of these messages."""
+    digests: list[Digest] = []
+    for message in messages:
+        fact = message.fact
+        if isinstance(fact, ToolReturned):
+            digests.append(fact.output.digest)
+        elif isinstance(fact, UserSaid):
+            attached = [part for part in fact.parts if isinstance(part, Attachment)]
+            digests += [part.stored.digest for part in attached]
+    return digests
 
 
 def _describe_message(fact: Fact, gone: Collection[Digest]) -> dict[str, str]:

@@ -165,24 +165,25 @@ async def _import_until_stopped(
     """Imports now and after each change to a file, until Ctrl+C, and then prints the result."""
     import watchfiles
 
-    places = history_finding.HistoryPlaces.of_this_user()
-    roots = history_finding.history_folders(places).values()
-    folders = {path if path.is_dir() else path.parent for path in arguments.paths}
-    folders = folders or {folder for some in roots for folder in some if folder.is_dir()}
-    seen: dict[str, str] = {}
-    begun = False
+    seen: set[str] = set()
+    has_imported = False
     changes = watchfiles.awatch(
-        *folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True
+        *_folders_to_watch(arguments.paths),
+        step=200,
+        debounce=1_000,
+        rust_timeout=500,
+        yield_on_timeout=True,
     )
     try:
         # The first value arrives once the folders are being watched, so that no change is missed.
         async for changed in changes:
-            if changed or not begun:
-                result = await _import_once(arguments, workspace)
-                seen |= {one.id: one.state for one in result.imported}
-                if result.imported or not begun:
-                    await _forget_keys_and_print_result(arguments, workspace, result, console)
-                begun = True
+            if has_imported and not changed:
+                continue
+            result = await _import_once(arguments, workspace)
+            seen.update(conversation.id for conversation in result.imported)
+            if result.imported or not has_imported:
+                await _forget_keys_and_print_result(arguments, workspace, result, console)
+            has_imported = True
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
@@ -191,6 +192,18 @@ async def _import_until_stopped(
                 f"Stopped watching. New or changed conversations: {len(seen):,}."
             )
     return 0
+
+
+def _folders_to_watch(paths: Sequence[Path]) -> set[Path]:
+    """Returns the folders of the given files, or all in which agents write."""
+    named = {path if path.is_dir() else path.parent for path in paths}
+    if named:
+        return named
+    places = history_finding.HistoryPlaces.of_this_user()
+    folders: set[Path] = set()
+    for folders_of_program in history_finding.history_folders(places).values():
+        folders.update(folder for folder in folders_of_program if folder.is_dir())
+    return folders
 
 
 async def _forget_keys_and_print_result(

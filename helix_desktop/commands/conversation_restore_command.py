@@ -9,6 +9,7 @@ from argparse import Namespace
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.option_parsing import (
@@ -23,12 +24,13 @@ from helix_desktop.commands.workspace_access import find_conversation_by_prefix,
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import conversation_restoring as restoring
-from helix_desktop.histories.conversation_restoring import RestoreRequest
+from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 AGENTS = tuple(AGENTS_TO_CONTINUE_IN)
+HOW_TO_FOLD_BETTER = "With `--fold`, this workspace's model summarizes older parts (your provider may charge for this). With `--mcp`, the agent can read the originals."
 _VARIABLES = (
     "CLAUDE_CONFIG_DIR",
     "CODEX_HOME",
@@ -65,22 +67,33 @@ async def write_conversation_for_agent(
 
     conversation = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(conversation)
+    is_to_file = bool(arguments.to) and arguments.to not in AGENTS
     agent = arguments.to if arguments.to in AGENTS else restoring.agent_of_origin(facts)
-    if not agent and not arguments.to:
-        raise InvalidInput("This conversation does not come from an agent that can resume it.", remedy=f"Choose an agent: `--to {'`, `--to '.join(AGENTS)}`.")  # fmt: skip
+    if not agent and not is_to_file:
+        raise InvalidInput(
+            "This conversation does not come from an agent that can resume it.",
+            remedy=f"Choose an agent: `--to {'`, `--to '.join(AGENTS)}`.",
+        )
     home, *named = arguments.agent_places
     places = HistoryPlaces(Path(home), dict(zip(_VARIABLES, named, strict=True)))
     folder = next(iter(workspace.settings.roots), home)
     open_desk = partial(workbench.use_workbench, workspace, arguments.places)
     relay = ConversationRelay(workspace, token_counting.shared_token_counter(), open_desk)
-    asked = RestoreRequest(conversation, agent or "claude", folder, arguments.before_compaction, arguments.fold, arguments.window)  # fmt: skip
-    restored = await relay.prepare_session_for_agent(asked, may_ask_model=arguments.fold)
-    lines = (
-        [await asyncio.to_thread(relay.add_mcp_server, asked.agent, Path(folder), places)]
-        if arguments.mcp
-        else []
+    asked = RestoreRequest(
+        conversation,
+        agent or "claude",
+        folder,
+        arguments.before_compaction,
+        arguments.fold,
+        arguments.window,
     )
-    if arguments.to and arguments.to not in AGENTS:
+    restored = await relay.prepare_session_for_agent(asked, may_ask_model=arguments.fold)
+    lines: list[str] = []
+    if arguments.mcp:
+        lines.append(
+            await asyncio.to_thread(relay.add_mcp_server, asked.agent, Path(folder), places)
+        )
+    if is_to_file:
         file = Path(arguments.to)
         path = await asyncio.to_thread(
             restoring.write_new_session_file, file.parent, file.name, restored.content
@@ -89,22 +102,23 @@ async def write_conversation_for_agent(
         path = await asyncio.to_thread(restoring.write_restored_session, restored, places)
     lines += restoring.describe_restored_session(restored, path)
     if restored.is_folded and not (arguments.fold and arguments.mcp):
-        lines.insert(-1, "With `--fold`, this workspace's model summarizes older parts (your provider may charge for this). With `--mcp`, the agent can read the originals.")  # fmt: skip
-    if arguments.to and arguments.to not in AGENTS:
-        lines[-1] = (
-            f"To continue in {AGENTS_TO_CONTINUE_IN[restored.agent]}, use --to {restored.agent}."
-        )
-    told = {
-        one.name: getattr(restored, one.name)
-        for one in fields(restored)
-        if one.name not in ("content", "texts")
-    }
-    told |= {
-        "original": told.pop("is_original"),
-        "folded": told.pop("is_folded"),
-        "path": str(path),
-    }
+        lines.insert(-1, HOW_TO_FOLD_BETTER)
+    if is_to_file:
+        name = AGENTS_TO_CONTINUE_IN[restored.agent]
+        lines[-1] = f"To continue in {name}, use --to {restored.agent}."
+    told = _restored_session_as_json(restored, path)
     return await print_result(arguments, console, told, *lines)
+
+
+def _restored_session_as_json(restored: RestoredSession, path: Path) -> dict[str, Any]:
+    """Returns what was written, without the session itself."""
+    told = {field.name: getattr(restored, field.name) for field in fields(restored)}
+    del told["content"]
+    del told["texts"]
+    told["original"] = told.pop("is_original")
+    told["folded"] = told.pop("is_folded")
+    told["path"] = str(path)
+    return told
 
 
 def add_conversation_restore(verbs: Subparsers) -> None:

@@ -93,22 +93,26 @@ async def _provider_from_arguments(arguments: Namespace, desk: ProviderTools) ->
     is_new = all(known.name != config.name for known in desk.configured.list_providers())
     if address and is_new and not arguments.base_url:
         config = provider_catalog.with_base_url(config, address)
-        sentence = (
+        await desk.console.print_error(
             f"Using the address {address} from {variable}. For another address, add --base-url."
         )
-        await desk.console.print_error(sentence)
-    given = {name: getattr(arguments, name) for name in ("kind", "variable", "key_header")}
-    given["headers"] = _parse_name_value_pairs(arguments.header or [])
-    given["query"] = _parse_name_value_pairs(arguments.query or [])
     if arguments.base_url:
         config = provider_catalog.with_base_url(config, arguments.base_url)
-    config = replace(config, **{name: value for name, value in given.items() if value})
+    config = _with_given_values(config, arguments)
     if not config.base_url and config.kind != "demo":
         raise InvalidInput(
             f"{arguments.name} is not a known provider, so you need to specify its address.",
             remedy="Add --base-url.",
         )
     return config
+
+
+def _with_given_values(config: ProviderConfig, arguments: Namespace) -> ProviderConfig:
+    """Returns the provider with what was given. An option that was left out changes nothing."""
+    given = {name: getattr(arguments, name) for name in ("kind", "variable", "key_header")}
+    given["headers"] = _parse_name_value_pairs(arguments.header or [])
+    given["query"] = _parse_name_value_pairs(arguments.query or [])
+    return replace(config, **{name: value for name, value in given.items() if value})
 
 
 def _parse_name_value_pairs(given: list[str]) -> tuple[tuple[str, str], ...]:

@@ -119,34 +119,46 @@ class HttpModelClient:
         """Try once: yield deltas and the Reply, or raise a failure while nothing was shown."""
         reading = self.dialect.build_reply_reader(request)
         content = await asyncio.to_thread(dump_json_body, post.body)
-        shown, cut = False, ""
+        has_shown = False
+        cut = ""
         try:
             async with self.transport.open_post(post.path, content, post.headers) as answer:
                 await self._raise_for_refusal(answer)
-                async with aclosing(_events_of_answer(answer)) as events:
-                    async for event in events:
-                        for delta in self._feed_event(reading, event):
-                            shown = True
-                            yield delta
-                        if reading.is_reply_complete:
-                            answer.shorten_wait_for_rest()
-                        if reading.is_stream_over:
-                            await answer.read_to_end_briefly(events)
-                            break
+                async with aclosing(self._read_deltas(answer, reading)) as deltas:
+                    async for delta in deltas:
+                        has_shown = True
+                        yield delta
         except ModelFailed as failure:
             failure = self._remove_key_from_error(failure)
-            if not shown and not reading.is_reply_complete:
+            if not has_shown and not reading.is_reply_complete:
                 raise failure from None
             cut = failure.what
         if not reading.is_reply_complete and not cut:
             cut = reading.reply_so_far().why
-            if not shown:
+            if not has_shown:
                 raise ProviderUnreachable(cut)
-        reply = reading.reply_so_far("" if reading.is_reply_complete else cut)
+        yield self._finish_reply(reading, request, "" if reading.is_reply_complete else cut)
+
+    async def _read_deltas(
+        self, answer: http_transport.HttpAnswer, reading: ReplyReaderBase
+    ) -> AsyncGenerator[Delta]:
+        """Yield what the answer adds to the reply, until nothing more will come."""
+        async with aclosing(_events_of_answer(answer)) as events:
+            async for event in events:
+                for delta in self._feed_event(reading, event):
+                    yield delta
+                if reading.is_reply_complete:
+                    answer.shorten_wait_for_rest()
+                if reading.is_stream_over:
+                    await answer.read_to_end_briefly(events)
+                    return
+
+    def _finish_reply(self, reading: ReplyReaderBase, request: Request, cut: str) -> Reply:
+        reply = reading.reply_so_far(cut)
         if reply.stop is Stop.END and request.tools:
             reply = self._read_calls_in_text(reply, request)
         # The model keeps the name under which the user configured it.
-        yield replace(
+        return replace(
             reply,
             model=self.info.name,
             usage=fill_in_cost(reply.usage, self.info),

@@ -141,27 +141,26 @@ def check_provider_config(config: ProviderConfig) -> ProviderConfig:
             f"The address of {config.name} contains a password or parameters, which would be stored in a file.",
             remedy="Set the key with `provider add --key`, and parameters such as api-version with `--query`.",
         )
-    odd = next(
-        (
-            name
-            for name, value in (*config.headers, (config.key_header, ""))
-            if not _is_legal_header(name, value)
-        ),
-        None,
-    )
-    if odd is not None:
-        raise InvalidInput(
-            f"{odd!r} cannot be used as a header for {config.name}.",
-            remedy="Names and values must be plain ASCII.",
-        )
-    secret = next((name for name, _ in config.headers if name.lower() in _KEY_HEADERS), None)
-    if secret:
-        raise InvalidInput(
-            f"Saving the header {secret} would store a key in a file.",
-            remedy="Use --key-header and --key instead.",
-        )
-    bare = parts.path in {"", "/"} and config.kind in {chat_client.KIND, responses_client.KIND}
-    return replace(config, base_url=f"{config.base_url.rstrip('/')}/v1") if bare else config
+    _check_headers(config)
+    has_no_path = parts.path in {"", "/"}
+    if has_no_path and config.kind in {chat_client.KIND, responses_client.KIND}:
+        return replace(config, base_url=f"{config.base_url.rstrip('/')}/v1")
+    return config
+
+
+def _check_headers(config: ProviderConfig) -> None:
+    for name, value in (*config.headers, (config.key_header, "")):
+        if not _is_legal_header(name, value):
+            raise InvalidInput(
+                f"{name!r} cannot be used as a header for {config.name}.",
+                remedy="Names and values must be plain ASCII.",
+            )
+    for name, _ in config.headers:
+        if name.lower() in _KEY_HEADERS:
+            raise InvalidInput(
+                f"Saving the header {name} would store a key in a file.",
+                remedy="Use --key-header and --key instead.",
+            )
 
 
 def is_provider_address(address: str) -> bool:
