@@ -17,6 +17,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.anthropic_history import AnthropicMessages
 from helix_desktop.histories.companion_files import read_file_below
@@ -49,38 +50,82 @@ _FOLDER = re.compile(r"# Current Working Directory \((.{0,1024}?)\) Files")
 _NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 
 
+@dataclass(frozen=True, slots=True)
+class TaggedCall:
+    """A call that is written as tags at the end of the block at `place`, behind what was `said`."""
+
+    place: int
+    said: str
+    tool: str
+    inside: str  # The text between the tags.
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedResult:
+    """A result in the user's text, in the block at `place`."""
+
+    place: int
+    tool: str
+    text: str
+
+
 def read_cline_recordings(
     rows: Sequence[HistoryRow], report: ReadingReport, path: Path
 ) -> list[RecordedSession]:
-    read = [list(_read_cline_row(row, report)) for row in _convert_tagged_calls_to_blocks(rows)]
-    made = [message for each in read for message in each]
+    messages_by_row = [
+        list(_read_cline_row(row, report)) for row in _convert_tagged_calls_to_blocks(rows)
+    ]
+    messages = [message for own in messages_by_row for message in own]
     beside = objects_at(_read_json_beside(path, "ui_messages.json"))
     begun = parse_time(int(path.parent.name)) if path.parent.name.isdecimal() else 0.0
-    times = _build_time_spreader(beside, begun)
+    time_of_message = _build_time_spreader(beside, begun)
     timed = [
-        replace(message, time=message.time or times(at, len(made)))
-        for at, message in enumerate(made)
+        replace(message, time=message.time or time_of_message(position, len(messages)))
+        for position, message in enumerate(messages)
     ]
-    title = next((text_at(one, "text") for one in beside if one.get("say") == "task"), "")
-    folder = next(
-        filter(None, (working_folder_in_cline_text(message.text) for message in made)), ""
+    session = RecordedSession(
+        str(path),
+        tuple(timed),
+        KIND,
+        path.parent.name,
+        title=_short_title(_task_shown(beside)),
+        folder=_folder_in_messages(messages),
+        compactions=_compactions_from_cuts(beside, messages_by_row, timed),
     )
-    session, parent, about = path.parent.name, "", read_about_cline_session(path)
+    return [_with_description(session, path)]
+
+
+def _with_description(session: RecordedSession, path: Path) -> RecordedSession:
+    """Return the session with what its describing file says, and a sub-agent's with its parent."""
+    about = read_about_cline_session(path)
+    version = text_at(about, "metadata", "sessionHistoryOrigin", "version")
+    session = replace(session, version=version or _read_cline_version(path))
     if path.name.startswith("agent_"):
-        session, parent = f"{session}__{path.name.removesuffix(END_OF_NAME)}", session
-    elif about:
-        title, folder = text_at(about, "metadata", "title"), text_at(about, "cwd")
-    version = text_at(about, "metadata", "sessionHistoryOrigin", "version") or _read_cline_version(
-        path
-    )
-    told = (
-        session,
-        " ".join(title.split())[:60],
-        folder,
-        version,
-        _compactions_from_cuts(beside, read, timed),
-    )
-    return [RecordedSession(str(path), tuple(timed), KIND, *told, parent=parent)]
+        name = f"{session.session}__{path.name.removesuffix(END_OF_NAME)}"
+        return replace(session, session=name, parent=session.session)
+    if about:
+        title = _short_title(text_at(about, "metadata", "title"))
+        return replace(session, title=title, folder=text_at(about, "cwd"))
+    return session
+
+
+def _short_title(text: str) -> str:
+    return " ".join(text.split())[:60]
+
+
+def _task_shown(ui_messages: Sequence[Mapping[str, object]]) -> str:
+    for message in ui_messages:
+        if message.get("say") == "task":
+            return text_at(message, "text")
+    return ""
+
+
+def _folder_in_messages(messages: Sequence[RecordedMessage]) -> str:
+    for message in messages:
+        folder = working_folder_in_cline_text(message.text)
+        if folder:
+            return folder
+    return ""
 
 
 def is_cline_file(path: Path) -> bool:
@@ -97,17 +142,6 @@ def read_about_cline_session(path: Path) -> Mapping[str, object]:
 def working_folder_in_cline_text(text: str) -> str:
     found = _FOLDER.search(text)
     return found[1] if found else ""
-
-
-def _call_at_end(text: str) -> tuple[str, str, str] | None:
-    """Return what precedes the call at a text's end, the call's name, and the text
-    between its tags.
-    """
-    closing = _CALL_END.search(text)
-    begin = text.find(f"<{closing[1]}>\n", 0, closing.start()) if closing else -1
-    if closing is None or begin < 0:
-        return None
-    return text[:begin], closing[1], text[begin + len(closing[1]) + 3 : closing.start()]
 
 
 def _fields_between_tags(text: str) -> dict[str, str]:
@@ -133,48 +167,55 @@ def _convert_tagged_calls_to_blocks(rows: Sequence[HistoryRow]) -> list[HistoryR
     block of its own.
     """
     values = [dict(row.value) for row in rows]
-    for at, (asked, answered) in enumerate(pairwise(values)):
-        blocks, back = objects_at(asked, "content"), objects_at(answered, "content")
-        call = next(
-            (
-                (n, found)
-                for n, one in enumerate(blocks)
-                if (found := _call_at_end(text_at(one, "text")))
-            ),
-            None,
-        )
-        result = next(
-            (
-                (n, begins)
-                for n, one in enumerate(back)
-                if (begins := _RESULT.match(text_at(one, "text")))
-            ),
-            None,
-        )
-        if (
-            asked.get("role") != "assistant"
-            or call is None
-            or result is None
-            or call[1][1] != result[1][1]
-        ):
+    for number, (asked, answered) in enumerate(pairwise(values)):
+        blocks = objects_at(asked, "content")
+        back = objects_at(answered, "content")
+        call = _find_tagged_call(blocks)
+        result = _find_tagged_result(back)
+        if asked.get("role") != "assistant" or call is None or result is None:
             continue
-        (place_of_call, (said, name, inside)), (place, begins) = call, result
+        if call.tool != result.tool:
+            continue
+        identity = f"cline_{number}"
         use = {
             "type": "tool_use",
-            "id": f"cline_{at}",
-            "name": name,
-            "input": _fields_between_tags(inside),
+            "id": identity,
+            "name": call.tool,
+            "input": _fields_between_tags(call.inside),
         }
-        words = {**blocks[place_of_call], "text": said}
-        before = [words] if words["text"].strip() else []
-        asked["content"] = [*blocks[:place_of_call], *before, use, *blocks[place_of_call + 1 :]]
-        text = begins.string[begins.end() :]
+        words = {**blocks[call.place], "text": call.said}
+        said = [words] if call.said.strip() else []
+        asked["content"] = [*blocks[: call.place], *said, use, *blocks[call.place + 1 :]]
         # Older versions of Cline put the output into a separate block.
-        end = place + 1 if text else place + 2
-        content = text or text_of_message_content(back[place + 1 : end])
-        output = {"type": "tool_result", "tool_use_id": f"cline_{at}", "content": content}
-        answered["content"] = [*back[:place], output, *back[end:]]
+        end = result.place + 1 if result.text else result.place + 2
+        content = result.text or text_of_message_content(back[result.place + 1 : end])
+        output = {"type": "tool_result", "tool_use_id": identity, "content": content}
+        answered["content"] = [*back[: result.place], output, *back[end:]]
     return [HistoryRow(value, row.place) for value, row in zip(values, rows, strict=True)]
+
+
+def _find_tagged_call(blocks: Sequence[Mapping[str, object]]) -> TaggedCall | None:
+    """Return the first call that stands as tags at the end of a text."""
+    for place, block in enumerate(blocks):
+        text = text_at(block, "text")
+        closing = _CALL_END.search(text)
+        if closing is None:
+            continue
+        tool = closing[1]
+        begin = text.find(f"<{tool}>\n", 0, closing.start())
+        if begin >= 0:
+            inside = text[begin + len(tool) + 3 : closing.start()]
+            return TaggedCall(place, text[:begin], tool, inside)
+    return None
+
+
+def _find_tagged_result(blocks: Sequence[Mapping[str, object]]) -> TaggedResult | None:
+    for place, block in enumerate(blocks):
+        text = text_at(block, "text")
+        beginning = _RESULT.match(text)
+        if beginning is not None:
+            return TaggedResult(place, beginning[1], text[beginning.end() :])
+    return None
 
 
 def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[RecordedMessage]:
@@ -248,15 +289,19 @@ def _compactions_from_cuts(
     by_row: Sequence[Sequence[RecordedMessage]],
     made: Sequence[RecordedMessage],
 ) -> tuple[RecordedCompaction, ...]:
-    ranges = [one.get("conversationHistoryDeletedRange") for one in shown]
-    found = [
-        one
-        for one in ranges
-        if isinstance(one, list) and len(one) == 2 and all(isinstance(at, int) for at in one)
+    """Return the last cut. Cline leaves out a range of rows, and keeps the task before it."""
+    ranges = [message.get("conversationHistoryDeletedRange") for message in shown]
+    cuts = [
+        cut
+        for cut in ranges
+        if isinstance(cut, list) and len(cut) == 2 and all(isinstance(row, int) for row in cut)
     ]
-    if not found or not all(by_row):
+    if not cuts or not all(by_row):
         return ()
-    kept = sum(map(len, by_row[: int(found[-1][1]) + 1]))
-    return (
-        RecordedCompaction(len(made), kept, CUT, made[-1].time if made else 0.0, "Cline cut here"),
-    )
+    first_row, last_row = cuts[-1]
+    keep = sum(map(len, by_row[: last_row + 1]))
+    before_cut = [message for own in by_row[:first_row] for message in own]
+    typed = [one.text for one in before_cut if one.role == "user" and not one.beside]
+    text = "\n\n".join([*typed, CUT])
+    time = made[-1].time if made else 0.0
+    return (RecordedCompaction(len(made), keep, text, time, "Cline cut here"),)

@@ -221,7 +221,8 @@ def test_what_cline_cut_out_becomes_a_fold_up_to_the_last_range(tmp_path: Path) 
         shown,
     )
     assert found.compactions == (
-        RecordedCompaction(7, 6, cline_history.CUT, 9e9, "Cline cut here"),
+        # Cline keeps the task itself, which is the user's.
+        RecordedCompaction(7, 6, f"one\n\n{cline_history.CUT}", 9e9, "Cline cut here"),
     )
 
 
@@ -244,8 +245,9 @@ def test_a_file_beside_that_leads_out_of_the_folder_is_not_read(tmp_path: Path) 
 def test_any_number_of_tags_is_read_in_one_pass() -> None:
     """1 MB of them took a quarter of an hour, in which the window stood still."""
     many = "<a>\n" * 200_000 + "</b>\n" * 100_000
-    assert cline_history._call_at_end(many) is None
-    assert cline_history._call_at_end(many + "<c>\n" + many + "</c>") == (many, "c", many)
+    assert cline_history._find_tagged_call([written.text(many)]) is None
+    found = cline_history._find_tagged_call([written.text(many + "<c>\n" + many + "</c>")])
+    assert found == cline_history.TaggedCall(0, many, "c", many)
     assert cline_history._fields_between_tags(many + "<c>1</c>" + many + "<d>\n2<c>3</c></d>") == {
         "c": "1",
         "d": "2<c>3</c>",
