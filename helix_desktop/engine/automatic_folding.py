@@ -171,16 +171,16 @@ class ConversationFolding:
             self.schedule_fold_before_cache_expires()
         elif left > 0:
             self._start_due_fold(situation)
-            keep_alive = self.keep_cache_alive() if self.keep_cache_alive else None
-            if (
-                keep_alive
-                and self.has_no_fold_in_work
-                and _pays_to_send_keep_alive_request(situation)
-            ):
-                with suppress(StoppedByUser):
-                    self._spawn(
-                        keep_alive(), name=f"keep the cache of {self.conversation.id} alive"
-                    )
+            if self.has_no_fold_in_work:
+                self._keep_cache_alive_if_that_pays(situation)
+
+    def _keep_cache_alive_if_that_pays(self, situation: FoldSituation) -> None:
+        keep_alive = self.keep_cache_alive() if self.keep_cache_alive else None
+        if keep_alive is None or not _pays_to_send_keep_alive_request(situation):
+            return
+        name = f"keep the cache of {self.conversation.id} alive"
+        with suppress(StoppedByUser):
+            self._spawn(keep_alive(), name=name)
 
     async def fold_on_demand(
         self, kind: facts.FoldKind, wish: str = ""
@@ -188,36 +188,40 @@ class ConversationFolding:
         """Fold on demand. Refuses, with the reason, if there is nothing to fold or a
         fold is being made.
         """
-        situation = replace(self.current_situation(), is_asked=True)
         if kind is facts.FoldKind.MARKER:
-            tail = first_seq_of_tail(situation)
-            if (clearing := markers.plan_clearing_of_all_before(situation, tail)) is None:
-                raise ActionRefused("One-line markers would not be shorter than the old outputs.")
-            return await self._shortener.replace_with_markers(
-                clearing.parts_to_clear(situation), ASKED
-            )
-        if (plan := self._plan_on_demand(kind, wish)) is None:
+            return await self._replace_old_outputs_on_demand()
+        plan = self._plan_on_demand(kind, wish)
+        if plan is None:
             raise ActionRefused(context_usage.NOTHING_TO_FOLD)
         if self._flying is not None:
             remedy = "Wait for the current fold to finish, or stop it."
             raise ActionRefused("A fold is already in progress.", remedy=remedy)
         reading = fold_document_writer.gather_material(plan, self.current_situation())
         if kind is facts.FoldKind.TRUNCATION:
-            written = await self._writer.write_truncation(
-                reading, self.conversation.new_fold_name(kind)
-            )
+            name = self.conversation.new_fold_name(kind)
+            written = await self._writer.write_truncation(reading, name)
             return await self.append_fold_if_still_current(written)
-        if too_little := self._writer.reason_not_to_fold(reading):
+        too_little = self._writer.reason_not_to_fold(reading)
+        if too_little:
             raise ActionRefused(too_little)
         self.spending.refuse_past_limit()
         self._ready = None
         self._start_fold(plan)
         return await self._wait_for_fold_and_adopt_or_raise()
 
+    async def _replace_old_outputs_on_demand(self) -> tuple[facts.Recorded, ...]:
+        situation = replace(self.current_situation(), is_asked=True)
+        clearing = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
+        if clearing is None:
+            raise ActionRefused("One-line markers would not be shorter than the old outputs.")
+        parts = clearing.parts_to_clear(situation)
+        return await self._shortener.replace_with_markers(parts, ASKED)
+
     async def unfold(self, fold: str) -> tuple[facts.Recorded, ...]:
         """Deactivate a fold. Refuses, with figures, if the view would not fit."""
         state = self.conversation.state
-        if (folded := state.find_fold(fold)) is None:
+        folded = state.find_fold(fold)
+        if folded is None:
             raise NotFound(f"There is no fold {fold!r} in this conversation.")
         if fold not in state.branch.live:
             raise ActionRefused("This fold has already been undone.")
@@ -226,12 +230,12 @@ class ConversationFolding:
                 "The output was permanently removed at your request, so it cannot be restored."
             )
         meter = self.current_situation(self.conversation.expected_state).meter
-        more = round(
-            (state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens) * meter.factor
-        )
-        if more > max(meter.free_tokens, 0):
+        added = state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens
+        more = round(added * meter.factor)
+        free = max(meter.free_tokens, 0)
+        if more > free:
             raise ActionRefused(
-                f"Undoing this fold would add {more:,} tokens, but only {max(meter.free_tokens, 0):,} are free: {meter.format_meter()}.",
+                f"Undoing this fold would add {more:,} tokens, but only {free:,} are free: {meter.format_meter()}.",
                 remedy="Fold something else first, or recall only the part you need.",
             )
         return await self.conversation.append_facts(facts.Unfolded(fold))
@@ -239,7 +243,8 @@ class ConversationFolding:
     async def refold(self, fold: str) -> tuple[facts.Recorded, ...]:
         """Restore an undone fold. Raises ActionRefused if another one now overlaps it."""
         branch = self.conversation.state.branch
-        if (folded := branch.folds.get(fold)) is None:
+        folded = branch.folds.get(fold)
+        if folded is None:
             raise NotFound(f"There is no fold {fold!r} in this conversation.")
         if fold in branch.live:
             raise ActionRefused("This fold is already active.")
@@ -258,12 +263,10 @@ class ConversationFolding:
         """Whether so many new tokens fit whole, no fold waits, and the provider's cache is warm."""
         situation = self.current_situation()
         meter = situation.meter
+        if self._ready is not None or markers.is_cache_cold(situation):
+            return False
         whole = large_output_choice.most_tokens_always_shown_whole(situation.policy, meter.window)
-        return (
-            self._ready is None
-            and tokens * meter.factor <= min(whole, meter.free_tokens)
-            and not markers.is_cache_cold(situation)
-        )
+        return tokens * meter.factor <= min(whole, meter.free_tokens)
 
     @property
     def kind_in_progress(self) -> facts.FoldKind | None:
@@ -277,15 +280,16 @@ class ConversationFolding:
 
     async def wait_for_fold_in_work(self) -> None:
         """Wait until the fold that is being made is finished, and adopt it."""
-        if (flying := self._flying) is not None:
-            await asyncio.wait([flying])
+        if self._flying is not None:
+            await asyncio.wait([self._flying])
             await self.adopt_ready_fold()
 
     async def aclose(self) -> None:
         """Stop, and release what was read. Only the fold being made is lost."""
         if self._pause is not None:
             self._pause.cancel()
-        if (flying := self._flying) is not None:
+        flying = self._flying
+        if flying is not None:
             flying.cancel()
             await asyncio.wait([flying])
         with suppress(HelixError):
@@ -297,15 +301,14 @@ class ConversationFolding:
         if self._flying_plan is not None:
             return f"Fold in progress: {self._flying_plan.kind.value}, because {self._flying_plan.why}."
         situation = self.current_situation(self.conversation.expected_state)
-        plan, clearing = (
-            self._planner.find_due_fold(situation),
-            markers.find_due_clearing(situation),
-        )
+        plan = self._planner.find_due_fold(situation)
         if plan is not None:
             return f"Next fold: {plan.kind.value}, because {plan.why}."
+        clearing = markers.find_due_clearing(situation)
         if clearing is not None:
             return f"Next fold: old outputs are replaced with one-line markers ({clearing.why})."
-        return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
+        outlook = describe_policy_outlook(situation)
+        return f"Nothing needs folding yet: {situation.meter.format_meter()}. {outlook}"
 
     def tokens_freed_by_markers_on_demand(self) -> int:
         """Return the tokens that markers would free, or 0 if the policy makes them at
@@ -318,11 +321,10 @@ class ConversationFolding:
         return round(markers.count_freed_tokens(situation, clearing) * situation.meter.factor)
 
     def current_situation(self, state: ConversationState | None = None) -> FoldSituation:
-        state = state or self.conversation.state
-        chosen = self.conversation.policy_at(state)
-        return FoldSituation(
-            state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time()
-        )
+        current = state or self.conversation.state
+        policy = self.conversation.policy_at(current)
+        meter = context_usage.measure_window(current, policy)
+        return FoldSituation(current, policy, meter, self._clock.current_time())
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
         """Return approximate dollars for a fold on demand: 0.0 without a model, None
@@ -334,11 +336,13 @@ class ConversationFolding:
             return 0.0
         if chosen is None or chosen.price_input <= 0:
             return None
-        of_transcript, situation = kind is not facts.FoldKind.HANDOVER, self.current_situation()
+        situation = self.current_situation()
         cached = context_usage.count_cached_tokens(self.conversation.expected_state, chosen.model)
-        is_cold = not cached or markers.is_cache_cold(situation)
         tokens = handover.expected_fold_cost(
-            situation, plan.span, of_transcript=of_transcript, is_cold=is_cold
+            situation,
+            plan.span,
+            of_transcript=kind is not facts.FoldKind.HANDOVER,
+            is_cold=not cached or markers.is_cache_cold(situation),
         )
         return tokens * chosen.price_input / context_usage.PER_MILLION
 
@@ -385,15 +389,16 @@ class ConversationFolding:
             log.exception("a %s could not be written", plan.kind.value)
             await self._planner.record_failure(plan.kind, "a bug in Helix Desktop (see the log)")
         finally:
-            self._flying, self._flying_plan = None, None
+            self._flying = None
+            self._flying_plan = None
             self.conversation.notify_listeners(
                 FoldProgress(self.conversation.id, plan.kind, plan.why, done=True)
             )
 
     async def _wait_for_fold_and_adopt_or_raise(self) -> tuple[facts.Recorded, ...]:
-        flying, before = self._flying, self.conversation.state.seq
-        if flying is not None:
-            await asyncio.wait([flying])
+        before = self.conversation.state.seq
+        if self._flying is not None:
+            await asyncio.wait([self._flying])
         if self._ready is None:
             later = [recorded.fact for recorded in self.conversation.state.facts[before:]]
             # Each attempt adds a reason. The fact keeps them all, and whoever waits is
@@ -417,7 +422,8 @@ class ConversationFolding:
         A fold begun in an earlier turn waits for the next one: until then, the last
         turn stays whole.
         """
-        if (ready := self._ready) is None:
+        ready = self._ready
+        if ready is None:
             return ()
         same = fold_document_writer.is_material_current(ready.reading, self.conversation.state)
         if same and ready.reading.plan.span.last >= first_seq_of_tail(self.current_situation()):
@@ -450,10 +456,10 @@ class ConversationFolding:
 
     async def _clear_due_parts(self) -> None:
         situation = self.current_situation()
-        if (clearing := markers.find_due_clearing(situation)) is not None:
-            await self._shortener.replace_with_markers(
-                clearing.parts_to_clear(situation), clearing.why
-            )
+        clearing = markers.find_due_clearing(situation)
+        if clearing is not None:
+            parts = clearing.parts_to_clear(situation)
+            await self._shortener.replace_with_markers(parts, clearing.why)
 
     async def _shorten_until_request_fits(self, *, overflowed: bool) -> None:
         await self._build_request_shortener().reduce_until_it_fits(overflowed=overflowed)
@@ -476,7 +482,8 @@ class ConversationFolding:
 
     async def adopt_fold_in_time_or_cancel(self, seconds: float) -> bool:
         """Return False if the fold was cancelled because it took too long."""
-        flying, plan = self._flying, self._flying_plan
+        flying = self._flying
+        plan = self._flying_plan
         if flying is None or plan is None:
             return True
         why = await self._writer.wait_and_return_why_given_up(
@@ -518,41 +525,40 @@ def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyn
 
 def _pays_to_send_keep_alive_request(situation: FoldSituation) -> bool:
     """Whether it should save more than it costs: never with thinking or for connected agents."""
-    state, branch = situation.state, situation.branch
+    state = situation.state
+    branch = situation.branch
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     price = context_usage.estimate_next_message_cost(state, situation.policy)
-    if (
-        chosen is None
-        or price is None
-        or chosen.effort
-        or state.agent
-        or state.acp_agent
-        or not branch.steps
-    ):
+    if chosen is None or price is None or not branch.steps:
+        return False
+    if chosen.effort or state.agent or state.acp_agent:
         return False
     before = context_usage.keep_alive_times_and_usages_since(state, branch.steps[-1])
-    is_kept = not before or before[-1][1].cache_read > before[-1][1].input / 2
+    if before:
+        _, last_usage = before[-1]
+        if last_usage.cache_read <= last_usage.input / 2:
+            return False  # The provider did not keep what was sent to keep it.
     sent = state.record.ledger.last_billed_reply(chosen.model, state.seq)[1]
     cost = context_usage.compute_cost(facts.Usage(sent, cache_read=sent, output=1), chosen)
+    if price.kept + cost > situation.policy.keep_alive_dollars:
+        return False
     pauses = [later - earlier for earlier, later in itertools.pairwise(branch.step_times)]
     away = situation.now - branch.step_times[-1]
-    life = cache_lifetime_seconds(state)
-    saved = fold_economics.chance_of_return(away, life, pauses) * (price.cold - price.warm)
-    return is_kept and price.kept + cost <= situation.policy.keep_alive_dollars and saved > cost > 0
+    chance = fold_economics.chance_of_return(away, cache_lifetime_seconds(state), pauses)
+    return chance * (price.cold - price.warm) > cost > 0
 
 
 def describe_policy_outlook(situation: FoldSituation) -> str:
     """Describe what the policy will do later, and from which figures on."""
-    policy, window = situation.policy, situation.meter.window
+    policy = situation.policy
     later = []
     if policy.caching == "steps":
         later.append(f"outputs older than {policy.caching_steps} steps are replaced with markers")
     if policy.caching == "pays":
         later.append("old outputs are replaced with one-line markers if that saves money")
     if policy.observation:
-        later.append(
-            f"above {policy.observation_share * window:,.0f} tokens, older messages become observations"
-        )
+        least = policy.observation_share * situation.meter.window
+        later.append(f"above {least:,.0f} tokens, older messages become observations")
     if policy.handover == "pays":
         least = handover.least_tokens_for_paying_handover(situation)
         later.append(
@@ -561,6 +567,6 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
     if policy.handover in ("share", "pays"):
         most = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
         later.append(f"a handover document is always written at {most:,.0f} tokens")
-    return (
-        f"Later: {'; '.join(later)}." if later else "This preset never folds (shortens) anything."
-    )
+    if not later:
+        return "This preset never folds (shortens) anything."
+    return f"Later: {'; '.join(later)}."

@@ -39,9 +39,8 @@ Resolve = Callable[[Stored], str | Image]
 
 INTERRUPTED = "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
 GO_ON = "(Your reply above was cut off. Go on from where it ended.)"
-CONTINUE = (
-    "Continue."  # Sent if the conversation ends with a complete reply, as some recordings do.
-)
+# Sent if the conversation ends with a complete reply, as some recordings do.
+CONTINUE = "Continue."
 BEGIN = "(The conversation goes on here.)"
 MISSING = "[This content is not available.]"
 EMPTY_OUTPUT = "(no output)"
@@ -121,13 +120,13 @@ class _MessageBuilder:
         seq = block.source.seq if isinstance(block.source, PartRef) else block.source.first
         if seq != self.reply:
             self._ensure_last_is_user()
-            self.reply, self.is_complete = seq, block.ok
-        self._add_parts(
-            Role.ASSISTANT,
-            [with_plain_name(restore_call_as_made(part)) if isinstance(part, ToolCall) else part],
-        )
+            self.reply = seq
+            self.is_complete = block.ok
         if isinstance(part, ToolCall):
+            self._add_parts(Role.ASSISTANT, [with_plain_name(restore_call_as_made(part))])
             self.waiting[part.id] = None
+        else:
+            self._add_parts(Role.ASSISTANT, [part])
 
     def _add_tool_result(self, block: Block) -> None:
         """Add a result, or a picture to its call's result. Results without a call are dropped."""
@@ -135,17 +134,9 @@ class _MessageBuilder:
         shown = self.resolve(content) if isinstance(content, Stored) else content
         if block.call in self.waiting:
             del self.waiting[block.call]
-            text = (
-                shown.text
-                if isinstance(shown, Text)
-                else ""
-                if isinstance(shown, Image)
-                else str(shown)
-            )
-            self._add_parts(
-                Role.USER,
-                [ToolResult(block.call, text if text.strip() else EMPTY_OUTPUT, block.ok)],
-            )
+            text = _text_of_result(shown)
+            result = ToolResult(block.call, text if text.strip() else EMPTY_OUTPUT, block.ok)
+            self._add_parts(Role.USER, [result])
         if isinstance(shown, Image):
             self._add_result_picture(block.call, shown)
         if not self.waiting:
@@ -162,26 +153,23 @@ class _MessageBuilder:
             case Text(text=text) if text.strip():
                 return [block.content]
             case Attachment(name=name, stored=stored):
-                shown = self.resolve(stored)
-                return (
-                    [shown]
-                    if isinstance(shown, Image)
-                    else [Text(f"[Attachment: {name}]\n{shown}")]
-                )
-            case Stored():
-                shown = self.resolve(block.content)
-                kept = f"[Kept word for word: output of call {block.call}]\n{shown}"
-                return [shown] if isinstance(shown, Image) else [Text(kept)]
+                return [self._picture_or_text(stored, f"[Attachment: {name}]")]
+            case Stored() as stored:
+                title = f"[Kept word for word: output of call {block.call}]"
+                return [self._picture_or_text(stored, title)]
             case ToolCall(name=name, arguments=arguments):
                 return [Text(f"[Kept word for word: call of {name}]\n{arguments}")]
             case _:
                 return []  # Providers refuse incomplete reasoning, so it is not sent.
 
+    def _picture_or_text(self, stored: Stored, title: str) -> MessagePart:
+        shown = self.resolve(stored)
+        return shown if isinstance(shown, Image) else Text(f"{title}\n{shown}")
+
     def _ensure_last_is_user(self) -> None:
         if self.waiting:  # Each interrupted call gets a result that says so.
-            self._add_parts(
-                Role.USER, [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting]
-            )
+            results = [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting]
+            self._add_parts(Role.USER, [*results])
             self.waiting.clear()
         self._flush_held_parts()
         self._remove_lone_reasoning()
@@ -192,7 +180,8 @@ class _MessageBuilder:
 
     def _flush_held_parts(self) -> None:
         if self.held:
-            held, self.held = self.held, []
+            held = self.held
+            self.held = []
             self._add_parts(Role.USER, held)
 
     def _remove_lone_reasoning(self) -> None:
@@ -209,11 +198,19 @@ class _MessageBuilder:
             self.written.append((role, list(parts)))
 
 
+def _text_of_result(shown: object) -> str:
+    """Return the text of a call's result. A picture is added to it apart."""
+    if isinstance(shown, Text):
+        return shown.text
+    return "" if isinstance(shown, Image) else str(shown)
+
+
 def with_plain_name(call: ToolCall) -> ToolCall:
     """Return the call under a name every provider accepts, unlike some of other programs."""
     if _PLAIN_NAME.fullmatch(call.name):
         return call
-    return replace(call, name=re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name).strip("_")[:64] or "tool")
+    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name).strip("_")
+    return replace(call, name=plain[:64] or "tool")
 
 
 # --- Where messages may be cut, and what providers refuse ---
@@ -228,12 +225,14 @@ def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
         return True
     if branch.running_calls and before == branch.steps[-1]:
         return False
-    after = (branch.order[at] for at in range(branch.message_position(seq), len(branch.order)))
-    answered = (
-        branch.answered.get(one)
-        for one in itertools.takewhile(lambda one: not branch.calls_of_reply(one), after)
-    )
-    return all(call is None or call.ref.seq != before for call in answered)
+    for position in range(branch.message_position(seq), len(branch.order)):
+        later = branch.order[position]
+        if branch.calls_of_reply(later):
+            return True
+        call = branch.answered.get(later)
+        if call is not None and call.ref.seq == before:
+            return False
+    return True
 
 
 def find_violations(request: Request) -> list[str]:
@@ -243,16 +242,16 @@ def find_violations(request: Request) -> list[str]:
 
 def find_role_order_violations(request: Request) -> Iterator[str]:
     """Check that user and assistant alternate, with the user first and last."""
-    said = [message.role for message in request.messages]
-    if not said:
+    roles = [message.role for message in request.messages]
+    if not roles:
         yield "there is no message"
         return
-    if said[0] is not Role.USER or said[-1] is not Role.USER:
+    if roles[0] is not Role.USER or roles[-1] is not Role.USER:
         yield "the first and the last message must be the user's"
-    for index, (one, other) in enumerate(itertools.pairwise(said)):
-        if one is other:
-            yield f"messages {index} and {index + 1} are both of the {one}"
-    if any(role not in (Role.USER, Role.ASSISTANT) for role in said):
+    for index, (role, next_role) in enumerate(itertools.pairwise(roles)):
+        if role is next_role:
+            yield f"messages {index} and {index + 1} are both of the {role}"
+    if any(role not in (Role.USER, Role.ASSISTANT) for role in roles):
         yield "a message is neither the user's nor the assistant's"
 
 
@@ -305,11 +304,13 @@ def find_wrong_speakers(request: Request) -> Iterator[str]:
     """Check that calls and reasoning are the assistant's, and results and pictures the user's."""
     for index, message in enumerate(request.messages):
         for part in message.parts:
-            of_assistant = isinstance(part, ToolCall | Reasoning)
-            of_user = isinstance(part, ToolResult | Image)
-            if (of_assistant and message.role is Role.USER) or (
-                of_user and message.role is Role.ASSISTANT
-            ):
+            if isinstance(part, ToolCall | Reasoning):
+                wrong_speaker = Role.USER
+            elif isinstance(part, ToolResult | Image):
+                wrong_speaker = Role.ASSISTANT
+            else:
+                continue
+            if message.role is wrong_speaker:
                 yield f"message {index} of the {message.role} has a {type(part).__name__}"
 
 
