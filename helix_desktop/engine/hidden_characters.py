@@ -105,12 +105,15 @@ def _break_long_line(line: str) -> Iterator[str]:
 def _mark_suspect_characters_of_line(text: str) -> str:
     if _SPECIAL.search(text) is None:
         return text
-    pieces = _WORDS.split(text)
-    found = "".join(
-        _mark_word(piece, text, at) if at_word else _mark_suspect_characters(piece, text, at)
-        for piece, at, at_word in _pieces_with_offset_and_whether_word(pieces)
-    )
-    return _RIGHT_TO_LEFT.sub(lambda run: run.group() + _APART, found)
+    marked = []
+    at = 0
+    for number, piece in enumerate(_WORDS.split(text)):
+        is_word = number % 2 == 1  # Words and what is between them take turns.
+        marked.append(
+            _mark_word(piece, text, at) if is_word else _mark_suspect_characters(piece, text, at)
+        )
+        at += len(piece)
+    return _RIGHT_TO_LEFT.sub(lambda run: run.group() + _APART, "".join(marked))
 
 
 def _keep_left_to_right(line: str) -> str:
@@ -118,24 +121,19 @@ def _keep_left_to_right(line: str) -> str:
     return _APART + line if _RIGHT_TO_LEFT.search(line) else line
 
 
-def _pieces_with_offset_and_whether_word(pieces: list[str]) -> Iterator[tuple[str, int, bool]]:
-    at = 0
-    for number, piece in enumerate(pieces):
-        yield piece, at, number % 2 == 1
-        at += len(piece)
-
-
 def _mark_word(word: str, text: str, at: int) -> str:
+    """Mark the letters that could pass for Latin ones: beside these, or if all of them could."""
     if word.isascii():
         return word
-    mixed = any(sign.isascii() for sign in word)
-    alike = all(sign in _LOOKS_LATIN for sign in word)
-    return "".join(
-        _mark_of_char(sign)
-        if alike or (mixed and _is_other_alphabet(sign))
-        else _mark_char_at(text, at + number)
-        for number, sign in enumerate(word)
-    )
+    is_mixed = any(sign.isascii() for sign in word)
+    looks_latin = all(sign in _LOOKS_LATIN for sign in word)
+    marked = []
+    for number, sign in enumerate(word):
+        if looks_latin or (is_mixed and _is_other_alphabet(sign)):
+            marked.append(_mark_of_char(sign))
+        else:
+            marked.append(_mark_char_at(text, at + number))
+    return "".join(marked)
 
 
 def _mark_suspect_characters(piece: str, text: str, at: int) -> str:
@@ -146,24 +144,23 @@ def _mark_suspect_characters(piece: str, text: str, at: int) -> str:
 
 def _mark_char_at(text: str, at: int) -> str:
     sign = text[at]
-    if not _is_suspect(sign) or (_is_wide(sign) and _is_beside_cjk(text, at)):
-        return (
-            _mark_of_char(sign)
-            if _is_combining(sign) and not _is_usual_combination(text, at)
-            else sign
-        )
-    return _mark_of_char(sign)
+    is_usual_in_cjk = _is_wide(sign) and _is_beside_cjk(text, at)
+    if _is_suspect(sign) and not is_usual_in_cjk:
+        return _mark_of_char(sign)
+    if _is_combining(sign) and not _is_usual_combination(text, at):
+        return _mark_of_char(sign)
+    return sign
 
 
 @lru_cache(maxsize=4096)
 def _mark_of_char(character: str) -> str:
-    seen = (
-        character not in "⟨⟩"
-        and not _is_invisible(character)
-        and unicodedata.category(character)[0] not in "MZ"
-        and _RIGHT_TO_LEFT.match(character) is None
-    )
-    return f"⟨{character} {ord(character):04X}⟩" if seen else f"⟨{ord(character):04X}⟩"
+    code = f"{ord(character):04X}"
+    # These would not be seen, or would disturb the mark itself.
+    if character in "⟨⟩" or _is_invisible(character):
+        return f"⟨{code}⟩"
+    if unicodedata.category(character)[0] in "MZ" or _RIGHT_TO_LEFT.match(character):
+        return f"⟨{code}⟩"
+    return f"⟨{character} {code}⟩"
 
 
 @lru_cache(maxsize=8192)
@@ -171,14 +168,14 @@ def _is_suspect(sign: str) -> bool:
     """Whether a character is hidden or looks like another, wherever it appears."""
     if sign in "\n\t" or " " <= sign <= "~":
         return False
-    if (
-        _is_invisible(sign)
-        or sign in _ALIKE
-        or sign in _ALIKE_ALONE
-        or unicodedata.normalize("NFC", sign) != sign
-    ):
+    if _is_invisible(sign) or sign in _ALIKE or sign in _ALIKE_ALONE:
         return True
-    if "\u0250" <= sign <= "\u02ff" or "\u1d00" <= sign <= "\u1dbf" or _script_of(sign) in _RARE:
+    if unicodedata.normalize("NFC", sign) != sign:  # It stands for another character.
+        return True
+    # Letters of phonetics, which no language is written in.
+    if "\u0250" <= sign <= "\u02ff" or "\u1d00" <= sign <= "\u1dbf":
+        return True
+    if _script_of(sign) in _RARE:
         return True
     kind = unicodedata.decomposition(sign).partition(" ")[0]
     if kind == "<font>":  # A letter of mathematics, whatever its alphabet.
@@ -189,10 +186,9 @@ def _is_suspect(sign: str) -> bool:
 
 def _is_invisible(sign: str) -> bool:
     """Whether a character is not visible, such as a control character or an unusual space."""
-    invisible = (
-        "\ufe00" <= sign <= "\ufe0f" or "\U000e0000" <= sign <= "\U000e0fff" or sign in _BLANK
-    )
-    return invisible or (sign != " " and not sign.isprintable())
+    if "\ufe00" <= sign <= "\ufe0f" or "\U000e0000" <= sign <= "\U000e0fff":
+        return True  # Selectors of a letter's variant, and tags.
+    return sign in _BLANK or (sign != " " and not sign.isprintable())
 
 
 @lru_cache(maxsize=4096)

@@ -35,12 +35,6 @@ class ExactDifferenceView(DifferenceView):
         lines = [line.text for line in self.shown_lines if line.mark]
         return describe_exact_text("\n".join(lines), self._marks, end_seen=self.is_end_seen)
 
-    def note_end_seen(self) -> None:
-        """Called where another view of the same change has shown its end."""
-        if not self.is_end_seen:
-            self.is_end_seen = True
-            self.reading_state_changed.emit()
-
     def show_next_part(self) -> None:
         self.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderPageStepAdd)
 

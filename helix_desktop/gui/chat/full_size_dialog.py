@@ -40,10 +40,10 @@ class FullSizeDialog(TransientDialog):
         close = build_push_button(tr("Close"), self, self.accept)
         row = build_row((self._length, 1), close)
         build_column((self._shown, 1), row, owner=self, margins=20, spacing=12)
-        self._shown.reading_state_changed.connect(self._update_as_it_is_read)
-        self._update_as_it_is_read()
+        self._shown.reading_state_changed.connect(self._update_length_and_note_end)
+        self._update_length_and_note_end()
 
-    def _update_as_it_is_read(self) -> None:
+    def _update_length_and_note_end(self) -> None:
         self._length.setText(self._shown.describe_length_and_warnings())
         if self._shown.is_end_seen:
             self._end_seen()

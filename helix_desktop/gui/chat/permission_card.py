@@ -290,13 +290,18 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         there counts as seen.
         """
 
+        def note_end_seen_elsewhere() -> None:
+            if not shown.is_end_seen:
+                shown.is_end_seen = True
+                shown.reading_state_changed.emit()
+
         def open_dialog() -> None:
             from helix_desktop.gui.chat.full_size_dialog import FullSizeDialog
 
             question = self._question
             is_command = question.call.name in COMMANDS
             FullSizeDialog(
-                self._theme, question, self, shown.note_end_seen, is_command=is_command
+                self._theme, question, self, note_end_seen_elsewhere, is_command=is_command
             ).open()
 
         button = self._build_answer_button(tr("Show in full size"), "", "link")

@@ -48,12 +48,6 @@ class ExactTextView(QPlainTextEdit):
     def describe_length_and_warnings(self) -> str:
         return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
 
-    def note_end_seen(self) -> None:
-        """Called where another view of the same text has shown its end."""
-        if not self.is_end_seen:
-            self.is_end_seen = True
-            self.reading_state_changed.emit()
-
     def show_next_part(self) -> None:
         bar = self.verticalScrollBar()
         bar.setValue(bar.value() + bar.pageStep())
