@@ -63,9 +63,8 @@ class CacheFolder:
         self.now: Callable[[], float] = clock.time
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._thorough = zstandard.ZstdCompressor(level=SMALL_CONTENT_LEVEL)
-        self._staged: dict[
-            bytes, StagedEntry
-        ] = {}  # Entries that are not on the disk yet, by SHA-256.
+        # Entries that are not on the disk yet, by SHA-256.
+        self._staged: dict[bytes, StagedEntry] = {}
         # Content that was stored again while the trash was being emptied, and must not be removed.
         self.put_again: set[Digest] | None = None  # None if the trash is not being emptied.
         try:
@@ -89,9 +88,8 @@ class CacheFolder:
 
     def _delete_unfinished_and_find_free_number(self) -> int:
         """Remove the chunks of unfinished entries. Return the first free number."""
-        free = (
-            cache_records.number_in_key(_HIGHEST + (self.level.get_value(_HIGHEST) or bytes(8))) + 1
-        )
+        highest = self.level.get_value(_HIGHEST) or bytes(8)
+        free = cache_records.number_in_key(_HIGHEST + highest) + 1
         for key in list(self.level.keys_in_range(b"o", key_range_end(b"o"))):
             number = cache_records.number_in_key(key)
             free = max(free, number + 1)
@@ -124,7 +122,8 @@ class CacheFolder:
         if it is known.
         """
         digest = digest or Digest.of_content(content)
-        if (known := self.find_known_content(digest)) is not None:
+        known = self.find_known_content(digest)
+        if known is not None:
             return self.adopt_checkpoint_entry(known, about, count_text_lines(content, about))
         if len(content) > CHUNK:
             incoming = self.begin_incoming(about)
@@ -186,34 +185,36 @@ class CacheFolder:
 
     def commit_staged(self, staged: Sequence[StagedEntry]) -> None:
         """Make staged entries known, in one synced batch."""
-        one = len(staged) == 1
-        writes = (
-            staged[0].writes
-            if one
-            else [write for each in dict.fromkeys(staged) for write in each.writes]
-        )
+        if len(staged) == 1:
+            writes = list(staged[0].writes)
+        else:
+            writes = []
+            for entry in dict.fromkeys(staged):
+                writes += entry.writes
+        hashes = [entry.record.digest.raw for entry in staged]
         try:
             if writes:
                 self.level.write_batch(writes)
-                for marked in filter(None, self.reader.marked.values()):
-                    marked.difference_update(each.record.digest.raw for each in staged)
+                for marked in self.reader.marked.values():
+                    marked.difference_update(hashes)
         finally:
-            for each in staged:
-                self._staged.pop(each.record.digest.raw, None)
+            for raw in hashes:
+                self._staged.pop(raw, None)
 
     def stage_record(self, record: CacheRecord, writes: Sequence[Write]) -> StagedEntry:
         raw = record.digest.raw
         if len(self.reader.places) >= MOST_PLACES:
             self.reader.places.clear()
-        self.reader.places[raw] = place = cache_records.encode_entry_place(record)
-        known = cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record)
-        marked = self.reader.marked
-        marks = (
-            [(kind + raw, None) for kind in marked if raw in marked[kind]]
-            if any(marked.values())
-            else ()
-        )
-        staged = StagedEntry(record, (*writes, (b"h" + raw, place), known, *marks))
+        place = cache_records.encode_entry_place(record)
+        self.reader.places[raw] = place
+        described = cache_records.pack_record(record)
+        all_writes = list(writes)
+        all_writes.append((b"h" + raw, place))
+        all_writes.append((cache_records.key_of_number(b"m", record.number), described))
+        for kind, marked in self.reader.marked.items():
+            if raw in marked:  # It is neither damaged nor forgotten any more.
+                all_writes.append((kind + raw, None))
+        staged = StagedEntry(record, tuple(all_writes))
         self._staged[raw] = staged
         return staged
 
@@ -221,7 +222,8 @@ class CacheFolder:
         """Return the entry if the same content is already staged, or stored intact, or None."""
         if self.put_again is not None:
             self.put_again.add(digest)
-        if (staged := self._staged.get(digest.raw)) is not None:
+        staged = self._staged.get(digest.raw)
+        if staged is not None:
             return staged
         try:
             if self.level.get_value_once(b"h" + digest.raw) is None:
@@ -258,10 +260,10 @@ class CacheFolder:
         return _ZSTD + packed if len(packed) < len(content) else _RAW + content
 
     def delete_chunks(self, blob: int, *, extra: Sequence[Write] = ()) -> None:
-        first, end = (cache_records.key_of_chunk(each, 0) for each in (blob, blob + 1))
-        self.level.write_batch(
-            [*((key, None) for key in self.level.keys_in_range(first, end)), *extra]
-        )
+        first = cache_records.key_of_chunk(blob, 0)
+        end = cache_records.key_of_chunk(blob + 1, 0)
+        removals: list[Write] = [(key, None) for key in self.level.keys_in_range(first, end)]
+        self.level.write_batch([*removals, *extra])
 
     def rewrite_hash_key(self, record: CacheRecord) -> None:
         self.level.write_batch(
@@ -338,7 +340,9 @@ class IncomingContent:
         self._whole = hashlib.sha256()
         self._chunks: list[bytes] = []
         self._held = bytearray()
-        self._size = self._kept = self._lines = 0
+        self._size = 0
+        self._kept = 0
+        self._lines = 0
         self._last = b"\n"
 
     def write_piece(self, piece: bytes) -> None:
@@ -374,16 +378,18 @@ class IncomingContent:
         """
         digest = Digest(self._whole.digest())
         cache = self._cache
-        if (known := cache.find_known_content(digest)) is not None:
+        known = cache.find_known_content(digest)
+        if known is not None:
             self.abandon_entry()
             return cache.adopt_checkpoint_entry(known, self._about, self._lines)
         if not self._chunks:
             return cache.stage_single_chunk(bytes(self._held), digest, self._about, self._time)
         self._write_chunk()
-        lines = (
-            self._lines + (self._last != b"\n") if self._about.media_type.startswith(_TEXT) else 0
-        )
-        number, chunks = cache.allocate_entry_number(), tuple(self._chunks)
+        lines = 0
+        if self._about.media_type.startswith(_TEXT):
+            lines = self._lines + (self._last != b"\n")
+        number = cache.allocate_entry_number()
+        chunks = tuple(self._chunks)
         self._chunks.clear()  # From here on, they are the entry's, and abandoning leaves them.
         record = CacheRecord(
             number,

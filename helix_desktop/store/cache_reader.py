@@ -42,11 +42,14 @@ class CacheReader:
         quarantined or unreadable.
         """
         try:
-            if (held := self._level.get_value(b"h" + digest.raw)) is None:
+            place = self._level.get_value(b"h" + digest.raw)
+            if place is None:
                 raise self._missing_entry_error(digest)
-            number, _ = cache_records.decode_entry_place(held)
+            number, _ = cache_records.decode_entry_place(place)
             value = self._level.get_value(cache_records.key_of_number(b"m", number))
-            record = cache_records.unpack_record(number, value) if value is not None else None
+            record = None
+            if value is not None:
+                record = cache_records.unpack_record(number, value)
         except (CacheCorrupt, ValueError) as error:
             raise self.quarantine_entry(digest, "its description is damaged") from error
         if record is None or record.digest != digest:
@@ -59,15 +62,18 @@ class CacheReader:
 
     def _quarantine_reason(self, digest: Digest) -> str:
         with contextlib.suppress(CacheCorrupt):
-            if (said := self._level.get_value_once(QUARANTINED + digest.raw)) is not None:
-                return said.decode("utf-8", "replace")
+            reason = self._level.get_value_once(QUARANTINED + digest.raw)
+            if reason is not None:
+                return reason.decode("utf-8", "replace")
         return "it does not match its hash"
 
     def record_of_entry(self, digest: Digest) -> CacheRecord:
         """Return the record even of a collected or quarantined entry, if it can be read."""
-        if (held := self._level.get_value(b"h" + digest.raw)) is None:
+        place = self._level.get_value(b"h" + digest.raw)
+        if place is None:
             raise self._missing_entry_error(digest)
-        return self.record_numbered(cache_records.decode_entry_place(held)[0])
+        number, _ = cache_records.decode_entry_place(place)
+        return self.record_numbered(number)
 
     def record_numbered(self, number: int) -> CacheRecord:
         value = self._level.get_value(cache_records.key_of_number(b"m", number))
@@ -79,7 +85,8 @@ class CacheReader:
         """Return the whole content, checked against its SHA-256. `place`: where its
         record says that it is.
         """
-        if (content := self._get_single_chunk(digest, place)) is not None:
+        content = self._get_single_chunk(digest, place)
+        if content is not None:
             return content
         record = self.record_of_content(digest)
         if record.count_chunks == 1:
@@ -93,17 +100,20 @@ class CacheReader:
 
     def _get_single_chunk(self, digest: Digest, place: bytes) -> bytes | None:
         """Read an entry of one chunk quickly. Return None if it is larger or something is wrong."""
-        if (raw := digest.raw) in self.marked[QUARANTINED]:
+        raw = digest.raw
+        if raw in self.marked[QUARANTINED]:
             return None
         try:
             held = place or self.places.get(raw) or self._level.get_value_once(b"h" + raw)
             if held is None or len(held) != 16:
                 return None
             value = self._level.get_value_once(b"b" + held[8:] + _FIRST_CHUNK)
-            content = self._unpack_chunk(value) if value else None
+            if not value:
+                return None
+            content = self._unpack_chunk(value)
         except (CacheCorrupt, zstandard.ZstdError, MemoryError):
             return None
-        return content if content is not None and hashlib.sha256(content).digest() == raw else None
+        return content if hashlib.sha256(content).digest() == raw else None
 
     def _unpack_chunk(self, value: bytes) -> bytes:
         return value[1:] if value[0] == cache_records.RAW else self._decompress(value[1:], CHUNK)
@@ -139,7 +149,8 @@ class CacheReader:
 
     def _read_decoded_chunk(self, record: CacheRecord, chunk: int) -> bytes:
         try:
-            if value := self._level.get_value(cache_records.key_of_chunk(record.blob, chunk)):
+            value = self._level.get_value(cache_records.key_of_chunk(record.blob, chunk))
+            if value:
                 return self._unpack_chunk(value)
         except (CacheCorrupt, zstandard.ZstdError, MemoryError) as error:
             raise self.quarantine_entry(record.digest, f"part {chunk} cannot be read") from error
@@ -163,10 +174,8 @@ class CacheReader:
         return NotFound(f"There is no entry {digest} in this workspace's cache.")
 
     def _discarded_content_error(self, record: CacheRecord) -> NotFound:
-        what = (
-            " ".join(filter(None, (record.about.tool, record.about.source)))
-            or "content put by hand"
-        )
+        origin = filter(None, (record.about.tool, record.about.source))
+        what = " ".join(origin) or "content put by hand"
         return NotFound(
             f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to free up space.",
             remedy="Run the tool again to get the content back.",
@@ -174,14 +183,17 @@ class CacheReader:
 
     def resolve_hash_prefix(self, prefix: str) -> Digest:
         low, high = prefix_bounds(prefix)
-        held = (key[1:] for key in self._level.keys_in_range(b"h" + low, b"h" + high + b"\x00"))
-        found = [Digest(raw) for raw in held if raw.hex().startswith(prefix.lower())]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            near = ", ".join(digest.hex[: len(prefix) + 6] for digest in found[:4])
+        matching = []
+        for key in self._level.keys_in_range(b"h" + low, b"h" + high + b"\x00"):
+            digest = Digest(key[1:])
+            if digest.hex.startswith(prefix.lower()):
+                matching.append(digest)
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            near = ", ".join(digest.hex[: len(prefix) + 6] for digest in matching[:4])
             raise AmbiguousName(
-                f"The hashes of {len(found)} entries begin with {prefix}: {near}.",
+                f"The hashes of {len(matching)} entries begin with {prefix}: {near}.",
                 remedy="Enter more characters of the hash.",
             )
         if len(prefix) == 64 and self.was_forgotten(Digest.from_hex(prefix)):
@@ -195,12 +207,11 @@ class CacheReader:
         digits = prefix.lower()
         for length in range(min(len(digits), 64) - 1, 3, -1):
             low, high = prefix_bounds(digits[:length])
-            near = [
-                key[1:].hex()
-                for key in islice(self._level.keys_in_range(b"h" + low, b"h" + high + b"\x00"), 3)
-            ]
-            if near := [name for name in near if name.startswith(digits[:length])]:
-                return f"Near it: {', '.join(name[:16] for name in near)}."
+            keys = self._level.keys_in_range(b"h" + low, b"h" + high + b"\x00")
+            names = [key[1:].hex() for key in islice(keys, 3)]
+            near = [name[:16] for name in names if name.startswith(digits[:length])]
+            if near:
+                return f"Near it: {', '.join(near)}."
         return ""
 
     def last_entry_number(self) -> int:
@@ -209,18 +220,17 @@ class CacheReader:
 
     def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
         """Return records by number, without unreadable ones, which a check names."""
-        found: list[CacheRecord] = []
+        records: list[CacheRecord] = []
         # `scan_range` yields everything readable, and raises CacheCorrupt only at its end.
         with contextlib.suppress(CacheCorrupt):
             first = cache_records.key_of_number(b"m", after + 1)
             for key, value in self._level.scan_range(first, b"m" + LAST_KEY + b"\xff"):
+                number = cache_records.number_in_key(key)
                 with contextlib.suppress(ValueError):
-                    found.append(
-                        cache_records.unpack_record(cache_records.number_in_key(key), value)
-                    )
-                if len(found) == limit:
+                    records.append(cache_records.unpack_record(number, value))
+                if len(records) == limit:
                     break
-        return found
+        return records
 
     def digests_after(self, after: Digest | None, limit: int) -> list[Digest]:
         """Return hashes in order, starting after `after`. None are left at the end."""

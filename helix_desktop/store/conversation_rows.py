@@ -10,6 +10,8 @@ from helix_desktop.resources import read_json_resource
 
 COLUMNS = tuple(map(tuple, read_json_resource("schemas/conversation_columns.json")))
 _LARGEST = 2**63 - 1
+# What a `ConversationChanged` may change. None leaves it as it is.
+_CHANGEABLE = ("title", "pinned", "archived", "trashed")
 _BEGINS = 120  # In characters. If there is no title, this much of the first message is shown.
 
 
@@ -55,7 +57,9 @@ class StoredConversation:
 def _storable_value(value: str | float) -> str | int | float:
     if isinstance(value, int):
         return max(-_LARGEST, min(value, _LARGEST))
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return value
 
 
 def build_empty_row(conversation: str, time: float) -> StoredConversation:
@@ -63,20 +67,23 @@ def build_empty_row(conversation: str, time: float) -> StoredConversation:
 
 
 def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> StoredConversation:
-    last, sent, written, cost = None, row.sent, row.written, row.cost
+    last: facts.Recorded | None = None
+    sent = row.sent
+    written = row.written
+    cost = row.cost
     for last in recorded:
         match last.fact:
             case facts.ModelReplied(usage=usage) | facts.Spent(usage=usage):
-                sent, written, cost = sent + usage.input, written + usage.output, cost + usage.cost
+                sent += usage.input
+                written += usage.output
+                cost += usage.cost
             case facts.BroughtIn(cost=elsewhere):
                 cost = max(0.0, cost - elsewhere)
             case fact:
                 row = _row_after_fact(row, fact)
-    return (
-        replace(row, last_seq=last.seq, updated=last.time, sent=sent, written=written, cost=cost)
-        if last
-        else row
-    )
+    if last is None:
+        return row
+    return replace(row, last_seq=last.seq, updated=last.time, sent=sent, written=written, cost=cost)
 
 
 def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversation:
@@ -84,15 +91,12 @@ def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversa
         case facts.ConversationStarted() as begun:
             return _row_after_start(row, begun)
         case facts.ConversationChanged() as changed:
+            named = {name: getattr(changed, name) for name in _CHANGEABLE}
             return replace(
-                row,
-                title=row.title if changed.title is None else changed.title,
-                pinned=row.pinned if changed.pinned is None else changed.pinned,
-                archived=row.archived if changed.archived is None else changed.archived,
-                trashed=row.trashed if changed.trashed is None else changed.trashed,
+                row, **{name: value for name, value in named.items() if value is not None}
             )
         case facts.UserSaid(by="") as said if not row.begins:
-            words = split_off_agent_additions(said.parts)[0]
+            words, *_ = split_off_agent_additions(said.parts)
             return replace(row, begins=" ".join(words[:1000].split())[:_BEGINS])
         case facts.TurnEnded():
             return replace(row, turns=row.turns + 1)

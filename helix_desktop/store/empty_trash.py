@@ -46,7 +46,8 @@ class TrashEmptying:
         # Hashes of entries that only the conversations to delete use, by their first digits.
         self._own: dict[str, list[str]] = {}
         self._seen = 0  # The last fact checked.
-        self._entries = self._bytes = 0
+        self._entries = 0
+        self._bytes = 0
 
     def find_content_to_delete(self) -> Iterator[bool]:
         """Find the content to delete: what their facts use and no other fact mentions."""
@@ -63,18 +64,21 @@ class TrashEmptying:
     def _conversations_to_delete(self) -> Generator[bool, None, set[str]]:
         """Return the trashed conversations, and those of their sub-agents that no fork shows."""
         rows = self._journal.conversation_rows()
-        gone = {row.id for row in rows if (row.id in self._only if self._only else row.trashed)}
+        gone = set(self._only) or {row.id for row in rows if row.trashed}
+        gone &= {row.id for row in rows}
         shown: set[str] = set()
         for row in rows:
             if row.forked_from and row.id not in gone:
                 for lines in _pages_of_conversation(self._journal, row.id):
-                    shown.update(child for line in lines for child in _child_conversations(line))
+                    for line in lines:
+                        shown |= _child_conversations(line)
                     yield True
-        while (
-            more := {row.id for row in rows if row.parent in gone and not row.forked_from}
-            - gone
-            - shown
-        ):
+        parents = {row.id: row.parent for row in rows if row.parent and not row.forked_from}
+        has_found_more = True
+        while has_found_more:  # Sub-agents have sub-agents.
+            children = {name for name, parent in parents.items() if parent in gone}
+            more = children - gone - shown
+            has_found_more = bool(more)
             gone |= more
         return gone
 
@@ -95,10 +99,15 @@ class TrashEmptying:
         lines = self._journal.stored_facts_since(self._seen, _PAGE)
         for line in lines:
             self._seen = line.id
-            if line.conversation not in self.gone:
-                for mention in map(str.lower, _MENTION.findall(line.fact)):
-                    held = self._own.get(mention[:_SHORTEST], [])
-                    held[:] = [name for name in held if not name.startswith(mention)]
+            if line.conversation in self.gone:
+                continue
+            for mention in map(str.lower, _MENTION.findall(line.fact)):
+                first_digits = mention[:_SHORTEST]
+                held = self._own.get(first_digits)
+                if held:
+                    self._own[first_digits] = [
+                        name for name in held if not name.startswith(mention)
+                    ]
         return bool(lines)
 
     def remove_trashed_content(self) -> Iterator[bool]:
@@ -118,12 +127,9 @@ class TrashEmptying:
         self._cache.put_again = None
 
     def _remove_unless_used(self, digest: Digest, pinned: frozenset[Digest]) -> None:
-        again = self._cache.put_again or set()
-        if (
-            digest in pinned
-            or digest in again
-            or digest.hex not in self._own[digest.hex[:_SHORTEST]]
-        ):
+        stored_again = self._cache.put_again or set()
+        is_mentioned = digest.hex not in self._own[digest.hex[:_SHORTEST]]
+        if digest in pinned or digest in stored_again or is_mentioned:
             return
         try:
             record: CacheRecord | None = self._cache.reader.record_of_entry(digest)
@@ -158,12 +164,18 @@ def read_deleted_conversations(workspace: Path) -> dict[str, float]:
     """Return when each was deleted: at the latest when the file was changed, as earlier
     versions wrote no times.
     """
+    file = workspace / DELETED
     try:
-        changed = (workspace / DELETED).stat().st_mtime
-        lines = filter(None, map(str.split, (workspace / DELETED).read_text("utf-8").splitlines()))
-        return {name: float(time[0]) if time else changed for name, *time in lines}
+        changed = file.stat().st_mtime
+        lines = file.read_text("utf-8").splitlines()
     except FileNotFoundError:
         return {}
+    times = {}
+    for line in lines:
+        name, _, time = line.strip().partition(" ")
+        if name:
+            times[name] = float(time) if time else changed
+    return times
 
 
 def save_deleted_conversations(workspace: Path, names: Collection[str]) -> None:

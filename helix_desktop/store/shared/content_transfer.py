@@ -371,9 +371,8 @@ class ContentTransfer:
         """Destroy these entries in the store, and tell the other machines."""
         tombs: list[Tombstone] = []
         for digest, count in chunk_counts.items():
-            *chunks, first = list_row_names_of_entry(
-                self._seal, digest, count or await self._fetch_chunk_count(digest)
-            )
+            known_count = count or await self._fetch_chunk_count(digest)
+            *chunks, first = list_row_names_of_entry(self._seal, digest, known_count)
             tombs.append(Tombstone(first, self._seal.encrypt_row(first, digest.raw)))
             tombs += [Tombstone(name, b"") for name in chunks]
         await self._remote.forget_in_batches(tombs)
@@ -396,26 +395,23 @@ class ContentTransfer:
         """Return the names of all rows of these entries, if this machine knows how many
         chunks they have.
         """
-        found = await self._thread.run_work(count_chunks_of_entries, self._folder, digests)
-        return [
-            name
-            for digest, count in found.items()
-            for name in list_row_names_of_entry(self._seal, digest, max(1, count))
-        ]
+        counts = await self._thread.run_work(count_chunks_of_entries, self._folder, digests)
+        names = []
+        for digest, count in counts.items():
+            names += list_row_names_of_entry(self._seal, digest, max(1, count))
+        return names
 
 
 def measure_waiting_entries(folder: CacheFolder, after: int) -> tuple[int, int]:
     """Return how many entries after this number wait to be sent, and their bytes."""
-    count = size = 0
+    count = 0
+    size = 0
     while records := folder.reader.records_after(after):
         after = records[-1].number
-        sizes = [
-            one.size
-            for one in records
-            if one.state is EntryState.LIVE and one.about.tool != CHECKPOINT
-        ]
-        count += len(sizes)
-        size += sum(sizes)
+        for record in records:
+            if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
+                count += 1
+                size += record.size
     return count, size
 
 
