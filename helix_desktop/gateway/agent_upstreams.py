@@ -22,14 +22,19 @@ from helix_desktop.resources import read_table, read_word_lists
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # Providers of opencode and pi that every address of the gateway serves.
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
-ADDRESSES = read_table("known_agents")[
-    "addresses"
-]  # By protocol: variables, and the path to append.
-CODEX_SYSTEM_FOLDER, OPENCODE_MANAGED_FOLDER = Path("/etc/codex"), Path("/etc/opencode")
+# By protocol: variables, and the path to append.
+ADDRESSES = read_table("known_agents")["addresses"]
+CODEX_SYSTEM_FOLDER = Path("/etc/codex")
+OPENCODE_MANAGED_FOLDER = Path("/etc/opencode")
 _GEMINI_SIGN_INS = {
     "gemini-api-key": "",
     "oauth-personal": "a Google account",
     "vertex-ai": "Vertex AI",
+}
+# By agent: the variables with which it pays by the token, whatever its files say.
+_KEYS_OF_AGENTS = {
+    "claude": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "codex": ("OPENAI_API_KEY", "CODEX_API_KEY"),
 }
 
 
@@ -51,7 +56,9 @@ class AgentUpstream:
 
     def describe_route(self) -> str:
         named = f"the provider {self.provider}" if self.provider else "requests"
-        return f"{named}: to {self.address}, as {self.source} says" if self.address else f"{named}: to their usual provider; no setting names another address"  # fmt: skip
+        if self.address:
+            return f"{named}: to {self.address}, as {self.source} says"
+        return f"{named}: to their usual provider; no setting names another address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,18 @@ class AgentSurroundings:
     folder: Path
     arguments: Sequence[str] = ()
 
+    @property
+    def folder_and_above(self) -> tuple[Path, ...]:
+        return (self.folder, *self.folder.parents)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundVariable:
+    """A variable's value, and the file that sets it (None: the environment or an argument)."""
+
+    value: str
+    file: Path | None = None
+
 
 def find_agent_upstreams(agent: str, where: AgentSurroundings) -> list[AgentUpstream]:
     """Return the upstream of the usual providers, then one per provider with its own address."""
@@ -71,11 +90,17 @@ def find_agent_upstreams(agent: str, where: AgentSurroundings) -> list[AgentUpst
 
 def find_protocol_upstream(protocol: str, environ: Mapping[str, str]) -> AgentUpstream:
     """Return the upstream of an unknown agent, guessed by its protocol's variables."""
-    named = (
-        (name, environ[name]) for name in ADDRESSES[protocol]["variables"] if environ.get(name)
-    )
-    name, address = next(named, ("", ""))
-    return AgentUpstream("", _checked_address(address, name), f"{name} in the environment") if address else AgentUpstream()  # fmt: skip
+    for name in ADDRESSES[protocol]["variables"]:
+        if environ.get(name):
+            return _upstream_of_variable(name, environ)
+    return AgentUpstream()
+
+
+def _upstream_of_variable(
+    name: str, environ: Mapping[str, str], provider: str = ""
+) -> AgentUpstream:
+    address = _checked_address(environ[name], name)
+    return AgentUpstream(provider, address, f"{name} in the environment")
 
 
 def _read_text_or_empty(file: Path) -> str:
@@ -84,7 +109,9 @@ def _read_text_or_empty(file: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigFileMistake(f"{file} cannot be read, so Helix Desktop cannot tell where the agent sends its requests: {error}.") from None  # fmt: skip
+        raise ConfigFileMistake(
+            f"{file} cannot be read, so Helix Desktop cannot tell where the agent sends its requests: {error}."
+        ) from None
 
 
 def _read_json_settings(file: Path) -> dict[str, Any]:
@@ -92,14 +119,18 @@ def _read_json_settings(file: Path) -> dict[str, Any]:
 
 
 def _locate_in_file(file: Path, words: str) -> str:
-    lines = _read_text_or_empty(file).splitlines()
-    number = next((at for at, line in enumerate(lines, 1) if words in line), 0)
-    return f"{file}, line {number}" if number else str(file)
+    for number, line in enumerate(_read_text_or_empty(file).splitlines(), 1):
+        if words in line:
+            return f"{file}, line {number}"
+    return str(file)
 
 
 def _checked_address(address: Any, source: str) -> str:
     if not isinstance(address, str) or not is_provider_address(address):
-        raise ActionRefused(f"{source} contains an address that cannot be used. Nothing was sent.", remedy="Correct the address.")  # fmt: skip
+        raise ActionRefused(
+            f"{source} contains an address that cannot be used. Nothing was sent.",
+            remedy="Correct the address.",
+        )
     return address
 
 
@@ -110,164 +141,204 @@ def _refusal(title: str, reason: str) -> ActionRefused:
     )
 
 
+def _option_values(arguments: Sequence[str], *names: str) -> Iterator[str]:
+    for position, argument in enumerate(arguments):
+        if argument in names:
+            yield from arguments[position + 1 : position + 2]
+        elif argument.partition("=")[0] in names:
+            yield argument.partition("=")[2]
+        elif argument[:2] in names:  # A short option with its value behind it.
+            yield argument[2:]
+
+
+def _first_option_value(arguments: Sequence[str], *names: str) -> str:
+    return next(_option_values(arguments, *names), "")
+
+
 # --- Claude Code: settings files take precedence over the environment
+
+
+def _claude_folder(where: AgentSurroundings) -> Path:
+    return Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude")
 
 
 def claude_settings_files(where: AgentSurroundings) -> list[Path]:
     """Return the files that Claude Code reads, strongest first."""
-    user = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude")
-    project = where.folder / ".claude"
-    managed = [
-        CLAUDE_MANAGED_SETTINGS,
-        *sorted(CLAUDE_MANAGED_SETTINGS.with_suffix(".d").glob("*.json")),
-    ]
-    files = {
-        "local": project / "settings.local.json",
-        "project": project / "settings.json",
-        "user": user / "settings.json",
+    files = sorted(CLAUDE_MANAGED_SETTINGS.with_suffix(".d").glob("*.json"), reverse=True)
+    files.append(CLAUDE_MANAGED_SETTINGS)
+    own_files = {
+        "local": where.folder / ".claude" / "settings.local.json",
+        "project": where.folder / ".claude" / "settings.json",
+        "user": _claude_folder(where) / "settings.json",
     }
-    usual = "" if "--restricted" in where.arguments else ",".join(files)
+    usual = "" if "--restricted" in where.arguments else ",".join(own_files)
     chosen = next(_option_values(where.arguments, "--setting-sources"), usual).split(",")
-    return list(
-        dict.fromkeys(
-            (*reversed(managed), *(file for name, file in files.items() if name in chosen))
-        )
-    )
+    files.extend(file for name, file in own_files.items() if name in chosen)
+    return list(dict.fromkeys(files))  # In the home folder, the project's are the user's.
 
 
 def _claude_settings_in_arguments(where: AgentSurroundings) -> dict[str, Any]:
     """Return the settings that `--settings` gives Claude Code, as JSON or in a file."""
-    given = next(_option_values(where.arguments, "--settings"), "").strip()
-    return parse_commented_json(given, "--settings") if given[:1] in ("", "{") else _read_json_settings(where.folder / given)  # fmt: skip
+    given = _first_option_value(where.arguments, "--settings").strip()
+    if given and not given.startswith("{"):
+        return _read_json_settings(where.folder / given)
+    return parse_commented_json(given, "--settings")
 
 
 def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str, str]:
     """Return an agent's environment with what its settings, and those of a trusted folder, add."""
-    files = claude_settings_files(where) if agent == "claude" else []
+    environ = dict(where.environ)
+    if agent != "claude":
+        return environ
     trusts = where.folder == where.home or _is_folder_trusted(where)
-    used = [file for file in reversed(files) if trusts or file.parent.parent != where.folder]
-    named = [object_at(_read_json_settings(file), "env") for file in used]
-    named += [object_at(_claude_settings_in_arguments(where), "env")] if agent == "claude" else []
-    return {
-        **where.environ,
-        **{name: str(value) for settings in named for name, value in settings.items()},
-    }
+    layers = [
+        _read_json_settings(file)
+        for file in reversed(claude_settings_files(where))
+        if trusts or file.parent.parent != where.folder
+    ]
+    layers.append(_claude_settings_in_arguments(where))
+    for settings in layers:
+        for name, value in object_at(settings, "env").items():
+            environ[name] = str(value)
+    return environ
 
 
 def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
-    files = claude_settings_files(where)
     elsewhere = read_word_lists("known_agents")["claude_elsewhere"]
-    if moved := next((one for one in where.arguments if one.partition("=")[0] in elsewhere), ""):
-        raise _refusal("Claude Code", f"with {moved} it does not run in this terminal")
+    for argument in where.arguments:
+        if argument.partition("=")[0] in elsewhere:
+            raise _refusal("Claude Code", f"with {argument} it does not run in this terminal")
     given = object_at(_claude_settings_in_arguments(where), "env")
     if given.get("ANTHROPIC_BASE_URL"):
         raise _refusal("Claude Code", "its arguments name an address (--settings)")
+    _refuse_signed_requests(where)
+    found = _find_claude_variable("ANTHROPIC_BASE_URL", where)
+    if found.file is None:
+        if not found.value:
+            return [AgentUpstream()]
+        return [_upstream_of_variable("ANTHROPIC_BASE_URL", {"ANTHROPIC_BASE_URL": found.value})]
+    place = _locate_in_file(found.file, "ANTHROPIC_BASE_URL")
+    _refuse_address_that_stays(found.file, place, where)
+    address = _checked_address(found.value, place)
+    return [AgentUpstream("", address, f"ANTHROPIC_BASE_URL in {place}")]
 
-    def find_variable(name: str) -> tuple[str, Path | None]:
-        named = (
-            (str(object_at(_read_json_settings(file), "env").get(name) or ""), file)
-            for file in files
-        )
-        return next(
-            (one for one in named if one[0]),
-            (str(given.get(name) or where.environ.get(name, "")), None),
-        )
 
+def _find_claude_variable(name: str, where: AgentSurroundings) -> FoundVariable:
+    for file in claude_settings_files(where):
+        value = object_at(_read_json_settings(file), "env").get(name)
+        if value:
+            return FoundVariable(str(value), file)
+    given = object_at(_claude_settings_in_arguments(where), "env")
+    return FoundVariable(str(given.get(name) or where.environ.get(name, "")))
+
+
+def _refuse_signed_requests(where: AgentSurroundings) -> None:
+    """Raise if requests are signed: a changed one would be refused."""
     for name, title in read_table("known_agents")["claude_signs_for"].items():
-        value, file = find_variable(f"CLAUDE_CODE_USE_{name}")
-        if value.casefold() not in ("", "0", "false"):
-            place = f" in {_locate_in_file(file, name)}" if file else ""
-            raise _refusal(
-                "Claude Code",
-                f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})",
-            )
-    address, file = find_variable("ANTHROPIC_BASE_URL")
-    if file is None:
-        return [AgentUpstream("", _checked_address(address, "ANTHROPIC_BASE_URL"), "ANTHROPIC_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
-    place = _locate_in_file(file, "ANTHROPIC_BASE_URL")
+        found = _find_claude_variable(f"CLAUDE_CODE_USE_{name}", where)
+        if found.value.casefold() not in ("", "0", "false"):
+            place = f" in {_locate_in_file(found.file, name)}" if found.file else ""
+            reason = f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})"
+            raise _refusal("Claude Code", reason)
+
+
+def _refuse_address_that_stays(file: Path, place: str, where: AgentSurroundings) -> None:
+    """Raise if wrap cannot replace an address in a settings file, or must not follow it."""
     if file.is_relative_to(CLAUDE_MANAGED_SETTINGS.parent):
         raise _refusal("Claude Code", f"your organization sets its address ({place})")
-    if file.parent.parent == where.folder != where.home and not _is_folder_trusted(where):
-        raise _refusal(
-            "Claude Code",
-            f"{place} names an address, and you have not trusted this folder in Claude Code",
-        )
-    if any(one.partition("=")[0] == "--settings" for one in where.arguments):
-        raise _refusal(
-            "Claude Code",
-            f"{place} names an address, which wrap replaces with --settings, as you do",
-        )
-    return [AgentUpstream("", _checked_address(address, place), f"ANTHROPIC_BASE_URL in {place}")]
+    is_of_project = file.parent.parent == where.folder != where.home
+    if is_of_project and not _is_folder_trusted(where):
+        reason = f"{place} names an address, and you have not trusted this folder in Claude Code"
+        raise _refusal("Claude Code", reason)
+    if any(argument.partition("=")[0] == "--settings" for argument in where.arguments):
+        reason = f"{place} names an address, which wrap replaces with --settings, as you do"
+        raise _refusal("Claude Code", reason)
 
 
 def _is_folder_trusted(where: AgentSurroundings) -> bool:
     file = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home) / ".claude.json"
     projects = object_at(_read_json_settings(file), "projects")
-    above = (where.folder, *where.folder.parents)
-    return any(object_at(projects, str(each)).get("hasTrustDialogAccepted") for each in above)
+    for folder in where.folder_and_above:
+        if object_at(projects, str(folder)).get("hasTrustDialogAccepted"):
+            return True
+    return False
 
 
 # --- Codex: the provider's address in the settings
 
 
-def read_codex_settings(where: AgentSurroundings) -> list[tuple[Path, dict[str, Any]]]:
-    """Return what Codex reads, weakest first, each with its file."""
-    file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "config.toml"
+@dataclass(frozen=True, slots=True)
+class SettingsLayer:
+    """One of the files or tables that an agent reads. Later ones are stronger."""
+
+    file: Path
+    settings: dict[str, Any]
+
+
+def _codex_folder(where: AgentSurroundings) -> Path:
+    return Path(where.environ.get("CODEX_HOME") or where.home / ".codex")
+
+
+def read_codex_settings(where: AgentSurroundings) -> list[SettingsLayer]:
+    """Return what Codex reads, weakest first."""
+    file = _codex_folder(where) / "config.toml"
     system = CODEX_SYSTEM_FOLDER / "config.toml"
-    profile = next(_option_values(where.arguments, "-p", "--profile"), "")
+    profile = _first_option_value(where.arguments, "-p", "--profile")
     whole = _read_toml(file)
-    layers = [(system, _read_toml(system)), (file, whole)]
-    layers.append((file, object_at(whole, "profiles", profile or whole.get("profile", ""))))
+    layers = [SettingsLayer(system, _read_toml(system)), SettingsLayer(file, whole)]
+    in_file = object_at(whole, "profiles", profile or whole.get("profile", ""))
+    layers.append(SettingsLayer(file, in_file))
     if profile:
         profile_file = file.with_name(f"{profile}.config.toml")
-        layers.append((profile_file, _read_toml(profile_file)))
+        layers.append(SettingsLayer(profile_file, _read_toml(profile_file)))
     return layers
 
 
 def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     layers = read_codex_settings(where)
-    given = [one.partition("=") for one in _option_values(where.arguments, "-c", "--config")]
-    if "--oss" in where.arguments or any("base_url" in name + value for name, _, value in given):
+    given = list(_option_values(where.arguments, "-c", "--config"))
+    if "--oss" in where.arguments or any("base_url" in setting for setting in given):
         raise _refusal("Codex", "its arguments name an address")
     managed = CODEX_SYSTEM_FOLDER / "managed_config.toml"
     if not {"model_provider", "model_providers", "openai_base_url"}.isdisjoint(_read_toml(managed)):
         raise _refusal("Codex", f"your organization sets its provider ({managed})")
-    chosen = [str(layer["model_provider"]) for _, layer in layers if layer.get("model_provider")]
-    chosen += [value.strip(" \"'") for name, _, value in given if name.strip() == "model_provider"]
-    provider = chosen[-1] if chosen else "openai"
-    for path, layer in reversed(layers):
-        table = object_at(layer, "model_providers", provider)
-        address = table.get("base_url") or (
-            layer.get("openai_base_url") if provider == "openai" else ""
-        )
+    provider = _choose_codex_provider(layers, given)
+    for layer in reversed(layers):
+        table = object_at(layer.settings, "model_providers", provider)
+        address = table.get("base_url")
+        if not address and provider == "openai":
+            address = layer.settings.get("openai_base_url")
         if address:
-            place = _locate_in_file(path, str(address))
-            return [
-                AgentUpstream(
-                    "" if provider == "openai" else provider,
-                    _checked_address(address, place),
-                    place,
-                )
-            ]
+            place = _locate_in_file(layer.file, str(address))
+            named = "" if provider == "openai" else provider
+            return [AgentUpstream(named, _checked_address(address, place), place)]
     if provider != "openai":
-        raise _refusal(
-            "Codex", f"its provider {provider!r} is built in, and its address cannot be changed"
-        )
+        reason = f"its provider {provider!r} is built in, and its address cannot be changed"
+        raise _refusal("Codex", reason)
     if uses_subscription_by_settings("codex", where):
         return [_find_chatgpt_upstream(layers)]
-    address = where.environ.get("OPENAI_BASE_URL", "")
-    if not address:
-        return [AgentUpstream()]
-    checked = _checked_address(address, "OPENAI_BASE_URL")
-    return [AgentUpstream("", checked, "OPENAI_BASE_URL in the environment")]
+    if where.environ.get("OPENAI_BASE_URL"):
+        return [_upstream_of_variable("OPENAI_BASE_URL", where.environ)]
+    return [AgentUpstream()]
 
 
-def _find_chatgpt_upstream(layers: Sequence[tuple[Path, dict[str, Any]]]) -> AgentUpstream:
+def _choose_codex_provider(layers: Sequence[SettingsLayer], given: Sequence[str]) -> str:
+    provider = "openai"
+    for layer in layers:
+        provider = str(layer.settings.get("model_provider") or provider)
+    for setting in given:
+        name, _, value = setting.partition("=")
+        if name.strip() == "model_provider":
+            provider = value.strip(" \"'")
+    return provider
+
+
+def _find_chatgpt_upstream(layers: Sequence[SettingsLayer]) -> AgentUpstream:
     """Return where a Codex goes that is signed in with ChatGPT. Its backend may be another one."""
-    for path, layer in reversed(layers):
-        backend = layer.get("chatgpt_base_url")
+    for layer in reversed(layers):
+        backend = layer.settings.get("chatgpt_base_url")
         if backend:
-            place = _locate_in_file(path, "chatgpt_base_url")
+            place = _locate_in_file(layer.file, "chatgpt_base_url")
             parts = urlsplit(_checked_address(backend, place))
             address = f"{parts.scheme}://{parts.netloc}{CODEX_SUBSCRIPTION_PATH}"
             if address == CODEX_SUBSCRIPTION_URL:
@@ -283,95 +354,104 @@ def _read_toml(file: Path) -> dict[str, Any]:
         raise ConfigFileMistake(f"{file} is not valid TOML ({error}). Nothing was sent.") from None
 
 
-def _option_values(arguments: Sequence[str], *names: str) -> Iterator[str]:
-    for at, one in enumerate(arguments):
-        if one in names:
-            yield from arguments[at + 1 : at + 2]
-        elif one.partition("=")[0] in names:
-            yield one.partition("=")[2]
-        elif one[:2] in names:
-            yield one[2:]
-
-
 # --- opencode, Gemini CLI and pi: the providers' addresses in the settings
 
 
-def read_opencode_settings(where: AgentSurroundings) -> list[tuple[Path, dict[str, Any]]]:
+def read_opencode_settings(where: AgentSurroundings) -> list[SettingsLayer]:
     """Return what opencode reads, weakest first. The settings in its environment have
     the variable as their file.
     """
-    names, environ = ("config.json", "opencode.json", "opencode.jsonc"), where.environ
-    files = [
-        Path(environ.get("XDG_CONFIG_HOME") or where.home / ".config") / "opencode" / name
-        for name in names
-    ]
-    files += [Path(given)] if (given := environ.get("OPENCODE_CONFIG")) else []
-    above = (where.folder, *where.folder.parents)
-    inside = next((at for at, each in enumerate(above) if (each / ".git").exists()), len(above))
-    folders = [
-        *reversed(above[: inside + 1]),
-        *(each / ".opencode" for each in above[: inside + 1]),
-    ]
-    folders += [where.home / ".opencode"]
-    folders += [Path(given)] if (given := environ.get("OPENCODE_CONFIG_DIR")) else []
-    files += [folder / name for folder in folders for name in names[1:]]
-    name = "OPENCODE_CONFIG_CONTENT"
-    in_environment = parse_commented_json(environ.get(name, ""), name)
-    return [*((file, _read_json_settings(file)) for file in files), (Path(name), in_environment)]
+    environ = where.environ
+    names = ("opencode.json", "opencode.jsonc")
+    user = Path(environ.get("XDG_CONFIG_HOME") or where.home / ".config") / "opencode"
+    files = [user / name for name in ("config.json", *names)]
+    if environ.get("OPENCODE_CONFIG"):
+        files.append(Path(environ["OPENCODE_CONFIG"]))
+    project = _folders_up_to_repository(where)
+    folders = list(reversed(project))
+    folders.extend(folder / ".opencode" for folder in project)
+    folders.append(where.home / ".opencode")
+    if environ.get("OPENCODE_CONFIG_DIR"):
+        folders.append(Path(environ["OPENCODE_CONFIG_DIR"]))
+    files.extend(folder / name for folder in folders for name in names)
+    layers = [SettingsLayer(file, _read_json_settings(file)) for file in files]
+    variable = "OPENCODE_CONFIG_CONTENT"
+    in_environment = parse_commented_json(environ.get(variable, ""), variable)
+    layers.append(SettingsLayer(Path(variable), in_environment))
+    return layers
+
+
+def _folders_up_to_repository(where: AgentSurroundings) -> list[Path]:
+    """Return the folder and those above it, up to the one of the repository."""
+    folders = []
+    for folder in where.folder_and_above:
+        folders.append(folder)
+        if (folder / ".git").exists():
+            break
+    return folders
 
 
 def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
-    for file in (OPENCODE_MANAGED_FOLDER / name for name in ("opencode.json", "opencode.jsonc")):
+    for name in ("opencode.json", "opencode.jsonc"):
+        file = OPENCODE_MANAGED_FOLDER / name
         if object_at(_read_json_settings(file), "provider"):
             raise _refusal("opencode", f"your organization sets its providers ({file})")
-    named = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
-    found = {
-        provider: AgentUpstream(provider, _checked_address(where.environ[name], name), f"{name} in the environment")
-        for provider, name in named.items() if where.environ.get(name)
-    }  # fmt: skip
-    for file, settings in read_opencode_settings(where):
-        for name, provider in object_at(settings, "provider").items():
-            if address := object_at(provider, "options").get("baseURL"):
-                known = re.sub(
-                    r"\{env:([^}]*)\}", lambda one: where.environ.get(one[1], ""), str(address)
-                )
-                place = _locate_in_file(file, str(address))
-                found[name] = AgentUpstream(name, _checked_address(known, place), place)
-    return [AgentUpstream(), *found.values()]
+    upstreams: dict[str, AgentUpstream] = {}
+    for provider, variable in (("anthropic", "ANTHROPIC_BASE_URL"), ("openai", "OPENAI_BASE_URL")):
+        if where.environ.get(variable):
+            upstreams[provider] = _upstream_of_variable(variable, where.environ, provider)
+    for layer in read_opencode_settings(where):
+        for name, provider in object_at(layer.settings, "provider").items():
+            address = object_at(provider, "options").get("baseURL")
+            if address:
+                known = _fill_in_variables(str(address), where.environ)
+                place = _locate_in_file(layer.file, str(address))
+                upstreams[name] = AgentUpstream(name, _checked_address(known, place), place)
+    return [AgentUpstream(), *upstreams.values()]
+
+
+def _fill_in_variables(text: str, environ: Mapping[str, str]) -> str:
+    """Replace opencode's references to variables."""
+    return re.sub(r"\{env:([^}]*)\}", lambda found: environ.get(found[1], ""), text)
 
 
 def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
-    name, settings = "GOOGLE_GEMINI_BASE_URL", where.home / ".gemini" / "settings.json"
+    name = "GOOGLE_GEMINI_BASE_URL"
+    settings = where.home / ".gemini" / "settings.json"
     chosen = object_at(_read_json_settings(settings), "security", "auth").get("selectedType")
-    if kind := _GEMINI_SIGN_INS.get(str(chosen), ""):
-        raise _refusal(
-            "Gemini CLI", f"it signs in with {kind} ({_locate_in_file(settings, 'selectedType')})"
-        )
-    if address := where.environ.get(name, ""):
-        return [AgentUpstream("", _checked_address(address, name), f"{name} in the environment")]
-    for folder in dict.fromkeys((where.folder, *where.folder.parents, where.home)):
+    sign_in = _GEMINI_SIGN_INS.get(str(chosen), "")
+    if sign_in:
+        place = _locate_in_file(settings, "selectedType")
+        raise _refusal("Gemini CLI", f"it signs in with {sign_in} ({place})")
+    if where.environ.get(name):
+        return [_upstream_of_variable(name, where.environ)]
+    for folder in dict.fromkeys((*where.folder_and_above, where.home)):
         for file in (folder / ".gemini" / ".env", folder / ".env"):
-            if not (text := _read_text_or_empty(file)):
-                continue
-            told = re.search(rf"^(?:export )?{name}=[\"']?([^\"'\s]+)", text, re.MULTILINE)
-            if told is None:
-                return [AgentUpstream()]
-            place = _locate_in_file(file, name)
-            if folder != where.home:
-                raise _refusal(
-                    "Gemini CLI", f"{place} names an address. Set {name} in your shell to use it"
-                )
-            return [AgentUpstream("", _checked_address(told[1], place), place)]
+            text = _read_text_or_empty(file)
+            if text:  # Gemini CLI reads the first of these files alone.
+                return [_upstream_of_env_file(file, text, name, where)]
     return [AgentUpstream()]
 
 
-def _pi_models_file(where: AgentSurroundings) -> Path:
-    folder = where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent"
-    return Path(folder) / "models.json"
+def _upstream_of_env_file(
+    file: Path, text: str, name: str, where: AgentSurroundings
+) -> AgentUpstream:
+    found = re.search(rf"^(?:export )?{name}=[\"']?([^\"'\s]+)", text, re.MULTILINE)
+    if found is None:
+        return AgentUpstream()
+    place = _locate_in_file(file, name)
+    if file.parent not in (where.home, where.home / ".gemini"):
+        reason = f"{place} names an address. Set {name} in your shell to use it"
+        raise _refusal("Gemini CLI", reason)
+    return AgentUpstream("", _checked_address(found[1], place), place)
+
+
+def _pi_folder(where: AgentSurroundings) -> Path:
+    return Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent")
 
 
 def read_pi_providers(where: AgentSurroundings) -> dict[str, Any]:
-    return object_at(_read_json_settings(_pi_models_file(where)), "providers")
+    return object_at(_read_json_settings(_pi_folder(where) / "models.json"), "providers")
 
 
 def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
@@ -379,65 +459,81 @@ def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     for name, provider in read_pi_providers(where).items():
         address = str(object_at(provider).get("baseUrl") or "")
         if address:
-            place = _locate_in_file(_pi_models_file(where), address)
+            place = _locate_in_file(_pi_folder(where) / "models.json", address)
             upstreams.append(AgentUpstream(name, _checked_address(address, place), place))
     return upstreams
+
+
+# --- What does not go through the gateway, or is not folded there
 
 
 def list_bypassing_providers(
     agent: str, where: AgentSurroundings, upstreams: Sequence[AgentUpstream]
 ) -> list[str]:
     """Return the signed-in or chosen providers whose requests bypass the gateway."""
-    if agent not in ("opencode", "pi"):
-        return []
-    pi = Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent")
-    data = Path(where.environ.get("XDG_DATA_HOME") or where.home / ".local" / "share") / "opencode"
-    choices = [one for one in _option_values(where.arguments, "-m", "--model") if "/" in one]
-    bypassing: set[str] = set()
     if agent == "pi":
-        choices[:0] = _option_values(where.arguments, "--provider")
-        choices.append(str(_read_json_settings(pi / "settings.json").get("defaultProvider") or ""))
-        named = object_at(_read_json_settings(pi / "models.json"), "providers")
-        bypassing |= {
-            name
-            for name in named
-            if any(one.get("baseUrl") for one in objects_at(named, name, "models"))
-        }
+        folder = _pi_folder(where)
+    elif agent == "opencode":
+        data = where.environ.get("XDG_DATA_HOME") or where.home / ".local" / "share"
+        folder = Path(data) / "opencode"
     else:
-        choices += [
-            str(settings.get("model") or "")
-            for _, settings in reversed(read_opencode_settings(where))
-        ]
-    chosen = next(filter(None, choices), "").partition("/")[0]
-    known = {"", *USUAL_PROVIDERS, *(one.provider for one in upstreams)}
-    signed_in = _read_json_settings((pi if agent == "pi" else data) / "auth.json")
-    return sorted(bypassing | {*signed_in, chosen} - known)
+        return []
+    chosen = _choose_pi_provider(where) if agent == "pi" else _choose_opencode_provider(where)
+    signed_in = _read_json_settings(folder / "auth.json")
+    served = {"", *USUAL_PROVIDERS, *(upstream.provider for upstream in upstreams)}
+    bypassing = {chosen, *signed_in} - served
+    if agent == "pi":
+        for name in read_pi_providers(where):
+            if _has_models_with_addresses(name, where):
+                bypassing.add(name)
+    return sorted(bypassing)
+
+
+def _provider_of_model_argument(where: AgentSurroundings) -> str:
+    for model in _option_values(where.arguments, "-m", "--model"):
+        if "/" in model:
+            return model.partition("/")[0]
+    return ""
+
+
+def _choose_pi_provider(where: AgentSurroundings) -> str:
+    usual = _read_json_settings(_pi_folder(where) / "settings.json").get("defaultProvider")
+    given = _first_option_value(where.arguments, "--provider").partition("/")[0]
+    return given or _provider_of_model_argument(where) or str(usual or "").partition("/")[0]
+
+
+def _choose_opencode_provider(where: AgentSurroundings) -> str:
+    given = _provider_of_model_argument(where)
+    if given:
+        return given
+    for layer in reversed(read_opencode_settings(where)):
+        model = layer.settings.get("model")
+        if model:
+            return str(model).partition("/")[0]
+    return ""
+
+
+def _has_models_with_addresses(provider: str, where: AgentSurroundings) -> bool:
+    """Whether a provider's models have addresses of their own, which wrap does not replace."""
+    models = objects_at(read_pi_providers(where), provider, "models")
+    return any(model.get("baseUrl") for model in models)
 
 
 def uses_subscription_by_settings(agent: str, where: AgentSurroundings) -> bool:
     """Whether the agent is signed in with a subscription, as far as its files say."""
-    named = {
-        "claude": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-        "codex": ("OPENAI_API_KEY", "CODEX_API_KEY"),
-    }
+    if agent not in _KEYS_OF_AGENTS:
+        return False
     environ = read_agent_environment(agent, where)
-    if agent not in named or any(environ.get(name) for name in named[agent]):
+    if any(environ.get(name) for name in _KEYS_OF_AGENTS[agent]):
         return False
     if agent == "codex":
-        file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "auth.json"
-        return bool(_read_json_settings(file).get("tokens"))
-    settings = (
-        _claude_settings_in_arguments(where),
-        *map(_read_json_settings, claude_settings_files(where)),
-    )
-    if any(one.get("apiKeyHelper") for one in settings):
+        return bool(_read_json_settings(_codex_folder(where) / "auth.json").get("tokens"))
+    layers = [_claude_settings_in_arguments(where)]
+    layers += map(_read_json_settings, claude_settings_files(where))
+    if any(settings.get("apiKeyHelper") for settings in layers):
         return False
-    file = (
-        Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude") / ".credentials.json"
-    )
-    return bool(
-        environ.get("CLAUDE_CODE_OAUTH_TOKEN") or _read_json_settings(file).get("claudeAiOauth")
-    )
+    credentials = _read_json_settings(_claude_folder(where) / ".credentials.json")
+    return bool(environ.get("CLAUDE_CODE_OAUTH_TOKEN") or credentials.get("claudeAiOauth"))
 
 
 _FINDERS: Mapping[str, Callable[[AgentSurroundings], list[AgentUpstream]]] = {

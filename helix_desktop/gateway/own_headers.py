@@ -43,8 +43,8 @@ def _names_in_environment(environ: Mapping[str, str]) -> set[str]:
 
 def _names_in_codex_settings(where: AgentSurroundings) -> set[str]:
     names = set[str]()
-    for _file, settings in read_codex_settings(where):
-        for provider in object_at(settings, "model_providers").values():
+    for layer in read_codex_settings(where):
+        for provider in object_at(layer.settings, "model_providers").values():
             names.update(object_at(provider, "http_headers"))
             names.update(object_at(provider, "env_http_headers"))
     return names
@@ -52,8 +52,8 @@ def _names_in_codex_settings(where: AgentSurroundings) -> set[str]:
 
 def _names_in_opencode_settings(where: AgentSurroundings) -> set[str]:
     names = set[str]()
-    for _file, settings in read_opencode_settings(where):
-        for provider in object_at(settings, "provider").values():
+    for layer in read_opencode_settings(where):
+        for provider in object_at(layer.settings, "provider").values():
             names.update(object_at(provider, "options", "headers"))
             names.update(_names_of_models(object_at(provider, "models").values()))
     return names
