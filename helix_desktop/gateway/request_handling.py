@@ -25,7 +25,11 @@ from helix_desktop.gateway import folded_request
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import AgentConversations, Sent, Ticket
 from helix_desktop.gateway.incremental_parsing import BodyPieces
-from helix_desktop.gateway.provider_reply_bodies import build_own_refusal, read_refusal
+from helix_desktop.gateway.provider_reply_bodies import (
+    ProviderRefusal,
+    build_own_refusal,
+    read_refusal,
+)
 from helix_desktop.gateway.reply_relay import ReplyRelay, UnreadRequestRecorder
 from helix_desktop.gateway.request_forwarding import (
     LARGE_BODY_BYTES,
@@ -42,11 +46,15 @@ from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
 
 log = logging.getLogger(__name__)
 
-RECORD_TIMEOUT_SECONDS, PREVIEW_TIMEOUT_SECONDS = 45.0, 5.0
+RECORD_TIMEOUT_SECONDS = 45.0
+PREVIEW_TIMEOUT_SECONDS = 5.0
 # A request forwarded unread is read this much later, so as not to delay it.
-SENDING_SECONDS, SHORT_SENDING_SECONDS = 0.3, 0.03
+SENDING_SECONDS = 0.3
+SHORT_SENDING_SECONDS = 0.03
 # A first request of at most this size makes no fold due.
-FEW_MESSAGES, FEW_CHARACTERS, FEW_CHARACTERS_OF_OUTPUTS = 8, 32_000, 4_000
+FEW_MESSAGES = 8
+FEW_CHARACTERS = 32_000
+FEW_CHARACTERS_OF_OUTPUTS = 4_000
 UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
 REFUSED_WITHOUT = (
     "(What you took out of the context was left out of this request. Nothing was lost. "
@@ -57,19 +65,30 @@ TOO_LONG_PHRASES = [phrase.encode() for phrase in TOO_LONG_FOR_GATEWAY]
 
 async def _may_go_on_unread(request: ParsedRequest, room: AgentConversations) -> bool:
     """Whether no fold can be due in a long or short request, as no conversation knows its start."""
-    messages = request.messages_after_instructions
     if request.body.read_rest:
-        may = len(messages) > LONG_HISTORY_MESSAGES + 1
-    elif len(messages) > FEW_MESSAGES or len(request.body.places.content) > LARGE_BODY_BYTES:
-        may = False
+        is_of_that_size = len(request.messages_after_instructions) > LONG_HISTORY_MESSAGES + 1
     else:
-        pieces = [piece for message in messages for piece in message.pieces]
-        outputs = sum(len(piece.text) for piece in pieces if piece.kind is PieceKind.RESULT)
-        characters = sum(len(piece.text) for piece in pieces)
-        may = characters <= FEW_CHARACTERS and outputs <= FEW_CHARACTERS_OF_OUTPUTS
-    with suppress(HelixError):
-        return may and not await room.count_known_messages(request.arrival)
-    return False
+        is_of_that_size = _is_short(request)
+    if not is_of_that_size:
+        return False
+    try:
+        return not await room.count_known_messages(request.arrival)
+    except HelixError:
+        return False
+
+
+def _is_short(request: ParsedRequest) -> bool:
+    messages = request.messages_after_instructions
+    if len(messages) > FEW_MESSAGES or len(request.body.places.content) > LARGE_BODY_BYTES:
+        return False
+    characters = 0
+    characters_of_outputs = 0
+    for message in messages:
+        for piece in message.pieces:
+            characters += len(piece.text)
+            if piece.kind is PieceKind.RESULT:
+                characters_of_outputs += len(piece.text)
+    return characters <= FEW_CHARACTERS and characters_of_outputs <= FEW_CHARACTERS_OF_OUTPUTS
 
 
 @functools.cache
@@ -79,15 +98,13 @@ def list_recall_tools() -> tuple[ToolSpec, ...]:
     """
     from helix_desktop.tools import recall_tools
 
-    return tuple(
-        ToolSpec(
-            t.name,
-            t.description,
-            t.schema if isinstance(t.schema, str) else orjson.dumps(t.schema).decode(),
-        )
-        for t in recall_tools.build_recall_tools(history=_refuse_to_read_history)
-        if t.name in HIDDEN_TOOLS
-    )
+    tools = []
+    for tool in recall_tools.build_recall_tools(history=_refuse_to_read_history):
+        if tool.name in HIDDEN_TOOLS:
+            schema = tool.schema
+            text = schema if isinstance(schema, str) else orjson.dumps(schema).decode()
+            tools.append(ToolSpec(tool.name, tool.description, text))
+    return tuple(tools)
 
 
 async def _refuse_to_read_history(_fold: str, _words: str) -> str:
@@ -95,75 +112,124 @@ async def _refuse_to_read_history(_fold: str, _words: str) -> str:
     raise NotImplementedError
 
 
+@dataclass(frozen=True, slots=True)
+class SentBody:
+    """A body as it goes to the provider. `pieces`: its bytes (None: the agent's own).
+    `has_tools`: with the recall tools.
+    """
+
+    pieces: BodyPieces | None
+    value: dict[str, Json]
+    has_tools: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredBody:
+    """What was sent, and the provider's response to it."""
+
+    response: httpx.Response
+    value: dict[str, Json]
+    has_tools: bool
+
+
+def _do_nothing(*_: object) -> None:
+    pass
+
+
 @dataclass(slots=True)
 class AgentRequestHandler:
     """Handles one request and its reply. `on_sent` is called with every body that was
-    sent to the provider.
+    sent to the provider. `behind`: the tasks of each session's unread request.
+    `on_unrecorded` is called with why a request was not recorded.
     """
 
     sending: RequestForwarder
-    on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = (
-        lambda _conversation, _opened, _body: None
-    )
+    on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = _do_nothing
     refused_conversations: set[str] = field(default_factory=set)
-    behind: MutableMapping[str, OwnedTasks] = field(
-        default_factory=dict
-    )  # Tasks of a session's unread request.
+    behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)
     taken_out: TakenOutMessages = field(default_factory=TakenOutMessages)
-    on_unrecorded: Callable[[str], object] = lambda _reason: (
-        None
-    )  # Called with why a request was not recorded.
+    on_unrecorded: Callable[[str], object] = _do_nothing
 
     async def handle_request(self, request: ParsedRequest, room: AgentConversations) -> None:
+        """Record the request, fold it, send it, and relay the reply."""
         name = request.arrival.session or request.arrival.chain[0]
-        before, behind, sent = self.behind.get(name), None, None
-        if (request.body.read_rest or before is None) and await _may_go_on_unread(request, room):
-            tasks = self.behind[name] = OwnedTasks("requests that went on unread")
-            reading = tasks.spawn_task(
-                self._record_after_forwarding(request, room, before), name="read and record"
-            )
-            behind = UnreadRequestRecorder(
-                room, tasks, reading, is_short=not request.body.read_rest
-            )
+        before = self.behind.get(name)
+        unread: UnreadRequestRecorder | None = None
+        sent: Sent | None
+        may_be_unread = before is None or bool(request.body.read_rest)
+        if may_be_unread and await _may_go_on_unread(request, room):
+            unread = self._record_later(request, room, name)
             sent = Sent(UNREAD_TICKET, (), recallable=False)
         else:
             request, sent = await self._read_and_record(request, room, before)
         if sent is None:
             await self.forward_unfolded_and_unrecorded(request)
             return
-        ticket = sent.ticket
-        tools = request.adds_tools and ticket.conversation not in self.refused_conversations
-        same = folded_request.are_all_unchanged(
-            sent.entries, len(request.messages_after_instructions)
-        )
         try:
-            build = partial(self._build_body_to_send, request, sent, same=same, tools=tools)
-            size = 0 if same else len(self.sending.incoming.content)
-            content, body = await run_in_thread_if_large(size, build)
+            body = await self._fold(request, sent)
         except Exception:
             log.exception(
                 "a request could not be folded; it goes on unfolded, without what was taken out"
             )
             await self.forward_unfolded_and_unrecorded(request)
             return
-        response = await self.sending.send_to_provider(content, reads_reply=tools)
+        response = await self.sending.send_to_provider(body.pieces, reads_reply=body.has_tools)
+        answered: AnsweredBody | None = AnsweredBody(response, body.value, body.has_tools)
+        is_same = _are_messages_same(request, sent)
         if response.status_code >= 400:
-            if behind is not None:
-                request, ticket, _ = await behind.wait_until_read()
+            if unread is not None:
+                request, ticket, _ = await unread.wait_until_read()
                 sent = replace(sent, ticket=ticket)
-            retried = await self._retry_after_refusal(
-                request, sent, response, room, tools=tools, changed=content is not None
-            )
-            if retried is None:
-                return
-            response, body, tools = retried
-            same = False
+            answered = await self._retry_after_refusal(request, sent, response, room, body)
+            is_same = False
+        if answered is not None:
+            await self._relay(request, sent, answered, unread or room, is_same=is_same)
+
+    def _record_later(
+        self, request: ParsedRequest, room: AgentConversations, name: str
+    ) -> UnreadRequestRecorder:
+        """Begin to record a request that is forwarded before."""
+        before = self.behind.get(name)
+        tasks = self.behind[name] = OwnedTasks("requests that went on unread")
+        recording = self._record_after_forwarding(request, room, before)
+        reading = tasks.spawn_task(recording, name="read and record")
+        is_short = not request.body.read_rest
+        return UnreadRequestRecorder(room, tasks, reading, is_short=is_short)
+
+    async def _fold(self, request: ParsedRequest, sent: Sent) -> SentBody:
+        is_refused = sent.ticket.conversation in self.refused_conversations
+        tools = request.adds_tools and not is_refused
+        is_same = _are_messages_same(request, sent)
+        build = partial(self._build_body_to_send, request, sent, same=is_same, tools=tools)
+        size = 0 if is_same else len(self.sending.incoming.content)
+        body: SentBody = await run_in_thread_if_large(size, build)
+        return body
+
+    async def _relay(
+        self,
+        request: ParsedRequest,
+        sent: Sent,
+        answered: AnsweredBody,
+        recorder: AgentConversations | UnreadRequestRecorder,
+        *,
+        is_same: bool,
+    ) -> None:
         call_filter = CALL_FILTERS[request.body.wire](hold=sent.recallable)
-        relay = ReplyRelay(self.sending, behind or room, request, ticket, body, tools, call_filter)
-        if behind is None:
-            remember = partial(self._remember_sent, request, ticket, body, same=same)
+        relay = ReplyRelay(
+            self.sending,
+            recorder,
+            request,
+            sent.ticket,
+            answered.value,
+            answered.has_tools,
+            call_filter,
+        )
+        if not isinstance(recorder, UnreadRequestRecorder):
+            remember = partial(
+                self._remember_sent, request, sent.ticket, answered.value, same=is_same
+            )
             relay.after_first_bytes = functools.cache(remember)
-        await relay.relay_until_answered(response)
+        await relay.relay_until_answered(answered.response)
 
     async def forward_side_request(self, request: ParsedRequest, recorder: Any) -> None:
         """Forward a request beside a conversation. `recorder` records what it cost."""
@@ -171,26 +237,23 @@ class AgentRequestHandler:
         if response.status_code >= 400:
             await self.sending.send_refusal(await read_refusal(response))
             return
-        ticket = Ticket(
-            "", 0, "", 0, request.body.wire, is_import=True
-        )  # Its reply does not wait for that.
+        # The end of its reply does not wait for the recording.
+        ticket = Ticket("", 0, "", 0, request.body.wire, is_import=True)
         call_filter = CALL_FILTERS[request.body.wire](hold=False)
-        relay = ReplyRelay(
-            self.sending, recorder, request, ticket, request.body.value, False, call_filter
-        )
+        body = request.body.value
+        relay = ReplyRelay(self.sending, recorder, request, ticket, body, False, call_filter)
         await relay.relay_until_answered(response)
 
     async def forward_unfolded_and_unrecorded(self, request: ParsedRequest) -> None:
         """Forward the request without folds and recall. Neither it nor its reply is recorded."""
-        content, _ = await self._build_body_without_excluded_messages(request)
-        await self.sending.forward_without_reading(content)
+        own = await self._build_body_without_excluded_messages(request)
+        await self.sending.forward_without_reading(own.pieces)
 
-    async def _build_body_without_excluded_messages(
-        self, request: ParsedRequest
-    ) -> tuple[BodyPieces | None, dict[str, Json]]:
-        return await run_in_thread_if_large(  # type: ignore[no-any-return]
-            len(self.sending.incoming.content), self.taken_out.build_body_without_taken_out, request
-        )
+    async def _build_body_without_excluded_messages(self, request: ParsedRequest) -> SentBody:
+        size = len(self.sending.incoming.content)
+        build = self.taken_out.build_body_without_taken_out
+        pieces, value = await run_in_thread_if_large(size, build, request)
+        return SentBody(pieces, value)
 
     async def _record_after_forwarding(
         self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
@@ -202,7 +265,8 @@ class AgentRequestHandler:
         request, sent = await self._read_and_record(request, room, before)
         if sent is None:
             return request, UNREAD_TICKET, request.body.value
-        _, body = self._build_body_to_send(request, sent, same=True, tools=request.adds_tools)
+        tools = request.adds_tools
+        body = self._build_body_to_send(request, sent, same=True, tools=tools).value
         self._remember_sent(request, sent.ticket, body, same=True)
         return request, sent.ticket, body
 
@@ -231,40 +295,44 @@ class AgentRequestHandler:
                     request = await asyncio.to_thread(request.with_all_messages)
                 messages = request.messages_after_instructions
                 sent = await room.receive_request(request.arrival, messages)
-                self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
-                return request, sent
         except Exception as error:
             log.exception(
                 "a request could not be recorded; it goes on unfolded, without what was taken out"
             )
-            self.on_unrecorded(
-                error.what if isinstance(error, HelixError) else "The reason is in the log."
-            )
-            with suppress(Exception):  # Ask what was taken out meanwhile; records nothing.
-                async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
-                    messages = request.messages_after_instructions
-                    sent = await room.preview_request(request.arrival, messages)
-                    self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
+            reason = error.what if isinstance(error, HelixError) else "The reason is in the log."
+            self.on_unrecorded(reason)
+            await self._ask_what_was_taken_out(request, room)
             return request, None
+        self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
+        return request, sent
+
+    async def _ask_what_was_taken_out(
+        self, request: ParsedRequest, room: AgentConversations
+    ) -> None:
+        """Ask what the user took out meanwhile, for a request that is not recorded."""
+        with suppress(Exception):
+            async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
+                messages = request.messages_after_instructions
+                sent = await room.preview_request(request.arrival, messages)
+                self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
 
     def _build_body_to_send(
         self, request: ParsedRequest, sent: Sent, *, tools: bool, same: bool = False
-    ) -> tuple[BodyPieces | None, dict[str, Json]]:
-        """Return the body to send, as bytes (None: the client's own) and as a value."""
+    ) -> SentBody:
         read = request.body
         if same and not tools:
-            return None, read.value
-        wire: Any = WIRE_MODULES[request.body.wire]
-        body = (
-            wire.with_added_tools(request.body.value, list_recall_tools())
-            if tools
-            else request.body.value
-        )
+            return SentBody(None, read.value)
+        value: dict[str, Json] = read.value
+        if tools:
+            wire: Any = WIRE_MODULES[read.wire]
+            value = wire.with_added_tools(value, list_recall_tools())
         if not same:
-            body = folded_request.build_folded_body(
-                read.wire, body, read.messages, sent.entries, read.marked, read.previous
+            value = folded_request.build_folded_body(
+                read.wire, value, read.messages, sent.entries, read.marked, read.previous
             )
-        return read.encode_changed_body(body), body
+        return SentBody(read.encode_changed_body(value), value, tools)
+
+    # --- When the provider refuses a request
 
     async def _retry_after_refusal(
         self,
@@ -272,53 +340,93 @@ class AgentRequestHandler:
         sent: Sent,
         response: httpx.Response,
         room: AgentConversations,
-        *,
-        tools: bool,
-        changed: bool,
-    ) -> tuple[httpx.Response, dict[str, Json], bool] | None:
+        body: SentBody,
+    ) -> AnsweredBody | None:
         """Send a shorter request if it was too long, or else the agent's own. None:
-        pass the refusal on.
+        the agent got the refusal.
         """
         refusal = await read_refusal(response)
-        said = refusal.text.lower()
-        too_long = response.status_code in (400, 413) and any(
-            words in said for words in TOO_LONG_PHRASES
-        )
-        if too_long and request.arrival.fold:
-            if (shorter := await room.fold_after_overflow(sent.ticket)) is not None:
-                build = partial(self._build_body_to_send, request, shorter, tools=tools)
-                content, body = await run_in_thread_if_large(
-                    len(self.sending.incoming.content), build
-                )
-                again = await self.sending.send_to_provider(content, reads_reply=tools)
-                if again.status_code < 400:
-                    return again, body, tools
-                refusal = await read_refusal(again)
-        elif changed and response.status_code in (400, 422):
+        is_too_long = _is_about_length(refusal)
+        if is_too_long and request.arrival.fold:
+            tried = await self._send_shorter(request, sent, room, refusal, tools=body.has_tools)
+        elif body.pieces is not None and response.status_code in (400, 422):
             log.warning(
                 "the provider refused a changed request with %d; it was sent as it came",
                 response.status_code,
             )
-            content, body = await self._build_body_without_excluded_messages(request)
-            again = await self.sending.send_to_provider(content, reads_reply=False)
-            if again.status_code < 400:
-                self.refused_conversations.add(sent.ticket.conversation)
-                return again, body, False
-            refusal = await read_refusal(again)
-        if refusal.response.status_code in (400, 422):
-            content, body = await self._build_body_without_excluded_messages(request)
-            wire: Any = WIRE_MODULES[request.body.wire]
-            messages = request.body.messages if content is None else wire.parse_messages(body)
-            if mended := folded_request.pair_calls_with_results(request.body.wire, body, messages):
-                pieces = request.body.encode_changed_body(mended)
-                again = await self.sending.send_to_provider(pieces, reads_reply=False)
-                if again.status_code < 400:
-                    return again, mended, False
-                await again.aclose()
-            if content is not None and not too_long:
-                why = (
-                    f"{text_at(refusal.parse_refusal_json(), 'error', 'message')} {REFUSED_WITHOUT}"
-                )
-                refusal = build_own_refusal(400, "invalid_request_error", why.strip())
-        await self.sending.send_refusal(refusal)
+            tried = await self._send_as_it_came(request, sent)
+        else:
+            tried = refusal
+        if isinstance(tried, AnsweredBody):
+            return tried
+        if tried.response.status_code in (400, 422):
+            own = await self._build_body_without_excluded_messages(request)
+            mended = await self._send_with_paired_calls(request, own)
+            if mended is not None:
+                return mended
+            if own.pieces is not None and not is_too_long:
+                said = text_at(tried.parse_refusal_json(), "error", "message")
+                sentence = f"{said} {REFUSED_WITHOUT}".strip()
+                tried = build_own_refusal(400, "invalid_request_error", sentence)
+        await self.sending.send_refusal(tried)
         return None
+
+    async def _send_shorter(
+        self,
+        request: ParsedRequest,
+        sent: Sent,
+        room: AgentConversations,
+        refusal: ProviderRefusal,
+        *,
+        tools: bool,
+    ) -> AnsweredBody | ProviderRefusal:
+        shorter = await room.fold_after_overflow(sent.ticket)
+        if shorter is None:
+            return refusal
+        build = partial(self._build_body_to_send, request, shorter, tools=tools)
+        body: SentBody = await run_in_thread_if_large(len(self.sending.incoming.content), build)
+        return await self._send_again(body.pieces, body.value, tools=tools)
+
+    async def _send_as_it_came(
+        self, request: ParsedRequest, sent: Sent
+    ) -> AnsweredBody | ProviderRefusal:
+        own = await self._build_body_without_excluded_messages(request)
+        answered = await self._send_again(own.pieces, own.value, tools=False)
+        if isinstance(answered, AnsweredBody):
+            self.refused_conversations.add(sent.ticket.conversation)
+        return answered
+
+    async def _send_with_paired_calls(
+        self, request: ParsedRequest, own: SentBody
+    ) -> AnsweredBody | None:
+        """Send the request with exactly one result for each call, if it is not so already."""
+        wire: Any = WIRE_MODULES[request.body.wire]
+        messages = request.body.messages
+        if own.pieces is not None:
+            messages = wire.parse_messages(own.value)
+        mended = folded_request.pair_calls_with_results(request.body.wire, own.value, messages)
+        if mended is None:
+            return None
+        pieces = request.body.encode_changed_body(mended)
+        answered = await self._send_again(pieces, mended, tools=False)
+        return answered if isinstance(answered, AnsweredBody) else None
+
+    async def _send_again(
+        self, pieces: BodyPieces | None, value: dict[str, Json], *, tools: bool
+    ) -> AnsweredBody | ProviderRefusal:
+        response = await self.sending.send_to_provider(pieces, reads_reply=tools)
+        if response.status_code >= 400:
+            return await read_refusal(response)
+        return AnsweredBody(response, value, tools)
+
+
+def _are_messages_same(request: ParsedRequest, sent: Sent) -> bool:
+    count = len(request.messages_after_instructions)
+    return folded_request.are_all_unchanged(sent.entries, count)
+
+
+def _is_about_length(refusal: ProviderRefusal) -> bool:
+    if refusal.response.status_code not in (400, 413):
+        return False
+    said = refusal.text.lower()
+    return any(words in said for words in TOO_LONG_PHRASES)
