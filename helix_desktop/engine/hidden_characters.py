@@ -172,10 +172,9 @@ def _is_suspect(sign: str) -> bool:
         return True
     if unicodedata.normalize("NFC", sign) != sign:  # It stands for another character.
         return True
-    # Letters of phonetics, which no language is written in.
-    if "\u0250" <= sign <= "\u02ff" or "\u1d00" <= sign <= "\u1dbf":
-        return True
-    if _script_of(sign) in _RARE:
+    # No language is written in the letters of phonetics.
+    is_phonetic = "\u0250" <= sign <= "\u02ff" or "\u1d00" <= sign <= "\u1dbf"
+    if is_phonetic or _script_of(sign) in _RARE:
         return True
     kind = unicodedata.decomposition(sign).partition(" ")[0]
     if kind == "<font>":  # A letter of mathematics, whatever its alphabet.
