@@ -29,6 +29,9 @@ ASSUMED_LOCAL_WINDOW = 8_192
 MOST_ASSUMED_WINDOW = 131_072
 # An assumed window is doubled once a request has filled this share of it and was read whole.
 FILLED_SHARE = 0.6
+# Some servers report only what they had not read before, which may be a few tokens. No server
+# cuts a request to fewer than this.
+LEAST_CUT_INPUT = 1_900
 
 _PRICES = ("input", "output", "cache_read", "cache_write")
 
@@ -235,7 +238,7 @@ def window_shown_by_reply(info: ModelInfo, counted: int, usage: Usage) -> Object
     if info.window_from is not WindowSizeSource.ASSUMED or not usage.input or not info.is_free:
         return {}
     is_long = counted > info.window // 4
-    if is_long and usage.input < counted // 2:
+    if is_long and LEAST_CUT_INPUT <= usage.input < counted // 2:
         return {"window": usage.input}
     used = usage.input + usage.output
     if used > FILLED_SHARE * info.window and info.window < MOST_ASSUMED_WINDOW:

@@ -106,7 +106,7 @@ class ChosenModel:
                 self.access.configured.save_learned_window,
                 self.config.name,
                 self.info.id,
-                max(window, LEAST_LEARNED_WINDOW),
+                window,
                 is_assumed="is_assumed" in shown,
             )
 

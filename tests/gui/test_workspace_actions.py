@@ -14,12 +14,14 @@ from PySide6.QtWidgets import (
     QFileDialog,
     QLabel,
     QMessageBox,
+    QPlainTextEdit,
     QPushButton,
     QWidget,
 )
 
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common.consent_dialog import ConsentDialog
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.frame.progress_dialog import ProgressDialog
 from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
@@ -115,9 +117,9 @@ def test_what_came_along_is_decided_in_three_ways(
     (tmp_path / "pairs.helix").write_text("")
     window.window_actions["import-workspace"].trigger()
     chosen(window, tmp_path / "pairs.helix")
-    (box,) = window.findChildren(QMessageBox)
-    assert "/elsewhere" in box.text()
-    press(box, button)
+    (question,) = window.findChildren(ConsentDialog)
+    assert "/elsewhere" in question.findChildren(QPlainTextEdit)[0].toPlainText()
+    press(question, button)
     assert desk.benches["pairs"].decided == decided
     assert window.current_workbench is desk.benches["pairs"]
 

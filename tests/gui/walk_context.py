@@ -32,11 +32,13 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.engine.session import Session
+from helix_desktop.gui.common.consent_dialog import ConsentDialog
 from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.imported_proposals import list_imported_questions
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.tour_folder import create_tour_folder
 from tests.gui.hands import answer, choose, click, drag, hot, key, press, type_
@@ -417,7 +419,12 @@ class Walk:
         )
         assert self.bench.allowed_folders == ()
         assert self.bench.permission_mode == "ask"
-        await answer("Allow")
+        imported = self.window.current_workbench
+        assert imported is not None
+        for _ in list_imported_questions(imported.workspace.settings.proposed):
+            question = await shown(ConsentDialog)
+            await press(question, "Allow")
+            await until(lambda shown_question=question: not shown_question.isVisible())
         await until(
             lambda: (
                 self.window.current_workbench is not None

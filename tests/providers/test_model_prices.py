@@ -7,11 +7,14 @@ import pytest
 from helix_desktop.engine.facts import ModelRole, Usage
 from helix_desktop.json_values import Object, number_at, object_at, value_at
 from helix_desktop.providers.model_prices import (
+    ASSUMED_LOCAL_WINDOW,
     DEFAULT_WINDOW,
+    ModelInfo,
     TokenPrices,
     merge_model_knowledge,
     shipped_models,
     usage_cost,
+    window_shown_by_reply,
 )
 
 
@@ -134,3 +137,24 @@ def test_odd_figures_of_a_provider_never_make_a_negative_cost() -> None:
 )
 def test_models_of_old_histories_have_prices(name: str) -> None:
     assert merge_model_knowledge("", name).prices.cache_write > 0
+
+
+@pytest.mark.parametrize(
+    ("counted", "usage", "expected"),
+    [
+        (7_000, Usage(2_040, 10), {"window": 2_040}),  # Its beginning was cut.
+        (7_000, Usage(12, 10), {}),  # Only what it had not read before is reported.
+        (1_000, Usage(12, 10), {}),  # Too short to be cut.
+        (7_000, Usage(6_800, 10), {"window": 16_384, "is_assumed": True}),
+        (3_000, Usage(2_900, 10), {}),
+        (3_000, Usage(0, 0), {}),
+    ],
+)
+def test_what_a_reply_shows_of_a_window_that_is_assumed(
+    counted: int, usage: Usage, expected: Object
+) -> None:
+    """A server that reported 11 tokens was taken for one with a window of 1,024."""
+    local = ModelInfo("peer", "small", window=ASSUMED_LOCAL_WINDOW, is_free=True)
+    assert window_shown_by_reply(local, counted, usage) == expected
+    cloud = ModelInfo("peer", "large", window=ASSUMED_LOCAL_WINDOW)
+    assert window_shown_by_reply(cloud, counted, usage) == {}
