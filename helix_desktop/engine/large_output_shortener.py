@@ -324,7 +324,7 @@ class LargeOutputShortener:
         )
         why = f"an output of {returned.tokens:,} tokens"
         if asked:
-            why += ", shortened at the agent's request"
+            why = f"an output of {returned.tokens:,} tokens, shortened at the agent's request"
         fold = self._build_fold_of_part(cover, shown, returned.tokens, returned.output.digest, why)
         writer = self._model_that_compacts() if asked else None
         return replace(fold, batch=batch, asked=asked, model=writer.model_name if writer else "")

@@ -91,10 +91,12 @@ class CommandCheck:
             self.open_question.cancel()
 
     async def _ask_to_keep(self, use: ToolResources, planted: Sequence[AutorunChange]) -> bool:
-        if len(planted) > 1:
-            what = f"{len(planted)} files"
-        else:
-            what = display_path_or_text(use, planted[0].path)
+        count = len(planted)
+        what = display_path_or_text(use, planted[0].path)
+        # Whole sentences, so that the window finds them in its table of translations.
+        title = f"Keep the command's changes to {what}?"
+        if count > 1:
+            title = f"Keep the command's changes to {count} files?"
         shown = [
             _format_autorun_change(display_path_or_text(use, change.path), change)
             for change in planted
@@ -102,7 +104,7 @@ class CommandCheck:
         why = "other programs run these files outside the sandbox; the files stay unchanged until you answer"
         question = PermissionQuestion(
             use.call,
-            f"Keep the command's changes to {what}?",
+            title,
             "\n".join(shown),
             why,
             ("once",),

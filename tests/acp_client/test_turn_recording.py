@@ -231,7 +231,7 @@ async def test_a_command_of_ours_is_the_output_of_the_call_that_shows_its_termin
 
 def test_a_call_is_named_by_its_agent_or_by_its_title_or_by_its_kind() -> None:
     meta = {"_meta": {"claudeCode": {"toolName": "Bash"}}}
-    named = [
+    named: list[tuple[dict[str, Any], str]] = [
         ({**meta, "title": "Run ls", "kind": "execute"}, "Bash"),
         ({"title": "read_file", "kind": "read"}, "read_file"),
         ({"title": "Read a file", "kind": "read"}, "read"),

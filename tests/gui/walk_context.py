@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -424,7 +425,7 @@ class Walk:
         for _ in list_imported_questions(imported.workspace.settings.proposed):
             question = await shown(ConsentDialog)
             await press(question, "Allow")
-            await until(lambda shown_question=question: not shown_question.isVisible())
+            await until(partial(_is_hidden, question))
         await until(
             lambda: (
                 self.window.current_workbench is not None
@@ -464,6 +465,10 @@ def names(view: object) -> list[str]:
 
 def panel_tokens(panel: object) -> list[int]:
     return [part.tokens for part in panel._parts]  # type: ignore[attr-defined]
+
+
+def _is_hidden(widget: QWidget) -> bool:
+    return not widget.isVisible()
 
 
 async def shown(kind: type[D]) -> D:
