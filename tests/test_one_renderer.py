@@ -58,7 +58,7 @@ DOORS = {
 }
 # Output that is no text for people: protocols of worker processes.
 PRINTS = {
-    "console.py", "documents/document_worker.py", "gui/transcript/formula_worker.py", "tools/regex_search_worker.py", "tools/html_worker.py",
+    "console.py", "documents/document_worker.py", "gui/preview/svg_worker.py", "gui/transcript/formula_worker.py", "tools/regex_search_worker.py", "tools/html_worker.py",
 }  # fmt: skip
 
 
