@@ -3,7 +3,7 @@ connected on first use.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
@@ -26,6 +26,7 @@ from helix_desktop.providers.model_prices import ModelInfo, window_shown_by_repl
 from helix_desktop.providers.own_tokenizers import COUNTING_SERVERS, count_with_server
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 LEAST_LEARNED_WINDOW = 1_024  # A server that reports a window with fewer tokens is mistaken.
 
@@ -125,14 +126,18 @@ def count_request_tokens(request: Request, tokens: TokenCounter) -> int:
 
 
 class WorkspaceModels:
-    """`names` returns the current settings: the model of each role, as `provider/model`."""
+    """The models that a workspace's settings name for each role."""
 
-    def __init__(self, access: ModelAccess, names: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, access: ModelAccess, workspace: StoredWorkspace) -> None:
         self._access = access
+        self._workspace = workspace
         self._local_models = LocalModelState(access.configured, access.connections)
-        self._names = names
         self._known: dict[str, ChosenModel] = {}
         self._read = access.configured.change_stamp()
+
+    def _names(self) -> Mapping[str, str]:
+        """Return the model of each role, as `provider/model`, by the present settings."""
+        return self._workspace.settings.models
 
     def client_for_role(self, role: ModelRole) -> ModelClient | None:
         """Return the model of a role. None: the main model takes its place. Raises only

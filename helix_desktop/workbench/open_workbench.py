@@ -23,7 +23,12 @@ from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_setup import ConversationSetup, HookOutcome, SessionServices
+from helix_desktop.engine.session_setup import (
+    ConversationSetup,
+    HookOutcome,
+    SessionServices,
+    TurnLimits,
+)
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import estimate_entry_tokens
@@ -129,23 +134,18 @@ class Workbench:
         self.conversations_above = self._rows.ids_above
         self.claims = WorkerClaims(self.hooks, self.conversations_above)
         self.planning = PlanMode(permissions, self.choose_permission_mode)
-        self.models = WorkspaceModels(shared.access, lambda: workspace.settings.models)
+        self.models = WorkspaceModels(shared.access, workspace)
         self._shared = shared
         self.token_counter = shared.access.tokens
         self._permissions = permissions
         self.sessions = OpenSessions()
-        self.copies = RepositoryCopies(
-            self,
-            lambda copy: _open_folder_tools(
-                workspace, shared, permissions, copy.root_folders, copy
-            ),
-        )
+        self.copies = RepositoryCopies(self, self._open_tools_of_copy)
         self.workforce = SubagentRunner(
             AgentRoles(self.project),
             self._create_subagent_session,
             self.tasks.spawn_task,
             self.sessions.find_open_session,
-            lambda: system_prompt_and_settings.parse_turn_limits(workspace.settings.limits),
+            self._turn_limits,
             self.copies.describe_copy_of_agent,
             self._rows,
         )
@@ -160,7 +160,7 @@ class Workbench:
         self._writers: dict[str, Writer] = {}
         self.size_limit = CacheSizeLimit(workspace, self.tasks.spawn_task)
         self.file_changes = FileChanges(self)
-        self.relay = ConversationRelay(workspace, self.token_counter, lambda: nullcontext(self))
+        self.relay = ConversationRelay(workspace, self.token_counter, partial(nullcontext, self))
         register_route = partial(shared.register_route, self)
         self.acp = AcpConversations(
             shared.acp_agents, register_route, self.tasks.spawn_task, self.copies.tools_of_copy
@@ -566,15 +566,24 @@ class Workbench:
             setup=partial(self._build_step_setup, conversation),
             spawn=self.tasks.spawn_task,
             collect_file_changes=kit.collect_unfinished_changes,
-            limits=lambda: self.claims.limit_conversation_cost(
-                conversation.id,
-                system_prompt_and_settings.parse_turn_limits(self.workspace.settings.limits),
-            ),
+            limits=partial(self._limits_of_conversation, conversation.id),
             spent=self._rows.cost_today_and_ever,
             agents_spent=partial(self.workforce.agents_spending, conversation.id),
             run_foreign_turn=partial(self.acp.run_conversation_turn, conversation, kit, toolbox)
             if conversation.state.acp_agent
             else None,
+        )
+
+    def _turn_limits(self) -> TurnLimits:
+        return system_prompt_and_settings.parse_turn_limits(self.workspace.settings.limits)
+
+    def _limits_of_conversation(self, conversation: str) -> TurnLimits:
+        """Return the limits of a turn, which a task of the fleet may lower."""
+        return self.claims.limit_conversation_cost(conversation, self._turn_limits())
+
+    async def _open_tools_of_copy(self, copy: FolderCopy) -> WorkspaceTools:
+        return await _open_folder_tools(
+            self.workspace, self._shared, self._permissions, copy.root_folders, copy
         )
 
     async def _run_event_hooks(
@@ -992,6 +1001,23 @@ class Workbench:
             ) if row.id in self.copies.labels else None
 
 
+@dataclass(frozen=True, slots=True)
+class _SettingsForTools:
+    """What tools ask of the workspace's present settings. `borrowed`: folders with git objects of
+    the original, which commands in a copy also read.
+    """
+
+    workspace: StoredWorkspace
+    borrowed: tuple[str, ...]
+
+    def command_openings(self) -> CommandOpenings:
+        settings = self.workspace.settings
+        return CommandOpenings(settings.openings, (*settings.readable, *self.borrowed))
+
+    def hidden_patterns(self) -> tuple[str, ...]:
+        return system_prompt_and_settings.parse_hidden_patterns(self.workspace.settings)
+
+
 async def _open_folder_tools(
     workspace: StoredWorkspace,
     shared: ProgramDependencies,
@@ -1002,29 +1028,41 @@ async def _open_folder_tools(
     """Open the tools for these folders. `copy`: if they are of a copy, which also reads
     borrowed objects.
     """
-    objects = tuple(path for made in copy.repositories for path in made.objects) if copy else ()
-
+    resolved = [root.resolve() for root in roots]
+    coverage = system_prompt_and_settings.parse_coverage(workspace.settings.changes)
+    if copy is None:
+        borrowed: tuple[str, ...] = ()
+        sample_folder = shared.sample
+        checkpoints = Checkpoints(
+            resolved,
+            workspace.cache,
+            file=workspace.folder / known_state_file.NAME,
+            stores=workspace.folder,
+            steps_file=workspace.folder / interrupted_steps.NAME,
+            coverage=coverage,
+            closed=shared.closed,
+        )
+    else:
+        borrowed = tuple(path for made in copy.repositories for path in made.objects)
+        sample_folder = copy.folder
+        checkpoints = Checkpoints(
+            resolved,
+            workspace.cache,
+            file=None,
+            stores=workspace.folder,
+            steps_file=copy.folder / interrupted_steps.NAME,
+            # Changes to a copy are found by its checkpoints.
+            coverage=replace(coverage, off=False),
+            closed=(),
+        )
+    settings = _SettingsForTools(workspace, borrowed)
     options = WorkspaceToolOptions(
         closed_paths=shared.closed,
-        sample_folder=copy.folder if copy else shared.sample,
+        sample_folder=sample_folder,
         offers_fetch=shared.fetching,
         caches=workspace.folder / "builds",
-        opened=lambda: CommandOpenings(
-            workspace.settings.openings, (*workspace.settings.readable, *objects)
-        ),
-        hidden=lambda: system_prompt_and_settings.parse_hidden_patterns(workspace.settings),
-    )
-    coverage = system_prompt_and_settings.parse_coverage(workspace.settings.changes)
-    checkpoints = Checkpoints(
-        [root.resolve() for root in roots],
-        workspace.cache,
-        file=None if copy else workspace.folder / known_state_file.NAME,
-        stores=workspace.folder,
-        steps_file=(copy.folder if copy else workspace.folder) / interrupted_steps.NAME,
-        coverage=replace(coverage, off=False)
-        if copy
-        else coverage,  # Changes to a copy are found by its checkpoints.
-        closed=() if copy else shared.closed,
+        opened=settings.command_openings,
+        hidden=settings.hidden_patterns,
     )
 
     async def record_changes(conversation: str, fact: facts.FilesChanged) -> None:

@@ -65,11 +65,12 @@ class FileChanges:
         self._bench = bench
         self._kit = kit or bench.kit
         self.git_repository = GitRepository(
-            bench.models, lambda: self.workspace_checkpoints, bench.open_session
+            bench.models, self._current_checkpoints, bench.open_session
         )
-        self._differences = StepDifferences(
-            bench.workspace.cache, lambda: self.workspace_checkpoints
-        )
+        self._differences = StepDifferences(bench.workspace.cache, self._current_checkpoints)
+
+    def _current_checkpoints(self) -> Checkpoints:
+        return self.workspace_checkpoints
 
     @property
     def workspace_checkpoints(self) -> Checkpoints:
