@@ -31,7 +31,8 @@ class MessageQueue(list[QueuedMessage]):
 
     def __init__(self, conversation: Conversation, tokens: TokenCounter) -> None:
         super().__init__()
-        self._conversation, self._tokens = conversation, tokens
+        self._conversation = conversation
+        self._tokens = tokens
 
     def add_message(
         self,
@@ -109,18 +110,15 @@ class TurnRunner:
         folding: ConversationFolding,
         queue: MessageQueue,
     ) -> None:
-        self._conversation, self._services, self._folding, self._queue = (
-            conversation,
-            services,
-            folding,
-            queue,
-        )
+        self._conversation = conversation
+        self._services = services
+        self._folding = folding
+        self._queue = queue
         self.contents = ViewContents(services.cache)
         self.last_end: facts.TurnEnded | None = None
         self.is_held = False
-        self.calls_to_repeat = (
-            False  # True if the next turn first runs the calls that a stop kept from beginning.
-        )
+        # True if the next turn first runs the calls that a stop kept from beginning.
+        self.calls_to_repeat = False
         self.task: asyncio.Task[None] | None = None
         self._why_stopped = CLOSED
         self._talking: turn_loop.TurnLoop | None = None
@@ -145,17 +143,20 @@ class TurnRunner:
         self, ask: AskUser, set_activity: SetActivity, *, even_without_words: bool = False
     ) -> None:
         """Start a turn if none runs and a message waits, or `even_without_words`."""
-        if self.task is None and not self.is_held and (self._queue or even_without_words):
-            self._why_stopped = CLOSED  # The reason if the event loop ends and cancels the turn.
-            self.task = self._services.spawn(
-                self._run_turns(ask, set_activity), name=f"turn of {self._conversation.id}"
-            )
-            self.task.add_done_callback(partial(self._reset_unstarted_turn, set_activity))
+        if self.task is not None or self.is_held:
+            return
+        if not self._queue and not even_without_words:
+            return
+        self._why_stopped = CLOSED  # The reason if the event loop ends and cancels the turn.
+        turns = self._run_turns(ask, set_activity)
+        self.task = self._services.spawn(turns, name=f"turn of {self._conversation.id}")
+        self.task.add_done_callback(partial(self._reset_unstarted_turn, set_activity))
 
     def _reset_unstarted_turn(self, set_activity: SetActivity, turn: asyncio.Task[None]) -> None:
         """Reset a task that was cancelled before its first step, as its `finally` did not run."""
         if self.task is turn:
-            self.task, self.last_end = None, self._build_stopped_end()
+            self.task = None
+            self.last_end = self._build_stopped_end()
             set_activity(ConversationActivity.IDLE)
 
     def _build_stopped_end(self) -> facts.TurnEnded:
@@ -178,31 +179,31 @@ class TurnRunner:
             ended = self._build_stopped_end()
             raise
         finally:
-            self.task, self.last_end = None, ended
-            failed = ended.reason not in (facts.TurnEnd.DONE, facts.TurnEnd.STOPPED)
-            set_activity(
-                ConversationActivity.FAILED if failed else ConversationActivity.IDLE, ended.why
-            )
+            self.task = None
+            self.last_end = ended
+            has_failed = ended.reason not in (facts.TurnEnd.DONE, facts.TurnEnd.STOPPED)
+            activity = ConversationActivity.FAILED if has_failed else ConversationActivity.IDLE
+            set_activity(activity, ended.why)
 
     async def _run_one_turn(self, ask: AskUser, set_activity: SetActivity) -> facts.TurnEnded:
         """Run the turn for the next message. Its end says why if an error could not be recorded."""
         try:
             async with self._services.turn_lease(self._conversation.id):
                 await self._record_next_message()
-                repeated = self.calls_to_repeat and facts_that_take_back_unstarted_calls(
-                    self._conversation.state
-                )
+                repeated: Sequence[facts.Fact] = ()
+                if self.calls_to_repeat:
+                    repeated = facts_that_take_back_unstarted_calls(self._conversation.state)
                 self.calls_to_repeat = False
-                await self._conversation.append_facts(*repeated or ())
-                steering = self._queue.pop_steering_messages, self._queue.requeue_messages
-                talk = TurnCallbacks(ask, *steering, set_activity, self._build_stopped_end)
+                await self._conversation.append_facts(*repeated)
+                talk = TurnCallbacks(
+                    ask,
+                    self._queue.pop_steering_messages,
+                    self._queue.requeue_messages,
+                    set_activity,
+                    self._build_stopped_end,
+                )
                 if self._services.run_foreign_turn is not None:
-                    self._folding.spending.begin_turn()
-                    if (end := self._folding.spending.find_turn_end_at_limit()) is not None:
-                        await self._conversation.append_facts(end)
-                        return end
-                    await turn_loop.append_note_on_undone_files(self._services, self._conversation)
-                    return await self._services.run_foreign_turn(talk)
+                    return await self._run_foreign_turn(self._services.run_foreign_turn, talk)
                 self._talking = turn_loop.TurnLoop(
                     self._conversation, self._services, self._folding, self.contents, talk
                 )
@@ -215,6 +216,18 @@ class TurnRunner:
             raise
         finally:
             self._talking = None
+
+    async def _run_foreign_turn(
+        self, run: Callable[[TurnCallbacks], Awaitable[facts.TurnEnded]], talk: TurnCallbacks
+    ) -> facts.TurnEnded:
+        """Run the turn of an agent of another program, unless a cost limit is reached."""
+        self._folding.spending.begin_turn()
+        end = self._folding.spending.find_turn_end_at_limit()
+        if end is not None:
+            await self._conversation.append_facts(end)
+            return end
+        await turn_loop.append_note_on_undone_files(self._services, self._conversation)
+        return await run(talk)
 
     async def _record_next_message(self) -> None:
         """Record the next message. If that fails, the message goes back into the queue."""
@@ -240,17 +253,12 @@ class TurnRunner:
         """Return what hooks add to a message. Raises ActionRefused if a hook rejects it."""
         if waiting.by:
             return []
-        found: list[facts.UserSaid] = []
+        said: list[facts.UserSaid] = []
         words = "\n".join(part.text for part in waiting.parts if isinstance(part, facts.Text))
         events = [("UserPromptSubmit", {"prompt": words})]
         if not self._begun:
-            events.insert(
-                0,
-                (
-                    "SessionStart",
-                    {"source": "resume" if len(self._conversation.state.facts) > 1 else "startup"},
-                ),
-            )
+            is_old = len(self._conversation.state.facts) > 1
+            events.insert(0, ("SessionStart", {"source": "resume" if is_old else "startup"}))
         for event, values in events:
             heard = await self._services.run_hooks(event, self._conversation.id, values)
             if heard.blocks and event == "UserPromptSubmit":
@@ -259,12 +267,12 @@ class TurnRunner:
                     remedy="Your message is still queued.",
                 )
             if heard.says:
-                text = with_text_tokens(
-                    facts.Text(f"[A hook for {event} says:]\n{heard.says}"), self._services.tokens
-                )
-                found.append(facts.UserSaid((text,), steering=True, by=f"hook:{event}"))
-        self._begun, self._sent_on = True, 0
-        return found
+                text = facts.Text(f"[A hook for {event} says:]\n{heard.says}")
+                counted = with_text_tokens(text, self._services.tokens)
+                said.append(facts.UserSaid((counted,), steering=True, by=f"hook:{event}"))
+        self._begun = True
+        self._sent_on = 0
+        return said
 
     async def _run_stop_hooks_and_queue_their_message(self) -> None:
         """Hooks may make the agent continue only a few times."""
@@ -275,31 +283,33 @@ class TurnRunner:
         )
         if heard.blocks:
             self._sent_on += 1
-            text = with_text_tokens(
-                facts.Text(f"[A hook sends you on: {heard.blocks}]"), self._services.tokens
-            )
-            self._queue.append(QueuedMessage((text,), steer=False, by="hook:Stop"))
+            text = facts.Text(f"[A hook sends you on: {heard.blocks}]")
+            counted = with_text_tokens(text, self._services.tokens)
+            self._queue.append(QueuedMessage((counted,), steer=False, by="hook:Stop"))
 
     def _build_message_facts(
         self, waiting: QueuedMessage, new_facts: Sequence[facts.Fact], number: int
     ) -> Sequence[facts.Fact]:
         """Return all facts of a message, to be appended together. The first one gives the title."""
-        lead: list[facts.Fact] = (
-            [] if waiting.rewinds_to is None else [facts.Rewound(waiting.rewinds_to)]
-        )
+        lead: list[facts.Fact] = []
+        if waiting.rewinds_to is not None:
+            lead.append(facts.Rewound(waiting.rewinds_to))
         if not self._conversation.state.title:
-            text = " ".join(
-                part.text for part in waiting.parts if isinstance(part, facts.Text)
-            ).strip()
-            first = text.splitlines()[0] if text else "Untitled"
-            short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
-            lead.append(facts.ConversationChanged(title=short))
-        return (*lead, *(resolve_relative_cover(fact, number + len(lead)) for fact in new_facts))
+            lead.append(facts.ConversationChanged(title=_title_from_message(waiting.parts)))
+        first = number + len(lead)
+        return (*lead, *(resolve_relative_cover(fact, first) for fact in new_facts))
+
+
+def _title_from_message(parts: Sequence[facts.UserPart]) -> str:
+    """Return the first line of a message, shortened."""
+    text = " ".join(part.text for part in parts if isinstance(part, facts.Text)).strip()
+    first_line = text.splitlines()[0] if text else "Untitled"
+    if len(first_line) <= TITLE:
+        return first_line
+    return first_line[: TITLE - 1].rstrip() + "…"
 
 
 def with_text_tokens(part: facts.UserPart, tokens: TokenCounter) -> facts.UserPart:
-    return (
-        replace(part, tokens=tokens.count_tokens(part.text))
-        if isinstance(part, facts.Text)
-        else part
-    )
+    if isinstance(part, facts.Text):
+        return replace(part, tokens=tokens.count_tokens(part.text))
+    return part

@@ -38,9 +38,8 @@ class Session:
     ) -> None:
         self.conversation = conversation
         self.running = ConversationActivity.IDLE
-        self.why = (
-            ""  # The reason for the current activity: what failed, or what the user is being asked.
-        )
+        # The reason for the current activity: what failed, or what the user is being asked.
+        self.why = ""
         self._services = services
         self.folding = folding
         self.queue = MessageQueue(conversation, services.tokens)
@@ -187,14 +186,14 @@ class Session:
     async def ask_again(self, seq: int = 0) -> None:
         """Ask again for the answer at `seq`, or for the last one. Earlier answers are kept."""
         self.refuse_while_running("ask again")
-        present = self.conversation.state.facts_on_path()
-        said = (
-            each for each in present if isinstance(each.fact, facts.UserSaid) and not each.fact.by
-        )
-        before = [each for each in said if not seq or each.seq < seq]
-        if not before:
+        asked = 0
+        for recorded in self.conversation.state.facts_on_path():
+            is_from_user = isinstance(recorded.fact, facts.UserSaid) and not recorded.fact.by
+            if is_from_user and (not seq or recorded.seq < seq):
+                asked = recorded.seq
+        if not asked:
             raise NotFound("No answer in this conversation can be regenerated.")
-        await self.conversation.append_facts(facts.Rewound(before[-1].seq, again=True))
+        await self.conversation.append_facts(facts.Rewound(asked, again=True))
         self.resume_turn()
 
     async def switch_to_answer(self, end: int) -> None:
@@ -219,9 +218,11 @@ class Session:
 
     async def finish_new_fork(self, title: str = "") -> None:
         """End the turn that a copy may end in, set the title, and measure the next request."""
-        is_running = self.conversation.state.branch.turn.running
-        new_facts: list[facts.Fact] = [facts.TurnEnded(facts.TurnEnd.DONE)] if is_running else []
-        new_facts += [facts.ConversationChanged(title=title)] if title else []
+        new_facts: list[facts.Fact] = []
+        if self.conversation.state.branch.turn.running:
+            new_facts.append(facts.TurnEnded(facts.TurnEnd.DONE))
+        if title:
+            new_facts.append(facts.ConversationChanged(title=title))
         await self.conversation.append_facts(*new_facts)
         await turn_loop.record_changed_settings(self._services, self.conversation)
 
@@ -258,10 +259,13 @@ class Session:
             )
 
     def _set_activity(self, running: ConversationActivity, why: str = "") -> None:
+        self.running = running
+        self.why = why
         if self.questions:  # Also the question of an agent in the background waits for the user.
-            running, why = ConversationActivity.ASKING, next(iter(self.questions.values())).title
-        self.running, self.why = running, why
-        self.conversation.notify_listeners(session_events.ActivityChanged(self.id, running, why))
+            self.running = ConversationActivity.ASKING
+            self.why = next(iter(self.questions.values())).title
+        changed = session_events.ActivityChanged(self.id, self.running, self.why)
+        self.conversation.notify_listeners(changed)
 
     async def _ask_user(self, question: PermissionQuestion) -> PermissionAnswer:
         if self.asked_elsewhere is not None:
@@ -276,22 +280,21 @@ class Session:
         self._set_activity(ConversationActivity.ASKING, question.title)
         try:
             answer = await future
-            if (
-                question.plan and answer.allowed
-            ):  # Record the plan before anything reacts to the user's answer.
-                plan = session_setup.StandingNote(
-                    "plan", PLAN + (answer.values.strip() or question.preview)
-                )
-                await self.conversation.append_facts(
-                    *turn_loop.build_note_facts([plan], self._services, self.conversation)
-                )
+            if question.plan and answer.allowed:
+                # Record the plan before anything reacts to the user's answer.
+                await self._record_plan(answer.values.strip() or question.preview)
             return answer
         finally:
-            del self._answers[number], self.questions[number]
+            del self._answers[number]
+            del self.questions[number]
             self.conversation.notify_listeners(session_events.QuestionAnswered(self.id, number))
             if not self.questions:
+                is_idle = self.turns.task is None
                 self._set_activity(
-                    ConversationActivity.IDLE
-                    if self.turns.task is None
-                    else ConversationActivity.TOOLS
+                    ConversationActivity.IDLE if is_idle else ConversationActivity.TOOLS
                 )
+
+    async def _record_plan(self, text: str) -> None:
+        plan = session_setup.StandingNote("plan", PLAN + text)
+        notes = turn_loop.build_note_facts([plan], self._services, self.conversation)
+        await self.conversation.append_facts(*notes)
