@@ -94,9 +94,8 @@ class JournalFile:
     ) -> None:
         self.path = path
         self._now = now
-        self.replacing: Callable[[StoredFact], object] = lambda _line: (
-            None
-        )  # Called when a fact is replaced.
+        # Called when a fact is replaced.
+        self.replacing: Callable[[StoredFact], object] = lambda _line: None
         self.connection = (
             sqlite_database.connect_read_only if unseen else sqlite_database.connect_database
         )(path, JournalCorrupt, "journal")
@@ -144,8 +143,8 @@ class JournalFile:
         with self.in_one_transaction():
             row = self._read_row(conversation) or build_empty_row(conversation, time)
             recorded = tuple(
-                Recorded(conversation, row.last_seq + 1 + i, time, fact)
-                for i, fact in enumerate(facts)
+                Recorded(conversation, seq, time, fact)
+                for seq, fact in enumerate(facts, row.last_seq + 1)
             )
             self._insert_facts(row, recorded)
         return recorded
@@ -166,13 +165,13 @@ class JournalFile:
         before its predecessor's.
         """
         with self.in_one_transaction():
-            row = self._read_row(conversation) or build_empty_row(
-                conversation, facts[0][0] if facts else self._now()
-            )
-            recorded, time = [], row.updated
-            for number, (when, fact) in enumerate(facts, row.last_seq + 1):
+            begun = facts[0][0] if facts else self._now()
+            row = self._read_row(conversation) or build_empty_row(conversation, begun)
+            recorded = []
+            time = row.updated
+            for seq, (when, fact) in enumerate(facts, row.last_seq + 1):
                 time = max(time, when)
-                recorded.append(Recorded(conversation, number, time, fact))
+                recorded.append(Recorded(conversation, seq, time, fact))
             self._insert_facts(row, recorded)
             if meter:
                 self.write_meter(conversation, meter)
@@ -185,8 +184,10 @@ class JournalFile:
         return _select_recorded(self, _BROUGHT_FACTS)
 
     def _insert_facts(self, row: StoredConversation, recorded: Sequence[Recorded]) -> None:
-        lines = ((one.conversation, one.seq, one.time, encode_fact(one.fact)) for one in recorded)
-        rows = [(*line, checksum_of_fact(*line)) for line in lines]
+        rows = []
+        for each in recorded:
+            line = (each.conversation, each.seq, each.time, encode_fact(each.fact))
+            rows.append((*line, checksum_of_fact(*line)))
         sqlite_database.execute_with_rows(self.connection, _INSERT, rows)
         self.connection.execute(_UPSERT, advance_row(row, recorded).column_values())
 
@@ -196,17 +197,19 @@ class JournalFile:
         """Return the facts after `after`, each checked and none missing. Unknown
         conversations have none.
         """
-        found: list[Recorded] = []
+        recorded: list[Recorded] = []
+        next_seq = after + 1
         for line in self.read_stored_facts(conversation, after, limit):
-            if line.seq != after + len(found) + 1:
-                raise _damaged_fact_error(conversation, after + len(found) + 1, "is missing")
-            found.append(line.decode_recorded())
-        if not limit or len(found) < limit:
+            if line.seq != next_seq:
+                raise _damaged_fact_error(conversation, next_seq, "is missing")
+            recorded.append(line.decode_recorded())
+            next_seq += 1
+        is_end_read = not limit or len(recorded) < limit
+        if is_end_read:
             row = self._read_row(conversation)
-            last = row.last_seq if row else 0
-            if after + len(found) < last:
-                raise _damaged_fact_error(conversation, after + len(found) + 1, "is missing")
-        return tuple(found)
+            if row is not None and next_seq <= row.last_seq:
+                raise _damaged_fact_error(conversation, next_seq, "is missing")
+        return tuple(recorded)
 
     def read_stored_facts(
         self, conversation: str, after: int = 0, limit: int = 0
@@ -229,45 +232,37 @@ class JournalFile:
         """Copy the facts up to `last`, with numbers and times, and begin the new
         conversation after them.
         """
-        read = self.read_recorded(conversation, 0, last) if last > 0 else ()
-        copied = tuple(replace(each, conversation=new_conversation) for each in read)
+        originals = self.read_recorded(conversation, 0, last) if last > 0 else ()
+        copied = [replace(recorded, conversation=new_conversation) for recorded in originals]
         if len(copied) != last or last < 1:
             raise NotFound(f"Conversation {conversation} has no record {last} to fork from.")
         time = self._now()
-        begun = [
-            Recorded(
-                new_conversation,
-                last + 1,
-                time,
-                ConversationStarted(forked_from=conversation, forked_at=last),
-            )
-        ]
-        brought = (
-            each.fact for each in _select_recorded(self, _BROUGHT_BEHIND, conversation, last)
-        )
-        # From such a fact's `first` up to `at`, facts are another program's, even if it
-        # comes later itself.
-        firsts = (
-            one.first
-            for one in brought
-            if isinstance(one, BroughtIn) and one.first <= last and not one.undone
-        )
-        if (first := next(firsts, None)) is not None:
-            paid = sum(
-                one.fact.usage.cost
-                for one in copied[max(0, first - 1) :]
-                if isinstance(one.fact, ModelReplied)
-            )
-            begun.append(
-                Recorded(
-                    new_conversation, last + 2, time, BroughtIn(Origin(), "", first, cost=paid)
-                )
-            )
+        started = ConversationStarted(forked_from=conversation, forked_at=last)
+        all_facts = [*copied, Recorded(new_conversation, last + 1, time, started)]
+        first = self._first_of_another_program(conversation, last)
+        if first is not None:
+            # What was paid elsewhere for the replies that were copied.
+            paid = 0.0
+            for recorded in copied[max(0, first - 1) :]:
+                if isinstance(recorded.fact, ModelReplied):
+                    paid += recorded.fact.usage.cost
+            brought_in = BroughtIn(Origin(), "", first, cost=paid)
+            all_facts.append(Recorded(new_conversation, last + 2, time, brought_in))
         with self.in_one_transaction():
             if self._read_row(new_conversation) is not None:
                 raise InvalidInput(f"The conversation {new_conversation} already exists.")
-            self._insert_facts(build_empty_row(new_conversation, copied[0].time), (*copied, *begun))
-        return (*copied, *begun)
+            self._insert_facts(build_empty_row(new_conversation, copied[0].time), all_facts)
+        return tuple(all_facts)
+
+    def _first_of_another_program(self, conversation: str, last: int) -> int | None:
+        """Return from which fact on those up to `last` are another program's, which a later fact
+        may say.
+        """
+        for recorded in _select_recorded(self, _BROUGHT_BEHIND, conversation, last):
+            fact = recorded.fact
+            if isinstance(fact, BroughtIn) and fact.first <= last and not fact.undone:
+                return fact.first
+        return None
 
     def first_facts_without_meter(self) -> tuple[Recorded, ...]:
         """Return each conversation's first fact, unless it has a meter. In a fork, the
@@ -283,10 +278,8 @@ class JournalFile:
         """Return conversations of the last day that may be in a turn. Only their facts
         tell for certain.
         """
-        return tuple(
-            str(name)
-            for (name,) in select_journal_rows(self, _STATEMENTS["conversations maybe in turn"])
-        )
+        rows = select_journal_rows(self, _STATEMENTS["conversations maybe in turn"])
+        return tuple(str(name) for (name,) in rows)
 
     def conversation_rows(self) -> tuple[StoredConversation, ...]:
         """Return all conversations, the last changed first."""
@@ -294,7 +287,8 @@ class JournalFile:
         return tuple(map(StoredConversation.from_columns, rows))
 
     def conversation_row(self, conversation: str) -> StoredConversation:
-        if (row := self._read_row(conversation)) is None:
+        row = self._read_row(conversation)
+        if row is None:
             raise NotFound(f"There is no conversation {conversation} in this workspace.")
         return row
 
@@ -334,16 +328,15 @@ class JournalFile:
             sqlite_database.execute_with_rows(
                 self.connection, _INSERT, list(map(_columns_of_line, lines))
             )
-            of: dict[str, list[StoredFact]] = {}
+            lines_by_conversation: dict[str, list[StoredFact]] = {}
             for line in lines:
-                of.setdefault(line.conversation, []).append(line)
-            for conversation, own in of.items():
+                lines_by_conversation.setdefault(line.conversation, []).append(line)
+            for conversation, own in lines_by_conversation.items():
                 row = self._read_row(conversation) or build_empty_row(conversation, own[0].time)
-                row = (
-                    _row_after_lines(row, own)
-                    if trusted
-                    else advance_row(row, (line.decode_recorded() for line in own))
-                )
+                if trusted:
+                    row = _row_after_lines(row, own)
+                else:
+                    row = advance_row(row, (line.decode_recorded() for line in own))
                 self.connection.execute(_UPSERT, row.column_values())
 
     def in_one_transaction(self) -> sqlite_database.SqliteTransaction:

@@ -45,23 +45,25 @@ _NOTE = (
     + _SQL["is_pending"]
 )
 # Conversations to send, or removed here, are noted at once, since searching 10,000 took
-# 17 ms each time.
-_PENDING = (
+# 17 ms each time. By event: the column with the conversation.
+_EVENTS_TO_NOTE = {
+    "INSERT ON main.conversations": "new.id",
+    "UPDATE OF last_seq ON main.conversations": "new.id",
+    "DELETE ON main.conversations": "old.id",
+    "INSERT ON main.in_step": "new.conversation",
+    "UPDATE OF seq ON main.in_step": "new.conversation",
+    "DELETE ON main.released": "old.conversation",
+}
+_PENDING = [
     "CREATE TEMP TABLE IF NOT EXISTS pending(conversation TEXT PRIMARY KEY) WITHOUT ROWID",
     "INSERT OR IGNORE INTO pending SELECT one FROM (SELECT id AS one FROM conversations UNION SELECT conversation"
     " FROM in_step) WHERE " + _SQL["is_pending"].format("one"),
-    *(
-        f"CREATE TEMP TRIGGER IF NOT EXISTS pending_{number} AFTER {event} BEGIN {_NOTE.format(name)}; END"
-        for number, (event, name) in enumerate((
-            ("INSERT ON main.conversations", "new.id"),
-            ("UPDATE OF last_seq ON main.conversations", "new.id"),
-            ("DELETE ON main.conversations", "old.id"),
-            ("INSERT ON main.in_step", "new.conversation"),
-            ("UPDATE OF seq ON main.in_step", "new.conversation"),
-            ("DELETE ON main.released", "old.conversation"),
-        ))
-    ),
-)  # fmt: skip
+]
+for _number, (_event, _column) in enumerate(_EVENTS_TO_NOTE.items()):
+    _PENDING.append(
+        f"CREATE TEMP TRIGGER IF NOT EXISTS pending_{_number} AFTER {_event}"
+        f" BEGIN {_NOTE.format(_column)}; END"
+    )
 _REMOVED = "SELECT conversation FROM pending WHERE NOT EXISTS (SELECT 1 FROM conversations WHERE id = conversation)"
 
 
@@ -85,9 +87,9 @@ class SharedProgress:
     @property
     def must_be_sent_again(self) -> bool:
         """Whether it must be sent anew, because facts that are there were changed in place here."""
-        return (
-            self.contents is not None and bool(self.contents.segments) and self.contents.last == 0
-        )
+        if self.contents is None:
+            return False
+        return bool(self.contents.segments) and self.contents.last == 0
 
 
 class SyncState:
@@ -99,16 +101,20 @@ class SyncState:
         seal_: RowCipher | None = None,
         forgotten: Callable[[Digest], bool] | None = None,
     ) -> None:
-        self._journal, self._seal, self._forgotten = journal, seal_, forgotten
+        self._journal = journal
+        self._seal = seal_
+        self._forgotten = forgotten
         self.released = ReleasedConversations(journal)
         with journal.errors:
             for statement in (_SQL["in_step"], _SHARING, _BLANKED, *_PENDING):
                 journal.connection.execute(statement)
         if seal_ is not None:
             journal.replacing = self._remember_changed_fact
-        known = self._read_value("machine")
-        name = build_machine_name(journal.path.parent, known)
-        self.machine = bytes.fromhex(known if name == known else self._write_value("machine", name))
+        known_name = self._read_value("machine")
+        name = build_machine_name(journal.path.parent, known_name)
+        if name != known_name:
+            self._write_value("machine", name)
+        self.machine = bytes.fromhex(name)
 
     def read_mark(self) -> HeadMark:
         """Return the engine's last change up to which everything was looked at."""
@@ -144,12 +150,11 @@ class SyncState:
 
     def needed_segment_names(self) -> tuple[bytes, ...]:
         """Return the rows that this machine needs for its conversations."""
-        return tuple(
-            one.name
-            for known in self.list_progress()
-            if known.contents
-            for one in known.contents.segments
-        )
+        names: list[bytes] = []
+        for known in self.list_progress():
+            if known.contents:
+                names += [segment.name for segment in known.contents.segments]
+        return tuple(names)
 
     def mark_conversations_for_resending(self, conversations: Iterable[str]) -> None:
         """Mark conversations with facts changed in place, by forgetting, to be sent
@@ -173,32 +178,40 @@ class SyncState:
         """
         here = self._journal.read_stored_facts(known.conversation)
         agreed = min(known.seq, len(lines))
-        ahead = known.generation > seen.generation
-        mine, theirs = here[agreed:], lines[agreed:]
+        agreed_facts = list(zip(here[:agreed], lines[:agreed], strict=True))
+        for ours, other in agreed_facts:
+            _refuse_other_words(ours, other)
+        mine = here[agreed:]
+        theirs = lines[agreed:]
         common = fact_segments.count_common_facts(mine, theirs)
         marks = [line.decode_recorded().fact for line in mine[common:]]
-        apart = common < min(len(mine), len(theirs))
-        for ours, other in zip(here[:agreed], lines[:agreed], strict=True):
-            _refuse_other_words(ours, other)
+        have_both_written = common < min(len(mine), len(theirs))
+        is_ahead = known.generation > seen.generation
         with self._journal.in_one_transaction():
-            for ours, other in zip(here[:agreed], lines[:agreed], strict=True):
-                if not ahead and ours.fact != other.fact:
-                    self._journal.replace_fact(
-                        ours,
-                        self._merge_blanked_facts(ours, other)
-                        if known.must_be_sent_again
-                        else other.decode_recorded().fact,
-                    )
-            if apart and not all(isinstance(fact, Forgotten) for fact in marks):
+            if not is_ahead:
+                for ours, other in agreed_facts:
+                    self._take_over_forgetting(ours, other, known)
+            if have_both_written and not all(isinstance(fact, Forgotten) for fact in marks):
                 return agreed + common
-            if apart:
+            new = theirs[len(mine) :]
+            if have_both_written:  # Here only marks of forgetting were written.
                 self._journal.delete_facts_after(known.conversation, agreed + common)
-            self._journal.insert_stored_facts(
-                theirs[common:] if apart else theirs[len(mine) :], trusted=True
-            )
+                new = theirs[common:]
+            self._journal.insert_stored_facts(new, trusted=True)
             self.save_progress(seen)
             self._plan_resend_if_different(seen, marks)
         return None
+
+    def _take_over_forgetting(
+        self, ours: StoredFact, other: StoredFact, known: SharedProgress
+    ) -> None:
+        if ours.fact == other.fact:
+            return
+        if known.must_be_sent_again:
+            fact = self._merge_blanked_facts(ours, other)
+        else:
+            fact = other.decode_recorded().fact
+        self._journal.replace_fact(ours, fact)
 
     def save_progress(self, known: SharedProgress) -> None:
         head = fact_segments.encode_head(known.contents) if known.contents else b""
@@ -290,22 +303,22 @@ class SyncState:
     def blank_forgotten_facts(self, lines: Sequence[StoredFact]) -> list[StoredFact]:
         """Return another machine's facts without what was forgotten here."""
         known = dict(select_journal_rows(self._journal, "SELECT name, rowid FROM blanked"))
-        return (
-            [self._blank_if_forgotten(line, known) for line in lines]
-            if known or self._forgotten
-            else list(lines)
-        )
+        if not known and not self._forgotten:
+            return list(lines)
+        return [self._blank_if_forgotten(line, known) for line in lines]
 
     def _blank_if_forgotten(self, line: StoredFact, blanked: dict[bytes, int]) -> StoredFact:
-        if blanked and (row := blanked.get(self._keyed_digest_of_fact(line))):
-            return _with_fact_text(line, self._text_of_blanked_fact(line, row))
-        found = {Digest.from_hex(one) for one in _HEX.findall(line.fact)} if self._forgotten else ()
-        gone = [one for one in found if self._forgotten and self._forgotten(one)]
-        fact = (
-            content_forgetting.blank_fact(line, content_forgetting.ForgetRequest("", gone))
-            if gone
-            else None
-        )
+        if blanked:
+            row = blanked.get(self._keyed_digest_of_fact(line))
+            if row:
+                return _with_fact_text(line, self._text_of_blanked_fact(line, row))
+        if self._forgotten is None:
+            return line
+        named = {Digest.from_hex(text) for text in _HEX.findall(line.fact)}
+        gone = [digest for digest in named if self._forgotten(digest)]
+        if not gone:
+            return line
+        fact = content_forgetting.blank_fact(line, content_forgetting.ForgetRequest("", gone))
         return line if fact is None else _with_fact_text(line, fact_encoding.encode_fact(fact))
 
     def _text_of_blanked_fact(self, line: StoredFact, row: int) -> str:
@@ -337,16 +350,12 @@ class SyncState:
         forgotten by one of them.
         """
         asked = "SELECT 1 FROM blanked WHERE conversation = ? AND seq = ?"
-        if (
-            self._journal.connection.execute(asked, (ours.conversation, ours.seq)).fetchone()
-            is None
-        ):
+        place = (ours.conversation, ours.seq)
+        is_blanked_here = self._journal.connection.execute(asked, place).fetchone() is not None
+        if not is_blanked_here:
             return other.decode_recorded().fact
-        return fact_encoding.decode_fact(
-            json.dumps(
-                _merge_versions_blanking_differences(json.loads(ours.fact), json.loads(other.fact))
-            )
-        )
+        merged = _merge_versions_blanking_differences(json.loads(ours.fact), json.loads(other.fact))
+        return fact_encoding.decode_fact(json.dumps(merged))
 
     def _plan_resend_if_different(self, known: SharedProgress, marks: Sequence[Fact] = ()) -> None:
         """Plan to send it anew if others have something else, because facts were forgotten here."""
@@ -363,12 +372,11 @@ class SyncState:
         rows = select_journal_rows(self._journal, "SELECT value FROM sharing WHERE name = ?", name)
         return str(rows[0][0]) if rows else ""
 
-    def _write_value(self, name: str, value: str) -> str:
+    def _write_value(self, name: str, value: str) -> None:
         with self._journal.in_one_transaction():
             self._journal.connection.execute(
                 "INSERT OR REPLACE INTO sharing VALUES(?, ?)", (name, value)
             )
-        return value
 
 
 def _refuse_other_words(ours: StoredFact, other: StoredFact) -> None:
@@ -416,6 +424,5 @@ def _merge_versions_blanking_differences(ours: Any, other: Any) -> Any:
 
 def _progress_from_row(row: tuple[str, int, bytes, int, bytes, bytes]) -> SharedProgress:
     conversation, seq, chain, version, writer, head = row
-    return SharedProgress(
-        conversation, seq, chain, version, writer, fact_segments.decode_head(head) if head else None
-    )
+    contents = fact_segments.decode_head(head) if head else None
+    return SharedProgress(conversation, seq, chain, version, writer, contents)
