@@ -22,10 +22,28 @@ from helix_desktop.engine.state.request_digest import digest_of_request
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view_contents import SAMPLE_BYTES, ViewContents, estimate_entry_tokens
 from helix_desktop.errors import ActionRefused, HelixError, NotFound
+from helix_desktop.fast_dataclass import dataclass
 
 FOLD_SHARE = (
     0.1  # "Fold first" is offered only if it frees at least this share of the next request.
 )
+
+
+# Fewer requests are what every long conversation makes now and then, and are not asked about.
+FEWEST_SUMMARY_REQUESTS = 3
+_ROOM_FOR_QUESTION = 600  # Tokens of a question about a piece of the history.
+
+
+@dataclass(frozen=True, slots=True)
+class NeededSummary:
+    """What has to be summarized before a conversation can go on, such as an imported one. `dollars`
+    is None where the price is not known.
+    """
+
+    used_tokens: int
+    window_tokens: int
+    requests: int
+    dollars: float | None
 
 
 class ConversationContext:
@@ -72,6 +90,25 @@ class ConversationContext:
         tokens = sum(with_text_tokens(part, self._services.tokens).tokens for part in parts)
         added = context_usage.estimate_billed_tokens(tokens, self._conversation.expected_state)
         return price.cost_when_sent(self._services.clock.current_time()) + added * price.per_token
+
+    def estimate_needed_summary(self) -> NeededSummary | None:
+        """Return what must be summarized before the next message, if that takes many requests."""
+        ahead = self._conversation.expected_state
+        policy = self._conversation.policy_at(ahead)
+        meter = context_usage.measure_window(ahead, policy)
+        if policy.handover == "off" or meter.window <= 0 or meter.request_fits:
+            return None
+        piece = max(meter.window - meter.reserve - _ROOM_FOR_QUESTION, _ROOM_FOR_QUESTION)
+        # The history is summarized in pieces, and two summaries at a time become one.
+        pieces = -(-meter.used // piece)
+        requests = pieces
+        while pieces > 1:
+            pieces = -(-pieces // 2)
+            requests += pieces
+        if requests < FEWEST_SUMMARY_REQUESTS:
+            return None
+        dollars = self._folding.estimate_fold_cost(facts.FoldKind.HANDOVER)
+        return NeededSummary(meter.used, meter.window, requests, dollars)
 
     def estimate_saving_of_markers(self) -> float:
         """Return the dollars that markers would save, or 0.0 if they would free too little."""

@@ -23,6 +23,7 @@ from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.changes.undo_notes_for_model import (
     UNDID,
+    UNDID_PARTLY,
     UNDO,
     UndoneFiles,
     name_changes_of_fact,
@@ -639,7 +640,7 @@ def _without_undone_work(details: Sequence[Detail], files: UndoneFiles) -> list[
     left = []
     for detail in details:
         is_undone = detail.kind == "written" and files.is_undone(detail.text)
-        is_said_before = detail.text.startswith(UNDID)  # By an earlier document.
+        is_said_before = detail.text.startswith((UNDID, UNDID_PARTLY))  # By an earlier document.
         if not is_undone and not is_said_before:
             left.append(detail)
     undone = files.describe_undos(files.made)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QAction
 
 from helix_desktop.engine.changes.folder_state import is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import FileChange, UndoOutlook
+from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
 from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
 from helix_desktop.engine.search_query import split_query_into_words_and_filters
@@ -22,12 +23,13 @@ from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
 from helix_desktop.gui.common.figure_formats import format_dollars
+from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import FileChanges, KnownWorkspace, Session, Workbench
 from helix_desktop.program_settings import ASK_ABOVE
 
@@ -217,12 +219,38 @@ class MessageToSend:
                 folding, then=lambda _done: self.send_now(), failed=self.not_sent
             )
 
+        needed = self.session.context.estimate_needed_summary()
+        if needed is not None:
+            self._ask_to_summarize(needed)
+            return
         saves = self.session.context.estimate_saving_of_markers()
         price = self.session.context.estimate_cost_of_sending(self.parts)
         folding = (saves, fold_and_send) if saves else None
         send_or_ask_if_expensive(
             self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding
         )
+
+    def _ask_to_summarize(self, needed: NeededSummary) -> None:
+        """Says what it takes until a conversation that is too long can go on, and asks."""
+        words = [
+            tr(
+                "This conversation is too long for the model: {used} of {window} tokens.",
+                used=format_token_count(needed.used_tokens),
+                window=format_token_count(needed.window_tokens),
+            ),
+            tr(
+                "Before it can go on, about {n} requests summarize the older messages.",
+                n=format_number(needed.requests),
+            ),
+        ]
+        if needed.dollars:
+            words.append(tr("That costs about {price}.", price=format_dollars(needed.dollars)))
+        words.append(tr("Nothing is lost: everything can be searched and put back."))
+        ways = [(tr("Summarize and send"), self.send_now)]
+        box = ask_to_choose_one(
+            self.window, tr("Summarize the older messages?"), " ".join(words), "", ways
+        )
+        box.rejected.connect(lambda: self.not_sent(None))
 
     def send_now(self) -> None:
         try:

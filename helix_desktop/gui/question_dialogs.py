@@ -76,7 +76,9 @@ def ask_to_choose_one(
 
 
 def ask_folder(parent: QWidget, title: str, then: Callable[[Path], object]) -> QFileDialog:
-    dialog = QFileDialog(parent, title, fileMode=QFileDialog.FileMode.Directory)
+    # Where the program was started says nothing about where the user's folders are.
+    home = str(Path.home())
+    dialog = QFileDialog(parent, title, home, fileMode=QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 

@@ -232,7 +232,11 @@ def _ask_agent_and_begin_conversation(window: MainWindow) -> None:
     def show_agents(names: Sequence[str]) -> None:
         text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
         none = tr("No agent that supports the Agent Client Protocol was found on this computer. You can add one in the settings.")  # fmt: skip
-        acts = [(name, partial(begin_with_agent, name)) for name in names]
+        acts: list[tuple[str, Callable[[], object]]] = [
+            (name, partial(begin_with_agent, name)) for name in names
+        ]
+        if not names:
+            acts.append((tr("Open settings"), partial(window.settings_wanted.emit, "servers")))
         ask_to_choose_one(
             window, tr("New conversation with another agent"), text if names else none, "", acts
         )

@@ -22,6 +22,7 @@ from helix_desktop.documents.document_kinds import PDF
 from helix_desktop.documents.document_page import PagePicture
 from helix_desktop.documents.document_reading import draw_pages
 from helix_desktop.engine import context_policy, context_usage, request_building
+from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
@@ -178,6 +179,7 @@ class FakeSession(StandIn):
     agents_cost = 0.0
     rewrite: context_usage.PendingRewrite | None = None
     unpriced = ""
+    needed_summary: NeededSummary | None = None
 
     def __init__(
         self, conversation: str, facts: Sequence[Recorded] = (), tell: Listener | None = None
@@ -304,6 +306,9 @@ class FakeSession(StandIn):
 
     def estimate_cost_of_sending(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
         return self.price
+
+    def estimate_needed_summary(self) -> NeededSummary | None:
+        return self.needed_summary
 
     def estimate_saving_of_markers(self) -> float:
         return self.saves

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine.cache_entry_rows import EntrySort
+from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Attachment,
@@ -256,6 +257,27 @@ def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_writt
     window.chat.measuring.timeout.emit()
     assert window.chat.composer._figures.text().endswith("% full")
     assert not window.chat.composer._figures.text().startswith("0")
+
+
+def test_before_an_imported_history_is_summarized_it_is_said_what_that_takes(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """The defect: one message in an imported conversation made 44 requests without a question."""
+    session.needed_summary = NeededSummary(90_000, 8_192, 44, 0.62)
+    before = len(session.state.facts)
+    write(window, "go on")
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
+    for words in ("90K of 8.2K tokens", "about 44 requests", "about $0.62", "Nothing is lost"):
+        assert words in box.text()
+    assert len(session.state.facts) == before
+    box.reject()
+    assert window.chat.composer.text.toPlainText() == "go on"
+    session.needed_summary = NeededSummary(90_000, 8_192, 44, None)
+    window.chat.composer.send_composed_message(steer=False)
+    box = [box for box in window.findChildren(QMessageBox) if box.isVisible()][-1]
+    assert "$" not in box.text()  # Where no price is known, no figure stands there.
+    next(each for each in box.buttons() if each.text() == "Summarize and send").click()
+    assert len(session.state.facts) > before
 
 
 def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not_sent(

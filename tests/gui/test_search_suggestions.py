@@ -114,7 +114,7 @@ def test_a_handover_is_called_so_and_not_by_the_mark_that_models_read() -> None:
         for more in ("", "\n## Project Background")
     ]
     finds = search_suggestions.suggest_search_hits(hits, {}, "one", print, "file:fees.py")
-    assert [find.text for find in finds] == ["Handover", "Handover ## Project Background"]
+    assert [find.text for find in finds] == ["Summary", "Summary ## Project Background"]
 
 
 def test_every_command_is_an_action(window: MainWindow) -> None:

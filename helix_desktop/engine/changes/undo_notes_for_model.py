@@ -25,6 +25,7 @@ UNDO = (
 )
 MOST_NAMED = 12
 UNDID = "The user undid your changes to "
+UNDID_PARTLY = "The user undid a part of your changes to "
 LEFT = "The conversation was rewound, but your later changes to "
 _DONE = re.compile("^(?:created|changed|deleted) ")
 Items = dict[str, TreeItem | None]
@@ -89,14 +90,24 @@ class UndoneFiles:
         """Return one line on all files that an undo or redo left otherwise than
         `known`, or an empty string.
         """
-        new = {path: item for path, item in self.restored.items() if item != known[path]}
-        undone = _format_sentence(
-            UNDID, self._named(path for path, item in new.items() if item != self.made[path])
+        undone: list[str] = []
+        partly_undone: list[str] = []
+        redone: list[str] = []
+        for path, item in self.restored.items():
+            if item == known[path]:
+                continue
+            if item == self.made[path]:
+                redone.append(path)
+            elif item == self.before[path]:
+                undone.append(path)
+            else:
+                partly_undone.append(path)
+        sentences = (
+            _format_sentence(UNDID, self._named(undone)),
+            _format_sentence(UNDID_PARTLY, self._named(partly_undone)),
+            _format_sentence("The user redid your changes to ", self._named(redone)),
         )
-        redone = self._named(path for path, item in new.items() if item == self.made[path])
-        return " ".join(
-            filter(None, (undone, _format_sentence("The user redid your changes to ", redone)))
-        )
+        return " ".join(filter(None, sentences))
 
     def describe_news(self) -> str:
         """Return what the model was not told yet of undos and of changes that a rewind has left."""
