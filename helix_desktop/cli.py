@@ -38,26 +38,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        from helix_desktop.console import discard_output, print_text
+        from helix_desktop.console import discard_output
 
-        if isinstance(
-            error, BrokenPipeError
-        ):  # The program that reads our output has closed the pipe.
-            discard_output()
+        if isinstance(error, BrokenPipeError):
+            discard_output()  # The program that reads our output has closed the pipe.
             return 0
         if error.errno == errno.ENOSPC:
             discard_output()
-            sentence = "The disk is full, or the disk that the output is written to. Free up disk space and try again."
-        elif error.errno in (errno.EROFS, errno.EACCES) and error.filename:
-            sentence = f"{error.filename}: {error.strerror}. {TO_WRITABLE_FOLDER}"
-        elif _is_current_folder_missing():
-            sentence = (
-                "The folder you are in no longer exists. Change to another one and try again."
-            )
-        else:
+        sentence = _describe_os_error(error)
+        if not sentence:
             raise
-        print_text(sentence, file=sys.stderr)
+        print(sentence, file=sys.stderr)
         return FAILED
+
+
+def _describe_os_error(error: OSError) -> str:
+    """Returns what a person can do about it. Empty: it is a bug, and is raised."""
+    if error.errno == errno.ENOSPC:
+        return "The disk is full, or the disk that the output is written to. Free up disk space and try again."
+    if error.errno in (errno.EROFS, errno.EACCES) and error.filename:
+        return f"{error.filename}: {error.strerror}. {TO_WRITABLE_FOLDER}"
+    if _is_current_folder_missing():
+        return "The folder you are in no longer exists. Change to another one and try again."
+    return ""
 
 
 def _pop_target_argument(given: list[str]) -> str:
@@ -67,12 +70,16 @@ def _pop_target_argument(given: list[str]) -> str:
     last = given[-1] if given else ""
     if last.startswith("helix:"):
         return given.pop()
-    alone = len(given) == 1 or (len(given) == 3 and given[0] == "--home")
-    if alone and Path(last).is_dir():
+    follows_home = len(given) == 3 and given[0] == "--home"
+    is_alone = len(given) == 1 or follows_home
+    if not is_alone:
+        return ""
+    if Path(last).is_dir():
         from helix_desktop import commands
 
+        # A folder that is called like a command is named with ./ in front.
         return "" if last in commands.NOUNS else str(Path(given.pop()).resolve())
-    if alone and os.sep in last and not Path(last).exists():
+    if os.sep in last and not Path(last).exists():
         raise InvalidInput(f"{last} does not exist.")
     return ""
 

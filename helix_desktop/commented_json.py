@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from helix_desktop.errors import ConfigFileMistake
+from helix_desktop.fast_dataclass import dataclass
 
 # An unclosed string or comment matches up to the end of the text. Otherwise, the search
 # would take quadratic time.
@@ -33,25 +34,55 @@ def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
     """
     text = text if text.strip() else "{}\n"
     plain = blank_comments(text)
-    at, depth = plain.index("{"), 0
-    while (
-        (span := _find_member(plain, at, path[depth]))
-        and depth + 1 < len(path)
-        and plain[span[0]] == "{"
-    ):
-        at, depth = span[0], depth + 1
-    for inner in reversed(path[depth + 1 :]):
-        value = {inner: value}
-    if span:
-        return f"{text[: span[0]]}{json.dumps(value)}{text[span[1] :]}"
-    indent = "  " * (depth + 1)
-    member = f"{json.dumps(path[depth])}: {json.dumps(value, indent=2)}".replace(
-        "\n", f"\n{indent}"
-    )
-    rest = text[at + 1 :]
-    if plain[_skip_blanks(plain, at + 1)] == "}":  # It has no members, but may contain a comment.
-        return f"{text[: at + 1]}\n{indent}{member}\n{indent[2:]}{rest if rest.lstrip()[0] != '}' else rest.lstrip()}"
-    return f"{text[: at + 1]}\n{indent}{member},{rest if rest[0].isspace() else ' ' + rest}"
+    place = _find_place(plain, path)
+    for name in reversed(place.missing_names):
+        value = {name: value}
+    if place.known_value is not None:
+        begins, ends = place.known_value
+        return f"{text[:begins]}{json.dumps(value)}{text[ends:]}"
+    return _insert_member(text, plain, place, value)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlaceOfValue:
+    """Where a value goes: into the object that begins at `object_at`, under `name`.
+
+    `known_value`: where the present value begins and ends, or None. `missing_names`:
+    those of the objects that must be made within it.
+    """
+
+    object_at: int
+    depth: int
+    name: str
+    known_value: tuple[int, int] | None
+    missing_names: Sequence[str]
+
+
+def _find_place(plain: str, path: Sequence[str]) -> _PlaceOfValue:
+    object_at = plain.index("{")
+    for depth, name in enumerate(path):
+        known_value = _find_member(plain, object_at, name)
+        is_last = depth + 1 == len(path)
+        is_object = known_value is not None and plain[known_value[0]] == "{"
+        if is_last or known_value is None or not is_object:
+            return _PlaceOfValue(object_at, depth, name, known_value, path[depth + 1 :])
+        object_at = known_value[0]
+    raise ValueError("the path is empty")
+
+
+def _insert_member(text: str, plain: str, place: _PlaceOfValue, value: object) -> str:
+    """Returns the text with a new first member of an object."""
+    after_brace = place.object_at + 1
+    indent = "  " * (place.depth + 1)
+    content = json.dumps(value, indent=2).replace("\n", f"\n{indent}")
+    member = f"{json.dumps(place.name)}: {content}"
+    head = f"{text[:after_brace]}\n{indent}{member}"
+    rest = text[after_brace:]
+    has_members = plain[_skip_blanks(plain, after_brace)] != "}"
+    if has_members:
+        return f"{head},{rest}" if rest[0].isspace() else f"{head}, {rest}"
+    has_comment = rest.lstrip()[0] != "}"
+    return f"{head}\n{indent[2:]}{rest if has_comment else rest.lstrip()}"
 
 
 def blank_comments(text: str) -> str:

@@ -54,6 +54,7 @@ class DoctorFindingState(StrEnum):
 
 
 _GOOD, _NOTE, _BAD = DoctorFindingState
+PROCESS_FOLDER = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +70,43 @@ class DoctorFinding:
 def _judge(
     what: str, good: str, problem: str, remedy: str, state: DoctorFindingState = _BAD
 ) -> DoctorFinding:
-    return (
-        DoctorFinding(what, state, problem, remedy) if problem else DoctorFinding(what, _GOOD, good)
-    )
+    if problem:
+        return DoctorFinding(what, state, problem, remedy)
+    return DoctorFinding(what, _GOOD, good)
+
+
+_Check = Callable[[], Iterator[DoctorFinding] | AsyncIterator[DoctorFinding]]
 
 
 async def check_installation(
     where: ProgramFolders, secrets: SecretStorage
 ) -> tuple[DoctorFinding, ...]:
     """Runs every check, in the order in which a person would ask."""
-    checks: tuple[Callable[[], Iterator[DoctorFinding] | AsyncIterator[DoctorFinding]], ...] = (
-        _check_python, _check_libraries, _check_qt_plugin, _check_screen, _check_sqlite, _check_leveldb, _check_token_vocabularies, lambda: _check_keyring(secrets),
-        lambda: _check_disk_space(where), lambda: _check_settings_file(where), lambda: _check_providers_file(where),
-        lambda: _check_key_file(secrets), lambda: _check_workspaces(where), lambda: _check_histories(where),
-    )  # fmt: skip
+    checks: tuple[_Check, ...] = (
+        _check_python,
+        _check_libraries,
+        _check_qt_plugin,
+        _check_screen,
+        _check_process_folder,
+        _check_sqlite,
+        _check_leveldb,
+        _check_token_vocabularies,
+        lambda: _check_keyring(secrets),
+        lambda: _check_disk_space(where),
+        lambda: _check_settings_file(where),
+        lambda: _check_providers_file(where),
+        lambda: _check_key_file(secrets),
+        lambda: _check_workspaces(where),
+        lambda: _check_histories(where),
+    )
     findings: list[DoctorFinding] = []
     for check in checks:
         try:
             found = check()
-            findings.extend(
-                [one async for one in found] if isinstance(found, AsyncIterator) else found
-            )
+            if isinstance(found, AsyncIterator):
+                findings += [finding async for finding in found]
+            else:
+                findings += found
         except Exception as error:  # A broken installation can raise any kind of error.
             log.info("a check failed", exc_info=error)
             name = getattr(check, "__name__", "check").strip("_<>")
@@ -99,9 +116,20 @@ async def check_installation(
 
 
 def _check_python() -> Iterator[DoctorFinding]:
-    version = platform.python_version()
-    fits = sys.version_info >= (3, 11)
-    yield DoctorFinding("Python", _GOOD if fits else _BAD, f"{platform.python_implementation()} {version}, {platform.platform()}.", "" if fits else "Python 3.11 or newer is needed.")  # fmt: skip
+    version = f"{platform.python_implementation()} {platform.python_version()}"
+    sentence = f"{version}, {platform.platform()}."
+    is_new_enough = sys.version_info >= (3, 11)
+    problem = "" if is_new_enough else sentence
+    yield _judge("Python", sentence, problem, "Python 3.11 or newer is needed.")
+
+
+def _check_process_folder(folder: Path = PROCESS_FOLDER) -> Iterator[DoctorFinding]:
+    """Looks for /proc, without which no workspace can be created on Linux. Some
+    containers and chroots do not mount it.
+    """
+    if sys.platform == "linux" and not (folder / "self").exists():
+        sentence = f"{folder} is not mounted, so workspaces cannot be created or opened."
+        yield DoctorFinding("Processes", _BAD, sentence, f"Mount it: mount -t proc proc {folder}")
 
 
 def _check_libraries() -> Iterator[DoctorFinding]:
@@ -154,12 +182,11 @@ def _check_sqlite() -> Iterator[DoctorFinding]:
     with sqlite3.connect(":memory:") as connection:
         options = {row[0] for row in connection.execute("PRAGMA compile_options")}
     connection.close()
-    lacks = f"{sqlite3.sqlite_version} does not include full-text search (FTS5)."
-    problem, remedy = (
-        "" if "ENABLE_FTS5" in options else lacks,
-        "Use a Python build whose SQLite includes FTS5.",
-    )
-    yield _judge("SQLite", f"{sqlite3.sqlite_version}, with full-text search.", problem, remedy)
+    problem = ""
+    if "ENABLE_FTS5" not in options:
+        problem = f"{sqlite3.sqlite_version} does not include full-text search (FTS5)."
+    good = f"{sqlite3.sqlite_version}, with full-text search."
+    yield _judge("SQLite", good, problem, "Use a Python build whose SQLite includes FTS5.")
 
 
 def _check_leveldb() -> Iterator[DoctorFinding]:
@@ -203,14 +230,12 @@ async def _check_keyring(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]
 def _check_disk_space(where: ProgramFolders) -> Iterator[DoctorFinding]:
     place = next(path for path in (where.data, *where.data.parents) if path.exists())
     free = shutil.disk_usage(place).free
-    state = _BAD if free < NO_ROOM else _NOTE if free < LITTLE_ROOM else _GOOD
-    remedy = "" if state is _GOOD else "Free up disk space, or remove old entries."
-    yield DoctorFinding(
-        "Disk",
-        state,
-        f"{free // MEGABYTE:,} MB free on the disk that contains {where.data}.",
-        remedy,
-    )
+    sentence = f"{free // MEGABYTE:,} MB free on the disk that contains {where.data}."
+    if free >= LITTLE_ROOM:
+        yield DoctorFinding("Disk", _GOOD, sentence)
+        return
+    state = _BAD if free < NO_ROOM else _NOTE
+    yield DoctorFinding("Disk", state, sentence, "Free up disk space, or remove old entries.")
 
 
 def _check_settings_file(where: ProgramFolders) -> Iterator[DoctorFinding]:

@@ -188,3 +188,11 @@ def test_what_an_agent_writes_and_is_not_read_yet_is_said(
     assert [finding.state for finding in found] == [DoctorFindingState.NOTE] * 2
     assert "pi writes" in found[0].says
     assert "the table session_v3 (1). Its file stays as it is." in found[1].says
+
+
+def test_a_system_without_the_folder_of_processes_is_told(tmp_path: Path) -> None:
+    """In a chroot without /proc no workspace could be created, and the doctor was content."""
+    (found,) = installation_checks._check_process_folder(tmp_path)
+    assert (found.state, "not mounted" in found.says) == (DoctorFindingState.BAD, True)
+    (tmp_path / "self").mkdir()
+    assert not list(installation_checks._check_process_folder(tmp_path))
