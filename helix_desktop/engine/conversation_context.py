@@ -31,6 +31,7 @@ FOLD_SHARE = (
 
 # Fewer requests are what every long conversation makes now and then, and are not asked about.
 FEWEST_SUMMARY_REQUESTS = 3
+_USUAL_SUMMARY = 1_500  # Tokens of a summary of a piece.
 _ROOM_FOR_QUESTION = 600  # Tokens of a question about a piece of the history.
 
 
@@ -107,7 +108,12 @@ class ConversationContext:
             requests += pieces
         if requests < FEWEST_SUMMARY_REQUESTS:
             return None
-        dollars = self._folding.estimate_fold_cost(facts.FoldKind.HANDOVER)
+        dollars = None
+        chosen = ahead.settings.model_for_role(facts.ModelRole.MAIN)
+        if chosen is not None and chosen.price_input > 0:
+            read_price = requests * piece * chosen.price_input
+            written_price = requests * _USUAL_SUMMARY * chosen.price_output
+            dollars = (read_price + written_price) / context_usage.PER_MILLION
         return NeededSummary(meter.used, meter.window, requests, dollars)
 
     def estimate_saving_of_markers(self) -> float:
