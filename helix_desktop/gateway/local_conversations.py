@@ -8,7 +8,7 @@ import asyncio
 import gc
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ from helix_desktop.engine.foreign_agent_facts import AgentOutput
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser, shorten_to_line
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_conversation import COUNTED_HERE, OpenAgentConversation
 from helix_desktop.gateway.agent_cost_and_savings import Figures, compute_agent_figures
 from helix_desktop.gateway.conversation_matching import (
@@ -51,17 +52,24 @@ UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
 MOST_OPEN_CONVERSATIONS = 24  # The maximum number of conversations that are kept open.
 MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
-QUIET_SECONDS = 0.025  # The recording of a long history pauses for this long after a request,
-FIRST_REQUEST_SECONDS = (
-    0.25  # and for at most this much longer until the first request of another session is recorded.
-)
+# The recording of a long history pauses for this long after a request, and for at most
+# FIRST_REQUEST_SECONDS longer until the first request of another session is recorded.
+QUIET_SECONDS = 0.025
+FIRST_REQUEST_SECONDS = 0.25
 MOST_RECENT_FACTS = 200  # Among these, a conversation's newest output is looked for.
-AHEAD_SECONDS = (
-    0.05  # A forwarded request is recorded after this delay, or as soon as another one needs it.
-)
-_OPENING_TAG = re.compile(
-    r"^\s*<([a-zA-Z_-]{1,40})[^<>]*>", re.MULTILINE
-)  # Begins the blocks that clients put before a first message.
+# A forwarded request is recorded after this delay, or as soon as another one needs it.
+AHEAD_SECONDS = 0.05
+# Begins the blocks that clients put before a first message.
+_OPENING_TAG = re.compile(r"^\s*<([a-zA-Z_-]{1,40})[^<>]*>", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedFigures:
+    """The figures of a closed conversation, and when they were computed since when."""
+
+    updated: float
+    since: float
+    figures: Figures
 
 
 class LocalAgentConversations:
@@ -70,16 +78,13 @@ class LocalAgentConversations:
         self._ask = ask
         self._matcher = ConversationMatcher()
         self._open_conversations: dict[str, OpenAgentConversation] = {}
-        self._figures: dict[
-            str, tuple[float, float, Figures]
-        ] = {}  # The figures of closed conversations.
+        self._closed_figures: dict[str, ClosedFigures] = {}
         self._read = asyncio.Lock()
         self._is_read = False
         self._quiet_until = 0.0  # A time of the event loop's clock.
         self._tasks = concurrency.OwnedTasks("recording requests")
-        self._imports: list[
-            tuple[KnownMessages, Ticket]
-        ] = []  # Long histories still being recorded.
+        # Long histories still being recorded.
+        self._imports: list[tuple[KnownMessages, Ticket]] = []
 
     async def count_known_messages(self, arrival: Arrival) -> int:
         """Return how many of the messages are, or will be, facts."""
@@ -132,21 +137,20 @@ class LocalAgentConversations:
         while True:
             place = self._find_position_of(arrival)
             line = behind or place.line
-            track = line or self._matcher.add_known_messages(
-                KnownMessages("", arrival.session, arrival.head, agent=arrival.agent)
-            )
-            if (
-                not behind
-                and (sent := self._forward_if_no_fold_due(arrival, messages, place, track))
-                is not None
-            ):
-                return sent
+            track = line
+            if track is None:
+                track = KnownMessages("", arrival.session, arrival.head, agent=arrival.agent)
+                self._matcher.add_known_messages(track)
+            if behind is None:
+                sent = self._forward_if_no_fold_due(arrival, messages, place, track)
+                if sent is not None:
+                    return sent
             async with track.lock_once_recorded():
-                now = self._find_position_of(arrival) if line is not None else place
-                if now.line is not line:
+                if line is not None:
+                    place = self._find_position_of(arrival)  # It may have grown meanwhile.
+                if place.line is not line:
                     behind = None
                     continue
-                place = now  # The conversation may have grown meanwhile.
                 if place.known_count < known_count:
                     raise ActionRefused("The conversation was continued elsewhere in the meantime.")
                 return await self._record_and_fold_request(arrival, messages, place, track)
@@ -155,17 +159,19 @@ class LocalAgentConversations:
         """Return what the request would become, without recording it."""
         await self._read_stored_lines_once()
         place = self._find_position_of(arrival)
-        entries, taken_out = tuple[Entry, ...](), tuple[Changed, ...]()
+        entries: tuple[Entry, ...] = ()
+        taken_out: tuple[Changed, ...] = ()
         if place.line is not None and place.seqs and place.line.conversation:
             follower = await self._get_open_conversation(place.line)
-            view = (
-                follower.conversation.current_view()
-                if place.is_at_end
-                else follower.view_at_fact(place.seqs[-1])
-            )
+            if place.is_at_end:
+                view = follower.conversation.current_view()
+            else:
+                view = follower.view_at_fact(place.seqs[-1])
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
-            entries, taken_out = shown.entries, shown.taken_out
-        entries += tuple(map(As, range(place.known_count if place.seqs else 0, len(messages))))
+            entries = shown.entries
+            taken_out = shown.taken_out
+        known_count = place.known_count if place.seqs else 0
+        entries += tuple(map(As, range(known_count, len(messages))))
         ticket = _build_ticket(place.line or KnownMessages("", "", ""), arrival, 0)
         return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
@@ -273,27 +279,19 @@ class LocalAgentConversations:
         fact before its messages. If an agent has a session, it can only be `above`: the
         agent has changed its tools and its first message at once.
         """
-        only = (
-            {"" if arrival.is_below_another else above}
-            if arrival.session
-            else self._open_conversations.keys()
-        )
-        known = [
-            (name, held)
+        if arrival.session and arrival.is_below_another:
+            return None
+        candidates = {
+            name: held
             for name, held in reversed(self._open_conversations.items())
-            if name in only and held.session.agent == arrival.agent
-        ]
-        results = (
-            await asyncio.to_thread(_digests_of_results, messages) if known else {}
-        )  # It may take a second.
-        for name, held in known if results else ():
-            told = [one.fact for one in held.conversation.state.facts[-MOST_RECENT_FACTS:]]
-            outputs = (
-                fact
-                for fact in reversed(told)
-                if isinstance(fact, facts.ToolReturned) and fact.call in results
-            )
-            newest, order = next(outputs, None), held.conversation.state.branch.order
+            if held.session.agent == arrival.agent and (name == above or not arrival.session)
+        }
+        if not candidates:
+            return None
+        results = await asyncio.to_thread(_digests_of_results, messages)  # It may take a second.
+        for name, held in candidates.items():
+            order = held.conversation.state.branch.order
+            newest = _newest_output_among(held.conversation.state.facts, results)
             if newest is not None and order and results[newest.call] == newest.output.digest:
                 return name, order[0] - 1
         return None
@@ -368,43 +366,55 @@ class LocalAgentConversations:
         """Record long histories in parts, one commit each, so that an aborted request
         can be continued later.
         """
-        many = _is_long_history(messages, track)
-        fresh = messages[
-            len(track.chain) :
-        ]  # Several that need no model to shorten them are written together.
-        together = many or (
-            len(fresh) > 1 and sum(len(p.text) for one in fresh for p in one.pieces) <= COUNTED_HERE
-        )
-        while (known := len(track.chain)) < len(messages):
-            if many:  # A session's first request waits for several of these.
-                for _ in range(
-                    round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1
-                ):  # It may be quiet sooner or later.
-                    await asyncio.sleep(
-                        min(self._quiet_until - asyncio.get_running_loop().time(), QUIET_SECONDS)
-                    )
+        is_long = _is_long_history(messages, track)
+        is_together = is_long or _can_be_written_together(messages[len(track.chain) :])
+        while len(track.chain) < len(messages):
+            if is_long:
+                await self._pause_for_other_requests()
                 # It counts as just used: closed and opened again, it would be in memory twice.
                 held = self._open_conversations
                 held[track.conversation] = held.pop(track.conversation, follower)
-            ends = _end_of_next_batch(messages, known)
-            batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]
-            async with (
-                follower.write_in_one_transaction() if together else nullcontext(follower) as writer
-            ):
-                first = writer.conversation.state.seq + 1
-                seqs = await writer.append_messages(batch, track.last_message_seq)
-                received = facts.Received(
-                    arrival.chain[known:ends], tuple(seqs), track.session, track.head
-                )
-                new_facts: list[facts.Fact] = [received]
-                if any(message.speaker is Speaker.ASSISTANT for message in batch):
-                    # The agent got these replies without the gateway.
-                    new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
-                await writer.conversation.append_facts(*new_facts)
-            for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
-                self._matcher.append_message_hash(track, hashed, seq)
+            await self._append_next_batch(
+                follower, track, arrival, messages, is_together=is_together
+            )
             # The view is built part by part: all at once would delay other agents.
             follower.conversation.current_view()
+
+    async def _pause_for_other_requests(self) -> None:
+        """Wait until it is quiet, or for a quarter of a second: a session's first request waits
+        for several of these commits.
+        """
+        for _ in range(round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1):
+            left = self._quiet_until - asyncio.get_running_loop().time()
+            await asyncio.sleep(min(left, QUIET_SECONDS))
+
+    async def _append_next_batch(
+        self,
+        follower: OpenAgentConversation,
+        track: KnownMessages,
+        arrival: Arrival,
+        messages: Sequence[Wired],
+        *,
+        is_together: bool,
+    ) -> None:
+        known = len(track.chain)
+        end = _end_of_next_batch(messages, known)
+        hashes = arrival.chain[known:end]
+        # Their pieces are kept meanwhile: those of short messages are parsed at each use.
+        batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:end]]
+        transaction = follower.write_in_one_transaction() if is_together else nullcontext(follower)
+        async with transaction as writer:
+            first = writer.conversation.state.seq + 1
+            seqs = await writer.append_messages(batch, track.last_message_seq)
+            new_facts: list[facts.Fact] = [
+                facts.Received(hashes, tuple(seqs), track.session, track.head)
+            ]
+            if any(message.speaker is Speaker.ASSISTANT for message in batch):
+                # The agent got these replies without the gateway.
+                new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
+            await writer.conversation.append_facts(*new_facts)
+        for hashed, seq in zip(hashes, seqs, strict=True):
+            self._matcher.append_message_hash(track, hashed, seq)
 
     async def _record_forwarded_request(
         self,
@@ -502,27 +512,35 @@ class LocalAgentConversations:
         success of each.
         """
         track = self._known_messages_of_ticket(ticket)
-        answered = [
-            (
-                call.id,
-                call.name,
-                *((refusal, False) if refusal else await self._run_recall_call(call, track)),
-            )
-            for call in calls
-        ]
+        outputs = []
+        for call in calls:
+            text, is_ok = refusal, False
+            if not refusal:
+                text, is_ok = await self._run_recall_call(call, track)
+            outputs.append(AgentOutput(call.id, text, is_ok))
         if track is not None:
             async with track.lock_once_recorded():
-                follower = await self._get_open_conversation(track)
-                reply = follower.build_agent_reply(replied)
-                if ticket.live and self._is_unchanged_since(track, ticket):
-                    await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
-                    await follower.follower.record_outputs(
-                        [AgentOutput(call, text, ok) for call, _, text, ok in answered]
-                    )
-                else:  # The agent went on without this reply, so only what it cost is kept.
-                    spent = facts.Spent(facts.Purpose.STEP, reply.model, reply.usage)
-                    await follower.conversation.append_facts(spent)
-        return answered
+                await self._record_hidden_reply(track, ticket, replied, outputs)
+        return [
+            (call.id, call.name, output.text, output.ok)
+            for call, output in zip(calls, outputs, strict=True)
+        ]
+
+    async def _record_hidden_reply(
+        self,
+        track: KnownMessages,
+        ticket: Ticket,
+        replied: Replied,
+        outputs: Sequence[AgentOutput],
+    ) -> None:
+        follower = await self._get_open_conversation(track)
+        reply = follower.build_agent_reply(replied)
+        if ticket.live and self._is_unchanged_since(track, ticket):
+            await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
+            await follower.follower.record_outputs(list(outputs))
+        else:  # The agent went on without this reply, so only what it cost is kept.
+            spent = facts.Spent(facts.Purpose.STEP, reply.model, reply.usage)
+            await follower.conversation.append_facts(spent)
 
     async def record_agent_reply(
         self, ticket: Ticket, replied: Replied | None, shown_key: str
@@ -542,35 +560,44 @@ class LocalAgentConversations:
             return
         async with track.lock_once_recorded():
             is_side = not ticket.messages  # It is beside the conversation.
-            is_beside = is_side or not ticket.live or not self._is_unchanged_since(track, ticket)
-            if is_beside and replied is None:
-                return
-            follower = await self._get_open_conversation(track)
-            conversation = follower.conversation
-            if replied is not None and (
-                is_beside or not shown_key
-            ):  # Nothing of it is kept except what it cost.
-                if replied.stop is facts.Stop.CUT and not is_side:
-                    replied = await follower.with_estimated_usage(replied)
-                paid = follower.build_agent_reply(replied, is_side=is_side)
-                purpose = facts.Purpose.OTHER if is_side else facts.Purpose.STEP
-                await conversation.append_facts(facts.Spent(purpose, paid.model, paid.usage))
-                return
-            if replied is not None:
-                await follower.count_tokens_of_texts([piece.text for piece in replied.pieces])
-                reply = follower.build_agent_reply(replied)
-                await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
-            hashed = next_message_hash(track.chain, ticket.wire, shown_key)
-            self._matcher.append_message_hash(track, hashed, conversation.state.seq)
-            received = facts.Received(
-                (hashed,), (track.last_message_seq,), track.session, track.head
-            )
-            ends_turn = replied is not None and replied.stop is not facts.Stop.CALLS
-            ended = (facts.TurnEnded(facts.TurnEnd.DONE),) if ends_turn else ()
-            await conversation.append_facts(received, *ended)
-            if ends_turn:
-                follower.session.folding.start_folds_after_turn()
-            await follower.update_entries(track)
+            went_on = is_side or not ticket.live or not self._is_unchanged_since(track, ticket)
+            if replied is not None and (went_on or not shown_key):
+                await self._record_cost_alone(track, replied, is_side=is_side)
+            elif not went_on:
+                await self._record_shown_reply(track, ticket, replied, shown_key)
+
+    async def _record_cost_alone(
+        self, track: KnownMessages, replied: Replied, *, is_side: bool
+    ) -> None:
+        """Record what a reply cost of which the agent has nothing."""
+        follower = await self._get_open_conversation(track)
+        if replied.stop is facts.Stop.CUT and not is_side:
+            replied = await follower.with_estimated_usage(replied)
+        paid = follower.build_agent_reply(replied, is_side=is_side)
+        purpose = facts.Purpose.OTHER if is_side else facts.Purpose.STEP
+        await follower.conversation.append_facts(facts.Spent(purpose, paid.model, paid.usage))
+
+    async def _record_shown_reply(
+        self, track: KnownMessages, ticket: Ticket, replied: Replied | None, shown_key: str
+    ) -> None:
+        follower = await self._get_open_conversation(track)
+        conversation = follower.conversation
+        if replied is not None:
+            await follower.count_tokens_of_texts([piece.text for piece in replied.pieces])
+            reply = follower.build_agent_reply(replied)
+            await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
+        hashed = next_message_hash(track.chain, ticket.wire, shown_key)
+        self._matcher.append_message_hash(track, hashed, conversation.state.seq)
+        new_facts: list[facts.Fact] = [
+            facts.Received((hashed,), (track.last_message_seq,), track.session, track.head)
+        ]
+        ends_turn = replied is not None and replied.stop is not facts.Stop.CALLS
+        if ends_turn:
+            new_facts.append(facts.TurnEnded(facts.TurnEnd.DONE))
+        await conversation.append_facts(*new_facts)
+        if ends_turn:
+            follower.session.folding.start_folds_after_turn()
+        await follower.update_entries(track)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
         """Fold because the provider found the request too long. None: no more can be folded."""
@@ -598,25 +625,25 @@ class LocalAgentConversations:
         """Return the figures of open conversations. `since`: of all used after that
         time, from then on.
         """
-        states = {name: held.conversation.state for name, held in self._open_conversations.items()}
-        found = [compute_agent_figures(name, state, since) for name, state in states.items()]
-        rows = self._bench.list_conversations() if since else ()
-        rest = [
-            row
-            for row in rows
-            if row.agent and row.updated >= since and row.id not in self._open_conversations
+        figures = [
+            compute_agent_figures(name, held.conversation.state, since)
+            for name, held in list(self._open_conversations.items())
         ]
-        for row in rest:
-            kept = self._figures.get(row.id)
-            if kept is None or kept[:2] != (row.updated, since):
-                opened = await Conversation.open(self._bench.workspace.journal, row.id)
-                kept = self._figures[row.id] = (
-                    row.updated,
-                    since,
-                    compute_agent_figures(row.id, opened.state, since),
-                )
-            found.append(kept[2])
-        return [each for each in found if each.requests or not since]
+        if not since:
+            return figures
+        known = {one.conversation for one in figures}
+        for row in self._bench.list_conversations():
+            if row.agent and row.updated >= since and row.id not in known:
+                figures.append(await self._figures_of_closed(row.id, row.updated, since))
+        return [one for one in figures if one.requests]
+
+    async def _figures_of_closed(self, name: str, updated: float, since: float) -> Figures:
+        kept = self._closed_figures.get(name)
+        if kept is None or (kept.updated, kept.since) != (updated, since):
+            opened = await Conversation.open(self._bench.workspace.journal, name)
+            computed = compute_agent_figures(name, opened.state, since)
+            kept = self._closed_figures[name] = ClosedFigures(updated, since, computed)
+        return kept.figures
 
     def _known_messages_of_ticket(self, ticket: Ticket) -> KnownMessages | None:
         is_there = self._bench.conversation_row(ticket.conversation) is not None
@@ -629,32 +656,45 @@ class LocalAgentConversations:
     async def _run_recall_call(self, call: Piece, track: KnownMessages | None) -> tuple[str, bool]:
         """Run a hidden recall call. Return its text and success; the model gets errors as text."""
         try:
-            args = ToolArguments(object_at(parse_json(call.text or "{}")))
-            stores, tokens = self._bench.workspace, self._bench.token_counter
+            arguments = ToolArguments(object_at(parse_json(call.text or "{}")))
             if call.name.startswith("search"):
-                query, limit = args.text_argument("query"), args.number_argument("limit", 10)
-                return await content_recall.search_entries(stores.index, query, limit=limit), True
-            here = (
-                (await self._get_open_conversation(track)).conversation
-                if track is not None
-                else None
-            )
-            if call.name != ToolName.RECALL_HISTORY:
-                whole = (
-                    content_recall.most_tokens_recalled_whole(here.state, here.policy)
-                    if here
-                    else 0
-                )
-                return await recall_tools.recall_asked_entry(
-                    args, stores.cache, tokens, whole
-                ), True
-            if here is None:
-                return "[This conversation's earlier messages cannot be recalled now.]", False
-            asked = args.text_argument("fold"), args.text_argument("find")
-            recall = content_recall.recall_folded_messages
-            return await recall(here.state, stores.cache, tokens, *asked), True
+                query = arguments.text_argument("query")
+                limit = arguments.number_argument("limit", 10)
+                index = self._bench.workspace.index
+                return await content_recall.search_entries(index, query, limit=limit), True
+            conversation = None
+            if track is not None:
+                conversation = (await self._get_open_conversation(track)).conversation
+            if call.name == ToolName.RECALL_HISTORY:
+                return await self._recall_history(arguments, conversation)
+            return await self._recall_entry(arguments, conversation), True
         except (HelixError, ValueError) as error:
             return f"[{error}]", False
+
+    async def _recall_entry(
+        self, arguments: ToolArguments, conversation: Conversation | None
+    ) -> str:
+        most = 0
+        if conversation is not None:
+            most = content_recall.most_tokens_recalled_whole(
+                conversation.state, conversation.policy
+            )
+        cache = self._bench.workspace.cache
+        return await recall_tools.recall_asked_entry(
+            arguments, cache, self._bench.token_counter, most
+        )
+
+    async def _recall_history(
+        self, arguments: ToolArguments, conversation: Conversation | None
+    ) -> tuple[str, bool]:
+        if conversation is None:
+            return "[This conversation's earlier messages cannot be recalled now.]", False
+        fold = arguments.text_argument("fold")
+        words = arguments.text_argument("find")
+        text = await content_recall.recall_folded_messages(
+            conversation.state, self._bench.workspace.cache, self._bench.token_counter, fold, words
+        )
+        return text, True
 
     # --- Reading known conversations again after a restart
 
@@ -683,6 +723,24 @@ def _digests_of_results(messages: Sequence[Wired]) -> dict[str, Digest]:
     return {one.id: Digest.of_content(one.text.encode("utf-8", "surrogatepass")) for one in results}
 
 
+def _newest_output_among(
+    recorded_facts: Sequence[facts.Recorded], calls: Collection[str]
+) -> facts.ToolReturned | None:
+    """Return the newest recent output of one of these calls."""
+    for recorded in reversed(recorded_facts[-MOST_RECENT_FACTS:]):
+        if isinstance(recorded.fact, facts.ToolReturned) and recorded.fact.call in calls:
+            return recorded.fact
+    return None
+
+
+def _can_be_written_together(messages: Sequence[Wired]) -> bool:
+    """Whether several messages need no model to shorten them."""
+    if len(messages) <= 1:
+        return False
+    characters = sum(len(piece.text) for message in messages for piece in message.pieces)
+    return characters <= COUNTED_HERE
+
+
 def _is_long_history(messages: Sequence[Wired], track: KnownMessages) -> bool:
     """Whether so many messages are new that it is sent, without folds, before they are recorded."""
     return len(messages) - len(track.chain) > LONG_HISTORY_MESSAGES + len(track.chain) // 50
@@ -693,12 +751,10 @@ def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
     results stay together.
     """
     most = min(first + 2 * MESSAGES_IN_COMMIT, len(messages))
-    replies = (
-        at
-        for at in range(first + MESSAGES_IN_COMMIT, most)
-        if messages[at].speaker is Speaker.ASSISTANT
-    )
-    return next(replies, most)
+    for position in range(first + MESSAGES_IN_COMMIT, most):
+        if messages[position].speaker is Speaker.ASSISTANT:
+            return position
+    return most
 
 
 def known_messages_from_facts(
