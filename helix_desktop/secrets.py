@@ -101,7 +101,7 @@ class McpServerSecret:
 
     @property
     def keyring_name(self) -> str:
-        return f"mcp/{self.server}/{self.key}" + (f"#{self.binding}" if self.binding else "")
+        return _with_binding(f"mcp/{self.server}/{self.key}", self.binding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class McpSignIn:
 
     @property
     def keyring_name(self) -> str:
-        return f"mcp.{self.server}.sign-in" + (f"#{self.binding}" if self.binding else "")
+        return _with_binding(f"mcp.{self.server}.sign-in", self.binding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,15 @@ class SharedStoreLogin:
 
     @property
     def keyring_name(self) -> str:
-        binding = hashlib.sha256(self.address.encode()).hexdigest()[:16]
-        return f"shared-login-{self.workspace}" + (f"#{binding}" if self.address else "")
+        binding = ""
+        if self.address:
+            binding = hashlib.sha256(self.address.encode()).hexdigest()[:16]
+        return _with_binding(f"shared-login-{self.workspace}", binding)
+
+
+def _with_binding(name: str, binding: str) -> str:
+    """A secret that is bound to something has another name when that changes, and is not found."""
+    return f"{name}#{binding}" if binding else name
 
 
 Addressee: TypeAlias = ProviderKey | McpServerSecret | McpSignIn | SharedStoreKey | SharedStoreLogin
@@ -152,10 +159,13 @@ def host_of_address(address: str) -> str:
     """
     try:
         parts = urlsplit(address)
-        port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
+        port = parts.port
     except ValueError:
         return ""
-    return f"{parts.hostname or ''}{port}"
+    host = parts.hostname or ""
+    if port in (None, _PORTS.get(parts.scheme)):
+        return host
+    return f"{host}:{port}"
 
 
 class SecretKeeper(Enum):
@@ -213,41 +223,44 @@ class SecretStorage:
         self._session: dict[str, str] = {}
         self._hanging: asyncio.Future[Any] | None = None
         self._is_refused = False  # True if the user was asked to unlock the keyring, but did not.
-        self._one_at_a_time = (
-            asyncio.Lock()
-        )  # Otherwise the keyring could ask for its password several times at once.
+        # Otherwise the keyring could ask for its password several times at once.
+        self._one_at_a_time = asyncio.Lock()
 
     async def read_secret(self, secret: Addressee) -> str | None:
         """Returns the secret, or None. NoUsableKeyring if a keyring that may have it does not
         answer. ActionRefused if a provider's key belongs to another host than its current address.
         """
         name = keyring_name_of(secret)
-        found = self._session.get(name)
-        if not found and (given := self._read_from_environment(secret)):
-            self._seen(given)
-            return given
-        if found is None and self._consent():
-            found = self._read_key_file().get(name)
-        if found is None:
-            found = await self._read_from_keyring(name)
-        if not found:
+        stored = self._session.get(name)
+        if not stored:
+            given = self._read_from_environment(secret)
+            if given:
+                self._seen(given)
+                return given
+        if stored is None and self._consent():
+            stored = self._read_key_file().get(name)
+        if stored is None:
+            stored = await self._read_from_keyring(name)
+        if not stored:
             self._refuse_key_of_other_host(secret)
             return None
-        self._seen(found)
+        self._seen(stored)
         if isinstance(secret, ProviderKey) and secret.is_for_another_host:
             raise ActionRefused(
                 f"The key for {secret.provider} was entered for {secret.entered_for} and was not sent to {secret.host}.",
                 remedy="Enter the key again for the new address.",
             )
-        return found
+        return stored
 
     def _read_from_environment(self, secret: Addressee) -> str | None:
         if not isinstance(secret, ProviderKey):
             return None
-        usable = filter(
-            self._with_named_host(secret).may_use_variable, secret.environment_variables
-        )
-        return next((found for variable in usable if (found := self._environ.get(variable))), None)
+        bound = self._with_named_host(secret)
+        for variable in secret.environment_variables:
+            value = self._environ.get(variable)
+            if value and bound.may_use_variable(variable):
+                return value
+        return None
 
     def is_in_environment(self, secret: ProviderKey) -> bool:
         return bool(self._read_from_environment(secret))
@@ -256,30 +269,29 @@ class SecretStorage:
         """Returns the variable that names an address in the environment, and the
         address. Empty if there is none.
         """
-        return next(
-            (
-                (each, self._environ[each])
-                for each in secret.address_variables
-                if self._environ.get(each)
-            ),
-            ("", ""),
-        )
+        for variable in secret.address_variables:
+            address = self._environ.get(variable)
+            if address:
+                return variable, address
+        return "", ""
 
     def _with_named_host(self, secret: ProviderKey) -> ProviderKey:
         _, address = self.find_address_in_environment(secret)
-        return replace(secret, own_hosts=(host_of_address(address),)) if address else secret
+        if not address:
+            return secret
+        return replace(secret, own_hosts=(host_of_address(address),))
 
     def _refuse_key_of_other_host(self, secret: Addressee) -> None:
         if not isinstance(secret, ProviderKey) or secret.is_optional:
             return
-        if variable := next(
-            (each for each in secret.environment_variables if self._environ.get(each)), None
-        ):
-            hosts = " or ".join(self._with_named_host(secret).own_hosts) or secret.entered_for
-            raise ActionRefused(
-                f"The key in {variable} is for {hosts} and was not sent to {secret.host}.",
-                remedy=f"Enter a key for this address: run `helix-desktop provider add {secret.provider} --key`.",
-            )
+        given = [name for name in secret.environment_variables if self._environ.get(name)]
+        if not given:
+            return
+        hosts = " or ".join(self._with_named_host(secret).own_hosts) or secret.entered_for
+        raise ActionRefused(
+            f"The key in {given[0]} is for {hosts} and was not sent to {secret.host}.",
+            remedy=f"Enter a key for this address: run `helix-desktop provider add {secret.provider} --key`.",
+        )
 
     async def store_secret_at(
         self, secret: Addressee, value: str, *, where: SecretKeeper = SecretKeeper.KEYRING
@@ -303,8 +315,11 @@ class SecretStorage:
             await self._call_keyring(
                 lambda keyring: _store_in_keyring(keyring, self._service, name, value)
             )
-        if where is SecretKeeper.FILE or self._file.exists():
-            self._change_key_file(name, value if where is SecretKeeper.FILE else None)
+        # A secret is in one place only.
+        if where is SecretKeeper.FILE:
+            self._change_key_file(name, value)
+        elif self._file.exists():
+            self._change_key_file(name, None)
         self._session.pop(name, None)
         if where is SecretKeeper.SESSION:
             self._session[name] = value
@@ -340,7 +355,9 @@ class SecretStorage:
             return SecretKeeper.ENVIRONMENT
         if self._consent() and name in self._read_key_file():
             return SecretKeeper.FILE
-        return SecretKeeper.KEYRING if await self._read_from_keyring(name) else None
+        if await self._read_from_keyring(name):
+            return SecretKeeper.KEYRING
+        return None
 
     async def check_keyring(self) -> None:
         """Raises NoUsableKeyring, with the reason, unless a keyring answers."""
@@ -355,11 +372,9 @@ class SecretStorage:
                 lambda keyring: _read_if_stored(keyring, self._service, name)
             )
         except NoUsableKeyring as error:
-            if (
-                isinstance(error.__cause__, TimeoutError)
-                or self._hanging is not None
-                or self._is_refused
-            ):
+            # One that is there and does not answer may have it.
+            is_silent = isinstance(error.__cause__, TimeoutError) or self._hanging is not None
+            if is_silent or self._is_refused:
                 raise
             return None
 
@@ -403,10 +418,9 @@ class SecretStorage:
                 raise NoUsableKeyring(LOCKED, remedy=CHOICES) from error
             why = f"The system's keyring cannot be used ({type(error).__name__})."
             # Compared by name, because the keyring library is imported only when needed.
-            absent = type(error).__name__ == "NoKeyringError"
-            raise NoUsableKeyring(
-                "This system has no keyring." if absent else why, remedy=CHOICES
-            ) from error
+            if type(error).__name__ == "NoKeyringError":
+                why = "This system has no keyring."
+            raise NoUsableKeyring(why, remedy=CHOICES) from error
         finally:
             del call  # The call's error refers to this frame, so they would keep each other alive.
 
@@ -422,17 +436,17 @@ class SecretStorage:
             raise ConfigFileMistake(
                 f"The key file {self._file} cannot be read.", remedy="Fix or remove the file."
             ) from error
-        return (
-            {str(name): str(value) for name, value in content.items()}
-            if isinstance(content, dict)
-            else {}
-        )
+        if not isinstance(content, dict):
+            return {}
+        return {str(name): str(value) for name, value in content.items()}
 
     def _change_key_file(self, name: str, value: str | None) -> None:
         """Sets a secret in the key file, or removes it if `value` is None."""
         with atomic_files.hold_for_change(self._file):
-            content = {key: kept for key, kept in self._read_key_file().items() if key != name}
-            content |= {} if value is None else {name: value}
+            content = self._read_key_file()
+            content.pop(name, None)
+            if value is not None:
+                content[name] = value
             atomic_files.write_file_atomically(
                 self._file, json.dumps(content, indent=1), private=True
             )
@@ -471,8 +485,9 @@ def _read_if_stored(keyring: Keyring, service: str, name: str) -> str | None:
             {"service": service, "username": name}
         ):
             continue
-        if (found := backend.get_password(service, name)) is not None:
-            return cast(str, found)
+        stored = backend.get_password(service, name)
+        if stored is not None:
+            return cast(str, stored)
     return None
 
 
