@@ -27,6 +27,7 @@ from helix_desktop.tools.command_lines.command_analysis import (
 from helix_desktop.tools.command_lines.program_finder import (
     StartedProgram,
     WrittenCommand,
+    may_read_code_from_input,
     program_base_name,
 )
 from helix_desktop.tools.command_lines.shell_parser import is_certain_word
@@ -219,7 +220,9 @@ def _decide_by_mode(
             "ask", "mode", f"this workspace asks before {_ASKED[action.effect]}"
         )
     known = find_started_programs(action.command)
-    if isinstance(known, KnownPrograms) and known.unsure:
+    if isinstance(known, KnownPrograms) and _may_pipe_code(known):
+        why = "this workspace asks before commands, and it can only be allowed once: a program in it may run what another one prints"
+    elif isinstance(known, KnownPrograms) and known.unsure:
         why = f"this workspace asks before commands, and it can only be allowed once: {known.unsure[0]}"
     else:
         why = "this workspace asks before commands, and no rule could safely cover this one, so it can only be allowed once"
@@ -245,6 +248,8 @@ def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> b
         return False
     known = find_started_programs(action.command)
     if isinstance(known, UnknownPrograms) or known.unsure or not known.commands:
+        return False
+    if _may_pipe_code(known):
         return False
     return all(_is_covered(command, fitting) for command in known.commands)
 
@@ -309,6 +314,8 @@ def _choices_for_command_line(
     known = find_started_programs(action.command)
     if isinstance(known, UnknownPrograms) or known.unsure or not known.commands:
         return ()
+    if _may_pipe_code(known):
+        return ()
     fitting = _list_fitting_rules(rules, action)
     missing = [command for command in known.commands if not _is_covered(command, fitting)]
     suggested = [_rules_for_command(command, action) for command in missing]
@@ -324,6 +331,15 @@ def _choices_for_command_line(
         choice for choice in choices if choice and rules_allow_action((*rules, *choice), action)
     ]
     return tuple(dict.fromkeys(covering))
+
+
+def _may_pipe_code(known: KnownPrograms) -> bool:
+    """Whether one command may be another's program, as in `cat x | python3`: no word says
+    what would run.
+    """
+    return len(known.commands) > 1 and any(
+        may_read_code_from_input(command.words) for command in known.commands
+    )
 
 
 def _list_fitting_rules(

@@ -31,7 +31,11 @@ def program_base_name(word: str) -> str:
 def name_without_version(word: str) -> str:
     """Return the program's name without its version: `python` for `/usr/bin/python3.11`."""
     name = program_base_name(word)
-    return name if name in program_tables.WRAPPERS else _VERSION.sub("", name) or name
+    # In `sqlite3` and `m4`, the figure is part of the name.
+    is_whole_name = name in program_tables.WRAPPERS or name in program_tables.CODE_OPTIONS
+    if is_whole_name:
+        return name
+    return _VERSION.sub("", name) or name
 
 
 def is_interpreter_given_code(words: Sequence[str]) -> bool:
@@ -45,6 +49,17 @@ def is_interpreter_given_code(words: Sequence[str]) -> bool:
         if word == "-" or _is_code_option(word, letters):
             return True
     return name not in program_tables.EDITORS
+
+
+def may_read_code_from_input(words: Sequence[str]) -> bool:
+    """Whether what is piped into this command would be run as code: `python3 -`, `sqlite3 a.db`."""
+    name = name_without_version(words[0])
+    if name in program_tables.READS_COMMANDS:
+        return True
+    if name not in program_tables.CODE_OPTIONS:
+        return False
+    files = [word for word in words[1:] if word == "-" or not word.startswith("-")]
+    return not files or "-" in files
 
 
 def has_loading_option(words: Sequence[str]) -> bool:

@@ -116,6 +116,7 @@ COMMAND_OPTIONS = {name: tuple(text.split()) for name, text in _TABLE["command_o
 WHOLE_OPTIONS = _WORDS["whole_options"]
 CODE_OPTIONS, CODE_WORDS = _TABLE["code_options"], _WORDS["code_words"]
 EDITORS = _WORDS["editors"]
+READS_COMMANDS = _WORDS["reads_commands"]
 LOADING_OPTIONS = _TABLE["loading_options"]
 UNLIKE_LOADING_OPTIONS = _WORDS["unlike_loading_options"]
 SCRIPT_LANGUAGES = _WORDS["script_languages"]

@@ -690,8 +690,7 @@ class _CommandParser(ShellWordParser):
         self.skip_blanks()
         begin = self.at
         word = self._parse_required_word()
-        is_plain_input = operator == "<" and word.is_literal
-        if not is_plain_input and not _HARMLESS.fullmatch(self.text[match.start() : self.at]):
+        if not _HARMLESS.fullmatch(self.text[match.start() : self.at]):
             doubt = "it writes a file" if ">" in operator else "it is given an input"
             self.found.add_doubt(doubt)
         self.found.only_bash |= operator.startswith("&")

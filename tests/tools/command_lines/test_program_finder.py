@@ -73,6 +73,8 @@ def test_a_letter_at_the_end_of_others_takes_the_next_word() -> None:
         ("git", "git"),
         ("proxychains4", "proxychains4"),
         ("7", "7"),
+        ("sqlite3", "sqlite3"),
+        ("/usr/bin/m4", "m4"),
     ],
 )
 def test_a_program_is_known_without_its_version(word: str, name: str) -> None:
