@@ -86,7 +86,7 @@ async def _begin(
     made = {}
     async with sharing(home, url) as (one, sync):
         both = await one.cache.store_content(b"of all", EntryOrigin("shell", "ls"))
-        for name in (f"conversation {number}" for number in range(conversations)):
+        for name in (f"{number:020x}" for number in range(conversations)):
             own = await one.cache.store_content(chance.randbytes(2_000), EntryOrigin("shell", name))
             facts: list[Fact] = [
                 ConversationStarted(name),

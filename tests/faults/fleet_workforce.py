@@ -36,7 +36,7 @@ def answer(tasks: int, seen: Seen) -> Answer:
     results = [str(message["content"]) for message in messages if message["role"] == "tool"]
     if GIVE not in told:
         (number,) = set(re.findall(r"task-(\d+)", told)) or {"0"}
-        command = {"command": f"echo {number} >> ledger.txt"}
+        command = {"command": f"echo {number} >> ledger/0.txt"}
         return reply(str(int(number) ** 2)) if results else reply(calls=[("run_command", command)])
     ids = next(
         (
