@@ -19,7 +19,14 @@ from helix_desktop.commands.option_parsing import Subparsers, add_command, parse
 from helix_desktop.commands.workspace_access import run_on_workbench
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, dump_printed_json, escape_control_characters
-from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable, StoreBusy
+from helix_desktop.errors import (
+    HelixError,
+    NotFound,
+    SharedStoreUnreachable,
+    StoreBusy,
+    StoreFailed,
+    StoreFull,
+)
 from helix_desktop.store import fleet_task_files, workspace_link
 from helix_desktop.store.all_workspaces import KnownWorkspace
 from helix_desktop.store.fleet_task_watch import FleetTaskWatch
@@ -179,7 +186,8 @@ async def _code_of_error(
     """Returns whether to try again soon or later. One workspace's error does not end
     the work in others.
     """
-    if type(error) is HelixError or isinstance(error, StoreBusy | SharedStoreUnreachable):
+    may_pass = StoreBusy | StoreFull | SharedStoreUnreachable
+    if type(error) in (HelixError, StoreFailed) or isinstance(error, may_pass):
         log.warning("the worker tries again: %s", error)
         return AGAIN
     if len(arguments.known) == 1:

@@ -8,6 +8,7 @@ import io
 import json
 import sqlite3
 import sys
+from argparse import Namespace
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 
 from helix_desktop import cli
-from helix_desktop.commands import worker_command
+from helix_desktop.commands import worker_command, workspace_access
+from helix_desktop.console import Console
+from helix_desktop.errors import StoreFailed, StoreFull
 from tests.commands.conftest import Helix
 
 
@@ -74,6 +77,25 @@ def test_a_worker_whose_name_orders_the_terminal_about_is_only_shown(
         assert "\x07" not in out
     code, _, err = helix("task", "show", "-w", "\x1b]52;c;cm0=\x07", task)
     assert (code, "\x1b" in err) == (1, False)
+
+
+@pytest.mark.parametrize("trouble", [StoreFull, StoreFailed])
+def test_a_worker_whose_disk_is_full_when_it_opens_a_workspace_tries_again(
+    workspace: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch, trouble: type[StoreFailed]
+) -> None:
+    monkeypatch.setattr(worker_command, "AGAIN_SECONDS", 0.01)
+    task = add(helix, "say here")
+    run, troubles = workspace_access.run_here_or_at_owner, [trouble("full"), trouble("still full")]
+
+    async def run_later(arguments: Namespace, identity: str, console: Console) -> int:
+        if troubles:
+            raise troubles.pop()
+        return await run(arguments, identity, console)
+
+    monkeypatch.setattr(workspace_access, "run_here_or_at_owner", run_later)
+    assert helix("worker", "-w", "Here", "--drain")[0] == 0
+    monkeypatch.setattr(workspace_access, "run_here_or_at_owner", run)
+    assert show(helix, task)["state"] == "done"
 
 
 def test_tasks_that_were_given_back_too_often_are_listed_and_tried_again(
