@@ -112,11 +112,14 @@ class ContextInspector(QWidget):
         self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 220)
 
     def inspect_conversation(self, session: Session | None, bench: Workbench | None = None) -> None:
-        self._session, self._bench = session, bench
-        self._steps, self._folding = [], {}
-        facts = session.conversation.state.facts if session is not None else []
+        self._session = session
+        self._bench = bench
+        self._steps = []
+        self._folding = {}
         self._past.cancel_pending_question()
-        self._unread, self._last_read_seq = iter(facts), 0
+        facts = session.conversation.state.facts if session is not None else []
+        self._unread = iter(facts)
+        self._last_read_seq = 0
         self._update_step_slider(at_end=True)
         self._read_timer.start()
 
@@ -232,15 +235,18 @@ class ContextInspector(QWidget):
         yield from self._build_tool_boxes(ink, width, state)
         yield build_heading_box(ink, width, tr("Largest parts of the context"), gap=22)
         for number, part in enumerate(inspector_figures.largest_blocks(self._parts)):
-            figure, act = format_token_count(part.tokens), _toggle_for_block(part)
-            name, code = part.name_and_is_code
-            yield FigureBox(ink, width, name, figure, mono=code, act=act, gap=0 if number else 10)
+            figure = format_token_count(part.tokens)
+            act = _toggle_for_block(part)
+            gap = 0 if number else 10
+            name = part.name
+            yield FigureBox(ink, width, name.words, figure, mono=name.is_code, act=act, gap=gap)
         yield build_heading_box(ink, width, tr("This session"), gap=22)
-        session = self._session if self._is_at_present else None
-        paid = session.conversation.state if session is not None else state
-        yield from build_savings_boxes(
-            ink, width, paid, session.context.cost_of_agents() if session else 0.0
-        )
+        if self._session is not None and self._is_at_present:
+            now = self._session.conversation.state
+            agents_cost = self._session.context.cost_of_agents()
+            yield from build_savings_boxes(ink, width, now, agents_cost)
+        else:
+            yield from build_savings_boxes(ink, width, state)
         if self._is_at_present:
             yield from self._build_coming_up_boxes(ink, width)
         yield from self._build_block_list_boxes(ink, width, state)
@@ -282,25 +288,15 @@ class ContextInspector(QWidget):
         if not opened:
             return
         for part in self._parts[:MAX_SHOWN_BLOCKS]:
-            block = part.block
-            name, code = part.name_and_is_code
-            name = f"{tr('pinned')} · {name}" if block.pinned else name
-            cost = format_dollars(part.cost) if part.cost else context_kind_name(block.kind)
-            dot = ink.theme.fill_colour_of_kind(block.kind)
-            ring = bool(block.fold) and isinstance(block.source, PartRef)
-            figure, act = format_token_count(part.tokens), _toggle_for_block(part)
-            yield FigureBox(
-                ink, width, name, figure, dot=dot, ring=ring, mono=code, act=act, more=cost
-            )
-        if len(self._parts) > MAX_SHOWN_BLOCKS:
-            yield build_note_box(
-                ink, width, tr("and {n} more", n=format_number(len(self._parts) - MAX_SHOWN_BLOCKS))
-            )
+            yield _build_block_box(ink, width, part)
+        unlisted = len(self._parts) - MAX_SHOWN_BLOCKS
+        if unlisted > 0:
+            yield build_note_box(ink, width, tr("and {n} more", n=format_number(unlisted)))
         for ref in state.branch.exclusions:
-            name = tr("excluded: #{n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
-            yield FigureBox(
-                ink, width, name, tr("Include"), accent=True, act=ToggleSection(("include", ref))
-            )
+            seq = ref.seq if isinstance(ref, PartRef) else ref.first
+            name = tr("excluded: #{n}", n=seq)
+            include = ToggleSection(("include", ref))
+            yield FigureBox(ink, width, name, tr("Include"), accent=True, act=include)
 
     def _carry_out_box_action(self, act: object) -> None:
         if not isinstance(act, ToggleSection):
@@ -362,30 +358,30 @@ class ContextInspector(QWidget):
         return menu
 
     def _add_block_description(self, menu: QMenu, part: ListedBlock) -> None:
-        figure = format_count(part.tokens, "{n} token", "{n} tokens")
-        cost = (
-            " · " + tr("at least {money} per request", money=format_dollars(part.cost))
-            if part.cost
-            else ""
-        )
-        kind = context_kind_name(part.block.kind)
-        menu.addAction(f"{kind} · {describe_block_source(part.block)} · {figure}{cost}").setEnabled(
-            False
-        )
+        words = [
+            context_kind_name(part.block.kind),
+            describe_block_source(part.block),
+            format_count(part.tokens, "{n} token", "{n} tokens"),
+        ]
+        if part.cost:
+            words.append(tr("at least {money} per request", money=format_dollars(part.cost)))
+        menu.addAction(" · ".join(words)).setEnabled(False)
         menu.addSeparator()
 
     def show_request_of_step(self) -> None:
-        if (session := self._session) is None:
+        if self._session is None:
             return
         step = None if self._is_at_present else self._steps[self.slider.value()].seq
-        self._open_request_dialog(session, step, self._step.text())
+        self._open_request_dialog(self._session, step, self._step.text())
 
     def show_request_of_reply(self, seq: int) -> None:
-        number = next((at for at, step in enumerate(self._steps, 1) if step.seq == seq), 0)
-        if self._session is not None:
-            self._open_request_dialog(
-                self._session, seq, tr("Step {n}", n=format_number(number)) if number else ""
-            )
+        if self._session is None:
+            return
+        title = ""
+        for number, step in enumerate(self._steps, 1):
+            if step.seq == seq:
+                title = tr("Step {n}", n=format_number(number))
+        self._open_request_dialog(self._session, seq, title)
 
     def _open_request_dialog(self, session: Session, step: int | None, title: str) -> None:
         from helix_desktop.gui.inspector.request_dialog import RequestDialog
@@ -406,18 +402,15 @@ class ContextInspector(QWidget):
         """
         from helix_desktop.gui.inspector.request_dialog import build_request_forms, describe_request
 
-        request, wire = await session.context.rebuild_request(step), None
-        with suppress(HelixError):
-            wire = (
-                await self._bench.request_as_sent(session.id, step, request)
-                if self._bench is not None
-                else None
-            )
-        as_sent = (
-            await asyncio.to_thread(session.context.matches_sent_request, step, request)
-            if step is not None
-            else None
-        )
+        request = await session.context.rebuild_request(step)
+        wire = None
+        if self._bench is not None:
+            with suppress(HelixError):
+                wire = await self._bench.request_as_sent(session.id, step, request)
+        as_sent: bool | None = None
+        if step is not None:
+            matches = session.context.matches_sent_request
+            as_sent = await asyncio.to_thread(matches, step, request)
         return describe_request(request, as_sent=as_sent), await asyncio.to_thread(
             build_request_forms, request, wire
         )
@@ -425,3 +418,21 @@ class ContextInspector(QWidget):
 
 def _toggle_for_block(part: ListedBlock) -> ToggleSection:
     return ToggleSection(("block", part.number))
+
+
+def _build_block_box(ink: DrawingStyle, width: float, part: ListedBlock) -> LayoutBox:
+    block = part.block
+    words = part.name.words
+    if block.pinned:
+        words = f"{tr('pinned')} · {words}"
+    return FigureBox(
+        ink,
+        width,
+        words,
+        format_token_count(part.tokens),
+        dot=ink.theme.fill_colour_of_kind(block.kind),
+        ring=bool(block.fold) and isinstance(block.source, PartRef),
+        mono=part.name.is_code,
+        act=_toggle_for_block(part),
+        more=format_dollars(part.cost) if part.cost else context_kind_name(block.kind),
+    )

@@ -38,28 +38,25 @@ class MeterBox(LayoutBox):
         self, ink: DrawingStyle, width: float, meter: WindowMeter, words: str, *, gap: float
     ) -> None:
         super().__init__(ink, width, gap=gap)
-        self._parts, self._window, self._words = tuple(meter.parts.items()), meter.window, words
+        self._parts = tuple(meter.parts.items())
+        self._window = meter.window
+        self._words = words
         self._share = describe_window_fill(self._parts, meter.window)
         self.height = ink.scaled_pixels(12 + 6 + 17)
         self.text = describe_meter(self._parts, meter.window, is_estimate=meter.is_estimate)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
-        paint_meter_bar(
-            painter,
-            QRectF(0, 0, self.width, ink.scaled_pixels(12)),
-            self._parts,
-            self._window,
-            ink.theme,
-        )
+        bar = QRectF(0, 0, self.width, ink.scaled_pixels(12))
+        paint_meter_bar(painter, bar, self._parts, self._window, ink.theme)
         painter.setFont(ink.theme.build_font(11))
         painter.setPen(ink.token_colour("faint"))
         below = QRectF(0, ink.scaled_pixels(18), self.width, ink.scaled_pixels(17))
-        metrics, end = QFontMetricsF(painter.font()), Qt.TextElideMode.ElideRight
-        share = metrics.elidedText(self._share, end, self.width)
+        metrics = QFontMetricsF(painter.font())
+        share = metrics.elidedText(self._share, Qt.TextElideMode.ElideRight, self.width)
         painter.drawText(below, _MIDDLE | Qt.AlignmentFlag.AlignLeft, share)
         room = self.width - metrics.horizontalAdvance(share) - ink.scaled_pixels(8)
-        words = metrics.elidedText(self._words, end, room)
+        words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
         painter.drawText(below, _MIDDLE | Qt.AlignmentFlag.AlignRight, words)
 
 
@@ -86,7 +83,10 @@ class FigureBox(LayoutBox):
         super().__init__(ink, width, gap=gap)
         self._words = words
         self._figure = figure
-        self._dot, self._ring, self._mono, self._accent = dot, ring, mono, accent
+        self._dot = dot
+        self._ring = ring
+        self._mono = mono
+        self._accent = accent
         self._more = more
         self.height = ink.scaled_pixels(27.5)
         self.text = f"{words}  {figure}"
@@ -95,69 +95,68 @@ class FigureBox(LayoutBox):
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
+        whole = QRectF(0, 0, self.width, self.height)
         if near and self.hot_spots:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            ink.theme.fill_surface(
-                painter, QRectF(-6, 0, self.width + 12, self.height), "selected", 6
-            )
+            ink.theme.fill_surface(painter, whole.adjusted(-6, 0, 6, 0), "selected", 6)
         left = 0.0
         if self._dot is not None:
+            self._draw_dot(painter, self._dot)
             left = ink.scaled_pixels(16)
-            size = ink.scaled_pixels(9 if self._ring else 8)
-            place = QRectF(0, (self.height - size) / 2, size, size)
-            if self._ring:
-                draw_dashed_ring(painter, place, self._dot)
-            else:
-                painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-                painter.setPen(Qt.PenStyle.NoPen)
-                painter.setBrush(self._dot)
-                painter.drawEllipse(place)
-        figure = f"{self._figure} · {self._more}" if near and self._more else self._figure
-        whole, colour = QRectF(0, 0, self.width, self.height), "accent" if self._accent else "muted"
-        ink.draw_words(
-            painter, whole, figure, ink.text, colour, _MIDDLE | Qt.AlignmentFlag.AlignRight
-        )
-        room = (
-            self.width
-            - left
-            - QFontMetricsF(ink.text).horizontalAdvance(figure)
-            - ink.scaled_pixels(10)
-        )
+        figure = self._figure
+        if near and self._more:
+            figure += f" · {self._more}"
+        colour = "accent" if self._accent else "muted"
+        at_right = _MIDDLE | Qt.AlignmentFlag.AlignRight
+        ink.draw_words(painter, whole, figure, ink.text, colour, at_right)
+        figure_width = QFontMetricsF(ink.text).horizontalAdvance(figure)
+        room = self.width - left - figure_width - ink.scaled_pixels(10)
         painter.setFont(ink.mono if self._mono else ink.text)
         painter.setPen(ink.token_colour("text"))
-        words = QFontMetricsF(painter.font()).elidedText(
-            self._words, Qt.TextElideMode.ElideRight, room
-        )
+        metrics = QFontMetricsF(painter.font())
+        words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
         painter.drawText(QRectF(left, 0, room + 2, self.height), _MIDDLE, words)
+
+    def _draw_dot(self, painter: QPainter, colour: QColor) -> None:
+        size = self.ink.scaled_pixels(9 if self._ring else 8)
+        place = QRectF(0, (self.height - size) / 2, size, size)
+        if self._ring:
+            draw_dashed_ring(painter, place, colour)
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(colour)
+        painter.drawEllipse(place)
 
 
 def build_context_boxes(
     ink: DrawingStyle, width: float, state: Moment, meter: WindowMeter, thresholds: str
 ) -> Iterator[LayoutBox]:
     """Builds boxes for how full the window is and with what. Empty kinds are left out."""
-    title = tr(
-        "Context · ≈ {used} of {window}" if meter.is_estimate else "Context · {used} of {window}",
-        used=format_token_count(meter.used),
-        window=format_token_count(meter.window),
-    )
+    used = format_token_count(meter.used)
+    window = format_token_count(meter.window)
+    if meter.is_estimate:
+        title = tr("Context · ≈ {used} of {window}", used=used, window=window)
+    else:
+        title = tr("Context · {used} of {window}", used=used, window=window)
     yield build_heading_box(ink, width, title)
     yield MeterBox(ink, width, meter, thresholds, gap=10)
     gap = 12.0
     for kind in ContextKind:
-        if figure := meter.parts.get(kind, 0):
-            name = (
-                newest_handover_name(state)
-                if kind is ContextKind.HANDOVER
-                else context_kind_name(kind)
-            )
-            dot = ink.theme.fill_colour_of_kind(kind)
-            yield FigureBox(ink, width, name, format_token_count(figure), dot=dot, gap=gap)
-            gap = 0.0
-    if held := state.count_recallable_tokens():
+        tokens = meter.parts.get(kind, 0)
+        if not tokens:
+            continue
+        name = context_kind_name(kind)
+        if kind is ContextKind.HANDOVER:
+            name = newest_handover_name(state)
+        dot = ink.theme.fill_colour_of_kind(kind)
+        yield FigureBox(ink, width, name, format_token_count(tokens), dot=dot, gap=gap)
+        gap = 0.0
+    recallable = state.count_recallable_tokens()
+    if recallable:
         dot = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
-        yield FigureBox(
-            ink, width, tr("Stored, can be recalled"), format_token_count(held), dot=dot, ring=True
-        )
+        name = tr("Stored, can be recalled")
+        yield FigureBox(ink, width, name, format_token_count(recallable), dot=dot, ring=True)
 
 
 def build_savings_boxes(
@@ -165,8 +164,9 @@ def build_savings_boxes(
 ) -> Iterator[LayoutBox]:
     """Builds boxes for what was sent, paid and saved, or a link to set an unknown price."""
     savings = state.savings_until_moment()
-    for number, (words, figure, good) in enumerate(build_savings_rows(savings, agents_cost)):
-        yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
+    for number, row in enumerate(build_savings_rows(savings, agents_cost)):
+        gap = 0 if number else 10
+        yield FigureBox(ink, width, row.words, row.figure, accent=row.is_highlighted, gap=gap)
     if lacks_price(state) and not savings.paid and not agents_cost:
         # The composer already says that no price is known. Those words would leave no
         # room for the figure's name here.

@@ -18,9 +18,17 @@ from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_number, format_percent, tr
 
 PER_MILLION = 1_000_000
-_MARKDOWN_MARKS = re.compile(
-    r"^#+ |`|\*\*|\$\$", re.MULTILINE
-)  # Markdown marks, which a plain label would show.
+MOST_LARGEST = 3
+# Markdown marks, which a plain label would show.
+_MARKDOWN_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class BlockName:
+    """What a block is called. `is_code`: it is shown in the code font."""
+
+    words: str
+    is_code: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,109 +41,125 @@ class ListedBlock:
     block: Block
     tokens: int
     cost: float
-    find_name: Callable[[Block], tuple[str, bool]]
+    find_name: Callable[[Block], BlockName]
 
     @cached_property
-    def name_and_is_code(self) -> tuple[str, bool]:
+    def name(self) -> BlockName:
         """The block's name, computed when first shown, since most blocks never are."""
         return self.find_name(self.block)
 
 
 def list_view_blocks(state: Moment) -> list[ListedBlock]:
     """Lists every block of the view in order, with the token counts that all pages show."""
-    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    price = relative_prices(chosen).read * chosen.price_input / PER_MILLION if chosen else 0.0
-    name, blocks = partial(name_block, state=state), enumerate(state.get_view().blocks)
-    price *= state.billed_per_counted_token()
-    return [
-        ListedBlock(number, block, block.tokens, block.tokens * price, name)
-        for number, block in blocks
-    ]
+    model = state.settings.model_for_role(facts.ModelRole.MAIN)
+    dollars_per_token = 0.0
+    if model:
+        dollars_per_token = relative_prices(model).read * model.price_input / PER_MILLION
+    dollars_per_token *= state.billed_per_counted_token()
+    find_name = partial(name_block, state=state)
+    listed = []
+    for number, block in enumerate(state.get_view().blocks):
+        cost = block.tokens * dollars_per_token
+        listed.append(ListedBlock(number, block, block.tokens, cost, find_name))
+    return listed
 
 
-def name_block(block: Block, state: Moment) -> tuple[str, bool]:
+def name_block(block: Block, state: Moment) -> BlockName:
     fold = state.find_fold(block.fold) if block.fold else None
     if fold is not None and isinstance(fold.cover, facts.Span):
-        return fold_title(fold), False
-    seq = block.source.seq if isinstance(block.source, facts.PartRef) else block.source.last
+        return BlockName(fold_title(fold))
     if block.kind is ContextKind.OUTPUT:
-        answered = state.record.answered.get(seq)
-        return format_call(answered.call.name, answered.call.arguments) if answered else tr(
-            "output {n}", n=seq
-        ), True
-    what = block.content
-    if isinstance(what, facts.ToolCall):
-        return format_call(what.name, what.arguments), True
-    if isinstance(what, facts.Attachment):
-        return make_safe_text(what.name), True
-    if isinstance(what, facts.Text | facts.Reasoning):
-        words = " ".join(make_safe_text(_MARKDOWN_MARKS.sub("", what.text[:200])).split())
-        return words or context_kind_name(block.kind), False
-    return context_kind_name(block.kind), False
+        return BlockName(_name_output(block, state), is_code=True)
+    content = block.content
+    if isinstance(content, facts.ToolCall):
+        return BlockName(format_call(content.name, content.arguments), is_code=True)
+    if isinstance(content, facts.Attachment):
+        return BlockName(make_safe_text(content.name), is_code=True)
+    words = ""
+    if isinstance(content, facts.Text | facts.Reasoning):
+        plain = make_safe_text(_MARKDOWN_MARKS.sub("", content.text[:200]))
+        words = " ".join(plain.split())
+    return BlockName(words or context_kind_name(block.kind))
+
+
+def _name_output(block: Block, state: Moment) -> str:
+    source = block.source
+    seq = source.seq if isinstance(source, facts.PartRef) else source.last
+    answered = state.record.answered.get(seq)
+    if answered is None:
+        return tr("output {n}", n=seq)
+    return format_call(answered.call.name, answered.call.arguments)
 
 
 def largest_blocks(all_parts: Sequence[ListedBlock]) -> list[ListedBlock]:
-    loose = [
-        part
-        for part in all_parts
-        if part.block.kind in (ContextKind.CONVERSATION, ContextKind.OUTPUT)
-    ]
-    return sorted(loose, key=lambda part: -part.tokens)[:3]
+    kinds = (ContextKind.CONVERSATION, ContextKind.OUTPUT)
+    listed = [part for part in all_parts if part.block.kind in kinds]
+    return sorted(listed, key=lambda part: -part.tokens)[:MOST_LARGEST]
 
 
 def newest_handover_name(state: Moment) -> str:
     """Returns the title of the newest handover in force, or the kind's name if there is none."""
     branch = state.branch
-    spans = (branch.folds[name] for names in branch.by_span.values() for name in names)
-    handovers = [fold for fold in spans if fold.kind is facts.FoldKind.HANDOVER]
+    handovers = []
+    for names in branch.by_span.values():
+        for name in names:
+            fold = branch.folds[name]
+            if fold.kind is facts.FoldKind.HANDOVER:
+                handovers.append(fold)
     if not handovers:
         return context_kind_name(ContextKind.HANDOVER)
     return fold_title(max(handovers, key=lambda fold: branch.ages[fold.fold]))
 
 
-def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[tuple[str, str, bool]]:
-    """Returns rows of words, figure and whether to highlight the figure."""
-    rows = [(tr("Sent"), format_token_count(figures.sent), False)]
+@dataclass(frozen=True)
+class SavingsRow:
+    words: str
+    figure: str
+    is_highlighted: bool = False
+
+
+def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[SavingsRow]:
+    """Returns what was sent, paid and saved. What is not known or nothing is left out."""
+    rows = []
     if figures.without != figures.sent:
-        rows.insert(
-            0,
-            (tr("If summarized only when full"), f"≈ {format_token_count(figures.without)}", False),
-        )
+        without = f"≈ {format_token_count(figures.without)}"
+        rows.append(SavingsRow(tr("If summarized only when full"), without))
+    rows.append(SavingsRow(tr("Sent"), format_token_count(figures.sent)))
     if figures.cache_read:
-        rows.append(
-            (
-                tr("Read from the provider's cache"),
-                _format_saved_share(figures.cache_read_share),
-                False,
-            )
-        )
+        share = _format_saved_share(figures.cache_read_share)
+        rows.append(SavingsRow(tr("Read from the provider's cache"), share))
     if round(figures.paid_before, 3):
-        rows.append((tr("Cost before import or fork"), format_dollars(figures.paid_before), False))
+        before = format_dollars(figures.paid_before)
+        rows.append(SavingsRow(tr("Cost before import or fork"), before))
     if figures.paid or figures.unpriced or round(agents_cost, 3):
-        rows.append((tr("Cost so far"), format_dollars(figures.paid + agents_cost), False))
+        rows.append(SavingsRow(tr("Cost so far"), format_dollars(figures.paid + agents_cost)))
     if round(agents_cost, 3):
-        rows.append((tr("Of this, sub-agents"), format_dollars(agents_cost), False))
+        rows.append(SavingsRow(tr("Of this, sub-agents"), format_dollars(agents_cost)))
     if figures.unpriced:
-        rows.append(
-            (tr("Not included: requests of unknown cost"), format_number(figures.unpriced), False)
-        )
-    if figures.paid > 0:
-        if round(dollars := figures.paid_without - figures.paid, 6) > 0:
-            share = _format_saved_share(dollars / figures.paid_without)
-            rows.append((tr("Saved"), f"{share} · {format_dollars(dollars)}", True))
-    elif (
-        figures.sent and figures.saved_share > 0
-    ):  # `sent` is 0 for a stopped reply, which reports no tokens.
-        rows.append(
-            (
-                tr("Saved"),
-                tr("{share} of the tokens", share=_format_saved_share(figures.saved_share)),
-                True,
-            )
-        )
+        requests = format_number(figures.unpriced)
+        rows.append(SavingsRow(tr("Not included: requests of unknown cost"), requests))
+    saved = _describe_saved(figures)
+    if saved:
+        rows.append(SavingsRow(tr("Saved"), saved, is_highlighted=True))
     return rows
+
+
+def _describe_saved(figures: Savings) -> str:
+    """Returns the savings in dollars, or in tokens if nothing was paid; empty if there are none."""
+    if figures.paid > 0:
+        dollars = figures.paid_without - figures.paid
+        if round(dollars, 6) <= 0:
+            return ""
+        share = _format_saved_share(dollars / figures.paid_without)
+        return f"{share} · {format_dollars(dollars)}"
+    # `sent` is 0 for a stopped reply, which reports no tokens.
+    if figures.sent and figures.saved_share > 0:
+        return tr("{share} of the tokens", share=_format_saved_share(figures.saved_share))
+    return ""
 
 
 def _format_saved_share(share: float) -> str:
     """Formats a share, never as 100 % unless it is all."""
-    return format_percent(min(share, 1 if share >= 1 else 0.99))
+    if share < 1:
+        return format_percent(min(share, 0.99))
+    return format_percent(1)

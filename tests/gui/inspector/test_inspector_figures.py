@@ -12,6 +12,7 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.gui.inspector import inspector_figures
+from helix_desktop.gui.inspector.inspector_figures import SavingsRow
 from tests.gui import story
 
 
@@ -21,12 +22,10 @@ def state() -> ConversationState:
 
 def test_the_cost_so_far_includes_that_of_sub_agents_and_says_how_much_it_is() -> None:
     figures = Savings(1, 100, 100, 0, 0.012, 0.012)
-    rows = {
-        words: figure for words, figure, _ in inspector_figures.build_savings_rows(figures, 0.03)
-    }
+    rows = {row.words: row.figure for row in inspector_figures.build_savings_rows(figures, 0.03)}
     assert (rows["Cost so far"], rows["Of this, sub-agents"]) == ("$0.042", "$0.030")
     assert "Of this, sub-agents" not in [
-        row[0] for row in inspector_figures.build_savings_rows(figures)
+        row.words for row in inspector_figures.build_savings_rows(figures)
     ]
 
 
@@ -65,23 +64,19 @@ def test_a_piece_has_the_tokens_it_was_stored_with_for_ever() -> None:
     the request.
     """
     now = state()
-    before = {
-        part.name_and_is_code[0]: part.tokens for part in inspector_figures.list_view_blocks(now)
-    }
+    before = {part.name.words: part.tokens for part in inspector_figures.list_view_blocks(now)}
     for _ in range(12):
         used = round(now.record.ledger.shown[-1] * 1.5)
         reply = ModelReplied((Text("so", 1),), story.MODEL, Stop.END, Usage(used, output=1))
         now.advance_state(Recorded(story.CONVERSATION, now.seq + 1, 0.0, reply))
     assert now.billed_per_counted_token() == pytest.approx(1.5, abs=0.01)
-    after = {
-        part.name_and_is_code[0]: part.tokens for part in inspector_figures.list_view_blocks(now)
-    }
+    after = {part.name.words: part.tokens for part in inspector_figures.list_view_blocks(now)}
     assert before.items() <= after.items()
 
 
 def test_blocks_have_names_a_person_knows() -> None:
     now = state()
-    names = [part.name_and_is_code[0] for part in inspector_figures.list_view_blocks(now)]
+    names = [part.name.words for part in inspector_figures.list_view_blocks(now)]
     assert "Handover 3" in names
     assert "edit_file src/lock/manager.rs" in names
     assert any(name.startswith("The guard must never") for name in names)
@@ -94,7 +89,7 @@ def test_the_largest_come_first() -> None:
     assert [part.tokens for part in largest] == sorted(
         (part.tokens for part in largest), reverse=True
     )
-    assert largest[0].name_and_is_code[0] == "edit_file src/lock/manager.rs"
+    assert largest[0].name.words == "edit_file src/lock/manager.rs"
 
 
 def test_what_can_be_recalled() -> None:
@@ -113,7 +108,7 @@ def test_savings() -> None:
         unpriced=2,
     )
     rows = inspector_figures.build_savings_rows(told)
-    assert [(words, figure) for words, figure, _ in rows] == [
+    assert [(row.words, row.figure) for row in rows] == [
         ("If summarized only when full", "≈ 2.91M"),
         ("Sent", "480K"),
         ("Read from the provider's cache", "91%"),
@@ -121,21 +116,21 @@ def test_savings() -> None:
         ("Not included: requests of unknown cost", "2"),
         ("Saved", "84% · $6.14"),
     ]
-    assert rows[-1][2]
+    assert rows[-1].is_highlighted
     assert (
-        inspector_figures.build_savings_rows(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1][1]
+        inspector_figures.build_savings_rows(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1].figure
         == "50% of the tokens"
     )
     assert (
-        inspector_figures.build_savings_rows(Savings(1, 1, 2_000, 0, 0.0, 0.0))[-1][1]
+        inspector_figures.build_savings_rows(Savings(1, 1, 2_000, 0, 0.0, 0.0))[-1].figure
         == "99% of the tokens"
     )
     assert len(inspector_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0))) == 2
     assert inspector_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0, unpriced=1))[
         2:
     ] == [
-        ("Cost so far", "$0", False),
-        ("Not included: requests of unknown cost", "1", False),
+        SavingsRow("Cost so far", "$0"),
+        SavingsRow("Not included: requests of unknown cost", "1"),
     ]
     assert len(inspector_figures.build_savings_rows(Savings(0, 0, 0, 0, 0.0, 0.0))) == 1
 
@@ -145,7 +140,7 @@ def test_where_nothing_was_folded_nothing_is_said_to_be_saved() -> None:
         4, sent=13_100, without=13_100, cache_read=10_480, paid=0.1 + 0.2, paid_without=0.3 + 1e-12
     )
     rows = inspector_figures.build_savings_rows(told)
-    assert [words for words, *_ in rows] == [
+    assert [row.words for row in rows] == [
         "Sent",
         "Read from the provider's cache",
         "Cost so far",
