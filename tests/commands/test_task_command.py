@@ -20,6 +20,7 @@ from helix_desktop.commands import worker_command, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.errors import StoreFailed, StoreFull
 from tests.commands.conftest import Helix
+from tests.conftest import Expect
 
 
 @pytest.fixture
@@ -81,8 +82,13 @@ def test_a_worker_whose_name_orders_the_terminal_about_is_only_shown(
 
 @pytest.mark.parametrize("trouble", [StoreFull, StoreFailed])
 def test_a_worker_whose_disk_is_full_when_it_opens_a_workspace_tries_again(
-    workspace: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch, trouble: type[StoreFailed]
+    workspace: Path,
+    helix: Helix,
+    monkeypatch: pytest.MonkeyPatch,
+    expect: Expect,
+    trouble: type[StoreFailed],
 ) -> None:
+    expect("the worker tries again: (still )?full")
     monkeypatch.setattr(worker_command, "AGAIN_SECONDS", 0.01)
     task = add(helix, "say here")
     run, troubles = workspace_access.run_here_or_at_owner, [trouble("full"), trouble("still full")]
