@@ -7,7 +7,8 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -61,53 +62,45 @@ class AllWorkspaces:
 
     def list_workspaces(self, *, trashed: bool = False) -> tuple[KnownWorkspace, ...]:
         """Return the workspaces by name, including those whose settings have a mistake."""
-        within = self.folder / _TRASH if trashed else self.folder
-        if not within.is_dir():
-            return ()
-        known = [
-            _read_workspace_description(each, is_in_trash=trashed)
-            for each in within.iterdir()
-            if _is_workspace_folder(each)
-        ]
+        folders = self._list_workspace_folders(trashed=trashed)
+        known = [_read_workspace_description(folder, is_in_trash=trashed) for folder in folders]
         return tuple(sorted(known, key=lambda each: (each.name.casefold(), each.id)))
+
+    def _folder_of_workspaces(self, *, trashed: bool) -> Path:
+        return self.folder / _TRASH if trashed else self.folder
+
+    def _list_workspace_folders(self, *, trashed: bool) -> list[Path]:
+        within = self._folder_of_workspaces(trashed=trashed)
+        if not within.is_dir():
+            return []
+        return [folder for folder in within.iterdir() if _is_workspace_folder(folder)]
 
     def find_known_workspace(self, name_or_id: str, *, trashed: bool = False) -> KnownWorkspace:
         """Return the workspace with this id or, if only one has it, with this name."""
-        place = (self.folder / _TRASH if trashed else self.folder) / name_or_id
+        place = self._folder_of_workspaces(trashed=trashed) / name_or_id
         # Reading the settings of a thousand other workspaces takes a while.
         if place.name == name_or_id and _is_workspace_folder(place):
             return _read_workspace_description(place, is_in_trash=trashed)
         known = self.list_workspaces(trashed=trashed)
-        named = [each for each in known if each.id == name_or_id]
-        named = named or [each for each in known if each.name.casefold() == name_or_id.casefold()]
-        if len(named) == 1:
-            return named[0]
-        if named:
-            ids = ", ".join(each.id for each in named)
+        name = name_or_id.casefold()
+        with_id = [each for each in known if each.id == name_or_id]
+        matching = with_id or [each for each in known if each.name.casefold() == name]
+        if not matching:
+            raise _unknown_workspace_error(name_or_id, known, trashed=trashed)
+        if len(matching) > 1:
+            ids = ", ".join(each.id for each in matching)
             raise errors.AmbiguousName(
-                f"{len(named)} workspaces are called {name_or_id}: {ids}.",
+                f"{len(matching)} workspaces are called {name_or_id}: {ids}.",
                 remedy="Use the ID instead of the name.",
             )
-        if not known and not trashed:
-            raise errors.NotFound(
-                f"There is no workspace {name_or_id}.",
-                remedy="To create one, run `helix-desktop workspace new NAME --folder FOLDER`.",
-            )
-        names = [each.name for each in known]
-        there = (
-            ", ".join(each.name if names.count(each.name) == 1 else each.id for each in known)
-            or "none"
-        )
-        raise errors.NotFound(
-            f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.",
-            remedy=f"Available: {there}.",
-        )
+        return matching[0]
 
     def check_usable_by_tools(self, folder: Path) -> None:
         """Refuse a folder inside the program's own data, where tools may only enter the
         tour's folder.
         """
-        data, place = self.folder.parent.resolve(), folder.resolve()
+        data = self.folder.parent.resolve()
+        place = folder.resolve()
         if place.is_relative_to(data) and place != data / "tour":
             raise errors.ActionRefused(
                 f"{folder} belongs to Helix Desktop, so tools cannot use it.",
@@ -151,7 +144,8 @@ class AllWorkspaces:
 
     def _change_workspace(self, name_or_id: str, changes: Mapping[str, Any]) -> KnownWorkspace:
         known = self.find_known_workspace(name_or_id)
-        if (workspace := self._open.get(known.id)) is not None:
+        workspace = self._open.get(known.id)
+        if workspace is not None:
             workspace.change_settings(changes)
         else:
             workspace_settings.change_workspace_settings(
@@ -217,7 +211,8 @@ class AllWorkspaces:
         hidden = place.with_name(f"{_IMPORTING}{place.name}")
         lock = _hide_and_lock_import_folder(place, hidden)
         thread = StoreThread("import")
-        loop, stopped = asyncio.get_running_loop(), threading.Event()
+        loop = asyncio.get_running_loop()
+        stopped = threading.Event()
 
         def heard(done: int, total: int) -> None:
             if stopped.is_set():
@@ -264,7 +259,7 @@ class AllWorkspaces:
         Returns sentences about it.
         """
         told = []
-        for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
+        for folder in self.folder.glob(f"{_IMPORTING}*"):
             with suppress(errors.HelixError):  # StoreBusy: an import may still use the folder.
                 WorkspaceLock(folder / "lock").release_lock()
                 delete_folder_tree(folder, ignore_errors=True)
@@ -278,6 +273,23 @@ class AllWorkspaces:
 
     def workspaces_open_here(self) -> Mapping[str, StoredWorkspace]:
         return dict(self._open)
+
+
+def _unknown_workspace_error(
+    name: str, known: Sequence[KnownWorkspace], *, trashed: bool
+) -> errors.NotFound:
+    if not known and not trashed:
+        return errors.NotFound(
+            f"There is no workspace {name}.",
+            remedy="To create one, run `helix-desktop workspace new NAME --folder FOLDER`.",
+        )
+    names = Counter(each.name for each in known)
+    shown = [each.name if names[each.name] == 1 else each.id for each in known]
+    where = " in the trash" if trashed else ""
+    return errors.NotFound(
+        f"There is no workspace {name}{where}.",
+        remedy=f"Available: {', '.join(shown) or 'none'}.",
+    )
 
 
 def _hide_and_lock_import_folder(place: Path, hidden: Path) -> WorkspaceLock:
@@ -294,8 +306,10 @@ def _hide_and_lock_import_folder(place: Path, hidden: Path) -> WorkspaceLock:
 
 def _is_workspace_folder(folder: Path) -> bool:
     """Whether this is a workspace. One that lost its settings still has its conversations."""
-    settings, journal = folder / workspace_settings.NAME, folder / "journal.sqlite3"
-    return not folder.name.startswith(".") and (settings.is_file() or journal.is_file())
+    if folder.name.startswith("."):
+        return False
+    settings = folder / workspace_settings.NAME
+    return settings.is_file() or (folder / "journal.sqlite3").is_file()
 
 
 def _read_workspace_description(folder: Path, *, is_in_trash: bool = False) -> KnownWorkspace:

@@ -190,15 +190,16 @@ class _CacheSalvage:
         expected.update(key[1:] for key in self._keys_of_kind(b"h"))
         blobs = self._list_blobs_without_owner(owners)
         next_number = max(used_numbers | set(blobs), default=0) + 1
+
+        def is_wanted(record: CacheRecord) -> bool:
+            raw = record.digest.raw
+            # A longer content may lack its end, unless somebody knows its hash.
+            is_proven = raw in expected or record.size < CHUNK
+            return is_proven and raw not in records and raw not in forgotten
+
         for blob, stored in blobs.items():
             record = self._build_record_of_content(blob, stored)
-            is_wanted = (
-                record is not None
-                and record.digest.raw not in records
-                and record.digest.raw not in forgotten
-                and (record.digest.raw in expected or record.size < CHUNK)
-            )
-            if record is None or not is_wanted:
+            if record is None or not is_wanted(record):
                 self._delete_chunks(blob, stored)
                 continue
             if blob in used_numbers:

@@ -50,33 +50,27 @@ class WorkspaceConfig:
     rules: tuple[Mapping[str, Any], ...] = ()
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limit: int = 0  # The cache's maximum size in bytes; 0 means no limit.
-    changes: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # What checkpoints cover and how long they are kept.
+    # What checkpoints cover and how long they are kept.
+    changes: Mapping[str, Any] = field(default_factory=dict)
     # Whether conversations work in copies, and how copies are set up.
     copies: Mapping[str, _PLAIN] = field(default_factory=dict)
-    limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # The limits at which a turn stops.
-    trusted: Mapping[str, str] = field(
-        default_factory=dict
-    )  # Rules files that the user trusts, with their SHA-256.
-    approved: Mapping[str, str] = field(
-        default_factory=dict
-    )  # By MCP tool: its fingerprint when last allowed.
-    off: tuple[
-        str, ...
-    ] = ()  # Names of rules, skills, commands, hooks and agents that the user turned off.
-    shared: Mapping[str, str] = field(
-        default_factory=dict
-    )  # The shared store's address, and when a put counts.
-    openings: tuple[
-        str, ...
-    ] = ()  # Parts of the home that commands may use (`tools/home_access.py`).
+    # The limits at which a turn stops.
+    limits: Mapping[str, _PLAIN] = field(default_factory=dict)
+    # Rules files that the user trusts, with their SHA-256.
+    trusted: Mapping[str, str] = field(default_factory=dict)
+    # By MCP tool: its fingerprint when last allowed.
+    approved: Mapping[str, str] = field(default_factory=dict)
+    # Names of rules, skills, commands, hooks and agents that the user turned off.
+    off: tuple[str, ...] = ()
+    # The shared store's address, and when a put counts.
+    shared: Mapping[str, str] = field(default_factory=dict)
+    # Parts of the home that commands may use (`tools/home_access.py`).
+    openings: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()  # Further folders that commands may read.
     # Patterns of files that are hidden from agents. None: those of `tools/hidden_files.py`.
     hidden: tuple[str, ...] | None = None
-    shown: tuple[
-        str, ...
-    ] = ()  # Rules that also allow other programs, and of which the user was told.
+    # Rules that also allow other programs, and of which the user was told.
+    shown: tuple[str, ...] = ()
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -188,14 +182,13 @@ def _walk_keys(table: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
 
 
 def _similar_key(dotted: str) -> str:
-    close = difflib.get_close_matches(dotted, _KEYS, n=1, cutoff=0.6)
-    if not close:
-        last = {key.rpartition(".")[2]: key for key in _KEYS}
-        close = [
-            last[name]
-            for name in difflib.get_close_matches(dotted.rpartition(".")[2], last, n=1, cutoff=0.75)
-        ]
-    return close[0] if close else ""
+    for key in difflib.get_close_matches(dotted, _KEYS, n=1, cutoff=0.6):
+        return str(key)
+    keys_by_last_part = {key.rpartition(".")[2]: key for key in _KEYS}
+    last_part = dotted.rpartition(".")[2]
+    for name in difflib.get_close_matches(last_part, keys_by_last_part, n=1, cutoff=0.75):
+        return str(keys_by_last_part[name])
+    return ""
 
 
 def _settings_from_document(
@@ -206,15 +199,13 @@ def _settings_from_document(
     lists: dict[str, Any] = {
         name: tuple(permissions[name]) for name in _PERMISSION_LISTS if name in permissions
     }
+    roles = document.get("models", {}).items()
+    models = {role: name for role, name in roles if isinstance(name, str) and name}
     return WorkspaceConfig(
         **{name: document[name] for name in _TOP_KEYS if name in document},
         **lists,
         roots=tuple(document.get("roots", ())),
-        models={
-            role: name
-            for role, name in document.get("models", {}).items()
-            if isinstance(name, str) and name
-        },
+        models=models,
         preset=policy.get("preset", ""),
         policy=policy.get("values", {}),
         mode=permissions.get("mode", ""),
@@ -256,7 +247,8 @@ def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
         text = _read_settings_text(path)
         now = parse_workspace_settings(text, path)  # An invalid file is never overwritten.
         document = tomlkit.parse(text)
-        for dotted, value in (changes(now) if callable(changes) else changes).items():
+        wanted = changes(now) if callable(changes) else changes
+        for dotted, value in wanted.items():
             _set_in_document(document, _split_dotted_key(dotted), value)
         changed = tomlkit.dumps(document)
         try:
