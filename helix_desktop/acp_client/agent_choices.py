@@ -1,6 +1,6 @@
 """Reads which modes, models and other options a foreign agent lets the user choose."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helix_desktop.errors import NotFound
@@ -11,10 +11,6 @@ MOST = 500  # At most this many values of one choice, and this many commands, ar
 LONGEST_NAME = 100
 _OPTION = ("session/set_config_option", "value")
 _SWITCH = {"true": "On", "false": "Off"}  # The values of a boolean option, as the user sees them.
-_OLDER = (  # For agents without "config options": where the values are, and how to set one.
-    ("mode", "currentModeId", "availableModes", "id", ("session/set_mode", "modeId")),
-    ("model", "currentModelId", "availableModels", "modelId", ("session/set_model", "modelId")),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +45,25 @@ class AgentChoice:
         return method, {"configId": self.id, **switched}
 
 
+@dataclass(frozen=True, slots=True)
+class OlderChoice:
+    """Where an agent without "config options" has the values of a choice, and how one is set."""
+
+    id: str
+    current_field: str
+    offer_field: str
+    value_field: str
+    setter: tuple[str, str]
+
+
+_OLDER_CHOICES = (
+    OlderChoice("mode", "currentModeId", "availableModes", "id", ("session/set_mode", "modeId")),
+    OlderChoice(
+        "model", "currentModelId", "availableModels", "modelId", ("session/set_model", "modelId")
+    ),
+)
+
+
 def parse_agent_commands(update: Mapping[str, Any]) -> dict[str, str]:
     """Returns the agent's own slash commands by name, with their descriptions."""
     offered = objects_at(update, "availableCommands")[:MOST]
@@ -57,25 +72,32 @@ def parse_agent_commands(update: Mapping[str, Any]) -> dict[str, str]:
 
 def parse_agent_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
     """Returns the options by id, from an update or from the answer to a session request."""
-    found = {}
-    for each in objects_at(answer, "configOptions"):
-        groups = [one for one in objects_at(each, "options") if list_at(one, "options")]
-        offered = [value for one in groups or [each] for value in objects_at(one, "options")]
-        values = {text_at(value, "value"): text_at(value, "name") for value in offered[:MOST]}
-        name, identity, current = (
-            text_at(each, "name"),
-            text_at(each, "id"),
-            text_at(each, "currentValue"),
-        )
-        if text_at(each, "type") == "boolean":
-            values, current = _SWITCH, str(each.get("currentValue")).lower()
-        found[identity] = AgentChoice(identity, name, current, values)
-    for identity, current, offer, key, setter in _OLDER:
-        values = {
-            text_at(value, key): text_at(value, "name")
-            for value in objects_at(answer, f"{identity}s", offer)[:MOST]
-        }
-        if values and identity not in found:
-            chosen = text_at(answer, f"{identity}s", current)
-            found[identity] = AgentChoice(identity, identity.title(), chosen, values, setter)
-    return found
+    choices: dict[str, AgentChoice] = {}
+    for option in objects_at(answer, "configOptions"):
+        choice = _choice_of_option(option)
+        choices[choice.id] = choice
+    for older in _OLDER_CHOICES:
+        offered = objects_at(answer, f"{older.id}s", older.offer_field)[:MOST]
+        if offered and older.id not in choices:
+            values = {
+                text_at(value, older.value_field): text_at(value, "name") for value in offered
+            }
+            current = text_at(answer, f"{older.id}s", older.current_field)
+            name = older.id.title()
+            choices[older.id] = AgentChoice(older.id, name, current, values, older.setter)
+    return choices
+
+
+def _choice_of_option(option: Mapping[str, Any]) -> AgentChoice:
+    identity = text_at(option, "id")
+    name = text_at(option, "name")
+    if text_at(option, "type") == "boolean":
+        return AgentChoice(identity, name, str(option.get("currentValue")).lower(), _SWITCH)
+    offered = []
+    # The values may be in groups, each with a heading of its own.
+    groups = [entry for entry in objects_at(option, "options") if list_at(entry, "options")]
+    holders: Sequence[Mapping[str, Any]] = groups or [option]
+    for holder in holders:
+        offered += objects_at(holder, "options")
+    values = {text_at(value, "value"): text_at(value, "name") for value in offered[:MOST]}
+    return AgentChoice(identity, name, text_at(option, "currentValue"), values)

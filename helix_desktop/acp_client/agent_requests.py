@@ -68,6 +68,15 @@ _PATH_KEY = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class PlaceForRules:
+    """A path as rules name it, why it is dangerous, and the extra permission that it needs."""
+
+    path: str = ""
+    danger: str = ""
+    separate_permission: str = ""
+
+
 @dataclass(slots=True)
 class AgentTerminal:
     running: asyncio.Task[CallOutcome]
@@ -174,7 +183,7 @@ class AgentRequests:
             )
         if action.effect is ActionEffect.EDIT:
             for each in call.differences:
-                shown, _, _ = self._path_danger_and_permission(text_at(each, "path"), action.effect)
+                shown = self._describe_place(text_at(each, "path"), action.effect).path
                 self._allowed_edits.append(
                     (shown, text_at(each, "oldText"), text_at(each, "newText"))
                 )
@@ -204,59 +213,62 @@ class AgentRequests:
         return ("allow", "ask", "deny").index(decision.verdict), -len(decision.scopes)
 
     def _build_action_on_path(self, call: AcpCall, path: str) -> ToolAction:
-        effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
-        command, made = _command_of_call(call), call.as_tool_call()
-        searches = first_text(object_at(call.told, "rawInput"), "pattern", "regex", "glob")
-        needed = {
-            ActionEffect.RUN: "",
-            ActionEffect.EDIT: path,
-            ActionEffect.READ: path or searches,
-        }
-        if command:
-            effect = ActionEffect.RUN  # Some agents label a command that only reads as "read".
-        elif not needed.get(effect, "none"):
-            effect = ActionEffect.FOREIGN  # The call names no command, file or pattern.
-        shown, danger, apart = (
-            self._path_danger_and_permission(path, effect) if path else ("", "", "")
-        )
-        host, runs, folder = _host_of_call(call), effect is ActionEffect.RUN, _folder_of_call(call)
-        folder = self._folder_as_rules_name_it(folder) if folder else ""
-        outside = (
-            f"it would run outside the sandbox, in {folder}"
-            if folder
-            else "it would run outside the sandbox"
-        )
-        known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
+        effect = _effect_of_call(call, path)
+        made = call.as_tool_call()
+        command = _command_of_call(call)
+        # None of our tools is named "name: title".
+        name = f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}"
+        name = _TOOLS.get(effect) or name
+        place = PlaceForRules()
+        if path:
+            place = self._describe_place(path, effect)
+        shown_path = place.path
+        reason = place.danger
+        separate_permission = place.separate_permission
+        if effect is ActionEffect.FETCH:
+            shown_path = _host_of_call(call)
+            if shown_path:
+                name = ToolName.FETCH_URL
+        elif effect is ActionEffect.RUN:
+            reason = reason or self._reason_to_ask_before_command(call)
+            separate_permission = "outside_sandbox"
+        details = "\n".join(filter(None, (command, call.difference_text())))
         return ToolAction(
-            known
-            # None of our tools is named "name: title".
-            or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",
+            name,
             effect,
             call.title or made.name,
-            "\n".join(filter(None, (command, call.difference_text()))) or made.arguments,
-            path=host if effect is ActionEffect.FETCH else shown,
-            command=command if runs else "",
-            reason_to_ask=danger or (outside if runs else ""),
-            asks_in_every_mode=bool(danger) and apart != "runs_later",
-            separate_permission="outside_sandbox" if runs else apart,
+            details or made.arguments,
+            path=shown_path,
+            command=command if effect is ActionEffect.RUN else "",
+            reason_to_ask=reason,
+            asks_in_every_mode=bool(place.danger) and place.separate_permission != "runs_later",
+            separate_permission=separate_permission,
         )
 
-    def _path_danger_and_permission(self, path: str, effect: ActionEffect) -> tuple[str, str, str]:
-        """Returns the path as rules name it, its danger, and the extra permission that it needs."""
+    def _reason_to_ask_before_command(self, call: AcpCall) -> str:
+        """Return why: the agent runs commands itself, so no sandbox of ours holds them."""
+        folder = _folder_of_call(call)
+        if not folder:
+            return "it would run outside the sandbox"
+        return f"it would run outside the sandbox, in {self._folder_as_rules_name_it(folder)}"
+
+    def _describe_place(self, path: str, effect: ActionEffect) -> PlaceForRules:
         roots = self.kit.resources.roots.with_nothing_hidden
         try:
             place = roots.resolve_path(os.path.realpath(roots.resolve_path(path).full_path))
         except (HelixError, ValueError):
-            return path, f"{path} is outside this workspace's folders", ""
+            return PlaceForRules(path, f"{path} is outside this workspace's folders")
         shown = roots.display_path(place)
         if self.kit.resources.roots.is_hidden_path(place.full_path):
-            return shown, f"it would see files that are hidden from agents: {shown}", "opened"
+            danger = f"it would see files that are hidden from agents: {shown}"
+            return PlaceForRules(shown, danger, "opened")
         if effect is ActionEffect.EDIT and is_autorun_path(place.inside):
-            return shown, f"other programs run the contents of {shown}", "runs_later"
-        return shown, "", ""
+            danger = f"other programs run the contents of {shown}"
+            return PlaceForRules(shown, danger, "runs_later")
+        return PlaceForRules(shown)
 
     def _folder_as_rules_name_it(self, folder: str) -> str:
-        return self._path_danger_and_permission(folder or ".", ActionEffect.RUN)[0]
+        return self._describe_place(folder or ".", ActionEffect.RUN).path
 
     async def _decide_and_record(self, call: ToolCall, action: ToolAction) -> None:
         """Applies the workspace's rules and mode. ActionRefused if the action is not allowed."""
@@ -495,3 +507,17 @@ def _format_terminal_command(params: dict[str, Any]) -> str:
         f"{name}={shlex.quote(value)}" for name, value in named if _VARIABLE.fullmatch(name)
     ]
     return " ".join([*variables, shlex.join([command, *words]) if words else command])
+
+
+def _effect_of_call(call: AcpCall, path: str) -> ActionEffect:
+    """Return what a call does, by what it names. The agent's own word for it is not enough."""
+    effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
+    if _command_of_call(call):
+        return ActionEffect.RUN  # Some agents label a command that only reads as "read".
+    searched = first_text(object_at(call.told, "rawInput"), "pattern", "regex", "glob")
+    names_nothing = (
+        effect is ActionEffect.RUN
+        or (effect is ActionEffect.EDIT and not path)
+        or (effect is ActionEffect.READ and not (path or searched))
+    )
+    return ActionEffect.FOREIGN if names_nothing else effect

@@ -46,34 +46,45 @@ class StepDifferences:
         listed, and neither is what it undid.
         """
         whole: dict[str, PathChange] = {}
-        beside: set[str] = (
-            set()
-        )  # Paths that are shown without the lines that someone else changed.
-        over: dict[str, int] = {}  # By path: its differences up to this undo are hidden.
-        found: list[tuple[ChangeSource, list[PathChange]]] = []
+        # Paths that are shown without the lines that someone else changed.
+        without_foreign: set[str] = set()
+        hidden_up_to: dict[str, int] = {}  # By path: the number of the undo that left nothing.
+        shown: list[tuple[ChangeSource, list[PathChange]]] = []
         for number, (source, changes) in enumerate(differences):
-            found.append((source, []))
+            own_changes: list[PathChange] = []
+            shown.append((source, own_changes))
             for change in changes:
-                path, held, undo = change.path, whole.get(change.path), source.fact.by == "undo"
+                path = change.path
+                before = whole.get(path)
+                if before is None:
+                    whole[path] = change
+                    own_changes.append(change)
+                    continue
+                is_undo = source.fact.by == "undo"
                 rest = None
-                if held is not None and (undo or path in beside):
-                    rest = await self._item_without_foreign_lines(held, change)
-                if held is not None and rest is not None:
-                    change = PathChange(path, held.after, rest)  # noqa: PLW2901 -- the same without what is somebody else's
-                    beside.add(path)
-                    if undo and held.before is not None and rest.content == held.before.content:
-                        over[path] = number
+                if is_undo or path in without_foreign:
+                    rest = await self._item_without_foreign_lines(before, change)
+                own_change = change
+                if rest is not None:
+                    own_change = PathChange(path, before.after, rest)
+                    without_foreign.add(path)
+                    is_all_undone = (
+                        is_undo
+                        and before.before is not None
+                        and rest.content == before.before.content
+                    )
+                    if is_all_undone:
+                        hidden_up_to[path] = number
                         del whole[path]
-                        beside.remove(path)
+                        without_foreign.remove(path)
                         continue
-                whole[path] = (
-                    change if held is None else PathChange(path, held.before, change.after)
-                )
-                found[-1][1].append(change)
-        return [
-            (source, [each for each in changes if number > over.get(each.path, -1)])
-            for number, (source, changes) in enumerate(found)
-        ]
+                whole[path] = PathChange(path, before.before, own_change.after)
+                own_changes.append(own_change)
+        listed: list[Difference] = []
+        for number, (source, own_changes) in enumerate(shown):
+            visible = [one for one in own_changes if number > hidden_up_to.get(one.path, -1)]
+            listed.append((source, visible))
+        return listed
 
     async def _item_without_foreign_lines(
         self, whole: PathChange, change: PathChange

@@ -161,18 +161,21 @@ class SubagentRunner:
         """Return the agents in the background whose end was not reported, because the
         program ended before.
         """
-        said = (r.fact for r in parent.facts if isinstance(r.fact, UserSaid))
-        ended = (fact for fact in said if fact.by.startswith(("agent:", "interrupted:")))
-        reported = "\n".join(
-            part.text for fact in ended for part in fact.parts if isinstance(part, Text)
-        )
-        results = [one.fact for one in parent.facts_on_path() if isinstance(one.fact, ToolReturned)]
-        begun = [
-            result.child for result in results if result.child and IN_BACKGROUND in result.head
-        ]
-        return [
-            agent for agent in begun if agent not in self._roots and f"({agent})" not in reported
-        ]
+        reported: list[str] = []
+        for recorded in parent.facts:
+            said = recorded.fact
+            if isinstance(said, UserSaid) and said.by.startswith(("agent:", "interrupted:")):
+                reported += [part.text for part in said.parts if isinstance(part, Text)]
+        reports = "\n".join(reported)
+        interrupted = []
+        for recorded in parent.facts_on_path():
+            result = recorded.fact
+            if not isinstance(result, ToolReturned) or IN_BACKGROUND not in result.head:
+                continue
+            agent = result.child
+            if agent and agent not in self._roots and f"({agent})" not in reports:
+                interrupted.append(agent)
+        return interrupted
 
     # --- Delegating work to a new agent
 
@@ -469,17 +472,18 @@ def result_of_agent(conversation: Conversation) -> DelegationResult:
     last turn finished.
     """
     facts = [recorded.fact for recorded in conversation.state.facts]
-    ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
     replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
-    first = len(replies) - 1
+    first = max(0, len(replies) - 1)
     while first > 0 and replies[first - 1].stop is Stop.LENGTH:
         first -= 1
-    words = [
-        part.text
-        for reply in replies[max(first, 0) :]
-        for part in reply.parts
-        if isinstance(part, Text)
-    ]
-    done = bool(ends) and ends[-1].reason is TurnEnd.DONE
-    why = f"[It ended early: {ends[-1].reason.value}. {ends[-1].why}]" if ends and not done else ""
-    return DelegationResult(conversation.id, f"{''.join(words)}\n{why}".strip(), done)
+    words = ""
+    for reply in replies[first:]:
+        words += "".join(part.text for part in reply.parts if isinstance(part, Text))
+    ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
+    if not ends:
+        return DelegationResult(conversation.id, words.strip(), False)
+    last_end = ends[-1]
+    if last_end.reason is TurnEnd.DONE:
+        return DelegationResult(conversation.id, words.strip(), True)
+    why = f"[It ended early: {last_end.reason.value}. {last_end.why}]"
+    return DelegationResult(conversation.id, f"{words}\n{why}".strip(), False)
