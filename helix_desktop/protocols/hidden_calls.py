@@ -35,7 +35,8 @@ class HiddenCallFilter(ABC):
 
     def reset_for_retry(self) -> None:
         """Start the reply again, since it broke off before the agent saw any of it."""
-        self.hidden_count = self.visible_count = 0
+        self.hidden_count = 0
+        self.visible_count = 0
         self._held_events = []
 
     @property
@@ -45,11 +46,13 @@ class HiddenCallFilter(ABC):
 
     def count_and_check_hidden(self, called_tool: str) -> bool:
         """Whether calls of this tool are hidden. Ask exactly once for every call of a reply."""
-        ours = called_tool in HIDDEN_TOOLS
-        self.hidden_count += ours
-        self.any_hidden |= ours
-        self.visible_count += not ours
-        return ours
+        is_hidden = called_tool in HIDDEN_TOOLS
+        if is_hidden:
+            self.hidden_count += 1
+            self.any_hidden = True
+        else:
+            self.visible_count += 1
+        return is_hidden
 
     @abstractmethod
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
@@ -74,27 +77,32 @@ class NumberedCallFilter(HiddenCallFilter):
 
     def reset_for_retry(self) -> None:
         super().reset_for_retry()
-        self._numbers, self._holding = {}, None
+        self._numbers = {}
+        self._holding = None
 
     def begin_reply_part(self, index: int, *, thinks: bool, called_tool: str | None) -> bytes:
         """Number a part. `called_tool`: the tool it calls. Returns what was held back,
         if that may be shown.
         """
         if thinks and self.replies_before and self.shown_count:
-            self._numbers[index] = None
+            self._numbers[index] = None  # The agent has seen an answer: no reasoning follows.
             return b""
         if thinks and self.holds_reasoning:
-            out = self.release_held_events()
+            released = self.release_held_events()
             self._holding = index
-            return out
-        ours = called_tool is not None and self.count_and_check_hidden(called_tool)
-        if ours and not self.visible_count:
-            for _, event in self._held_events:
-                self._numbers[number_at(event, self.index_name)] = None
-            self._held_events, self._holding = [], None
-        out = self.release_held_events()
-        self._assign_number(index, hidden=ours)
-        return out
+            return released
+        is_hidden = called_tool is not None and self.count_and_check_hidden(called_tool)
+        if is_hidden and not self.visible_count:
+            self._drop_held_events()
+        released = self.release_held_events()
+        self._assign_number(index, hidden=is_hidden)
+        return released
+
+    def _drop_held_events(self) -> None:
+        for _, event in self._held_events:
+            self._numbers[number_at(event, self.index_name)] = None
+        self._held_events = []
+        self._holding = None
 
     def _assign_number(self, index: int, *, hidden: bool = False) -> None:
         self._numbers[index] = None if hidden else self.shown_count
@@ -108,9 +116,13 @@ class NumberedCallFilter(HiddenCallFilter):
         return self._show_part_event(raw, event, index)
 
     def release_held_events(self) -> bytes:
-        held, self._held_events, self._holding = self._held_events, [], None
-        if held and (index := number_at(held[0][1], self.index_name)) not in self._numbers:
-            self._assign_number(index)
+        held = self._held_events
+        self._held_events = []
+        self._holding = None
+        if held:
+            first = number_at(held[0][1], self.index_name)
+            if first not in self._numbers:
+                self._assign_number(first)
         return b"".join(
             self._show_part_event(raw, event, number_at(event, self.index_name))
             for raw, event in held
@@ -133,12 +145,11 @@ def add_earlier_output(
     """Add earlier replies' output to a usage. `field`: the output's; `input_field`:
     given if there is a total.
     """
-    told = {**usage, field: number_at(usage, field) + earlier}
-    return (
-        {**told, "total_tokens": number_at(told, input_field) + told[field]}
-        if input_field
-        else told
-    )
+    output = number_at(usage, field) + earlier
+    told = {**usage, field: output}
+    if input_field:
+        told["total_tokens"] = number_at(usage, input_field) + output
+    return told
 
 
 def sum_output(

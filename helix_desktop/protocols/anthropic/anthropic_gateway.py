@@ -13,6 +13,7 @@ from helix_desktop.json_values import (
     object_at,
     text_at,
     value_at,
+    without_fields,
 )
 from helix_desktop.protocols import gateway_message, loaded_state
 from helix_desktop.protocols.event_stream import encode_event
@@ -75,19 +76,23 @@ _CALL_OF_SERVER = {"server_tool_use": "id", "tool_search_tool_result": "tool_use
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    system = body.get("system", "")
-    parts = (
-        [system] if isinstance(system, str) else [text_at(part, "text") for part in list_at(system)]
-    )
     tools = [object_at(tool) for tool in list_at(body, "tools")]
+    effort = gateway_message.format_effort_settings(
+        body.get("thinking"), text_at(body, "output_config", "effort")
+    )
     return RequestHead(
         text_at(body, "model"),
-        "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
+        "\n\n".join(_texts_of_system(body.get("system", ""))),
         tuple(gateway_message.parse_tool(tool, tool.get("input_schema", {})) for tool in tools),
-        gateway_message.format_effort_settings(
-            body.get("thinking"), text_at(body, "output_config", "effort")
-        ),
+        effort,
     )
+
+
+def _texts_of_system(system: Json) -> list[str]:
+    texts = [system] if isinstance(system, str) else []
+    if isinstance(system, list):
+        texts = [text_at(part, "text") for part in system]
+    return [text for text in texts if text and not text.startswith(_CHANGING)]
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
@@ -169,12 +174,10 @@ def _path_and_value_of_edit(
     if piece.kind is PieceKind.CALL:
         return ("input",), json.loads(text)
     if piece.kind is PieceKind.RESULT:
-        return ("content",), gateway_message.replace_text_in_content(
-            value_at(units, *piece.path, "content"), text, "text"
-        )
-    return (
-        () if len(piece.path) == 2 else ("text",)
-    ), text  # A path of two parts leads to plain text.
+        content = value_at(units, *piece.path, "content")
+        return ("content",), gateway_message.replace_text_in_content(content, text, "text")
+    is_plain_text = len(piece.path) == 2  # The message's content is a text, and no list.
+    return (() if is_plain_text else ("text",)), text
 
 
 def user_message(text: str) -> Json:
@@ -220,20 +223,20 @@ LOOK_BACK = 20  # The number of blocks that the provider looks back from a mark.
 
 def count_cache_marks(value: Json) -> int:
     """Return the number of `cache_control` marks in a request or a part of it."""
-    if isinstance(value, Mapping):
-        return int(isinstance(value.get("cache_control"), Mapping)) + sum(
-            map(count_cache_marks, value.values())
-        )
-    return sum(map(count_cache_marks, value)) if isinstance(value, list) else 0
+    if isinstance(value, list):
+        return sum(map(count_cache_marks, value))
+    if not isinstance(value, Mapping):
+        return 0
+    own = int(isinstance(value.get("cache_control"), Mapping))
+    return own + sum(map(count_cache_marks, value.values()))
 
 
 def last_cache_mark(unit: Json) -> Json | None:
-    found = [
-        block["cache_control"]
-        for block in list_at(unit, "content")
-        if object_at(block).get("cache_control")
-    ]
-    return found[-1] if found else None
+    for block in reversed(list_at(unit, "content")):
+        mark = object_at(block).get("cache_control")
+        if mark:
+            return mark
+    return None
 
 
 def count_content_blocks(unit: Json) -> int:
@@ -243,14 +246,11 @@ def count_content_blocks(unit: Json) -> int:
 
 def without_cache_marks(unit: Json) -> Json:
     content = object_at(unit).get("content")
-    if not isinstance(content, list) or not any(
-        "cache_control" in object_at(block) for block in content
-    ):
+    if not isinstance(content, list):
         return unit
-    return {
-        **unit,
-        "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in content],
-    }
+    if not any("cache_control" in object_at(block) for block in content):
+        return unit
+    return {**unit, "content": [without_fields(block, "cache_control") for block in content]}
 
 
 def with_cache_mark(unit: Json, mark: Json) -> Json:
@@ -276,16 +276,11 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
     """Return the usage as the engine counts it: input includes its cached parts."""
-    read, write = (
-        number_at(value, "cache_read_input_tokens"),
-        number_at(value, "cache_creation_input_tokens"),
-    )
-    sent, output = (
-        number_at(value, "input_tokens") + read + write,
-        number_at(value, "output_tokens"),
-    )
+    read = number_at(value, "cache_read_input_tokens")
+    write = number_at(value, "cache_creation_input_tokens")
+    sent = number_at(value, "input_tokens") + read + write
     hour = min(write, number_at(value, "cache_creation", "ephemeral_1h_input_tokens"))
-    return Usage(sent, read, write, output, cache_write_hour=hour)
+    return Usage(sent, read, write, number_at(value, "output_tokens"), cache_write_hour=hour)
 
 
 class ReplyAssembler:
@@ -348,29 +343,26 @@ class AnthropicCallFilter(NumberedCallFilter):
         if event is None or kind in ("ping", "error", ""):
             return raw
         if kind == "message_start":
-            return raw if self.replies_before == 0 else b""
+            return b"" if self.replies_before else raw
         if kind == "message_delta":
             return self._finish_message(raw, event)
         if kind == "message_stop":
             return b"" if self.has_only_hidden_calls else raw
         index = number_at(event, "index")
-        out = b""
+        released = b""
         if kind == "content_block_start":
             block = object_at(event, "content_block")
-            call = text_at(block, "name") if block.get("type") == "tool_use" else None
-            out = self.begin_reply_part(
-                index, thinks=block.get("type") in THINKING, called_tool=call
-            )
-        return out + self.hold_or_show_event(raw, event, index)
+            thinks = block.get("type") in THINKING
+            called_tool = text_at(block, "name") if block.get("type") == "tool_use" else None
+            released = self.begin_reply_part(index, thinks=thinks, called_tool=called_tool)
+        return released + self.hold_or_show_event(raw, event, index)
 
     def renumber_event(
         self, raw: bytes, event: Mapping[str, Json], index: int, shown: int
     ) -> bytes:
-        return (
-            raw
-            if shown == index
-            else encode_event({**event, "index": shown}, text_at(event, "type"))
-        )
+        if shown == index:
+            return raw
+        return encode_event({**event, "index": shown}, text_at(event, "type"))
 
     def _finish_message(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
         if self.has_only_hidden_calls:
@@ -386,16 +378,17 @@ class AnthropicCallFilter(NumberedCallFilter):
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         content: list[Json] = []
         last = values[-1]
-        for at, value in enumerate(values):
+        for number, value in enumerate(values):
             for block in map(object_at, list_at(value, "content")):
-                ours = block.get("type") == "tool_use" and block.get("name") in HIDDEN_TOOLS
-                stale = block.get("type") in THINKING and ((content and at) or value is not last)
-                if not ours and not stale:
+                kind = block.get("type")
+                is_ours = kind == "tool_use" and block.get("name") in HIDDEN_TOOLS
+                follows_others = bool(content) and number > 0
+                is_stale = kind in THINKING and (follows_others or value is not last)
+                if not is_ours and not is_stale:
                     content.append(block)
-        usage = sum_output(values, "output_tokens")
         return {
             **last,
             "id": values[0].get("id", last.get("id")),
             "content": content,
-            "usage": usage,
+            "usage": sum_output(values, "output_tokens"),
         }

@@ -3,7 +3,6 @@ are one reply.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import (
@@ -82,25 +81,22 @@ FOLDED_PARTS = frozenset(
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    # Codex also sends tools in the input.
-    in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
-    tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
+    items = [object_at(item) for item in list_at(body, "input")]
+    tools = [object_at(tool) for tool in list_at(body, "tools")]
+    for item in items:  # Codex also sends tools in the input.
+        tools.extend(object_at(tool) for tool in list_at(item, "tools"))
+    instructions = [text_at(body, "instructions")]
+    for item in items:
+        if item.get("role") not in ("developer", "system"):
+            break
+        instructions.append(gateway_message.text_of_content(item.get("content")))
     named = (
         gateway_message.parse_tool(tool, tool.get("parameters", {}), text_at(tool, "type"))
         for tool in tools
     )
-    items = takewhile(
-        lambda item: item.get("role") in ("developer", "system"),
-        map(object_at, list_at(body, "input")),
-    )
-    said = (
-        text_at(body, "instructions"),
-        *(gateway_message.text_of_content(item.get("content")) for item in items),
-    )
     effort = gateway_message.format_effort_settings(text_at(body, "reasoning", "effort"))
-    return RequestHead(
-        text_at(body, "model"), "\n\n".join(filter(None, said)), tuple(named), effort
-    )
+    system = "\n\n".join(filter(None, instructions))
+    return RequestHead(text_at(body, "model"), system, tuple(named), effort)
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
@@ -108,17 +104,20 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
     given = body.get("input")
     if isinstance(given, str):
         return [Wired(Speaker.USER, (given,), (Piece(PieceKind.TEXT, given, (0,)),))]
-    out: list[Wired] = list(before)
+    messages = list(before)
+    known_items = sum(len(message.units) for message in before)
     reply: list[Json] = []
-    for item in list_at(given)[sum(len(message.units) for message in before) :]:
+    for item in list_at(given)[known_items:]:
         if _belongs_to_reply(object_at(item)):
             reply.append(item)
             continue
         if reply:
-            out.append(parse_message(reply))
+            messages.append(parse_message(reply))
             reply = []
-        out.append(parse_message([item]))
-    return [*out, parse_message(reply)] if reply else out
+        messages.append(parse_message([item]))
+    if reply:
+        messages.append(parse_message(reply))
+    return messages
 
 
 def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
@@ -147,41 +146,52 @@ def parse_message(items: Sequence[Json]) -> Wired:
 
 def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
     kind = text_at(item, "type")
+    if kind in ("", "message"):
+        return _pieces_of_content(item.get("content"), at)
     if kind in _CALLS:
-        field, call, name = _CALLS[kind], text_at(item, "call_id"), text_at(item, "name")
+        field = _CALLS[kind]
+        call = text_at(item, "call_id")
+        name = text_at(item, "name")
         return [Piece(PieceKind.CALL, text_at(item, field), (at,), call, name, media_type=field)]
     if kind in _RESULTS:
-        output = item.get("output")
-        text = gateway_message.text_of_content(output)
-        outlives_folds = loaded_state.has_other_parts(output, FOLDED_PARTS | FOLDED_OUTPUTS)
-        call = text_at(item, "call_id")
-        return [Piece(PieceKind.RESULT, text, (at,), call, outlives_folds=outlives_folds)]
+        return [_piece_of_result(item, at)]
     if kind == "reasoning":
-        return [
-            Piece(PieceKind.REASONING, gateway_message.text_of_content(item.get("summary")), (at,))
-        ]
-    if kind in ("", "message"):
-        content = item.get("content")
-        if isinstance(content, str):
-            return [Piece(PieceKind.TEXT, content, (at, "content"))]
-        parts = enumerate(map(object_at, list_at(content)))
-        paths = ((part, (at, "content", place)) for place, part in parts)
-        return [
-            gateway_message.piece_of_part(part, text_at(part, "image_url"), path, FOLDED_PARTS)
-            for part, path in paths
-        ]
+        text = gateway_message.text_of_content(item.get("summary"))
+        return [Piece(PieceKind.REASONING, text, (at,))]
     outlives_folds = kind not in FOLDED_ITEMS
-    return [Piece(PieceKind.OTHER, format_json_value(item), (at,), outlives_folds=outlives_folds)]
+    text = format_json_value(item)
+    return [Piece(PieceKind.OTHER, text, (at,), outlives_folds=outlives_folds)]
+
+
+def _pieces_of_content(content: Json, at: int) -> list[Piece]:
+    if isinstance(content, str):
+        return [Piece(PieceKind.TEXT, content, (at, "content"))]
+    pieces = []
+    for place, part in enumerate(map(object_at, list_at(content))):
+        url = text_at(part, "image_url")
+        path = (at, "content", place)
+        pieces.append(gateway_message.piece_of_part(part, url, path, FOLDED_PARTS))
+    return pieces
+
+
+def _piece_of_result(item: Mapping[str, Json], at: int) -> Piece:
+    output = item.get("output")
+    text = gateway_message.text_of_content(output)
+    outlives_folds = loaded_state.has_other_parts(output, FOLDED_PARTS | FOLDED_OUTPUTS)
+    call = text_at(item, "call_id")
+    return Piece(PieceKind.RESULT, text, (at,), call, outlives_folds=outlives_folds)
 
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the items with some pieces changed. A message with nothing left is dropped."""
     units = gateway_message.edit_pieces(wired, edits, _path_and_value_of_edit)
-    return [
-        u
-        for u in units
-        if isinstance(u, str) or u.get("content") or text_at(u, "type") not in ("", "message")
-    ]
+    return [unit for unit in units if not _is_empty_message(unit)]
+
+
+def _is_empty_message(unit: Json) -> bool:
+    if isinstance(unit, str):
+        return False
+    return text_at(unit, "type") in ("", "message") and not unit.get("content")
 
 
 def _path_and_value_of_edit(
@@ -190,10 +200,10 @@ def _path_and_value_of_edit(
     if piece.kind is PieceKind.CALL:
         return (piece.media_type,), text
     if piece.kind is PieceKind.RESULT:
-        return ("output",), gateway_message.replace_text_in_content(
-            value_at(units, *piece.path, "output"), text, "input_text"
-        )
-    return (() if piece.path[-1] == "content" or len(piece.path) == 1 else ("text",)), text
+        output = value_at(units, *piece.path, "output")
+        return ("output",), gateway_message.replace_text_in_content(output, text, "input_text")
+    is_plain_text = piece.path[-1] == "content" or len(piece.path) == 1
+    return (() if is_plain_text else ("text",)), text
 
 
 def user_message(text: str) -> Json:
@@ -300,24 +310,23 @@ class ResponsesCallFilter(NumberedCallFilter):
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
         if event is None:
-            return b"" if self.has_only_hidden_calls and b"[DONE]" in raw else raw
+            is_end_of_hidden = self.has_only_hidden_calls and b"[DONE]" in raw
+            return b"" if is_end_of_hidden else raw
         kind = text_at(event, "type")
         if kind in ("response.created", "response.in_progress", "response.queued"):
             self._first = self._first or object_at(event, "response")
-            return self._number_sent_event(raw, event) if self.replies_before == 0 else b""
+            return b"" if self.replies_before else self._number_sent_event(raw, event)
         if kind in ("response.completed", "response.incomplete"):
-            return (
-                b""
-                if self.has_only_hidden_calls
-                else self.release_held_events() + self._finish_response(raw, event)
-            )
+            if self.has_only_hidden_calls:
+                return b""
+            return self.release_held_events() + self._finish_response(raw, event)
         if "output_index" not in event:
             return self._number_sent_event(raw, event)
         index = number_at(event, "output_index")
-        out = b""
+        released = b""
         if kind == "response.output_item.added":
-            out = self._begin_item(index, object_at(event, "item"))
-        return out + self.hold_or_show_event(raw, event, index)
+            released = self._begin_item(index, object_at(event, "item"))
+        return released + self.hold_or_show_event(raw, event, index)
 
     def _begin_item(self, index: int, item: Mapping[str, Json]) -> bytes:
         kind = text_at(item, "type")
@@ -331,11 +340,9 @@ class ResponsesCallFilter(NumberedCallFilter):
     ) -> bytes:
         if event.get("type") == "response.output_item.done":
             self._items.append(event.get("item"))
-        return self._number_sent_event(
-            raw,
-            event if shown == index else {**event, "output_index": shown},
-            changed=shown != index,
-        )
+        if shown == index:
+            return self._number_sent_event(raw, event)
+        return self._number_sent_event(raw, {**event, "output_index": shown}, changed=True)
 
     def _number_sent_event(
         self, raw: bytes, event: Mapping[str, Json], *, changed: bool = False
@@ -369,11 +376,13 @@ class ResponsesCallFilter(NumberedCallFilter):
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         items: list[Json] = []
-        for at, value in enumerate(values):
-            for item in map(object_at, list_at(value, "output")):
-                ours = item.get("type") == "function_call" and item.get("name") in HIDDEN_TOOLS
-                if not ours and not (item.get("type") == "reasoning" and at < len(values) - 1):
-                    items.append(item)
         last = values[-1]
+        for value in values:
+            for item in map(object_at, list_at(value, "output")):
+                kind = item.get("type")
+                is_ours = kind == "function_call" and item.get("name") in HIDDEN_TOOLS
+                is_stale = kind == "reasoning" and value is not last
+                if not is_ours and not is_stale:
+                    items.append(item)
         usage = sum_output(values, "output_tokens", "input_tokens")
         return {**last, "id": values[0].get("id"), "output": items, "usage": usage}
