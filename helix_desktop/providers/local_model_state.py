@@ -38,7 +38,12 @@ class LocalModelState:
         if not config.is_local or config.kind != chat_client.KIND:
             return
         known = config.reported.get(model, {})
-        reported = await self._ask_model_server(config, model, known, may_load=may_load)
+        # A window that the user set is asked for by the request itself. Loading the model
+        # with its usual window first would load it twice.
+        is_window_open = "window" not in config.corrections.get(model, {})
+        reported = await self._ask_model_server(
+            config, model, known, may_load=may_load and is_window_open
+        )
         if reported and reported != known:
             self.configured.save_reported_model(provider, model, reported)
 

@@ -104,7 +104,7 @@ async def test_ollama_is_asked_for_the_window_that_the_user_set(desks: Desks, fo
         await bench.choose_model_for_role(f"ollama/{server.model}")
         session = await bench.start_conversation("Large")
         await talk(session, "Hello")
-        assert (windows_of(session), server.loaded) == ([16_384], 16_384)
+        assert (windows_of(session), server.loads) == ([16_384], [16_384])
 
 
 class RestartedServer(ChatServer):
