@@ -72,21 +72,19 @@ async def _list_edits_of_agent(bench: Workbench, conversation: str) -> list[dict
     row = await bench.workspace.journal.find_conversation(conversation)
     if not await workspace_access.read_agent_of_conversation(bench.workspace, row):
         return []
-    facts = await bench.read_conversation_facts(conversation)
-    failed = {
-        one.fact.call for one in facts if isinstance(one.fact, ToolReturned) and not one.fact.ok
-    }
-    parts = [
-        (one.seq, part)
-        for one in facts
-        if isinstance(one.fact, ModelReplied)
-        for part in one.fact.parts
-    ]
-    calls = [
-        (seq, part) for seq, part in parts if isinstance(part, ToolCall) and part.id not in failed
-    ]
-    paths = [(seq, call.name, path) for seq, call in calls for path in edited_files_of_call(call)]
-    return [{"seq": seq, "tool": tool, "path": path} for seq, tool, path in paths]
+    recorded_facts = await bench.read_conversation_facts(conversation)
+    failed: set[str] = set()
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, ToolReturned) and not recorded.fact.ok:
+            failed.add(recorded.fact.call)
+    edits: list[dict[str, object]] = []
+    for recorded in recorded_facts:
+        parts = recorded.fact.parts if isinstance(recorded.fact, ModelReplied) else ()
+        for part in parts:
+            if isinstance(part, ToolCall) and part.id not in failed:
+                for path in edited_files_of_call(part):
+                    edits.append({"seq": recorded.seq, "tool": part.name, "path": path})
+    return edits
 
 
 async def _print_patch(bench: Workbench, arguments: Namespace, console: Console) -> int:

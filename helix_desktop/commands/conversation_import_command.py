@@ -209,30 +209,44 @@ def _folders_to_watch(paths: Sequence[Path]) -> set[Path]:
 async def _forget_keys_and_print_result(
     arguments: Namespace, workspace: StoredWorkspace, result: ImportResult, console: Console
 ) -> None:
-    keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.items()]
-    for key in result.keys if arguments.forget_keys else ():
-        await workspace.content_forgetter(text=key)
-    forgotten = len(keys) if arguments.forget_keys else 0
-    told: dict[str, Any] = {"run": result.run, "imported": [asdict(one) for one in result.imported]}
+    forgotten = 0
+    if arguments.forget_keys:
+        for key in result.keys:
+            await workspace.content_forgetter(text=key)
+        forgotten = len(result.keys)
     complaints = [*dict.fromkeys(result.complaints)]
-    told |= {"unchanged": len(result.unchanged_conversations), "complaints": complaints}
-    lines = [
-        f"{one.id}  {one.messages:>5} messages {one.outputs:>5} outputs  {one.title or one.path}"
-        for one in result.imported
-    ]
-    imported, known = len(result.imported), len(result.unchanged_conversations)
-    lines.append(
-        f"{imported:,} imported (import {result.run}); {known:,} had already been imported."
-    )
+    keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.items()]
+    told: dict[str, Any] = {
+        "run": result.run,
+        "imported": [asdict(conversation) for conversation in result.imported],
+        "unchanged": len(result.unchanged_conversations),
+        "complaints": complaints,
+        "keys": keys,
+        "forgotten": forgotten,
+    }
+    if not arguments.json:
+        for complaint in _describe_complaints(complaints):
+            await console.print_error(complaint)
+    masked_keys = [str(key["key"]) for key in keys]
+    lines = [*_describe_imported(result), *_describe_keys(masked_keys, forgotten)]
+    await print_result(arguments, console, told, *lines)
+
+
+def _describe_imported(result: ImportResult) -> Iterator[str]:
+    for conversation in result.imported:
+        counts = f"{conversation.messages:>5} messages {conversation.outputs:>5} outputs"
+        yield f"{conversation.id}  {counts}  {conversation.title or conversation.path}"
+    imported = len(result.imported)
+    known = len(result.unchanged_conversations)
+    yield f"{imported:,} imported (import {result.run}); {known:,} had already been imported."
+
+
+def _describe_keys(masked_keys: Sequence[str], forgotten: int) -> Iterator[str]:
     mark = " (forgotten)" if forgotten else ""
-    lines += [f"This looks like a key: {found['key']}{mark}" for found in keys[:SHOWN]]
-    if keys and not forgotten:
-        lines.append(
-            "To remove these keys, use `helix-desktop forget`, or import again with --forget-keys."
-        )
-    for complaint in () if arguments.json else _describe_complaints(complaints):
-        await console.print_error(complaint)
-    await print_result(arguments, console, {**told, "keys": keys, "forgotten": forgotten}, *lines)
+    for key in masked_keys[:SHOWN]:
+        yield f"This looks like a key: {key}{mark}"
+    if masked_keys and not forgotten:
+        yield "To remove these keys, use `helix-desktop forget`, or import again with --forget-keys."
 
 
 def _describe_complaints(complaints: Sequence[str]) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 import asyncio
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.option_parsing import (
@@ -17,6 +19,7 @@ from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import ForgetResult
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import InvalidInput, format_things
 from helix_desktop.resident.history_recorder import delete_failed_copies
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
@@ -46,37 +49,48 @@ async def forget_in_workspace(
     text = arguments.text
     entries = [await workspace.cache.resolve_prefix(name) for name in arguments.hashes]
     if not arguments.yes:
-        found, size = await workspace.find_content_to_forget(text, entries)
-        would = {
-            **asdict(found),
-            "entries": [digest.hex for digest in found.entries],
-            "bytes": size,
-        }
-        sentence = (
-            f"This would remove {{entries}} ({size:,} bytes), and change {{facts}}, and backups."
-        )
-        sentence = _describe_forget_result(found, sentence)
-        await print_result(arguments, console, {"would_remove": would}, sentence)
+        await _print_what_would_be_removed(arguments, workspace, entries, console)
         return workspace_access.ASKING
     if text:
         await asyncio.to_thread(
             delete_failed_copies, arguments.places, TextForms(text).occurs_in_bytes
         )
-    tasks, left = await forget_text_in_tasks(workspace, text)
+    tasks, left_in_tasks = await forget_text_in_tasks(workspace, text)
     purged = await workspace.content_forgetter(text=text, entries=entries)
-    purged = replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
-    result = {**asdict(purged), "entries": [digest.hex for digest in purged.entries]}
-    backups = format_things(purged.backups, "backup", "backups")
-    sentence = f"Removed {{entries}}. Changed {{facts}}, and {backups}. Files in the workspace's folders were not changed."
-    if not purged.entries and not purged.facts:
-        sentence = "Nothing in this workspace contains what you want to remove."
-    await print_result(arguments, console, result, _describe_forget_result(purged, sentence))
+    purged = replace(
+        purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left_in_tasks)
+    )
+    has_removed = bool(purged.entries or purged.facts)
+    sentence = "Nothing in this workspace contains what you want to remove."
+    if has_removed:
+        backups = format_things(purged.backups, "backup", "backups")
+        sentence = f"Removed {{entries}}. Changed {{facts}}, and {backups}. Files in the workspace's folders were not changed."
+    await print_result(
+        arguments, console, _result_as_json(purged), _describe_forget_result(purged, sentence)
+    )
     remembered = await asyncio.to_thread(
         _describe_places_in_window_state, arguments.places.window_state_path, text
     )
-    for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
-        await console.print_error(sentence)
-    return 0 if (purged.entries or purged.facts) and not purged.elsewhere and not remembered else 1
+    for place in (*purged.elsewhere, *remembered, *purged.ciphertext):
+        await console.print_error(place)
+    is_gone_everywhere = not purged.elsewhere and not remembered
+    return 0 if has_removed and is_gone_everywhere else 1
+
+
+async def _print_what_would_be_removed(
+    arguments: Namespace, workspace: StoredWorkspace, entries: Sequence[Digest], console: Console
+) -> None:
+    found, size = await workspace.find_content_to_forget(arguments.text, entries)
+    sentence = _describe_forget_result(
+        found,
+        f"This would remove {{entries}} ({size:,} bytes), and change {{facts}}, and backups.",
+    )
+    would = {**_result_as_json(found), "bytes": size}
+    await print_result(arguments, console, {"would_remove": would}, sentence)
+
+
+def _result_as_json(result: ForgetResult) -> dict[str, Any]:
+    return {**asdict(result), "entries": [digest.hex for digest in result.entries]}
 
 
 def _describe_places_in_window_state(window: Path, text: str) -> tuple[str, ...]:

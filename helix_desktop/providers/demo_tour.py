@@ -4,7 +4,7 @@ request show where it is.
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from helix_desktop.engine.facts import ToolCall, ToolSpec
@@ -104,23 +104,21 @@ def next_tour_step(scene: DemoScene) -> ScriptedReply:
     """Return the first station after the last visible one whose tool is offered, or the
     closing words.
     """
-    reached = max(
-        (one for call, _ in scene.done if (one := station_of_call(call)) is not None), default=None
-    )
+    visited = [station_of_call(call) for call, _ in scene.done]
+    reached = max((station for station in visited if station is not None), default=None)
     note = " ".join(scene.note.split())[:120]
-    heard = (
-        scene.say("I read your note: “{note}”. The tour cannot act on it.", note=note) + "\n\n"
-        if note
-        else ""
-    )
+    answer_to_note = ""
+    if note:
+        sentence = scene.say("I read your note: “{note}”. The tour cannot act on it.", note=note)
+        answer_to_note = f"{sentence}\n\n"
     for station in TourStation:
         if reached is not None and station <= reached:
             continue
         tool, build_reply = STATIONS[station]
         said = build_reply(scene) if not tool or scene.offers_tool(tool) else None
         if said is not None:
-            return ScriptedReply(heard + said.text, said.calls)
-    return ScriptedReply(heard + _closing_words(scene))
+            return ScriptedReply(answer_to_note + said.text, said.calls)
+    return ScriptedReply(answer_to_note + _closing_words(scene))
 
 
 # --- The tour's stations: what each says and calls, or None if it has nothing to show
@@ -208,29 +206,37 @@ def _large_output_step(scene: DemoScene) -> ScriptedReply:
 
 
 def _recall_step(scene: DemoScene) -> ScriptedReply | None:
-    found = [
-        digest
-        for text in scene.results_of_station(TourStation.LARGE)
-        for digest in _HASH.findall(text)
-    ]
-    anywhere = [digest for text in reversed(scene.texts) for digest in _HASH.findall(text)]
-    if found and scene.offers_tool(ToolName.RECALL):
-        words = scene.say(
-            "The excerpt gives the hash of the whole output. I recall line {n} from the cache.",
-            n=RECALLED,
-        )
-        return ScriptedReply(
-            words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {RECALLED} "}),)
-        )
-    if anywhere and scene.offers_tool(ToolName.RECALL):
-        words = scene.say(
-            "An earlier output is now only a marker with a hash. I recall the beginning of the original."
-        )
-        return ScriptedReply(words, ((ToolName.RECALL, {"sha256": anywhere[0], "lines": "1-20"}),))
+    if scene.offers_tool(ToolName.RECALL):
+        large_outputs = _hashes_in(scene.results_of_station(TourStation.LARGE))
+        if large_outputs:
+            return _recall_record(scene, large_outputs[0])
+        markers = _hashes_in(reversed(scene.texts))
+        if markers:
+            return _recall_beginning(scene, markers[0])
     if scene.offers_tool(ToolName.SEARCH_CACHE):
         words = scene.say("I search the cache for it.")
         return ScriptedReply(words, ((ToolName.SEARCH_CACHE, {"query": f"record {RECALLED}"}),))
     return None
+
+
+def _hashes_in(texts: Iterable[str]) -> list[str]:
+    return [digest for text in texts for digest in _HASH.findall(text)]
+
+
+def _recall_record(scene: DemoScene, digest: str) -> ScriptedReply:
+    words = scene.say(
+        "The excerpt gives the hash of the whole output. I recall line {n} from the cache.",
+        n=RECALLED,
+    )
+    arguments: Arguments = {"sha256": digest, "grep": f"^record {RECALLED} "}
+    return ScriptedReply(words, ((ToolName.RECALL, arguments),))
+
+
+def _recall_beginning(scene: DemoScene, digest: str) -> ScriptedReply:
+    words = scene.say(
+        "An earlier output is now only a marker with a hash. I recall the beginning of the original."
+    )
+    return ScriptedReply(words, ((ToolName.RECALL, {"sha256": digest, "lines": "1-20"}),))
 
 
 def _close_step(scene: DemoScene) -> ScriptedReply:
@@ -253,19 +259,19 @@ STATIONS: Mapping[TourStation, tuple[str, Callable[[DemoScene], ScriptedReply | 
 
 def _closing_words(scene: DemoScene) -> str:
     """Return what happened, as far as it can be seen, including refusals."""
-    failed = [call.name for call, result in scene.done if result is not None and not result.ok]
-    folded = sum(
-        result.text.startswith("[CACHED]") for _, result in scene.done if result is not None
-    )
-    recalled = scene.results_of_station(TourStation.RECALL)
     say = scene.say
     lines = [say("Done. I made {n} calls, all of them real.", n=len(scene.done))]
-    if recalled and f"record {RECALLED}" in recalled[-1]:
-        found = next(line for line in recalled[-1].splitlines() if f"record {RECALLED}" in line)
-        line = found.strip()[:120]
+    if line := _recalled_line(scene):
         lines.append(
             say("The recalled line is `{line}`. It had not been sent to me before.", line=line)
         )
+    folded = 0
+    failed_tools: set[str] = set()
+    for call, result in scene.done:
+        if result is not None and result.text.startswith("[CACHED]"):
+            folded += 1
+        if result is not None and not result.ok:
+            failed_tools.add(call.name)
     if folded:
         lines.append(
             say(
@@ -273,8 +279,8 @@ def _closing_words(scene: DemoScene) -> str:
                 n=folded,
             )
         )
-    if failed:
-        tools = ", ".join(sorted(set(failed)))
+    if failed_tools:
+        tools = ", ".join(sorted(failed_tools))
         lines.append(
             say("Failed or denied: {tools}. The result of each call says so.", tools=tools)
         )
@@ -284,6 +290,16 @@ def _closing_words(scene: DemoScene) -> str:
         )
     )
     return "\n\n".join(lines)
+
+
+def _recalled_line(scene: DemoScene) -> str:
+    """Return the line that the tour recalled from the cache, or an empty string."""
+    recalled = scene.results_of_station(TourStation.RECALL)
+    lines = recalled[-1].splitlines() if recalled else []
+    for line in lines:
+        if f"record {RECALLED}" in line:
+            return line.strip()[:120]
+    return ""
 
 
 # --- A single call that the user's message requests
