@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import PurePath
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QImage, QKeyEvent
+from PySide6.QtGui import QImage, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.errors import HelixError
@@ -78,6 +78,7 @@ class PreviewPane(QWidget):
         self._doing = doing
         self._opened: list[OpenedFile] = []
         self._shown: OpenedFile | None = None
+        self._tab_widgets: list[QPushButton] = []
         self._tabs = QWidget(self)
         self._tab_row = build_row(owner=self._tabs, margins=0, spacing=4)
         self._source = build_push_button(tr("Source"), self, self._toggle_source, "link")
@@ -151,14 +152,33 @@ class PreviewPane(QWidget):
     def _show_tab(self, opened: OpenedFile) -> None:
         self._shown = opened
         clear_layout(self._tab_row)
-        for each in self._opened:
-            self._tab_row.addWidget(self._build_tab(each))
+        self._tab_widgets = [self._build_tab(each) for each in self._opened]
+        for tab in self._tab_widgets:
+            self._tab_row.addWidget(tab)
         self._tab_row.addStretch(1)
         kind = opened.file.kind
         self._source.setVisible(kind in _DRAWN_KINDS and kind not in _KINDS_WITHOUT_SOURCE)
         self._source.setText(tr("Drawn") if opened.shows_source else tr("Source"))
         self._show_content(opened)
         self._update_comment_button()
+        self._hide_tabs_without_room()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._hide_tabs_without_room()
+
+    def _hide_tabs_without_room(self) -> None:
+        """Hides the oldest tabs where the pane is too narrow for all. The shown one stays."""
+        taken = self._source.sizeHint().width() + self._theme.zoomed_pixels(60)
+        room = self.width() - taken
+        shown_index = self._opened.index(self._shown) if self._shown in self._opened else -1
+        if shown_index >= 0:
+            room -= self._tab_widgets[shown_index].sizeHint().width()
+        for index in reversed(range(len(self._tab_widgets))):
+            if index == shown_index:
+                continue
+            room -= self._tab_widgets[index].sizeHint().width()
+            self._tab_widgets[index].setVisible(room > 0)
 
     def _build_tab(self, opened: OpenedFile) -> QPushButton:
         name = PurePath(opened.file.shown_path).name

@@ -52,21 +52,34 @@ class FailureCardBox(LayoutBox):
         super().__init__(ink, width)
         self._title, self._failed = title, failed
         self._pad = ink.scaled_pixels(12)
-        right = width - self._pad
-        for name, act in reversed(ways):
-            wide = QFontMetricsF(ink.text).horizontalAdvance(name) + ink.scaled_pixels(28)
-            self.hot_spots.insert(
-                0, HotSpot(QRectF(right - wide, self._pad, wide, ink.scaled_pixels(30)), act, name)
-            )
-            right -= wide + ink.scaled_pixels(8)
-        room = right - self._pad - (ink.scaled_pixels(8) if ways else 0)
+        metrics = QFontMetricsF(ink.text)
+        gap = ink.scaled_pixels(8)
+        button_height = ink.scaled_pixels(30)
+        widths = [metrics.horizontalAdvance(name) + ink.scaled_pixels(28) for name, _ in ways]
+        taken = sum(widths) + gap * len(widths)
+        title_width = QFontMetricsF(ink.name).horizontalAdvance(title)
+        # In a narrow pane, buttons beside the title would cover it.
+        stands_below = bool(ways) and width - taken - 2 * self._pad < title_width
+        room = width - 2 * self._pad - (0 if stands_below else taken)
         self._line = QFontMetricsF(ink.name).height() * 1.3
         self._body = (
             TextBox(ink, room, ParagraphBlock(backticks_to_code_spans(words))) if words else None
         )
         self.text = f"{title}. {words}" if words else title
         inner = self._line + (self._body.height + ink.scaled_pixels(2) if self._body else 0)
-        self.height = 2 * self._pad + max(inner, ink.scaled_pixels(30) if ways else 0)
+        top = self._pad
+        left = width - self._pad - taken + gap
+        if stands_below:
+            top += inner + gap
+            left = self._pad
+            self.height = top + button_height + self._pad
+        else:
+            self.height = 2 * self._pad + max(inner, button_height if ways else 0)
+        for button_width, (name, act) in zip(widths, ways, strict=True):
+            self.hot_spots.append(
+                HotSpot(QRectF(left, top, button_width, button_height), act, name)
+            )
+            left += button_width + gap
 
     def update_card_title(self, title: str) -> bool:
         """Sets the title. Returns whether it differs from the last one."""

@@ -210,5 +210,6 @@ class TranscriptPane(QWidget):
     def _place_end_button(self) -> None:
         size = self._theme.zoomed_pixels(34)
         area = self.view.viewport().geometry()
-        self._end.setGeometry(area.center().x() - size // 2, area.bottom() - size - 12, size, size)
+        # At the edge, it covers no running command in the middle of the column.
+        self._end.setGeometry(area.right() - size - 12, area.bottom() - size - 12, size, size)
         self._end.raise_()

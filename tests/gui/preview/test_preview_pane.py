@@ -140,3 +140,15 @@ async def test_svg_is_drawn_and_names_no_other_file(tmp_path: Path) -> None:
     drawn = read_picture(await draw_svg_as_png(named))
     assert drawn is not None
     assert drawn.pixelColor(4, 4) == QColor("white")
+
+
+def test_a_narrow_pane_hides_the_oldest_tabs_and_never_the_shown_one(
+    pane: PreviewPane, tmp_path: Path
+) -> None:
+    for number in range(6):
+        show(pane, tmp_path, f"a_long_name_of_a_file_{number}.py", b"x")
+    pane.resize(300, 600)
+    shown = [tab.text() for tab in pane._tab_widgets if not tab.isHidden()]
+    assert shown == ["a_long_name_of_a_file_5.py"]
+    pane.resize(2_000, 600)
+    assert not any(tab.isHidden() for tab in pane._tab_widgets)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from PySide6.QtGui import QFontMetricsF
 
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
 from helix_desktop.engine.messages import RetryDelay
@@ -28,10 +29,12 @@ from helix_desktop.errors import (
     StoreFull,
     UnknownModel,
 )
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import (
     ChatIntent,
     ConversationAct,
 )
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, failure_title_and_actions
 from helix_desktop.gui.transcript.markdown_blocks import TextStyle, backticks_to_code_spans
 from helix_desktop.gui.transcript.safe_text import without_backticks
@@ -129,3 +132,21 @@ def test_backticks_are_no_part_of_a_sentence() -> None:
         without_backticks("Run `ollama serve` first, `not this.")
         == "Run ollama serve first, `not this."
     )
+
+
+@pytest.mark.parametrize("width", [300.0, 420.0, 720.0])
+def test_buttons_never_cover_the_title(theme: Theme, width: float) -> None:
+    """The defect: side by side, the buttons stood on the title."""
+    ways = [
+        ("Choose another model…", ConversationAct.OPEN_MODEL_CHOOSER),
+        ("Try again", ConversationAct.CONTINUE_TURN),
+    ]
+    ink = DrawingStyle(theme)
+    title = "Your account with the provider has no credit left"
+    card = FailureCardBox(ink, width, title, "It said so.", ways, failed=True)
+    title_end = 12 + QFontMetricsF(ink.name).horizontalAdvance(title)
+    assert [spot.name for spot in card.hot_spots] == [name for name, _ in ways]
+    for spot in card.hot_spots:
+        assert spot.place.bottom() <= card.height
+        beside = spot.place.top() < 12 + card._line
+        assert not beside or spot.place.left() >= min(title_end, width)
