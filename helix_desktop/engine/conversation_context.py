@@ -24,9 +24,8 @@ from helix_desktop.engine.view_contents import SAMPLE_BYTES, ViewContents, estim
 from helix_desktop.errors import ActionRefused, HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-FOLD_SHARE = (
-    0.1  # "Fold first" is offered only if it frees at least this share of the next request.
-)
+# "Fold first" is offered only if it frees at least this share of the next request.
+FOLD_SHARE = 0.1
 
 
 # Fewer requests are what every long conversation makes now and then, and are not asked about.
@@ -53,7 +52,9 @@ class ConversationContext:
     def __init__(
         self, conversation: Conversation, services: SessionServices, folding: ConversationFolding
     ) -> None:
-        self._conversation, self._services, self._folding = conversation, services, folding
+        self._conversation = conversation
+        self._services = services
+        self._folding = folding
         folding.keep_cache_alive = weakref.WeakMethod(self._keep_cache_alive)
 
     def next_request_meter(self) -> WindowMeter:
@@ -72,13 +73,15 @@ class ConversationContext:
 
     def model_whose_cost_cannot_be_limited(self) -> str:
         """Return the main model's name if there is a cost limit but no known price."""
-        limits, paid = self._services.limits(), self._conversation.state.spent
+        limits = self._services.limits()
+        paid = self._conversation.state.spent
         costs = limits.turn_cost + limits.conversation_cost + limits.day_cost
         costs += limits.workspace_cost + limits.agents_cost
         chosen = self._conversation.expected_state.settings.model_for_role(facts.ModelRole.MAIN)
-        if chosen is None or chosen.price_input > 0 or (paid and paid[-1].usage.cost):
+        is_cost_reported = bool(paid) and paid[-1].usage.cost > 0
+        if not costs or chosen is None or chosen.price_input > 0 or is_cost_reported:
             return ""
-        return chosen.model if costs else ""
+        return chosen.model
 
     def estimate_cost_of_sending(
         self, parts: Sequence[facts.UserPart], *, instead_of: int = 0
@@ -86,7 +89,8 @@ class ConversationContext:
         """Return the approximate cost of sending these parts now, or 0.0. `instead_of`:
         the message they replace.
         """
-        if (price := self.next_message_cost(instead_of)) is None:
+        price = self.next_message_cost(instead_of)
+        if price is None:
             return 0.0
         tokens = sum(with_text_tokens(part, self._services.tokens).tokens for part in parts)
         added = context_usage.estimate_billed_tokens(tokens, self._conversation.expected_state)
@@ -122,16 +126,18 @@ class ConversationContext:
         if price is None or price.is_cache_warm(self._services.clock.current_time()):
             return 0.0
         freed = self._folding.tokens_freed_by_markers_on_demand()
-        return (
-            freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
-        )
+        if freed < FOLD_SHARE * self.next_request_meter().used:
+            return 0.0
+        return freed * price.per_token
 
     def pending_rewrite(self) -> PendingRewrite | None:
         """Return what the choices made since the last request make the provider cache again."""
         now = self._conversation.expected_state
-        found = context_usage.estimate_pending_rewrite(now, self._conversation.state)
-        is_cold = found is not None and 0 < found.until <= self._services.clock.current_time()
-        return None if is_cold else found
+        rewrite = context_usage.estimate_pending_rewrite(now, self._conversation.state)
+        if rewrite is None:
+            return None
+        is_cold = 0 < rewrite.until <= self._services.clock.current_time()
+        return None if is_cold else rewrite
 
     async def explain_costs_of_last_turn(self) -> Sequence[RequestCost]:
         return await asyncio.to_thread(explain_costs_of_last_turn, self._conversation.state)
@@ -139,13 +145,13 @@ class ConversationContext:
     async def rebuild_request(self, seq: int | None = None) -> Request:
         """Return the request as sent for the ModelReplied `seq`, or the next one for None."""
         state = self._conversation.expected_state
-        reply = None if seq is None else self._require_reply(seq)
-        saw = state.seq if seq is None else newest_fact_seen_by(state.facts[seq - 1])
-        view = (
-            (await self._conversation.moment_at(saw)).get_view()
-            if seq is not None
-            else state.get_view()
-        )
+        reply = None
+        if seq is None:
+            view = state.get_view()
+        else:
+            reply = self._require_reply(seq)
+            saw = newest_fact_seen_by(state.facts[seq - 1])
+            view = (await self._conversation.moment_at(saw)).get_view()
         contents = await ViewContents(self._services.cache).read_view_contents(view)
         request = await asyncio.to_thread(request_building.build_request, view, contents)
         if reply is None or reply.stable is None:
@@ -156,10 +162,10 @@ class ConversationContext:
         """Send the last request again. If that fails, the cache expires, as it would
         have anyway.
         """
-        client, state = self._services.models(facts.ModelRole.MAIN), self._conversation.state
+        client = self._services.models(facts.ModelRole.MAIN)
         if client is not None:
             with suppress(HelixError, TimeoutError):
-                last = await self.rebuild_request(state.branch.steps[-1])
+                last = await self.rebuild_request(self._conversation.state.branch.steps[-1])
                 asking = self._folding.spending.build_model_inquiry()
                 await asking.send_keep_alive_request(client, last, WRITING_SECONDS)
         self._folding.schedule_fold_before_cache_expires()
@@ -185,8 +191,8 @@ class ConversationContext:
 
     async def pin_part(self, ref: facts.Cover) -> None:
         """Show a part word for word in every request. Refuses, with figures, what does not fit."""
-        state, meter = self._conversation.expected_state, self.next_request_meter()
-        kept = context_usage.count_unfoldable_tokens(state, ref)
+        meter = self.next_request_meter()
+        kept = context_usage.count_unfoldable_tokens(self._conversation.expected_state, ref)
         if kept + meter.reserve > meter.window:
             raise ActionRefused(
                 f"If this were pinned, the system prompt, tools, rules and pins would take up {kept:,} tokens in every request. The context window has {meter.window:,} tokens, and {meter.reserve:,} of them are reserved for the reply.",
@@ -209,21 +215,15 @@ class ConversationContext:
         """Return an entry, or some of its lines, as an attachment for the next message."""
         cache = self._services.cache
         entry = await cache.describe_entry(digest)
-        stored, name = entry.stored, entry.about.source or digest.short_hex
+        stored = entry.stored
+        name = entry.about.source or digest.short_hex
         if lines is not None:
             first, last = lines
-            text = (
-                (await cache.read_content(digest))
-                .decode("utf-8", "replace")
-                .splitlines(keepends=True)
-            )
-            piece = "".join(text[first - 1 : last]).encode()
-            stored = await cache.store_content(
-                piece, replace(entry.about, source=f"{name}:{first}-{last}")
-            )
+            text = (await cache.read_content(digest)).decode("utf-8", "replace")
+            piece = "".join(text.splitlines(keepends=True)[first - 1 : last])
             name = f"{name}:{first}-{last}"
+            stored = await cache.store_content(piece.encode(), replace(entry.about, source=name))
         sample = await cache.read_range(stored.digest, 0, min(stored.size, SAMPLE_BYTES))
         count = self._services.tokens.count_tokens
-        return facts.Attachment(
-            name, stored, await asyncio.to_thread(estimate_entry_tokens, stored.size, sample, count)
-        )
+        tokens = await asyncio.to_thread(estimate_entry_tokens, stored.size, sample, count)
+        return facts.Attachment(name, stored, tokens)

@@ -4,6 +4,7 @@ prompt, folds, edits.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from helix_desktop.engine import facts
@@ -64,36 +65,29 @@ def find_changes_between_requests(
     until: int,
 ) -> list[ChangePlace]:
     """Return changes by the facts from `after` to `until`. `head`s: tools before and now."""
-    found = list(_changed_tools(head, head_now))
-    covers = {
-        one.fact.fold: one.fact
-        for one in recorded_facts[:until]
-        if isinstance(one.fact, facts.Folded)
+    changes = list(_changed_tools(head, head_now))
+    folds = {
+        recorded.fact.fold: recorded.fact
+        for recorded in recorded_facts[:until]
+        if isinstance(recorded.fact, facts.Folded)
     }
-    batches: dict[str, str] = {}
+    first_of_batch: dict[str, str] = {}
     for recorded in recorded_facts[after:until]:
-        fact = recorded.fact
-        if isinstance(fact, facts.SystemSet | facts.RulesSet):
-            found.append(
-                ChangePlace(
-                    0,
-                    _describe_changed_bytes(recorded_facts[: recorded.seq - 1], fact),
-                    recorded.time,
-                )
-            )
-        elif isinstance(fact, facts.Folded):
-            name = batches.setdefault(fact.batch or fact.fold, fact.fold)
-            found.append(
-                ChangePlace(
-                    _first_seq_in_cover(fact.cover), Cause(CauseKind.FOLD, name), recorded.time
-                )
-            )
-        elif (
-            not isinstance(fact, facts.ToolsOffered)
-            and (edit := _start_and_name_of_edit(fact, covers)) is not None
-        ):
-            found.append(ChangePlace(edit[0], Cause(CauseKind.EDIT, edit[1]), recorded.time))
-    return found
+        match recorded.fact:
+            case facts.ToolsOffered():
+                continue  # What was offered is compared above.
+            case facts.SystemSet() | facts.RulesSet() as changed:
+                cause = _describe_changed_bytes(recorded_facts[: recorded.seq - 1], changed)
+                changes.append(ChangePlace(0, cause, recorded.time))
+            case facts.Folded() as fold:
+                name = first_of_batch.setdefault(fold.batch or fold.fold, fold.fold)
+                place = _first_seq_in_cover(fold.cover)
+                changes.append(ChangePlace(place, Cause(CauseKind.FOLD, name), recorded.time))
+            case fact:
+                edit = _find_edit(fact, folds)
+                if edit is not None:
+                    changes.append(replace(edit, time=recorded.time))
+    return changes
 
 
 def first_seq_in_piece(piece: Block | facts.ToolsOffered) -> int:
@@ -104,33 +98,35 @@ def first_seq_in_piece(piece: Block | facts.ToolsOffered) -> int:
 
 
 def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[ChangePlace]:
-    for one, other in zip(before, now, strict=False):
-        if (
-            isinstance(one, facts.ToolsOffered)
-            and isinstance(other, facts.ToolsOffered)
-            and one.tools != other.tools
-        ):
-            yield ChangePlace(-1, _describe_changed_tools(one.tools, other.tools))
+    for old, new in zip(before, now, strict=False):
+        if not isinstance(old, facts.ToolsOffered) or not isinstance(new, facts.ToolsOffered):
+            continue
+        if old.tools != new.tools:
+            yield ChangePlace(-1, _describe_changed_tools(old.tools, new.tools))
 
 
 def _describe_changed_tools(
     before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]
 ) -> Cause:
     """Name the tools that differ, or say that only the order of keys or tools differs."""
-    one, other = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
-    differ = [
-        name
-        for name in {**one, **other}
-        if _comparable_tool(one.get(name)) != _comparable_tool(other.get(name))
-    ]
-    if not differ:
+    old = {tool.name: tool for tool in before}
+    new = {tool.name: tool for tool in now}
+    differing = []
+    for name in old | new:
+        if _comparable_tool(old.get(name)) == _comparable_tool(new.get(name)):
+            continue
+        sign = "~"
+        if name not in old:
+            sign = "+"
+        elif name not in new:
+            sign = "−"
+        differing.append(sign + name)
+    if not differing:
         return Cause(CauseKind.ORDER, "of the tools")
-    signs = (
-        ("+" if name not in one else "−" if name not in other else "~") + name
-        for name in differ[:MOST_NAMED]
-    )
-    more = f" and {len(differ) - MOST_NAMED} more" if len(differ) > MOST_NAMED else ""
-    return Cause(CauseKind.TOOLS, ", ".join(signs) + more)
+    shown = ", ".join(differing[:MOST_NAMED])
+    if len(differing) > MOST_NAMED:
+        shown += f" and {len(differing) - MOST_NAMED} more"
+    return Cause(CauseKind.TOOLS, shown)
 
 
 def _comparable_tool(tool: facts.ToolSpec | None) -> object:
@@ -147,30 +143,34 @@ def _describe_changed_bytes(
 ) -> Cause:
     """Say which bytes of a system prompt or rules file differ."""
     name = fact.path if isinstance(fact, facts.RulesSet) else ""
-    old = next(
-        (
-            one.fact.text
-            for one in reversed(before)
-            if (isinstance(one.fact, facts.SystemSet) and not name)
-            or (isinstance(one.fact, facts.RulesSet) and one.fact.path == name)
-        ),
-        "",
-    )
-    start, end = _range_of_differing_bytes(
-        old.encode("utf-8", "replace"), fact.text.encode("utf-8", "replace")
-    )
+    old = _last_text_before(before, name).encode("utf-8", "replace")
+    start, end = _range_of_differing_bytes(old, fact.text.encode("utf-8", "replace"))
     return Cause(CauseKind.SYSTEM, f"{name} bytes {start:,} to {end:,}".strip())
+
+
+def _last_text_before(recorded_facts: Sequence[facts.Recorded], path: str) -> str:
+    """Return the rules file's last text, or without a path that of the system prompt."""
+    for recorded in reversed(recorded_facts):
+        match recorded.fact:
+            case facts.SystemSet(text=text) if not path:
+                return text
+            case facts.RulesSet(path=rules_path, text=text) if rules_path == path:
+                return text
+    return ""
 
 
 def _range_of_differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
     """Return where the first difference begins, and where the last one ends in the new text."""
-    start = next(
-        (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b),
-        min(len(old), len(new)),
-    )
-    tail = zip(reversed(old[start:]), reversed(new[start:]), strict=False)
-    same = next((at for at, (a, b) in enumerate(tail) if a != b), min(len(old), len(new)) - start)
-    return start, len(new) - same
+    start = _count_equal_first_bytes(old, new)
+    same_at_end = _count_equal_first_bytes(old[start:][::-1], new[start:][::-1])
+    return start, len(new) - same_at_end
+
+
+def _count_equal_first_bytes(old: bytes, new: bytes) -> int:
+    for position, (old_byte, new_byte) in enumerate(zip(old, new, strict=False)):
+        if old_byte != new_byte:
+            return position
+    return min(len(old), len(new))
 
 
 def find_first_changed_seq(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> int | None:
@@ -189,25 +189,26 @@ def find_first_changed_seq(fact: facts.Fact, folds: Mapping[str, facts.Folded]) 
     return None
 
 
-def _start_and_name_of_edit(
-    fact: facts.Fact, folds: Mapping[str, facts.Folded]
-) -> tuple[int, str] | None:
-    """Return the first fact that a person's change affects, and a description of the change."""
-    place = find_first_changed_seq(fact, folds)
+def _find_edit(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> ChangePlace | None:
+    """Return a person's change: the first fact that it affects, and its description."""
     match fact:
         case facts.Rewound(to=to):
-            return max(0, to) + 1, f"to {to}"
-        case facts.Pinned(ref=ref) | facts.Unpinned(ref=ref):
-            place = _first_seq_in_cover(ref)
+            return _edit_at(max(0, to) + 1, f"to {to}")
         case facts.Forgotten():
-            return 1, "forgotten"
+            return _edit_at(1, "forgotten")
         case facts.ConversationStarted(forked_from=origin, forked_at=to) if origin:
-            return to + 1, f"to {to}"
-    return (
-        None
-        if place is None
-        else (place, f"{type(fact).__name__.lower()} {getattr(fact, 'fold', place)}")
-    )
+            return _edit_at(to + 1, f"to {to}")
+        case facts.Pinned(ref=ref) | facts.Unpinned(ref=ref):
+            place: int | None = _first_seq_in_cover(ref)
+        case _:
+            place = find_first_changed_seq(fact, folds)
+    if place is None:
+        return None
+    return _edit_at(place, f"{type(fact).__name__.lower()} {getattr(fact, 'fold', place)}")
+
+
+def _edit_at(place: int, detail: str) -> ChangePlace:
+    return ChangePlace(place, Cause(CauseKind.EDIT, detail))
 
 
 def _first_seq_in_cover(cover: facts.Cover) -> int:

@@ -81,7 +81,7 @@ async def test_a_fold_of_many_requests_stops_at_the_limit() -> None:
 async def test_nothing_is_folded_in_the_background_past_a_limit(limit: list[float]) -> None:
     spent = [0.0, 0.0]
     made = await _worked(spent)
-    made.setup = replace(made.setup, models=(replace(made.setup.models[0], window=26_000),))
+    made.setup = replace(made.setup, models=(replace(made.setup.models[0], window=32_000),))
 
     async def reach_limit(_: Request) -> Reply:
         spent[:] = limit
