@@ -19,7 +19,10 @@ SETTINGS_FOLDERS = (
     ".claude",
     ".agents",
 )  # Folders in the user's home that contain the configuration of agents.
-_SHOWN_BYTES, _MOST_BYTES, _MOST_FILES, _MOST_LOOKS = 256 * 1024, 64 << 20, 50, 5_000
+_SHOWN_BYTES = 256 * 1024
+_MOST_BYTES = 64 << 20
+_MOST_FILES = 50
+_MOST_LOOKS = 5_000
 _INTERPRETERS = frozenset(
     {"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"}
 )
@@ -44,8 +47,11 @@ def find_files_named_in_command(command: str, folder: Path, reading: ProjectRead
     """Return files that a command's words lead to, from the folder or one that it changes to."""
     reading.count_file_accesses(len(command) >> 2)
     words = [_PROJECT_DIR.sub(str(folder), word) for word in _split_command_words(command)]
-    bases = [folder, *(folder / word for word in words if word and os.path.isdir(folder / word))]  # noqa: PTH112 -- never raises
-    found: dict[Path, None] = {}
+    bases = [folder]
+    for word in words:
+        if word and os.path.isdir(folder / word):  # noqa: PTH112 -- never raises
+            bases.append(folder / word)
+    files: dict[Path, None] = {}
     names = list(_possible_file_names(words))
     if len(names) * len(bases) > _MOST_LOOKS:
         raise _too_many_files_error()
@@ -54,10 +60,10 @@ def find_files_named_in_command(command: str, folder: Path, reading: ProjectRead
         for base in bases:
             path = base / os.path.expanduser(name)  # noqa: PTH111 -- a word, which may be no path
             if _is_file_to_trust_with_hook(path):
-                found.setdefault(path)
-    if len(found) > _MOST_FILES or any(path.stat().st_size > _MOST_BYTES for path in found):
+                files.setdefault(path)
+    if len(files) > _MOST_FILES or any(path.stat().st_size > _MOST_BYTES for path in files):
         raise _too_many_files_error()
-    return list(found)
+    return list(files)
 
 
 def _too_many_files_error() -> InvalidInput:
@@ -81,9 +87,9 @@ def runs_only_scripts_of_user(
             interpreter = find_program(words.pop(0))
             if not interpreter or _is_within(Path(interpreter), within):
                 return False
-        return _is_script_in_users_agent_settings(Path(words[0]), home, within) and not any(
-            _may_be_path_within(word, folder, within) for word in words[1:]
-        )
+        if not _is_script_in_users_agent_settings(Path(words[0]), home, within):
+            return False
+        return not any(_may_be_path_within(word, folder, within) for word in words[1:])
     except (OSError, ValueError, RuntimeError):
         return False
 
@@ -91,11 +97,10 @@ def runs_only_scripts_of_user(
 def search_path_without_roots(search_path: str, roots: Iterable[Path]) -> str:
     """Return a search path without relative folders and those in the workspace."""
     within = [root.resolve() for root in roots]
-    kept = [
-        each
-        for each in search_path.split(os.pathsep)
-        if Path(each).is_absolute() and not _is_within(Path(each), within)
-    ]
+    kept = []
+    for folder in search_path.split(os.pathsep):
+        if Path(folder).is_absolute() and not _is_within(Path(folder), within):
+            kept.append(folder)
     return os.pathsep.join(kept)
 
 
@@ -103,12 +108,10 @@ def _is_script_in_users_agent_settings(path: Path, home: Path, within: Sequence[
     if not path.is_absolute() or _is_within(path, within):
         return False
     real = path.resolve(strict=True)
-    places = [(home / name).resolve() for name in SETTINGS_FOLDERS]
-    return (
-        real.is_file()
-        and real.stat().st_nlink == 1
-        and any(real.is_relative_to(place) for place in places)
-    )
+    # Under another name, a file with several could be in the workspace's folders.
+    if not real.is_file() or real.stat().st_nlink != 1:
+        return False
+    return any(real.is_relative_to((home / name).resolve()) for name in SETTINGS_FOLDERS)
 
 
 def _may_be_path_within(word: str, folder: Path, roots: Sequence[Path]) -> bool:
@@ -124,23 +127,28 @@ def _may_be_path_within(word: str, folder: Path, roots: Sequence[Path]) -> bool:
 
 
 def _is_within(path: Path, roots: Sequence[Path]) -> bool:
-    normal = Path(os.path.normpath(path))
-    return any(each.is_relative_to(root) for root in roots for each in (normal, path.resolve()))
+    as_written = Path(os.path.normpath(path))
+    behind_links = path.resolve()
+    return any(
+        as_written.is_relative_to(root) or behind_links.is_relative_to(root) for root in roots
+    )
 
 
 def _split_command_words(command: str) -> list[str]:
     """Return the words of a command line, and those of command lines in its quotes."""
-    found = []
-    for text in (command, *re.findall(r"\"([^\"]*)\"|'([^']*)'", command)):
-        for each in (text,) if isinstance(text, str) else text:
-            try:
-                lexer = shlex.shlex(each, posix=True, punctuation_chars=True)
-                lexer.whitespace_split = True
-                lexer.commenters = ""
-                found += list(lexer)
-            except ValueError:
-                found += each.replace('"', " ").replace("'", " ").split()
-    return list(dict.fromkeys(found))
+    lines = [command]
+    for in_double_quotes, in_single_quotes in re.findall(r"\"([^\"]*)\"|'([^']*)'", command):
+        lines += [in_double_quotes, in_single_quotes]
+    words: list[str] = []
+    for line in lines:
+        try:
+            lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+            lexer.whitespace_split = True
+            lexer.commenters = ""
+            words += list(lexer)
+        except ValueError:
+            words += line.replace('"', " ").replace("'", " ").split()
+    return list(dict.fromkeys(words))
 
 
 def _possible_file_names(words: Sequence[str]) -> Iterator[str]:

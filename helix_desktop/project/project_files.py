@@ -39,13 +39,14 @@ class ProjectItems:
         return tuple(item for item in self.items if item.kind == kind)
 
     def items_in_force(self, kind: str) -> tuple[ProjectItem, ...]:
-        found: dict[str, ProjectItem] = {}
+        by_name: dict[str, ProjectItem] = {}
         for item in self.items:
-            if item.kind == kind and item.is_in_force:
-                found.setdefault(
-                    item.settings_key if kind in ("rules", "hook") else item.name, item
-                )
-        return tuple(found.values())
+            if item.kind != kind or not item.is_in_force:
+                continue
+            # Rules and hooks add to each other; of skills with one name, only one is meant.
+            name = item.settings_key if kind in ("rules", "hook") else item.name
+            by_name.setdefault(name, item)
+        return tuple(by_name.values())
 
     def find_item(self, kind: str, name: str) -> ProjectItem | None:
         return next((item for item in self.items_in_force(kind) if item.name == name), None)
@@ -63,22 +64,24 @@ def read_project_files(
 ) -> ProjectItems:
     """Read the folders, without items that lead to hidden files. It waits for slow disks."""
     folders = [Path(root) for root in roots]
-    mine, switched = user_home(), frozenset(off)
-    found: dict[str, ProjectItem] = {}
-    readings = [
-        (each := ProjectReading(root), _items_of_folder(each, tuple(touched), is_hidden))
-        for root in folders
-    ]
-    own = ProjectReading(mine, own=True)
-    readings.append((own, _items_of_user(own, next(iter(folders), mine))))
-    for item in (
-        item
-        for reading, items in readings
-        for item in _yield_items_and_note_failure(reading, items)
-    ):
+    home = user_home()
+    switched_off = frozenset(off)
+    used_files = tuple(touched)
+    items: list[ProjectItem] = []
+    for folder in folders:
+        reading = ProjectReading(folder)
+        of_folder = _items_of_folder(reading, used_files, is_hidden)
+        items += _yield_items_and_note_failure(reading, of_folder)
+    own = ProjectReading(home, own=True)
+    of_user = _items_of_user(own, folders[0] if folders else home)
+    items += _yield_items_and_note_failure(own, of_user)
+    by_key: dict[str, ProjectItem] = {}
+    for item in items:
+        if item.settings_key in by_key:
+            continue
         if item.own or not is_hidden(item.path.resolve()):
-            found.setdefault(item.settings_key, _with_trust_state(item, trusted, switched, folders))
-    return ProjectItems(_without_repeated_rules(found.values()))
+            by_key[item.settings_key] = _with_trust_state(item, trusted, switched_off, folders)
+    return ProjectItems(_without_repeated_rules(by_key.values()))
 
 
 def _yield_items_and_note_failure(
@@ -91,9 +94,16 @@ def _yield_items_and_note_failure(
         yield from items
     except (HelixError, OSError, RuntimeError, ValueError) as error:
         why = f"Some rules, skills, commands, agents or hooks in this folder were not read. {error}"
-        where, own = reading.root, reading.own
+        folder = reading.root
         yield ProjectItem(
-            "rules", where.name, where, why, str(where), own=own, notes=(why,), broken=True
+            "rules",
+            folder.name,
+            folder,
+            text=why,
+            body=str(folder),
+            own=reading.own,
+            notes=(why,),
+            broken=True,
         )
 
 
@@ -129,10 +139,12 @@ def _items_of_user(reading: ProjectReading, folder: Path) -> Iterator[ProjectIte
 def _with_trust_state(
     item: ProjectItem, trusted: Mapping[str, object], off: frozenset[str], folders: Sequence[Path]
 ) -> ProjectItem:
-    is_own_hook, home = item.kind == "hook" and item.own and not item.broken, user_home()
-    reaches = is_own_hook and not runs_only_scripts_of_user(
-        item.body, home, folders, next(iter(folders), home)
-    )
+    home = user_home()
+    reaches = False
+    if item.kind == "hook" and item.own and not item.broken:
+        folder = folders[0] if folders else home
+        # A hook of the user's that runs a file of the folder needs trust like the folder's own.
+        reaches = not runs_only_scripts_of_user(item.body, home, folders, folder)
     agreed = (item.own and not reaches) or trusted.get(item.settings_key) == item.content_sha256
     notes = item.notes
     if trusted.get(f"{item.settings_key}#outside"):  # Earlier versions let users allow this.

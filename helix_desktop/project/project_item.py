@@ -21,11 +21,11 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 
 LARGEST = 256 * 1024
-MOST_LOOKS, LONGEST_FRONT = 20_000, 8_000
+MOST_LOOKS = 20_000
+LONGEST_FRONT = 8_000
 DEEPEST_LEVEL = 32
-_YAML = getattr(
-    yaml, "CBaseLoader", yaml.BaseLoader
-)  # The parser written in Python takes seconds for some brackets.
+# The parser written in Python takes seconds for some brackets.
+_YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,40 +41,34 @@ class ProjectItem:
     body: str
     about: str = ""
     own: bool = False
-    values: Mapping[str, Any] = field(
-        default_factory=dict, compare=False
-    )  # `text` contains these, too.
+    # `text` contains these, too.
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)
     notes: tuple[str, ...] = ()
     broken: bool = False
     trusted: bool = False
     known: bool = False  # True if the user trusted an earlier version.
     off: bool = False
-    reaches_folder: bool = (
-        False  # True for a user's hook that runs, or may run, a file from the folder.
-    )
+    # True for a user's hook that runs, or may run, a file from the folder.
+    reaches_folder: bool = False
     why: str = ""  # The reason why these rules apply.
     below: Path | None = None  # These rules apply once a file below this folder is used.
-    globs: tuple[
-        str, ...
-    ] = ()  # Patterns of the files in `below` that these rules apply to. If empty, all of them.
+    # Patterns of the files in `below` that these rules apply to. If empty, all of them.
+    globs: tuple[str, ...] = ()
 
     @property
     def is_nested(self) -> bool:
         return self.below is not None
 
     def applies_to(self, paths: Iterable[Path]) -> bool:
-        return any(
-            self.below is not None
-            and path.is_relative_to(self.below)
-            and (
-                not self.globs
-                or any(
-                    path_fits_glob(path.relative_to(self.below).as_posix(), glob)
-                    for glob in self.globs
-                )
-            )
-            for path in paths
-        )
+        return any(map(self._applies_to_file, paths))
+
+    def _applies_to_file(self, path: Path) -> bool:
+        if self.below is None or not path.is_relative_to(self.below):
+            return False
+        if not self.globs:
+            return True
+        inside = path.relative_to(self.below).as_posix()
+        return any(path_fits_glob(inside, glob) for glob in self.globs)
 
     @property
     def settings_key(self) -> str:
@@ -114,7 +108,9 @@ class ProjectReading:
     """
 
     def __init__(self, root: Path, *, own: bool = False) -> None:
-        self.root, self.own, self.real_root = root, own, Path(os.path.realpath(root))
+        self.root = root
+        self.own = own
+        self.real_root = Path(os.path.realpath(root))
         self._accesses_left = MOST_LOOKS
 
     def count_file_accesses(self, looks: int) -> None:
@@ -141,30 +137,31 @@ class ProjectReading:
         try:
             real = path.resolve(strict=True)
             stat = real.stat()
-            if (
-                not real.is_relative_to(self.real_root)
-                or not real.is_file()
-                or stat.st_size > LARGEST
-            ):
+            is_outside = not real.is_relative_to(self.real_root)
+            if is_outside or not real.is_file() or stat.st_size > LARGEST:
                 return None
             text = _compute_from_content_once(
                 real, stat, _read, lambda content: content.decode("utf-8", "replace")
             )
         except (OSError, RuntimeError, ValueError):
             return None
-        front = text.find("\n---", 3, LONGEST_FRONT) if text.startswith("---") else 0
-        self.count_file_accesses((stat.st_size >> 10) + (max(front, 0) >> 6))
+        self.count_file_accesses(stat.st_size >> 10)
+        if text.startswith("---"):  # Its values are parsed, which takes longer than reading.
+            front_length = text.find("\n---", 3, LONGEST_FRONT)
+            self.count_file_accesses(max(front_length, 0) >> 6)
         return text
 
     def list_folder(self, folder: Path) -> list[Path]:
         """Return a folder's entries by name, or nothing if it is outside or unreadable."""
         self.count_file_accesses(1)
-        found = list[Path]()
-        with suppress(OSError), os.scandir(folder if self.contains(folder) else "") as entries:
+        if not self.contains(folder):
+            return []
+        paths: list[Path] = []
+        with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 self.count_file_accesses(1)
-                found.append(folder / entry.name)
-        return sorted(found)
+                paths.append(folder / entry.name)
+        return sorted(paths)
 
     def list_files_below(self, folder: Path, limit: int, ending: str = "") -> list[Path]:
         """List files and links that lead out, which are not followed, by their paths;
@@ -173,26 +170,32 @@ class ProjectReading:
         Folders below the 32nd level are ignored, because the time that a path takes
         grows with its length.
         """
-        waiting, entered, found = [folder], set[str](), list[Path]()
+        files: list[Path] = []
+        waiting = [folder]
+        entered: set[str] = set()
         deepest = len(folder.parts) + DEEPEST_LEVEL
-        while waiting and len(found) < limit:
-            folder = waiting.pop()
-            if (real := os.path.realpath(folder)) not in entered:
-                entered.add(real)
-                self.count_file_accesses(
-                    real.count(os.sep) >> 3
-                )  # Deep folders, to which a link may lead, take longer.
-                for path in self.list_folder(folder):
-                    if (not path.is_symlink() or self.contains(path)) and path.is_dir():
-                        waiting += [path] if len(path.parts) <= deepest else []
-                    elif path.name.endswith(ending):
-                        found.append(path)
-        return sorted(found)[:limit]
+        while waiting and len(files) < limit:
+            current = waiting.pop()
+            real = os.path.realpath(current)
+            if real in entered:
+                continue
+            entered.add(real)
+            # Deep folders, to which a link may lead, take longer.
+            self.count_file_accesses(real.count(os.sep) >> 3)
+            for path in self.list_folder(current):
+                leads_out = path.is_symlink() and not self.contains(path)
+                if not leads_out and path.is_dir():
+                    if len(path.parts) <= deepest:
+                        waiting.append(path)
+                elif path.name.endswith(ending):
+                    files.append(path)
+        return sorted(files)[:limit]
 
     def read_markdown_files(self, place: Path) -> Iterator[tuple[Path, str]]:
         """Yield the readable Markdown files below a folder, by path, at most 500."""
         for path in self.list_files_below(place, 500, ".md"):
-            if (text := self.read_text(path)) is not None:
+            text = self.read_text(path)
+            if text is not None:
                 yield path, text
 
 
@@ -226,14 +229,15 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
     """
     if not text.startswith("---"):
         return {}, text
-    if (found := _FRONT.match(text)) is None:
+    front = _FRONT.match(text)
+    if front is None:
         raise InvalidInput(
             "The block that begins with --- at the start of the file is not closed properly."
         )
-    values = _parse_front_matter(found[1])
+    values = _parse_front_matter(front[1])
     if isinstance(values, str):
         raise InvalidInput(values)
-    return values, text[found.end() :]
+    return values, text[front.end() :]
 
 
 @functools.lru_cache(maxsize=4_096)
@@ -256,12 +260,12 @@ def _parse_front_matter_leniently(text: str) -> Mapping[str, Any] | str:
     """Parse values with colons, which YAML refuses but published files contain."""
     values: dict[str, Any] = {}
     for line in text.splitlines():
-        found = re.fullmatch(r"([A-Za-z][\w-]*):[ \t]+(\S.*)", line)
-        if found is None or found[2][0] in "[{&*|>%@`":
-            if line.strip() and not line.startswith((" ", "\t", "#")):
-                return "Invalid YAML between the --- lines."
-            continue
-        values[found[1]] = found[2].strip().strip("\"'")
+        pair = re.fullmatch(r"([A-Za-z][\w-]*):[ \t]+(\S.*)", line)
+        # Such a sign begins a list, a table or something else that is no plain text.
+        if pair is not None and pair[2][0] not in "[{&*|>%@`":
+            values[pair[1]] = pair[2].strip().strip("\"'")
+        elif line.strip() and not line.startswith((" ", "\t", "#")):
+            return "Invalid YAML between the --- lines."
     return values or "Invalid YAML between the --- lines."
 
 
@@ -275,12 +279,14 @@ def parse_name_list(value: object) -> tuple[str, ...]:
     """
     if isinstance(value, str):
         value = re.findall(r"[^\s,()]+(?:\([^()]*\))?", value)
-    names = (text_or_empty(each) for each in value) if isinstance(value, Sequence) else ()
-    return tuple(filter(None, names))
+    if not isinstance(value, Sequence):
+        return ()
+    return tuple(filter(None, map(text_or_empty, value)))
 
 
 def path_fits_glob(path: str, glob: str) -> bool:
     """Whether a path matches a glob: `**` is any folders, `*.ts` any such file."""
-    return fnmatch.fnmatchcase(path, glob.replace("**/", "*")) or (
-        "/" not in glob and fnmatch.fnmatchcase(PurePath(path).name, glob)
-    )
+    if fnmatch.fnmatchcase(path, glob.replace("**/", "*")):
+        return True
+    is_about_names = "/" not in glob
+    return is_about_names and fnmatch.fnmatchcase(PurePath(path).name, glob)

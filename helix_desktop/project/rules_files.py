@@ -61,11 +61,11 @@ def find_rules_of_touched_folders(
 
 
 def _folders_of_touched(root: Path, touched: Sequence[Path]) -> Iterator[Path]:
-    found = {root}
+    known = {root}
     for path in touched:
         if path != root and path.is_relative_to(root):
-            new = list(itertools.takewhile(lambda folder: folder not in found, path.parents))
-            found.update(new)
+            new = list(itertools.takewhile(lambda folder: folder not in known, path.parents))
+            known.update(new)
             yield from reversed(new)
 
 
@@ -103,38 +103,37 @@ def append_imported_files(
     """Return the text followed by every `@file` that it imports, and what could not be imported."""
     notes: list[str] = []
     parts = [text]
-    seen, size = {path}, len(text)
+    seen = {path}
+    size = len(text)
 
-    def add_imports(said: str, beside: Path, depth: int) -> None:
+    def add_imports(importing: str, beside: Path, depth: int) -> None:
         nonlocal size
-        for name in _IMPORT.findall(_CODE.sub(" ", said)):
+        for name in _IMPORT.findall(_CODE.sub(" ", importing)):
             reading.count_file_accesses(1)
+            # Otherwise, a word such as @decorator is meant.
+            looks_like_file = "/" in name or "." in name
             try:
                 target = (beside.parent / name.rstrip(".")).resolve()
-                if target in seen or not ("/" in name or "." in name or target.is_file()):
+                if target in seen or not (looks_like_file or target.is_file()):
                     continue
-            except (
-                OSError,
-                RuntimeError,
-                ValueError,
-            ):  # The name is too long, or links form a circle.
-                continue
+            except (OSError, RuntimeError, ValueError):
+                continue  # The name is too long, or links form a circle.
             seen.add(target)
             if is_hidden(target):
                 notes.append(
                     f"@{name} was not imported, because it is hidden from agents in this workspace."
                 )
                 continue
-            found = reading.read_text(target) if depth < DEEPEST_IMPORT else None
-            if found is None or size + len(found) > MOST_IMPORTED:
+            imported = reading.read_text(target) if depth < DEEPEST_IMPORT else None
+            if imported is None or size + len(imported) > MOST_IMPORTED:
                 if "/" in name or "." in name[1:]:
                     notes.append(
                         f"@{name} was not imported: it is missing, too large, nested too deeply, or outside the folder."
                     )
                 continue
-            parts.append(f"Imported from {target.relative_to(reading.real_root)}:\n\n{found}")
+            parts.append(f"Imported from {target.relative_to(reading.real_root)}:\n\n{imported}")
             size += len(parts[-1])
-            add_imports(found, target, depth + 1)
+            add_imports(imported, target, depth + 1)
 
     add_imports(text, path, 0)
     return "\n\n".join(parts), tuple(notes)
@@ -144,7 +143,8 @@ def _find_cursor_rules(
     folder: Path, reading: ProjectReading, touched: Sequence[Path]
 ) -> Iterator[ProjectItem]:
     for path in reading.list_files_below(folder / ".cursor" / "rules", 200, ".mdc"):
-        text, name = reading.read_text(path), path.relative_to(reading.root).as_posix()
+        name = path.relative_to(reading.root).as_posix()
+        text = reading.read_text(path)
         if text is None:
             continue
         try:
@@ -152,10 +152,8 @@ def _find_cursor_rules(
         except InvalidInput as error:
             yield ProjectItem("rules", name, path, text, text, notes=(str(error),), broken=True)
             continue
-        always, globs = (
-            text_or_empty(values.get("alwaysApply")).lower() == "true",
-            parse_name_list(values.get("globs")),
-        )
+        always = text_or_empty(values.get("alwaysApply")).lower() == "true"
+        globs = parse_name_list(values.get("globs"))
         below = None if always and folder == reading.root else folder
         if not always and not globs:
             continue  # The model can ask for these rules, so they are not sent.
@@ -171,16 +169,16 @@ def _find_cursor_rules(
             below=below,
             globs=() if always else globs,
         )
-        if why := _explain_cursor_rule(item, touched):
+        why = _explain_cursor_rule(item, touched)
+        if why:
             yield replace(item, why=why)
 
 
 def _explain_cursor_rule(item: ProjectItem, touched: Sequence[Path]) -> str:
     if not item.is_nested:
         return "it is set to always apply"
-    used = next((path.name for path in touched if item.applies_to([path])), "")
-    return (
-        f"it applies to {', '.join(item.globs) or 'all files there'}, and the agent used {used}"
-        if used
-        else ""
-    )
+    used = [path.name for path in touched if item.applies_to([path])]
+    if not used:
+        return ""
+    files = ", ".join(item.globs) or "all files there"
+    return f"it applies to {files}, and the agent used {used[0]}"

@@ -13,8 +13,12 @@ from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 PLACES = (".agents/skills", ".claude/skills")
 FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
-LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1_024, 500
-MOST_FILES, MOST_BYTES, _MOST_LOOKED_AT = 500, 20 << 20, 2_000
+LONGEST_NAME = 64
+LONGEST_DESCRIPTION = 1_024
+LONGEST_COMPATIBILITY = 500
+MOST_FILES = 500
+MOST_BYTES = 20 << 20
+_MOST_LOOKED_AT = 2_000
 
 
 def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
@@ -26,13 +30,13 @@ def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
 
 def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
     found = []
-    if strange := sorted(set(values) - FIELDS):
-        found.append(f"Unexpected fields in frontmatter: {', '.join(strange)}.")
-    found += (
-        _find_mistakes_in_skill_name(values["name"], folder)
-        if "name" in values
-        else ["Missing required field in frontmatter: name"]
-    )
+    unexpected = sorted(set(values) - FIELDS)
+    if unexpected:
+        found.append(f"Unexpected fields in frontmatter: {', '.join(unexpected)}.")
+    if "name" in values:
+        found += _find_mistakes_in_skill_name(values["name"], folder)
+    else:
+        found.append("Missing required field in frontmatter: name")
     if "description" not in values:
         found.append("Missing required field in frontmatter: description")
     elif not project_item.text_or_empty(values["description"]):
@@ -76,14 +80,14 @@ def _find_mistakes_in_skill_name(value: Any, folder: str) -> list[str]:
 def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
     """Yield a folder's skills. Harmless differences from the specification become notes."""
     for folder in reading.list_folder(place)[:1_000]:
-        files = (folder / name for name in ("SKILL.md", "skill.md"))
-        path = (
-            next((file for file in files if file.is_file()), None)
-            if reading.contains(folder)
-            else None
-        )
-        text = reading.read_text(path) if path else None
-        if path is None or text is None:
+        if not reading.contains(folder):
+            continue
+        files = [folder / name for name in ("SKILL.md", "skill.md")]
+        path = next(filter(Path.is_file, files), None)
+        if path is None:
+            continue
+        text = reading.read_text(path)
+        if text is None:
             continue
         try:
             values, body = parse_skill(text)
@@ -99,13 +103,10 @@ def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
                 broken=True,
             )
             continue
-        name = (
-            unicodedata.normalize("NFKC", project_item.text_or_empty(values.get("name")))
-            or folder.name
-        )
-        about = " ".join(project_item.text_or_empty(values.get("description")).split())[
-            :LONGEST_DESCRIPTION
-        ]
+        given_name = project_item.text_or_empty(values.get("name"))
+        name = unicodedata.normalize("NFKC", given_name) or folder.name
+        description = project_item.text_or_empty(values.get("description"))
+        about = " ".join(description.split())[:LONGEST_DESCRIPTION]
         others, left = _hash_other_files(folder, path, reading)
         notes = tuple(find_skill_mistakes(values, folder.name))
         if left:
@@ -120,24 +121,29 @@ def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
 
 def _hash_other_files(folder: Path, skill: Path, reading: ProjectReading) -> tuple[str, int]:
     """Return names and hashes of the files beside SKILL.md, and how many were left out."""
-    files = [
-        path
-        for path in reading.list_files_below(folder, _MOST_LOOKED_AT)
-        if path != skill and (project_item.is_stored_file(path) or not reading.contains(path))
-    ]
-    lines, size = [], 0
+    files = []
+    for path in reading.list_files_below(folder, _MOST_LOOKED_AT):
+        if path == skill:
+            continue
+        if project_item.is_stored_file(path) or not reading.contains(path):
+            files.append(path)
+    lines: list[str] = []
+    whole_size = 0
     for path in files[:MOST_FILES]:
         try:
             if reading.contains(path):
-                size += (more := path.stat().st_size)
-                if size > MOST_BYTES:
+                size = path.stat().st_size
+                whole_size += size
+                if whole_size > MOST_BYTES:
                     break
-                reading.count_file_accesses(more >> 16)
-                said = project_item.hash_of_file(path)
+                reading.count_file_accesses(size >> 16)
+                state = project_item.hash_of_file(path)
             else:
-                said = f"leads out of the folder, to {path.readlink()}"
+                state = f"leads out of the folder, to {path.readlink()}"
         except OSError:
-            said = "cannot be read"
-        lines.append(f"{path.relative_to(folder).as_posix()}  {said}")
-    shown = "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n" if lines else ""
-    return shown, len(files) - len(lines)
+            state = "cannot be read"
+        lines.append(f"{path.relative_to(folder).as_posix()}  {state}")
+    left_out = len(files) - len(lines)
+    if not lines:
+        return "", left_out
+    return "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n", left_out
