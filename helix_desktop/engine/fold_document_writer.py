@@ -24,7 +24,6 @@ from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.changes.undo_notes_for_model import (
     UNDID,
     UNDID_PARTLY,
-    UNDID_PARTLY,
     UNDO,
     UndoneFiles,
     name_changes_of_fact,
