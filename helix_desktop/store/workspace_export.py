@@ -76,7 +76,8 @@ class _Pipe(io.RawIOBase):
         return len(self._held[-1])
 
     def pop_bytes(self) -> bytes:
-        held, self._held = b"".join(self._held), []
+        held = b"".join(self._held)
+        self._held.clear()
         return held
 
 
@@ -104,23 +105,26 @@ def export_workspace(
                 entries += 1
                 for _ in _export_entry(member, cache, record, left_out):
                     yield pipe.pop_bytes()
-        manifest = {
+        manifest: dict[str, Any] = {
             "format": "helix-desktop workspace",
             "version": VERSION,
             "facts": facts,
             "entries": entries,
         }
-        forgotten = sorted(raw.hex() for raw in cache.reader.marked[FORGOTTEN])
-        archive.writestr(
-            "manifest.json",
-            json.dumps({**manifest, "damaged": left_out, "forgotten": forgotten}, indent=1),
-        )
+        manifest["damaged"] = left_out
+        manifest["forgotten"] = sorted(raw.hex() for raw in cache.reader.marked[FORGOTTEN])
+        archive.writestr("manifest.json", json.dumps(manifest, indent=1))
     yield pipe.pop_bytes()
 
 
 def _pages_of_facts(journal: JournalFile) -> Iterator[list[StoredFact]]:
-    after, last = 0, journal.last_fact_id()
-    while lines := [line for line in journal.stored_facts_since(after, _PAGE) if line.id <= last]:
+    after = 0
+    last = journal.last_fact_id()
+    while after < last:
+        page = journal.stored_facts_since(after, _PAGE)
+        lines = [line for line in page if line.id <= last]
+        if not lines:
+            return
         after = lines[-1].id
         yield lines
 
@@ -130,19 +134,20 @@ def _format_fact_line(line: StoredFact) -> bytes:
     _require_importable_fact(
         line.conversation, line.seq, line.fact, "Delete the conversation, and export again."
     )
-    return (
-        json.dumps([line.conversation, line.seq, line.time, line.fact], ensure_ascii=False).encode()
-        + b"\n"
-    )
+    row = [line.conversation, line.seq, line.time, line.fact]
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
 def _records_to_export(cache: CacheFolder) -> Iterator[CacheRecord]:
-    after, last = 0, cache.reader.last_entry_number()
-    while found := [
-        record for record in cache.reader.records_after(after, _PAGE) if record.number <= last
-    ]:
-        after = found[-1].number
-        yield from found
+    after = 0
+    last = cache.reader.last_entry_number()
+    while after < last:
+        page = cache.reader.records_after(after, _PAGE)
+        records = [record for record in page if record.number <= last]
+        if not records:
+            return
+        after = records[-1].number
+        yield from records
 
 
 def _export_entry(
@@ -166,7 +171,8 @@ def _export_entry(
     }
     head |= {"tool": about.tool, "source": about.source, "media_type": about.media_type}
     head |= {"pinned": record.digest in cache.reader.pinned_entries()}
-    head |= {"collected": record.size, "lines": record.lines} if collected else {}
+    if collected:
+        head |= {"collected": record.size, "lines": record.lines}
     member.write(json.dumps(head, ensure_ascii=False).encode() + b"\n" + first)
     yield
     left = record.size - len(first)
@@ -197,15 +203,7 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
                 key: _remove_secrets(item, key, inside=secretive) for key, item in value.items()
             }
         case list():
-            # In `["--api-key", "X"]`, the first value names the second.
-            options = [
-                "",
-                *(item if isinstance(item, str) and item.startswith("-") else "" for item in value),
-            ]
-            return [
-                _remove_secrets(item, before or name, inside=inside)
-                for before, item in zip(options, value, strict=False)
-            ]
+            return _remove_secrets_from_list(value, name, inside=inside)
         case str() if inside or (_KEYISH.search(name) and not value.startswith("-")):
             return ""
         case str():
@@ -213,14 +211,25 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
     return value
 
 
+def _remove_secrets_from_list(values: list[Any], name: str, *, inside: bool) -> list[Any]:
+    kept = []
+    option = ""
+    for value in values:
+        # In `["--api-key", "X"]`, the first value names the second.
+        kept.append(_remove_secrets(value, option or name, inside=inside))
+        is_option = isinstance(value, str) and value.startswith("-")
+        option = value if is_option else ""
+    return kept
+
+
 def read_export_manifest(path: Path) -> dict[str, Any]:
     """Return the manifest. Raises InvalidInput for other files, WrittenByNewerVersion
     for newer ones.
     """
+    if not path.exists():
+        raise errors.NotFound(f"{path} does not exist.")
     if not path.is_file():
-        raise errors.NotFound(
-            f"{path} is not a file." if path.exists() else f"{path} does not exist."
-        )
+        raise errors.NotFound(f"{path} is not a file.")
     try:
         with open_foreign_archive(path) as archive:
             manifest = _parse_export_line(
@@ -231,10 +240,8 @@ def read_export_manifest(path: Path) -> dict[str, Any]:
         raise errors.InvalidInput(
             f"{path} is not a complete workspace export.", remedy="Export the workspace again."
         ) from error
-    if (
-        not isinstance(manifest, dict)
-        or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names
-    ):
+    has_all_members = {"workspace.toml", "facts.jsonl", "entries.bin"} <= names
+    if not isinstance(manifest, dict) or not has_all_members:
         raise errors.InvalidInput(
             f"{path} is not a workspace export.",
             remedy="Choose a file that was created with Export.",
