@@ -95,8 +95,10 @@ def _choice_of_option(option: Mapping[str, Any]) -> AgentChoice:
         return AgentChoice(identity, name, str(option.get("currentValue")).lower(), _SWITCH)
     offered = []
     # The values may be in groups, each with a heading of its own.
-    groups = [entry for entry in objects_at(option, "options") if list_at(entry, "options")]
-    holders: Sequence[Mapping[str, Any]] = groups or [option]
+    groups: Sequence[Mapping[str, Any]] = [
+        entry for entry in objects_at(option, "options") if list_at(entry, "options")
+    ]
+    holders = groups or [option]
     for holder in holders:
         offered += objects_at(holder, "options")
     values = {text_at(value, "value"): text_at(value, "name") for value in offered[:MOST]}
