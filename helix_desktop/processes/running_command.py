@@ -19,9 +19,8 @@ from helix_desktop.processes.starter import open_process
 
 _PIECE = 1 << 16
 _GRACE = 1.0
-CommandLine = Callable[
-    [int], list[str]
-]  # Gets the lifeline's file number, and returns the words of the command line.
+# Gets the lifeline's file number, and returns the words of the command line.
+CommandLine = Callable[[int], list[str]]
 
 
 @dataclass(slots=True)
@@ -70,7 +69,10 @@ class RunningCommand:
         return cls(process, writing)
 
     async def iterate_output(self) -> AsyncIterator[bytes]:
-        while piece := await self._read_output_piece():
+        while True:
+            piece = await self._read_output_piece()
+            if not piece:
+                return
             yield piece
 
     async def _read_output_piece(self) -> bytes:
@@ -86,27 +88,26 @@ class RunningCommand:
 
     def kill_process_tree(self) -> None:
         """Kill the whole tree and return at once. Does nothing if it has ended."""
-        if self.lifeline >= 0:
-            if sys.platform == "win32":
-                jobs_windows.close_job(self.lifeline)
-            else:
-                os.close(self.lifeline)
-            self.lifeline = -1
+        if self.lifeline < 0:
+            return
+        if sys.platform == "win32":
+            jobs_windows.close_job(self.lifeline)
+        else:
+            os.close(self.lifeline)
+        self.lifeline = -1
 
     async def kill_and_wait(self) -> int:
         """Kill the tree, also while being cancelled, and return the exit code."""
         self.kill_process_tree()
-        if (
-            not self.is_reading
-        ):  # If nobody reads the pipe, it is never closed and delays the end of the process.
+        # If nobody reads the pipe, it is never closed and delays the end of the process.
+        if not self.is_reading:
             with suppress(TimeoutError):
                 await wait_with_limit(self._drain_output(), _GRACE)
         while True:
             try:
                 return await wait_with_limit(self.process.wait(), _GRACE)
-            except (
-                TimeoutError
-            ):  # The watching process is late, or the command has stopped it. Kill from here.
+            except TimeoutError:
+                # The watching process is late, or the command has stopped it.
                 kill_descendants(self.process.pid)
 
 
@@ -116,18 +117,15 @@ def open_terminal_process(launch: starter.ProcessLaunch) -> starter.ChildProcess
     """
     if sys.platform == "win32":
         process = open_process(launch)
-        jobs_windows.create_job_for_process(
-            process.pid
-        )  # Windows closes the job when this process ends.
+        # Windows closes the job when this process ends.
+        jobs_windows.create_job_for_process(process.pid)
         return process
     reading, _held = os.pipe()  # `_held` stays open until this process ends.
-    argv = jail_command_line(
-        {"lifeline": reading, "attended": True}, starter.argv_with_program_path(launch)
-    )
+    program = starter.argv_with_program_path(launch)
+    argv = jail_command_line({"lifeline": reading, "attended": True}, program)
+    watched = starter.ProcessPlace.WATCHED
     try:
-        return open_process(
-            replace(launch, argv=argv, inherited=(reading,), place=starter.ProcessPlace.WATCHED)
-        )
+        return open_process(replace(launch, argv=argv, inherited=(reading,), place=watched))
     finally:
         os.close(reading)
 

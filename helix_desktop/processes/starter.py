@@ -28,7 +28,9 @@ from typing import Any, Protocol
 from helix_desktop import concurrency
 from helix_desktop.fast_dataclass import dataclass
 
-PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
+PIPE = subprocess.PIPE
+DEVNULL = subprocess.DEVNULL
+STDOUT = subprocess.STDOUT
 Process = asyncio.subprocess.Process
 ProcessTimeout = subprocess.TimeoutExpired
 ChildProcess = subprocess.Popen[str]  # A process that was started without an event loop.
@@ -88,14 +90,14 @@ class ProcessLaunch:
     reason_unchecked: str = ""
     is_allowed_outside: bool = False
     inherited: Sequence[int] = ()  # The numbers of open files that the process inherits.
-    has_own_session: bool = (
-        False  # True if it gets its own process group, which can be ended as a whole.
-    )
+    # True if it gets its own process group, which can be ended as a whole.
+    has_own_session: bool = False
     memory_bytes: int = 0  # The maximum address space that it may use, if the system can limit it.
 
     def __post_init__(self) -> None:
-        if wrong := _find_broken_rule(self):
-            raise UnsafeLaunch(f"{list(self.argv)[:2]} was not started: {wrong}.")
+        broken_rule = _find_broken_rule(self)
+        if broken_rule:
+            raise UnsafeLaunch(f"{list(self.argv)[:2]} was not started: {broken_rule}.")
 
 
 def _find_broken_rule(launch: ProcessLaunch) -> str:
@@ -103,7 +105,9 @@ def _find_broken_rule(launch: ProcessLaunch) -> str:
         return "there is no program to run"
     if launch.author is CommandAuthor.PROGRAM:
         return _find_broken_rule_of_program(launch.argv)
-    return "" if launch.author is CommandAuthor.USER else _find_broken_rule_of_others(launch)
+    if launch.author is CommandAuthor.USER:
+        return ""
+    return _find_broken_rule_of_others(launch)
 
 
 def _find_broken_rule_of_others(launch: ProcessLaunch) -> str:
@@ -114,11 +118,9 @@ def _find_broken_rule_of_others(launch: ProcessLaunch) -> str:
         return "an item of a folder runs only in the sandbox"
     if is_outside and not launch.is_allowed_outside:
         return "a command of the model runs outside the sandbox only when the user allowed it"
-    return (
-        ""
-        if launch.checks is not None or launch.reason_unchecked
-        else "nothing is checked afterwards"
-    )
+    if launch.checks is None and not launch.reason_unchecked:
+        return "nothing is checked afterwards"
+    return ""
 
 
 def _find_broken_rule_of_program(argv: Sequence[str]) -> str:
@@ -140,10 +142,11 @@ def own_program_command(*arguments: str) -> list[str]:
     """
     if _is_bundle():
         return [sys.executable, *arguments]
-    if not (more := _own_module_folders()):
+    folders = _own_module_folders()
+    if not folders:
         return isolated_python_command("-m", "helix_desktop", *arguments)
     code = _OWN_CODE.format(separator=os.pathsep)
-    return isolated_python_command("-c", code, os.pathsep.join(more), *arguments)
+    return isolated_python_command("-c", code, os.pathsep.join(folders), *arguments)
 
 
 def _is_bundle() -> bool:
@@ -172,19 +175,19 @@ def find_program(name: str, environment: Mapping[str, str] | None = None) -> str
     if os.path.dirname(name):  # noqa: PTH120 -- a name with a folder in it is no name to look up
         return name if os.path.isabs(name) else ""  # noqa: PTH117
     known = os.environ if environment is None else environment
-    endings = (
-        known.get("PATHEXT", ".EXE;.CMD;.BAT;.COM").split(os.pathsep)
-        if sys.platform == "win32"
-        else []
-    )
-    names = (
-        [name] if not endings or Path(name).suffix else [f"{name}{ending}" for ending in endings]
-    )
-    folders = known.get("PATH", os.defpath).split(os.pathsep)
-    paths = (
-        path for folder in folders for each in names if (path := Path(folder, each)).is_absolute()
-    )
-    return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
+    names = [name]
+    if sys.platform == "win32" and not Path(name).suffix:
+        endings = known.get("PATHEXT", ".EXE;.CMD;.BAT;.COM").split(os.pathsep)
+        names = [f"{name}{ending}" for ending in endings]
+    for folder in known.get("PATH", os.defpath).split(os.pathsep):
+        # A relative one would be searched for in the working folder, which may be the agent's.
+        if not Path(folder).is_absolute():
+            continue
+        for full_name in names:
+            path = Path(folder, full_name)
+            if path.is_file() and os.access(path, os.X_OK):
+                return str(path)
+    return ""
 
 
 async def start_process(
@@ -313,21 +316,22 @@ def argv_with_program_path(launch: ProcessLaunch) -> list[str]:
     name = launch.argv[0]
     if os.path.dirname(name):  # noqa: PTH120 -- a path is taken as it is
         return list(launch.argv)
-    if place := find_program(name, launch.environment):
-        return [place, *launch.argv[1:]]
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    path = find_program(name, launch.environment)
+    if not path:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    return [path, *launch.argv[1:]]
 
 
 def _process_options(launch: ProcessLaunch) -> dict[str, Any]:
-    place = {"cwd": launch.folder or None, "env": dict(launch.environment)}
+    options: dict[str, Any] = {"cwd": launch.folder or None, "env": dict(launch.environment)}
     if sys.platform == "win32":
-        flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP
-        return {**place, "creationflags": flags} if launch.has_own_session else place
-    return {
-        **place,
-        "pass_fds": tuple(launch.inherited),
-        "start_new_session": launch.has_own_session,
-    }
+        if launch.has_own_session:
+            flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP
+            options["creationflags"] = flags
+        return options
+    options["pass_fds"] = tuple(launch.inherited)
+    options["start_new_session"] = launch.has_own_session
+    return options
 
 
 def _limit_memory(pid: int, memory_bytes: int) -> None:
