@@ -83,11 +83,12 @@ def relative_prices(chosen: ModelSet | None) -> RelativePrices:
 
 class ClearablePart(NamedTuple):
     """One part of the view. `frees`: the tokens that a marker in its place would save,
-    or 0 if the part must stay.
+    or 0 if the part must stay. `first`: the number of its first fact.
     """
 
     tokens: int
     frees: int = 0
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from helix_desktop.engine import context_usage, fold_economics
-from helix_desktop.engine.facts import PartRef, Span, Stored, ToolCall
+from helix_desktop.engine.facts import PartRef, Span, Stored, ToolCall, ToolReturned
 from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience
 from helix_desktop.engine.message_blocks import is_long_value
 from helix_desktop.engine.messages import Block, ContextKind, Role
@@ -91,20 +91,16 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     """Plan to clear everything from a place, if caching the rest again costs less than it saves."""
     branch, meter = situation.branch, situation.meter
     end = first_seq_of_tail(situation)
-    standing, firsts = _sizes_and_first_seqs_of_context_parts(situation, end)
+    standing = _measure_context_parts(situation, end)
     total = sum(part.frees for part in standing)
     if total <= 0:
         return None
     if is_cache_cold(situation):
-        if not fold_economics.pays_to_clear_when_cold(
-            total, meter.used, situation.policy.caching_cold_share
-        ):
+        share = situation.policy.caching_cold_share
+        if not fold_economics.pays_to_clear_when_cold(total, meter.used, share):
             return None
-        return PlannedClearing(
-            branch.order[0],
-            end,
-            f"the provider's cache has expired, and {total:,} tokens are freed",
-        )
+        why = f"the provider's cache has expired, and {total:,} tokens are freed"
+        return PlannedClearing(branch.order[0], end, why)
     index = fold_economics.find_clearing_start(
         standing,
         clearable_tokens_per_step(branch) * meter.factor,
@@ -115,30 +111,24 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     )
     if index is None:
         return None
+    first = standing[index].first
     freed = sum(part.frees for part in standing[index:])
-    return PlannedClearing(
-        firsts[index],
-        end,
-        f"replacing outputs from #{firsts[index]} onward frees {freed:,} tokens and saves money",
-    )
+    why = f"replacing outputs from #{first} onward frees {freed:,} tokens and saves money"
+    return PlannedClearing(first, end, why)
 
 
 def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedClearing | None:
     """Plan to clear everything before `end`, as another fold changes the prefix anyway."""
     if not situation.branch.order:
         return None
-    clearing = PlannedClearing(
-        situation.branch.order[0],
-        end,
-        "replaced now, because another fold changes the context anyway",
-    )
+    why = "replaced now, because another fold changes the context anyway"
+    clearing = PlannedClearing(situation.branch.order[0], end, why)
     return clearing if _clears_anything(situation, clearing) else None
 
 
 def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> int:
-    return sum(
-        tokens for _, tokens in tokens_freed_between(situation, clearing.first, clearing.end)
-    )
+    freed = tokens_freed_between(situation, clearing.first, clearing.end)
+    return sum(tokens for _, tokens in freed)
 
 
 def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> bool:
@@ -146,42 +136,40 @@ def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> boo
     return any(tokens + MARKER_TOKENS >= clearing.least for _, tokens in freed)
 
 
-def _sizes_and_first_seqs_of_context_parts(
-    situation: FoldSituation, end: int
-) -> tuple[list[ClearablePart], list[int]]:
-    """Return all parts of the context, older ones in groups, and the first fact of each."""
-    branch, factor = situation.branch, situation.meter.factor
+def _measure_context_parts(situation: FoldSituation, end: int) -> list[ClearablePart]:
+    """Return all parts of the context in order, older ones in groups, in billed tokens."""
+    branch = situation.branch
+    factor = situation.meter.factor
     least = _least_tokens_to_clear(situation)
     items = branch.items[-EXAMINED_ITEMS:]
-    exact = items[0].first if items else 0
-    firsts, standing = [0], [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
-    for first, tokens, freed in _first_seq_tokens_and_clearable_of_groups(branch, exact):
-        firsts.append(first)
-        standing.append(ClearablePart(round(tokens * factor), round(freed * factor)))
+    first_examined = items[0].first if items else 0
+    parts = [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
+    for group in _group_older_items(branch, first_examined):
+        tokens = round(group.tokens * factor)
+        parts.append(ClearablePart(tokens, round(group.frees * factor), group.first))
     plain = branch.plain_outputs
-    old = frozenset(plain[bisect_left(plain, exact) : bisect_left(plain, end)])
+    old = frozenset(plain[bisect_left(plain, first_examined) : bisect_left(plain, end)])
     for item in items:
-        parts = tokens_freed_by_part(situation, item, least) if item.first in old else ()
-        freed = sum(tokens for _, tokens in parts)
-        firsts.append(item.first)
-        standing.append(ClearablePart(round(item.tokens * factor), round(freed * factor)))
-    return standing, firsts
+        frees = 0
+        if item.first in old:
+            frees = sum(tokens for _, tokens in tokens_freed_by_part(situation, item, least))
+        tokens = round(item.tokens * factor)
+        parts.append(ClearablePart(tokens, round(frees * factor), item.first))
+    return parts
 
 
-def _first_seq_tokens_and_clearable_of_groups(
-    branch: ConversationBranch, before: int
-) -> list[tuple[int, int, int]]:
-    """Return first message, tokens and clearable tokens of each group before `before`."""
+def _group_older_items(branch: ConversationBranch, before: int) -> list[ClearablePart]:
+    """Return the items before `before` in groups that grow with their age, in counted tokens."""
     groups = []
-    stop, width = branch.message_position(before), EXAMINED_ITEMS
+    stop = branch.message_position(before)
+    width = EXAMINED_ITEMS
     while stop > 0:
         start = max(0, stop - width)
-        tokens, freed = (
-            branch.token_sums.sum_between(start, stop),
-            branch.freed_sums.sum_between(start, stop),
-        )
-        groups.append((branch.order[start], tokens, freed))
-        stop, width = start, width * 2
+        tokens = branch.token_sums.sum_between(start, stop)
+        frees = branch.freed_sums.sum_between(start, stop)
+        groups.append(ClearablePart(tokens, frees, branch.order[start]))
+        stop = start
+        width *= 2
     return groups[::-1]
 
 
@@ -194,15 +182,17 @@ def tokens_freed_between(
     situation: FoldSituation, first: int, end: int
 ) -> Iterator[tuple[PartRef, int]]:
     """Yield the clearable parts from `first` to before `end`, with the tokens each frees."""
-    branch, plain = situation.branch, situation.branch.plain_outputs
-    items, least = branch.items_in_span(Span(first, end - 1)), _least_tokens_to_clear(situation)
-    if long_items := [
-        item for item in items if item.tokens >= least
-    ]:  # Few are: finding them is fast.
-        chosen = frozenset(plain[bisect_left(plain, first) : bisect_left(plain, end)])
-        for item in long_items:
-            if item.first in chosen:
-                yield from tokens_freed_by_part(situation, item, least)
+    branch = situation.branch
+    least = _least_tokens_to_clear(situation)
+    items = branch.items_in_span(Span(first, end - 1))
+    long_items = [item for item in items if item.tokens >= least]
+    if not long_items:  # Few are long, and finding them is fast.
+        return
+    plain = branch.plain_outputs
+    chosen = frozenset(plain[bisect_left(plain, first) : bisect_left(plain, end)])
+    for item in long_items:
+        if item.first in chosen:
+            yield from tokens_freed_by_part(situation, item, least)
 
 
 def tokens_freed_by_part(
@@ -218,30 +208,33 @@ def tokens_freed_by_part(
 
 
 def _must_stay_whole(situation: FoldSituation, block: Block, ref: PartRef) -> bool:
-    branch, policy = situation.branch, situation.policy
-    if block.role is Role.ASSISTANT and not (
-        policy.arguments and block.tokens > policy.argument_tokens
-    ):
-        return True
+    branch = situation.branch
+    policy = situation.policy
+    if block.role is Role.ASSISTANT:
+        is_long = block.tokens > policy.argument_tokens
+        if not policy.arguments or not is_long:
+            return True
     return branch.is_pinned(ref) or branch.is_excluded(ref) or was_restored_by_user(situation, ref)
 
 
 def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
-    branch, ledger = situation.branch, situation.state.record.ledger
+    branch = situation.branch
+    ledger = situation.state.record.ledger
     price = prices_of_main_model(situation.state)
-    saved = recalls = 0.0
+    saved = 0.0
+    recalls = 0.0
     for seq in branch.steps[-RECALL_STEPS:]:
-        shown, whole = ledger.shown[seq - 1], ledger.whole[seq - 1]
+        shown = ledger.shown[seq - 1]
         calls = branch.calls_of_reply(seq)
-        if calls and all(one.call.name in RECALLS for one in calls):
+        if calls and all(pending.call.name in RECALLS for pending in calls):
             recalls += fold_economics.recall_cost(shown, len(calls), price)
         else:
-            saved += price.read * max(0, whole - shown)
-    recall = fold_economics.RECALLS_EXPECTED * fold_economics.recall_cost(
-        situation.meter.used, 1, price
-    )
+            saved += price.read * max(0, ledger.whole[seq - 1] - shown)
+    next_recall = fold_economics.recall_cost(situation.meter.used, 1, price)
     return FoldExperience(
-        fold_economics.recall_cost_share(saved, recalls), len(branch.steps), recall
+        fold_economics.recall_cost_share(saved, recalls),
+        len(branch.steps),
+        fold_economics.RECALLS_EXPECTED * next_recall,
     )
 
 
@@ -290,14 +283,24 @@ def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
 
 def describe_output(branch: ConversationBranch, seq: int) -> str:
     """Describe an output: tool, short arguments, exit code, lines and size."""
-    fact, call = branch.tool_output_at(seq), call_answered_by(branch, seq)
-    said = f"{call.name} {summarise_arguments(call.arguments)}" if call else "output"
-    failed = "failed" if read_refusal(fact.head) is None else "not run"
-    code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else failed
-    lines = format_things(fact.output.lines, "line", "lines") if fact.output.lines else ""
-    return " · ".join(
-        piece for piece in (said.strip(), code, lines, format_size(fact.output)) if piece
-    )
+    result = branch.tool_output_at(seq)
+    call = call_answered_by(branch, seq)
+    said = "output"
+    if call is not None:
+        said = f"{call.name} {summarise_arguments(call.arguments)}".strip()
+    pieces = [said, _describe_outcome(result)]
+    if result.output.lines:
+        pieces.append(format_things(result.output.lines, "line", "lines"))
+    pieces.append(format_size(result.output))
+    return " · ".join(filter(None, pieces))
+
+
+def _describe_outcome(result: ToolReturned) -> str:
+    if result.exit_code is not None:
+        return f"exit {result.exit_code}"
+    if result.ok:
+        return ""
+    return "failed" if read_refusal(result.head) is None else "not run"
 
 
 def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
@@ -307,21 +310,24 @@ def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
 
 def content_to_store(arguments: str) -> str:
     """Return what to store of arguments: the only long value as it is, or all of them."""
-    long = [value for value in parse_call_arguments(arguments).values() if is_long_value(value)]
-    return long[0] if len(long) == 1 and isinstance(long[0], str) else arguments
+    long_values = [
+        value for value in parse_call_arguments(arguments).values() if is_long_value(value)
+    ]
+    if len(long_values) == 1 and isinstance(long_values[0], str):
+        return long_values[0]
+    return arguments
 
 
 def summarise_arguments(arguments: str) -> str:
     """Return the arguments' short values on one line, or the long ones if there are no others."""
     values = parse_json_or_none(arguments)
     if values is None:
-        values = arguments
-    elif isinstance(values, dict):
-        shown = [str(value) for value in values.values() if isinstance(value, str | int | float)]
-        values = " ".join(text for text in shown if len(text) <= LONGEST_ARGUMENT) or " ".join(
-            shown
-        )
-    return shorten_to_line(str(values), LONGEST_ARGUMENT)
+        return shorten_to_line(arguments, LONGEST_ARGUMENT)
+    if not isinstance(values, dict):
+        return shorten_to_line(str(values), LONGEST_ARGUMENT)
+    texts = [str(value) for value in values.values() if isinstance(value, str | int | float)]
+    short = " ".join(text for text in texts if len(text) <= LONGEST_ARGUMENT)
+    return shorten_to_line(short or " ".join(texts), LONGEST_ARGUMENT)
 
 
 def format_size(stored: Stored) -> str:

@@ -189,10 +189,9 @@ def test_a_view_of_very_many_items_is_looked_at_in_groups() -> None:
     talk.user("go")
     talk.steps(700, tokens=600)
     now = situation(talk)
-    standing, firsts = markers._sizes_and_first_seqs_of_context_parts(
-        now, talk.state.branch.steps[-8]
-    )
-    assert len(standing) == len(firsts) < 600
+    standing = markers._measure_context_parts(now, talk.state.branch.steps[-8])
+    assert len(standing) < 600
+    assert [part.first for part in standing] == sorted(part.first for part in standing)
     assert sum(part.tokens for part in standing) == sum(
         item.tokens for item in talk.state.branch.items
     )
