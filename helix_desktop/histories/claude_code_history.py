@@ -13,7 +13,7 @@ what the model saw of it.
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -77,28 +77,28 @@ def read_claude_code_recordings(
 ) -> list[RecordedSession]:
     """Return the session of these lines and its sub-agents."""
     main = [row for row in rows if not row.value.get("isSidechain")]
-    aside = [row for row in rows if row.value.get("isSidechain")]
     # Since 2.1.331, a sub-agent's file also has rows about requests, which do not say
     # that they are a sub-agent's.
-    alone = path.parent.name == "subagents" or not any(
-        is_claude_code_row(row.value) for row in main
-    )
-    session = path.stem if alone else _first_session_id(main) or path.stem
+    is_main_file = any(is_claude_code_row(row.value) for row in main)
     reading = _ClaudeCodeFile(report, path.parent / path.stem)
-    sessions = reading.read_recordings(rows if alone else main, session, str(path))
-    if alone:
+    if path.parent.name == "subagents" or not is_main_file:
+        sessions = reading.read_recordings(rows, path.stem, str(path))
         return _mark_as_subagent(sessions, path, rows)
-    groups = _group_by_subagent(aside)
-    children = [
-        one for each in groups for one in _read_subagent(each, report, path, session, sessions)
-    ]
+    session = _first_session_id(main) or path.stem
+    sessions = reading.read_recordings(main, session, str(path))
+    children: list[RecordedSession] = []
+    aside = [row for row in rows if row.value.get("isSidechain")]
+    for own_rows in _group_by_subagent(aside):
+        children.append(_read_subagent(own_rows, report, path, session, sessions))
     return [*_link_results_to_subagents(sessions, path), *children]
 
 
 def _first_session_id(rows: Sequence[HistoryRow]) -> str:
-    return next(
-        (text_at(row.value, "sessionId") for row in rows if text_at(row.value, "sessionId")), ""
-    )
+    for row in rows:
+        session = text_at(row.value, "sessionId")
+        if session:
+            return session
+    return ""
 
 
 @dataclass(slots=True)
@@ -221,21 +221,23 @@ class _ClaudeCodeMessages(HistoryMessages):
         """Correct the times of rewritten lines: no message is later than a request that
         contains it.
         """
-        bound = math.inf
-        for at in range(len(self.made) - 1, -1, -1):
-            one, received = self.made[at], self.received.get(at, 0.0)
-            time = (
-                received if received and not 0 <= one.time - received < LONGEST_REPLY else one.time
-            )
-            time = min(time, bound)
+        latest = math.inf
+        for position in range(len(self.made) - 1, -1, -1):
+            message = self.made[position]
+            received = self.received.get(position, 0.0)
+            time = message.time
+            if received and not 0 <= time - received < LONGEST_REPLY:
+                time = received
+            time = min(time, latest)
             seconds = max(0.0, time - received) if received else 0.0
-            if (time, seconds) != (one.time, one.seconds):
-                self.made[at] = replace(one, time=time, seconds=seconds)
-            bound = received or bound
+            if (time, seconds) != (message.time, message.seconds):
+                self.made[position] = replace(message, time=time, seconds=seconds)
+            latest = received or latest
 
     def read_row(self, value: Mapping[str, object]) -> None:
-        at = len(self.made)
-        kind, message = value.get("type"), object_at(value, "message")
+        position = len(self.made)
+        kind = value.get("type")
+        message = object_at(value, "message")
         if kind == "system" and value.get("subtype") == "compact_boundary":
             self.boundary = value
         elif kind in ("attachment", "system"):
@@ -243,15 +245,15 @@ class _ClaudeCodeMessages(HistoryMessages):
         elif value.get("isCompactSummary"):
             self._read_claude_compaction(value, text_of_message_content(message.get("content")))
         elif kind == "assistant" and value.get("isApiErrorMessage"):
-            text = text_of_message_content(message.get("content"))
-            self._add_recorded_message(
-                RecordedMessage("failure", text, time=parse_time(value.get("timestamp")))
-            )
+            why = text_of_message_content(message.get("content"))
+            time = parse_time(value.get("timestamp"))
+            self._add_recorded_message(RecordedMessage("failure", why, time=time))
         elif kind == "assistant":
             self._read_claude_reply(value, message)
         else:
             self._read_claude_user_message(value, message)
-        self.places.setdefault(text_at(value, "uuid"), min(at, max(0, len(self.made) - 1)))
+        last = max(0, len(self.made) - 1)
+        self.places.setdefault(text_at(value, "uuid"), min(position, last))
 
     def _add_recorded_message(self, message: RecordedMessage) -> None:
         if message.role in ("user", "failure"):
@@ -261,36 +263,42 @@ class _ClaudeCodeMessages(HistoryMessages):
     def _read_claude_reply(
         self, value: Mapping[str, object], message: Mapping[str, object]
     ) -> None:
-        time, name = parse_time(value.get("timestamp")), text_at(message, "id")
-        model, usage = (
-            text_at(message, "model"),
-            anthropic_gateway.parse_usage(object_at(message, "usage")),
-        )
-        own = read_claude_reply_parts(message.get("content"), model)
-        found = build_recorded_reply(own, model=model, time=time, usage=usage)
+        model = text_at(message, "model")
+        parts = read_claude_reply_parts(message.get("content"), model)
+        usage = anthropic_gateway.parse_usage(object_at(message, "usage"))
+        name = text_at(message, "id")
+        position = self.steps.get(name)
         # Results may stand between a reply's lines. Claude Code sends these as one reply, too.
-        if (at := self.steps.get(name)) is not None:
-            before = self.made[at]
-            parts = (*before.parts, *found.parts)
-            self.made[at] = build_recorded_reply(
-                parts, model=model, time=before.time, usage=found.usage
+        if position is not None:
+            begun = self.made[position]
+            self.made[position] = build_recorded_reply(
+                [*begun.parts, *parts], model=model, time=begun.time, usage=usage
             )
             return
-        self._add_recorded_message(found)
+        time = parse_time(value.get("timestamp"))
+        self._add_recorded_message(build_recorded_reply(parts, model=model, time=time, usage=usage))
+        position = len(self.made) - 1
         if name:
-            self.steps[name] = len(self.made) - 1
-        if received := parse_time_of_request_id(text_at(value, "requestId")):
-            self.received[len(self.made) - 1] = received
+            self.steps[name] = position
+        received = parse_time_of_request_id(text_at(value, "requestId"))
+        if received:
+            self.received[position] = received
 
     def _read_claude_user_message(
         self, value: Mapping[str, object], message: Mapping[str, object]
     ) -> None:
-        time, content = parse_time(value.get("timestamp")), message.get("content")
-        for block in objects_at(content):
-            if block.get("type") == "tool_result":
-                self._add_recorded_message(self._read_claude_tool_result(value, block, time))
-        words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
-        text, pictures = text_and_pictures(words if isinstance(content, list) else content)
+        time = parse_time(value.get("timestamp"))
+        content = message.get("content")
+        words = content
+        if isinstance(content, list):
+            words = []
+            for block in objects_at(content):
+                if block.get("type") == "tool_result":
+                    result = self._read_claude_tool_result(value, block, time)
+                    self._add_recorded_message(result)
+                else:
+                    words.append(block)
+        text, pictures = text_and_pictures(words)
         if text.strip() or pictures:
             beside = bool(value.get("isMeta")) or not _is_typed_by_person(value, message)
             self._add_recorded_message(
@@ -300,27 +308,25 @@ class _ClaudeCodeMessages(HistoryMessages):
     def _read_claude_tool_result(
         self, value: Mapping[str, object], block: Mapping[str, object], time: float
     ) -> RecordedMessage:
-        found = read_tool_result(block, time, "tool_use_id", "is_error")
-        whole = self._find_untruncated_result(found.text, value.get("toolUseResult"))
-        child, shown = text_at(value, "toolUseResult", "agentId"), found.text if whole else ""
-        return (
-            replace(found, text=whole or found.text, shown=shown, child=child)
-            if whole or child
-            else found
-        )
+        result = read_tool_result(block, time, "tool_use_id", "is_error")
+        result = replace(result, child=text_at(value, "toolUseResult", "agentId"))
+        whole = self._find_untruncated_result(result.text, value.get("toolUseResult"))
+        if not whole:
+            return result
+        return replace(result, text=whole, shown=result.text)
 
     def _find_untruncated_result(self, shown_text: str, stored_result: object) -> str:
         """Return the complete text of a result of which the model saw only the beginning, or ""."""
         if not shown_text.startswith("<persisted-output>"):
             return ""
-        if (found := _SAVED.search(shown_text)) is not None:
+        saved = _SAVED.search(shown_text)
+        if saved is not None:
+            name = f"{self.beside.name}/tool-results/{saved[1]}"
             with suppress(OSError):
-                name = f"{self.beside.name}/tool-results/{found[1]}"
-                return read_file_below(self.beside.parent, name, LARGEST_RESULT).decode(
-                    "utf-8", "replace"
-                )
-        there = text_at(stored_result, "stdout")
-        return there if len(there) > len(shown_text) else ""
+                content = read_file_below(self.beside.parent, name, LARGEST_RESULT)
+                return content.decode("utf-8", "replace")
+        printed = text_at(stored_result, "stdout")
+        return printed if len(printed) > len(shown_text) else ""
 
     def _read_line_of_program(self, value: Mapping[str, object]) -> None:
         """Add, as a message, what the program showed the model besides messages."""
@@ -453,30 +459,39 @@ def _read_subagent(
     path: Path,
     parent: str,
     main: Sequence[RecordedSession],
-) -> Iterator[RecordedSession]:
+) -> RecordedSession:
     name = f"agent-{first_text(rows[0].value, 'agentId', 'uuid')}"
-    made = _ClaudeCodeFile(report, path.parent / path.stem).read_recordings(
-        rows, name, f"{path}#{name}"
-    )
-    task = made[0].messages[0].text if made[0].messages else ""
-    yield replace(
-        made[0],
+    reading = _ClaudeCodeFile(report, path.parent / path.stem)
+    session = reading.read_recordings(rows, name, f"{path}#{name}")[0]
+    task = _task_of_subagent(session)
+    return replace(
+        session,
         parent=parent,
         parent_call=_find_call_with_task(main, task),
-        title=" ".join(task.split())[:60],
+        title=_short_title(task),
     )
+
+
+def _task_of_subagent(session: RecordedSession) -> str:
+    return session.messages[0].text if session.messages else ""
+
+
+def _short_title(task: str) -> str:
+    return " ".join(task.split())[:60]
 
 
 def _find_call_with_task(main: Sequence[RecordedSession], task: str) -> str:
     """Return the id of the call that gave a sub-agent this task, or an empty string."""
-    for call in (call for one in main for message in one.messages for call in message.calls):
-        given = (
-            text_at(parse_json_or_none(call.arguments), "prompt")
-            if call.name in ("Task", "Agent")
-            else ""
-        )
-        if given.strip() == task.strip() != "":
-            return call.id
+    if not task.strip():
+        return ""
+    for session in main:
+        for message in session.messages:
+            for call in message.calls:
+                if call.name not in ("Task", "Agent"):
+                    continue
+                prompt = text_at(parse_json_or_none(call.arguments), "prompt")
+                if prompt.strip() == task.strip():
+                    return call.id
     return ""
 
 
@@ -485,11 +500,13 @@ def _mark_as_subagent(
 ) -> list[RecordedSession]:
     """Mark a sub-agent's session. Its rows or its folder name the session that started it."""
     parent = _first_session_id(rows) or path.parent.parent.name
-    task = sessions[0].messages[0].text if sessions and sessions[0].messages else ""
-    return [
-        one if one.forked_from else replace(one, parent=parent, title=" ".join(task.split())[:60])
-        for one in sessions
-    ]
+    title = _short_title(_task_of_subagent(sessions[0])) if sessions else ""
+    marked = []
+    for session in sessions:
+        if not session.forked_from:
+            session = replace(session, parent=parent, title=title)  # noqa: PLW2901
+        marked.append(session)
+    return marked
 
 
 def _link_results_to_subagents(

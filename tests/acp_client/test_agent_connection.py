@@ -212,7 +212,7 @@ async def test_what_is_too_long_or_too_much_ends_the_agent(
         await asyncio.Event().wait()
         return {}
 
-    heard.answer_request = never  # type: ignore[method-assign]
+    monkeypatch.setattr(heard, "answer_request", never)
     async with agent(bench, folder, code, heard) as link:
         with pytest.raises(ModelFailed, match="too many requests at once"):
             await link.ask_agent("session/prompt", {})
