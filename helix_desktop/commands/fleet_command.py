@@ -6,6 +6,8 @@ import asyncio
 import json
 import math
 from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -44,34 +46,54 @@ async def _act_in_all_workspaces(
     """Acts on each workspace, here or where it is open. A store that cannot be reached
     does not delay the others.
     """
-    found: list[dict[str, Any]] = []
-    for identity, name in names.items():
-        words = [*arguments.argv, "--workspace", identity, "--json"]
-        one, kept = (
-            Namespace(**{**vars(arguments), "json": True, "argv": words}),
-            CollectingConsole(),
-        )
-        try:
-            await workspace_access.run_here_or_at_owner(one, identity, kept)
-            found.append(json.loads("\n".join(kept.answers)))
-        except (HelixError, ValueError) as error:
-            found.append({"workspace": identity, "name": name, "trouble": str(error)})
+    found = [await _act_in_one_of_all(arguments, *named) for named in names.items()]
     sound = [one for one in found if "trouble" not in one]
-    if unknown := set(getattr(arguments, "tasks", ())) - {
-        task for one in sound for task in one["changed"]
-    }:
+    _check_all_were_found(getattr(arguments, "tasks", ()), sound)
+    whole = {
+        "tasks": _sum_tasks_by_state(sound),
+        "cost": float(sum(one["cost"] for one in sound)),
+        "workspaces": found,
+    }
+    lines: list[str] = []
+    for one in found:
+        lines += _describe_fleet(one)
+    await print_result(arguments, console, whole, *lines)
+    return 0 if len(sound) == len(found) else 1
+
+
+async def _act_in_one_of_all(arguments: Namespace, identity: str, name: str) -> dict[str, Any]:
+    """Returns what the workspace's process says, or why it could not be asked."""
+    words = [*arguments.argv, "--workspace", identity, "--json"]
+    own_arguments = Namespace(**{**vars(arguments), "json": True, "argv": words})
+    console = CollectingConsole()
+    try:
+        await workspace_access.run_here_or_at_owner(own_arguments, identity, console)
+        answer: dict[str, Any] = json.loads("\n".join(console.answers))
+    except (HelixError, ValueError) as error:
+        return {"workspace": identity, "name": name, "trouble": str(error)}
+    return answer
+
+
+def _check_all_were_found(tasks: Iterable[str], sound: Sequence[dict[str, Any]]) -> None:
+    """Refuses names of tasks that no workspace has."""
+    changed: set[str] = set()
+    for one in sound:
+        changed.update(one["changed"])
+    unknown = set(tasks) - changed
+    if unknown:
         raise NotFound(
             f"There is no task {min(unknown)} to stop.", remedy="`fleet status` lists tasks."
         )
-    states = {
-        state: sum(one["tasks"][state] for one in sound)
-        for state in (sound[0]["tasks"] if sound else ())
-    }
-    whole = {"tasks": states, "cost": float(sum(one["cost"] for one in sound)), "workspaces": found}
-    await print_result(
-        arguments, console, whole, *(line for one in found for line in _describe_fleet(one))
-    )
-    return 0 if len(sound) == len(found) else 1
+
+
+def _sum_tasks_by_state(sound: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """An open program of an older version does not know all states."""
+    total: Counter[str] = Counter()
+    if sound:
+        total.update({state.value: 0 for state in FleetTaskState})
+    for one in sound:
+        total.update(one["tasks"])
+    return dict(total)
 
 
 async def _act_in_workspace_and_print(
@@ -89,33 +111,41 @@ async def _act_in_workspace_and_print(
 
 
 def _describe_fleet(found: dict[str, Any]) -> list[str]:
+    """Returns a workspace's lines: the figures, what keeps tasks waiting, workers, tasks."""
     if "trouble" in found:
         return [f"{found['name']}: {found['trouble']}"]
     counts = ", ".join(f"{count} {state}" for state, count in found["tasks"].items())
     lines = [f"{found['name']}: {counts}; ${found['cost']:.2f} for all tasks"]
     if found["tasks"]["waiting"]:
-        minutes = found["oldest_waiting_seconds"] / 60
+        minutes = found.get("oldest_waiting_seconds", 0.0) / 60
         lines.append(f"  the oldest waiting task has waited for {minutes:,.0f} minutes")
     if found["is_stopped"]:
         lines.append("  Stopped: no task starts until you run `fleet start`.")
-    lines += [
-        f"  budget ({scope}): ${one['spent']:.2f} of ${one['limit']:.2f}"
-        for scope, one in found["budgets"].items()
-    ]
-    lines += [
-        f"  {provider} asked the workers to wait for a while"
-        for provider in found["paused_providers"]
-    ]
-    lines += [f"  starts no tasks at the moment: {machine}" for machine in found.get("unable", ())]
+    for scope, budget in found["budgets"].items():
+        lines.append(f"  budget ({scope}): ${budget['spent']:.2f} of ${budget['limit']:.2f}")
+    for provider in found["paused_providers"]:
+        lines.append(f"  {provider} asked the workers to wait for a while")
+    for machine in found.get("unable", ()):
+        lines.append(f"  starts no tasks at the moment: {machine}")
     for worker, count in sorted(found["workers"].items()):
-        lines.append(f"  {worker}: {count}{' (draining)' if worker in found['draining'] else ''}")
-    shown = [*found["running"], *found["needs_you"], *found["dead_letter"][:MOST_FAILED]]
-    for task in shown + found["failed"][:MOST_FAILED]:
-        about = task["worker"] if task["state"] == "running" else task["why"]
-        lines.append(
-            f"  {task['state']:11}  {task['id']}  {' '.join(task['text'].split())[:60]}  ({about})"
-        )
+        draining = " (draining)" if worker in found["draining"] else ""
+        lines.append(f"  {worker}: {count}{draining}")
+    for task in _tasks_to_print(found):
+        lines.append(_describe_task(task))
     return lines
+
+
+def _tasks_to_print(found: dict[str, Any]) -> list[dict[str, Any]]:
+    tasks = [*found["running"], *found["needs_you"]]
+    for state in ("dead_letter", "failed"):
+        tasks += found.get(state, [])[:MOST_FAILED]
+    return tasks
+
+
+def _describe_task(task: dict[str, Any]) -> str:
+    about = task["worker"] if task["state"] == "running" else task["why"]
+    text = " ".join(task["text"].split())[:60]
+    return f"  {task['state']:11}  {task['id']}  {text}  ({about})"
 
 
 async def _stop_tasks(arguments: Namespace, tasks: FleetTaskList) -> list[str]:

@@ -44,8 +44,8 @@ class FleetState:
 
     def tightest_limit(self, agent: str) -> str:
         """Return the scope with the fewest dollars left, or an empty string."""
-        left = self._dollars_left_by_scope(agent)
-        return min(left, key=left.__getitem__, default="")
+        dollars_left = self._dollars_left_by_scope(agent)
+        return min(dollars_left, key=dollars_left.__getitem__, default="")
 
     def _dollars_left_by_scope(self, agent: str) -> dict[str, float]:
         scopes = {"workspace", "day", "fleet", f"agent {agent}"} & self.limits.keys()
@@ -65,13 +65,19 @@ class FleetNotes:
         return rows
 
     async def read_state(self) -> FleetState:
-        found = defaultdict[str, dict[str, float]](dict)
+        amounts_by_kind = defaultdict[str, dict[str, float]](dict)
         for name, amount in await self._run(_READ, self._space, ALL_WORKSPACES):
             kind, _, about = name.partition(" ")
-            found[kind][about] = amount
-        workers = {name: bool(amount) for name, amount in found["worker"].items()}
-        paused, unable = tuple(found["pause"]), tuple(found["unable"])
-        return FleetState(workers, found["limit"], found["spent"], paused, unable, "stop" in found)
+            amounts_by_kind[kind][about] = amount
+        workers = amounts_by_kind["worker"]
+        return FleetState(
+            workers={worker: bool(amount) for worker, amount in workers.items()},
+            limits=amounts_by_kind["limit"],
+            spent=amounts_by_kind["spent"],
+            paused=tuple(amounts_by_kind["pause"]),
+            unable=tuple(amounts_by_kind["unable"]),
+            is_stopped="stop" in amounts_by_kind,
+        )
 
     async def renew_worker_and_tell_if_draining(self, worker: str, seconds: float) -> bool:
         """Note that the worker is alive for so long. Return whether it was told to drain."""
@@ -110,13 +116,19 @@ class FleetNotes:
 
     def charge_statements(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
         """Return statements that note what a claimed task has cost so far."""
-        key, cost = (self._space, task, claims), float(cost)
-        built = []
-        for scope in ("workspace", "day", "fleet", *([f"agent {agent}"] if agent else [])):
+        lease = (self._space, task, claims)
+        dollars = float(cost)
+        scopes = ["workspace", "day", "fleet"]
+        if agent:
+            scopes.append(f"agent {agent}")
+        statements = []
+        for scope in scopes:
             space = ALL_WORKSPACES if scope == "fleet" else self._space
-            note = (space, f"spent {scope}", int(scope == "day"), cost, cost, *key)
-            built.append(self._dialect.build_statement(_SQL["charge"], *note))
-        return [*built, self._dialect.build_statement(_CHARGED, cost, cost, *key)]
+            ends_at_midnight = int(scope == "day")
+            note = (space, f"spent {scope}", ends_at_midnight, dollars, dollars, *lease)
+            statements.append(self._dialect.build_statement(_SQL["charge"], *note))
+        charged = self._dialect.build_statement(_CHARGED, dollars, dollars, *lease)
+        return [*statements, charged]
 
     def build_stop_statement(self, *, is_stopped: bool) -> Statement:
         """Return the statement that stops all work in this workspace, or allows it again."""

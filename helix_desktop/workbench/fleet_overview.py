@@ -17,6 +17,7 @@ from helix_desktop.store.fleet_tasks import (
     NewFleetTask,
     task_as_json,
 )
+from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.fleet_worker import FleetWorker
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.unattended_permissions import UserAnswer
@@ -34,29 +35,29 @@ async def collect_fleet_state(
     """Return the figures of one workspace, and its newest tasks in the states `shown`."""
     counts = await tasks.count_fleet_tasks()
     notes = await tasks.notes.read_state()
-    listed = {state: await tasks.list_fleet_tasks(state.value, most) for state in shown}
-    return {
+    budgets = {}
+    for scope, limit in notes.limits.items():
+        budgets[scope] = {"limit": limit, "spent": notes.spent.get(scope, 0.0)}
+    state: dict[str, Any] = {
         "tasks": counts.by_state,
         "workers": {**dict.fromkeys(notes.workers, 0), **counts.by_worker},
-        "lost": sorted(
-            counts.by_worker.keys() - notes.workers.keys()
-        ),  # These workers have tasks but no longer report.
+        # These workers have tasks but no longer report.
+        "lost": sorted(counts.by_worker.keys() - notes.workers.keys()),
         "draining": [worker for worker, is_told in notes.workers.items() if is_told],
         "oldest_waiting_seconds": await tasks.oldest_waiting_seconds(),
-        "has_older": any(counts.by_state[state] > len(some) for state, some in listed.items()),
         "is_stopped": notes.is_stopped,
         "cost": counts.dollars,
-        "budgets": {
-            scope: {"limit": limit, "spent": notes.spent.get(scope, 0.0)}
-            for scope, limit in notes.limits.items()
-        },
+        "budgets": budgets,
         "paused_providers": list(notes.paused),
         "unable": list(notes.unable),
-        **{
-            state.value.replace("-", "_"): [task_as_json(task) for task in some]
-            for state, some in listed.items()
-        },
+        "has_older": False,
     }
+    for shown_state in shown:
+        newest = await tasks.list_fleet_tasks(shown_state.value, most)
+        name = shown_state.value.replace("-", "_")
+        state[name] = [task_as_json(task) for task in newest]
+        state["has_older"] |= counts.by_state[shown_state] > len(newest)
+    return state
 
 
 class FleetOverview:
@@ -84,12 +85,13 @@ class FleetOverview:
         shown: dict[str, Mapping[str, Any]] | None = None
         while True:
             known = await asyncio.to_thread(self._list_workspaces_with_tasks)
-            some = await asyncio.gather(
-                *(self._read_if_changed(one, (shown or {}).get(one.id, {})) for one in known)
-            )
-            if (found := {one["workspace"]: one for one in some}) != shown:
+            last_states = shown or {}
+            reading = [self._read_if_changed(one, last_states.get(one.id, {})) for one in known]
+            states = await asyncio.gather(*reading)
+            found = {state["workspace"]: state for state in states}
+            if found != shown:
                 shown = found
-                show(list(found.values()))
+                show(states)
             self._wanted.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(FOLLOW_SECONDS):
@@ -105,11 +107,9 @@ class FleetOverview:
 
     def _is_shared(self, known: KnownWorkspace) -> bool:
         opened = self._known.workspaces_open_here().get(known.id)
-        return (
-            opened.link is not None
-            if opened
-            else any(map(known.settings.shared.get, ("url", "environment")))
-        )
+        if opened is not None:
+            return opened.link is not None
+        return any(map(known.settings.shared.get, ("url", "environment")))
 
     async def _read_if_changed(
         self, known: KnownWorkspace, last_state: Mapping[str, Any]
@@ -135,7 +135,9 @@ class FleetOverview:
             raise SharedStoreUnreachable(
                 f"{known.name} is shared.", remedy="Open the workspace to see its tasks."
             )
-        where = opened if opened is not None and opened.link is not None else known
+        where: StoredWorkspace | KnownWorkspace = known
+        if opened is not None and opened.link is not None:
+            where = opened
         async with fleet_task_files.open_fleet_task_list(where) as tasks:
             yield tasks
 

@@ -18,7 +18,7 @@ from helix_desktop.workbench.fleet_traces import TraceSpan
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.sdk.metrics.export import MetricReader
-    from opentelemetry.sdk.trace.export import SpanProcessor
+    from opentelemetry.sdk.trace import SpanProcessor
 
 log = logging.getLogger(__name__)
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"

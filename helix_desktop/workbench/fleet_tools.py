@@ -36,16 +36,19 @@ async def _add_tasks_of_agent(
     workspace: StoredWorkspace, args: ToolArguments, use: ToolResources
 ) -> ToolOutput:
     """Add tasks after asking, because workers may be allowed more than this conversation."""
-    texts = list(filter(None, (str(text).strip() for text in args.list_argument("tasks"))))
+    stripped = [str(text).strip() for text in args.list_argument("tasks")]
+    texts = [text for text in stripped if text]
     agent = args.text_argument("agent")
-    preview = "\n\n".join([*([f"Agent: {agent}"] if agent else []), *texts])
+    paragraphs = [f"Agent: {agent}"] if agent else []
+    preview = "\n\n".join(paragraphs + texts)
     await use.permit(
         ToolAction(use.call.name, ActionEffect.FOREIGN, "Give tasks to workers", preview)
     )
-    order = [FleetTaskOrder(text, agent) for text in texts]
-    new = [
-        NewFleetTask(one, key=f"{use.context.conversation} {one.agent} {one.text}") for one in order
-    ]
+    new = []
+    for text in texts:
+        # The same text is one task, also if the agent's computer fails and it asks again.
+        key = f"{use.context.conversation} {agent} {text}"
+        new.append(NewFleetTask(FleetTaskOrder(text, agent), key=key))
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
         return ToolOutput("\n".join(await tasks.add_fleet_tasks(new)))
 
@@ -60,10 +63,9 @@ async def _read_tasks_of_agent(
             found = [await tasks.find_fleet_task(name) for name in names]
             while time.monotonic() < until and any(_may_still_change(task) for task in found):
                 await asyncio.sleep(LOOK_SECONDS)
-                found = [
-                    await tasks.find_fleet_task(one.id) if _may_still_change(one) else one
-                    for one in found
-                ]
+                for number, task in enumerate(found):
+                    if _may_still_change(task):
+                        found[number] = await tasks.find_fleet_task(task.id)
     return ToolOutput("\n".join([await _describe_result(task, use) for task in found]))
 
 

@@ -46,8 +46,8 @@ class WorkerClaims:
     @asynccontextmanager
     async def hold_claim(self, conversation: str, claim: WorkerClaim) -> AsyncIterator[None]:
         """Hold a claim, after waiting for an earlier claim of the same conversation to end."""
-        while (before := self.held.get(conversation)) is not None:
-            await before.removed.wait()
+        while conversation in self.held:
+            await self.held[conversation].removed.wait()
         self.held[conversation] = claim
         try:
             yield
@@ -56,13 +56,21 @@ class WorkerClaims:
             claim.removed.set()
 
     def find_claim(self, conversation: str) -> WorkerClaim | None:
-        names = (conversation, *self._ids_above(conversation)) if self.held else ()
-        return next((self.held[name] for name in names if name in self.held), None)
+        if not self.held:  # Usually nothing is held, and the ids above need not be found.
+            return None
+        for name in (conversation, *self._ids_above(conversation)):
+            if name in self.held:
+                return self.held[name]
+        return None
 
     @contextmanager
     def give_up_worker_slot(self, conversation: str) -> Iterator[None]:
         """Let its worker do another task meanwhile, which may be the one that it waits for."""
-        waiting = claim.waiting if (claim := self.find_claim(conversation)) is not None else []
+        claim = self.find_claim(conversation)
+        if claim is None:
+            yield
+            return
+        waiting = claim.waiting
         waiting.append(conversation)
         try:
             yield
@@ -70,15 +78,19 @@ class WorkerClaims:
             waiting.remove(conversation)
 
     async def ensure_may_act(self, conversation: str) -> None:
-        if (claim := self.find_claim(conversation)) is not None:
+        claim = self.find_claim(conversation)
+        if claim is not None:
             await claim.ensure_may_act()
 
     def limit_conversation_cost(self, conversation: str, limits: TurnLimits) -> TurnLimits:
         claim = self.held.get(conversation)
-        return replace(limits, conversation_cost=claim.budget) if claim and claim.budget else limits
+        if claim is None or not claim.budget:
+            return limits
+        return replace(limits, conversation_cost=claim.budget)
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
-        if (claim := self.find_claim(context.conversation)) is not None:
+        claim = self.find_claim(context.conversation)
+        if claim is not None:
             await claim.ensure_may_call()
         await self._hooks.run_hooks_before_call(call, context)
 

@@ -126,7 +126,8 @@ def _shorten_to_cell(text: str) -> str:
 
 
 def _describe_worker(one: Figures, task: Figures) -> str:
-    machine, _, _process = task["worker"].rpartition(" ")
+    worker: str = task["worker"]
+    machine, _, _process = worker.rpartition(" ")
     if task["worker"] in one["lost"]:
         return tr("{worker} (not responding)", worker=machine)
     return machine
