@@ -155,16 +155,14 @@ class ServerConfig:
         """
         own = f"mcp/{self.name}/"
         if not reference.startswith(own):
-            place = next(
-                (
-                    place
-                    for place, value in self.texts_with_references
-                    if f"secret:{reference}" in value
-                ),
-                "configuration",
-            )
+            places = [
+                place
+                for place, value in self.texts_with_references
+                if f"secret:{reference}" in value
+            ]
+            where = places[0] if places else "configuration"
             raise ActionRefused(
-                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, but this secret does not belong to this server. The secret was not sent.",
+                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {where}, but this secret does not belong to this server. The secret was not sent.",
                 remedy="Enter the secret's value, not a reference to it.",
             )
         return McpServerSecret(self.name, reference.removeprefix(own), self._secret_binding)
@@ -189,7 +187,8 @@ def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
     }
     values |= {key: _get_text_list(table, key) for key in _LISTS}
     values |= {key: _get_text_table(table, key) for key in ("env", "headers")}
-    values["other"] = json.loads(other) if (other := text_at(table, "other")) else {}
+    other = text_at(table, "other")
+    values["other"] = json.loads(other) if other else {}
     values["enabled"] = table.get("enabled", True) is True
     values["start_seconds"] = float(table.get("start_seconds", START_SECONDS))
     values["call_seconds"] = float(table.get("call_seconds", CALL_SECONDS))
@@ -205,42 +204,45 @@ def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
     text = text.strip()
     if not text.startswith(("{", '"', "[")):
         return _separate_secrets([_parse_bare_server(text, name)])
-    found = _parse_lenient_json(text)
-    if not (tables := _find_server_tables(found, name)):
+    tables = _find_server_tables(_parse_lenient_json(text), name)
+    if not tables:
         raise InvalidInput(
             "This text doesn't contain an MCP server configuration.",
             remedy='An MCP server needs a "command" or a "url".',
         )
-    return _separate_secrets([_build_server_config(each, table) for each, table in tables.items()])
+    servers = [_build_server_config(own_name, table) for own_name, table in tables.items()]
+    return _separate_secrets(servers)
 
 
 def _parse_bare_server(text: str, name: str) -> ServerConfig:
+    """Parse an address, or a command line as its documentation prints it."""
     if re.match(r"https?://\S+$", text):
-        try:
-            host = urlsplit(text).hostname or "server"
-        except ValueError as error:
-            raise InvalidInput(
-                f"This address isn't valid: {error}.", remedy="Check the brackets in the address."
-            ) from None
-        return ServerConfig(
-            legal_server_name(name or host.split(".")[-2 if host.count(".") else 0]),
-            "http",
-            url=text,
-        )
+        return ServerConfig(legal_server_name(name or _name_of_host(text)), "http", url=text)
     try:
         words = shlex.split(text)
     except ValueError:
         words = []
     if not words or "\n" in text:
         raise InvalidInput("No MCP server was found in this text.", remedy="Enter the server's command line, address or JSON configuration.")  # fmt: skip
-    guess = next(
-        (word for word in reversed(words) if not word.startswith(("-", "/", "."))), words[0]
-    )
+    # Most are started by another program: `npx -y @scope/server@latest`.
+    possible_names = [word for word in words if not word.startswith(("-", "/", "."))]
+    package = possible_names[-1] if possible_names else words[0]
+    package_name = package.rpartition("/")[2].partition("@")[0]
     return ServerConfig(
-        legal_server_name(name or guess.rpartition("/")[2].partition("@")[0]),
-        command=words[0],
-        args=tuple(words[1:]),
+        legal_server_name(name or package_name), command=words[0], args=tuple(words[1:])
     )
+
+
+def _name_of_host(address: str) -> str:
+    """`example` for `https://mcp.example.org/`."""
+    try:
+        host = urlsplit(address).hostname or "server"
+    except ValueError as error:
+        raise InvalidInput(
+            f"This address isn't valid: {error}.", remedy="Check the brackets in the address."
+        ) from None
+    parts = host.split(".")
+    return parts[-2] if len(parts) > 1 else parts[0]
 
 
 def _parse_lenient_json(text: str) -> dict[str, Any]:
@@ -258,63 +260,68 @@ def _parse_lenient_json(text: str) -> dict[str, Any]:
     return found
 
 
-def _find_server_tables(found: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
-    if isinstance(found.get("mcp"), dict):  # VS Code's settings have servers under "mcp".
-        found = found["mcp"]
+def _find_server_tables(pasted: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
+    """Return the servers by name, in whichever form programs write them."""
+    if isinstance(pasted.get("mcp"), dict):  # VS Code's settings have servers under "mcp".
+        pasted = pasted["mcp"]
     for wrapper in _WRAPPERS:
-        if isinstance(found.get(wrapper), dict):
-            found = found[wrapper]
-            break
-    else:
-        are_all_tables = "args" not in found and all(
-            isinstance(value, dict) for value in found.values()
-        )
-        if (
-            any(key in found for key in ("command", "url", "serverUrl", "httpUrl"))
-            and not are_all_tables
-        ):
-            return {str(found.get("name") or name or "server"): found}
-    return {str(key): table for key, table in found.items() if isinstance(table, dict)}
+        if isinstance(pasted.get(wrapper), dict):
+            return _tables_in(pasted[wrapper])
+    if _is_single_server(pasted):
+        return {str(pasted.get("name") or name or "server"): pasted}
+    return _tables_in(pasted)
+
+
+def _is_single_server(pasted: Mapping[str, Any]) -> bool:
+    if not any(key in pasted for key in ("command", "url", "serverUrl", "httpUrl")):
+        return False
+    # A server may itself be called "url", and Zed writes a table under "command".
+    has_only_tables = all(isinstance(value, dict) for value in pasted.values())
+    return "args" in pasted or not has_only_tables
+
+
+def _tables_in(values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {str(key): table for key, table in values.items() if isinstance(table, dict)}
+
+
+# The keys of a pasted server that are understood. All others are kept as they are.
+_KNOWN_KEYS = frozenset(
+    {
+        *("command", "args", "env", "url", "serverUrl", "httpUrl", "headers", "cwd", "disabled"),
+        *("enabled", "type", "timeout", "name", "transport", "path", *_APPROVALS),
+    }
+)
 
 
 def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
-    command, args = table.get("command", ""), _get_text_list(table, "args")
+    command = table.get("command", "")
+    args = _get_text_list(table, "args")
     if isinstance(command, dict):  # Zed writes {"command": {"path": …, "args": …, "env": …}}.
         table = {**table, **command}
-        command, args = command.get("path", ""), _get_text_list(command, "args")
+        args = _get_text_list(command, "args")
+        command = command.get("path", "")
     if isinstance(command, list):
-        command, args = (str(command[0]) if command else ""), (*map(str, command[1:]), *args)
-    url = next((str(table[key]) for key in ("url", "serverUrl", "httpUrl") if table.get(key)), "")
-    if not isinstance(command, str) or not (command or url):
+        words = tuple(map(str, command))
+        command = words[0] if words else ""
+        args = words[1:] + args
+    urls = [str(table[key]) for key in ("url", "serverUrl", "httpUrl") if table.get(key)]
+    if not isinstance(command, str) or not (command or urls):
         raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
-    known = {
-        "command",
-        "args",
-        "env",
-        "url",
-        "serverUrl",
-        "httpUrl",
-        "headers",
-        "cwd",
-        "disabled",
-        "enabled",
-        "type",
-    }
-    known |= {"timeout", "name", "transport", "path", *_APPROVALS}
-    kind = str(table.get("type") or table.get("transport") or "").lower()
+    transport = str(table.get("type") or table.get("transport") or "").lower()
+    kind = "sse" if transport == "sse" else "http"
     return ServerConfig(
         legal_server_name(name),
-        kind="stdio" if command else "sse" if kind == "sse" else "http",
+        kind="stdio" if command else kind,
         command=command,
         args=args,
         env=_get_text_table(table, "env"),
         folder=text_at(table, "cwd"),
-        url="" if command else url,
+        url="" if command else urls[0],
         headers=_get_text_table(table, "headers"),
         enabled=table.get("disabled") is not True and table.get("enabled") is not False,
         call_seconds=_parse_timeout_seconds(table.get("timeout")),
         approvals=_parse_approvals(table),
-        other={key: value for key, value in table.items() if key not in known},
+        other={key: value for key, value in table.items() if key not in _KNOWN_KEYS},
     )
 
 
