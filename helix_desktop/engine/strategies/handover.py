@@ -35,64 +35,69 @@ _HEADING_MARKS = " \t#*_:.()0123456789"  # Characters that models put around hea
 
 def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     """Return a plan if the policy wants a handover now: it pays, or the window is almost full."""
-    policy, branch, meter = situation.policy, situation.branch, situation.meter
-    if policy.handover not in ("share", "pays"):
+    policy = situation.policy
+    meter = situation.meter
+    if policy.handover not in ("share", "pays") or _is_cooling_down(situation):
         return None
-    full = meter.used >= context_usage.tokens_at_which_handover_must_start(meter, policy)
-    if not full and (
-        policy.handover == "share" or meter.used < least_tokens_for_paying_handover(situation)
-    ):
-        return None
-    # The difference is negative if the computer's clock has been set back.
-    if (
-        branch.last_handover
-        and 0 <= situation.now - branch.last_handover < policy.handover_cooldown
-    ):
+    is_full = meter.used >= context_usage.tokens_at_which_handover_must_start(meter, policy)
+    may_pay = policy.handover == "pays" and meter.used >= least_tokens_for_paying_handover(
+        situation
+    )
+    if not is_full and not may_pay:
         return None
     span = find_foldable_span(situation)
-    if span is None or branch.count_messages(span, policy.handover_facts) < policy.handover_facts:
+    if span is None or _covers_too_few_messages(situation, span):
         return None
-    if full:
-        too_long = "the next request is too long for this model"
-        why = (
-            too_long
-            if meter.used_share > 1
-            else f"the context window is {meter.used_share:.0%} full"
-        )
-        return FoldPlan(FoldKind.HANDOVER, span, why)
-    return _handover_that_pays(situation, span)
+    if not is_full:
+        return _handover_that_pays(situation, span)
+    why = f"the context window is {meter.used_share:.0%} full"
+    if meter.used_share > 1:
+        why = "the next request is too long for this model"
+    return FoldPlan(FoldKind.HANDOVER, span, why)
+
+
+def _covers_too_few_messages(situation: FoldSituation, span: Span) -> bool:
+    fewest = situation.policy.handover_facts
+    return situation.branch.count_messages(span, fewest) < fewest
+
+
+def _is_cooling_down(situation: FoldSituation) -> bool:
+    last = situation.branch.last_handover
+    # The difference is negative if the computer's clock has been set back.
+    return last > 0 and 0 <= situation.now - last < situation.policy.handover_cooldown
 
 
 def least_tokens_for_paying_handover(situation: FoldSituation) -> float:
     """Return from which size a handover may pay. Before a pause, less is enough."""
-    policy, window = situation.policy, situation.meter.window
-    floor = fold_economics.least_context_for_handover(
-        window, policy.handover_floor_tokens, policy.handover_floor_share
+    policy = situation.policy
+    least = fold_economics.least_context_for_handover(
+        situation.meter.window, policy.handover_floor_tokens, policy.handover_floor_share
     )
-    return (
-        min(floor, policy.handover_floor_tokens * SHARE_BEFORE_PAUSE)
-        if situation.is_pausing
-        else floor
-    )
+    if not situation.is_pausing:
+        return least
+    return min(least, policy.handover_floor_tokens * SHARE_BEFORE_PAUSE)
 
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
     """Plan a handover once carrying its span has cost as much as the handover would."""
     price = prices_of_main_model(situation.state)
     branch = situation.branch
-    factor, first = situation.meter.factor, span.last + 1
+    factor = situation.meter.factor
+    first = span.last + 1
     covered = branch.total_tokens - sum(item.tokens for item in branch.items_from_fact(first))
     # `paid`: what the covered tokens have cost so far. `saved`: what each further step would save.
     paid = fold_economics.carrying_cost(round(branch.carried_token_steps(first) * factor), price)
     less = round(covered * factor) - expected_document_tokens(situation)
     saved = fold_economics.carrying_cost(less, price)
     costs = expected_fold_cost(situation, span)
-    rewritten = fold_economics.expected_rewriting_cost(less, price) if situation.is_pausing else 0.0
+    rewritten = 0.0
+    if situation.is_pausing:
+        rewritten = fold_economics.expected_rewriting_cost(less, price)
     more = max(0, situation.meter.parts[ContextKind.SYSTEM] - fold_economics.USUAL_SETTINGS_TOKENS)
     recalls = fold_economics.carrying_cost(fold_economics.RECALLS_OF_HANDOVER * more, price)
-    if not fold_economics.handover_pays(
-        paid, saved, costs + recalls - rewritten, measure_fold_experience(situation)
-    ):
+    whole_cost = costs + recalls - rewritten
+    experience = measure_fold_experience(situation)
+    if not fold_economics.handover_pays(paid, saved, whole_cost, experience):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover document would cost {costs:,.0f}"
     if rewritten:
@@ -117,23 +122,27 @@ def expected_fold_cost(
     by_main, by_fast = _costs_by_main_and_fast_model(
         situation, span, of_transcript=of_transcript or is_cold
     )
-    by_itself = by_fast is None or (not of_transcript and should_main_model_write(situation, span))
-    return by_main if by_itself or by_fast is None else by_fast
+    if by_fast is None:
+        return by_main
+    main_writes = not of_transcript and should_main_model_write(situation, span)
+    return by_main if main_writes else by_fast
 
 
 def _costs_by_main_and_fast_model(
     situation: FoldSituation, span: Span, *, of_transcript: bool = False
 ) -> tuple[float, float | None]:
-    settings, meter = situation.state.settings, situation.meter
+    meter = situation.meter
     price = prices_of_main_model(situation.state)
     tail = sum(item.tokens for item in situation.branch.items_from_fact(span.last + 1))
     planned = HandoverPlan(
         meter.used, round(tail * meter.factor), expected_document_tokens(situation)
     )
     by_main = fold_economics.handover_cost(planned, price, price if of_transcript else None)
-    if (fast := settings.model_for_role(ModelRole.FAST)) is None:
+    fast = situation.state.settings.model_for_role(ModelRole.FAST)
+    if fast is None:
         return by_main, None
-    writer, scale = fold_economics.relative_prices(fast), _fast_price_share(situation, fast)
+    writer = fold_economics.relative_prices(fast)
+    scale = _fast_price_share(situation, fast)
     return by_main, fold_economics.handover_cost(planned, price, writer, scale=scale)
 
 
@@ -148,8 +157,10 @@ def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:
 def expected_document_tokens(situation: FoldSituation) -> int:
     """Return the handovers' mean size, or the usual size, up to a tenth of the window."""
     branch = situation.branch
-    mean = round(branch.handover_tokens / branch.handovers) if branch.handovers else EXPECTED_TOKENS
-    return min(mean, situation.meter.window // 10)
+    expected = EXPECTED_TOKENS
+    if branch.handovers:
+        expected = round(branch.handover_tokens / branch.handovers)
+    return min(expected, situation.meter.window // 10)
 
 
 def handover_question(plan: FoldPlan, limit: int, tail: int) -> str:
@@ -174,27 +185,31 @@ def missing_sections_question(missing: Sequence[str]) -> str:
 
 def split_handover_sections(text: str) -> dict[str, str]:
     """Split a document into its sections. Text without a known heading is Completed Work."""
-    found: dict[str, list[str]] = {}
+    lines_of: dict[str, list[str]] = {}
     name = ""
     for line in _strip_code_fence(text.splitlines()):
-        if heading := _section_of_heading(line):
+        heading = _section_of_heading(line)
+        if heading:
             name = heading
-            found.setdefault(name, [])
+            lines_of.setdefault(name, [])
         elif line.strip() and TITLE not in line:
-            found.setdefault(name, []).append(line.rstrip())
-    if stray := found.pop("", []):
-        found["Completed Work"] = [*stray, *found.get("Completed Work", [])]
-    return {name: "\n".join(lines).strip() for name, lines in found.items()}
+            lines_of.setdefault(name, []).append(line.rstrip())
+    stray = lines_of.pop("", [])
+    if stray:
+        lines_of["Completed Work"] = stray + lines_of.get("Completed Work", [])
+    return {name: "\n".join(lines).strip() for name, lines in lines_of.items()}
 
 
 def _strip_code_fence(lines: list[str]) -> list[str]:
     """Remove a code fence around the document. One without an end was cut off."""
-    begins = next((i for i, line in enumerate(lines) if _section_of_heading(line)), 0)
-    fences = [i for i, line in enumerate(lines) if line.startswith(FENCE)]
-    if not fences or fences[0] > begins:
+    first_heading = next((n for n, line in enumerate(lines) if _section_of_heading(line)), 0)
+    fences = [number for number, line in enumerate(lines) if line.startswith(FENCE)]
+    if not fences or fences[0] > first_heading:
         return lines
-    around = {fences[0], *(fences[-1:] if len(fences) % 2 == 0 else ())}
-    return [line for i, line in enumerate(lines) if i not in around]
+    around = {fences[0]}
+    if len(fences) % 2 == 0:
+        around.add(fences[-1])
+    return [line for number, line in enumerate(lines) if number not in around]
 
 
 def has_handover_heading(text: str) -> bool:
