@@ -2,7 +2,11 @@
 what was written anew, and why.
 """
 
+from __future__ import annotations
+
 from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +22,14 @@ from helix_desktop.commands.workspace_access import (
     run_on_workspace,
 )
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import BroughtIn, ConversationStarted, ModelReplied, Received
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationStarted,
+    ModelReplied,
+    ModelSet,
+    Received,
+    Recorded,
+)
 from helix_desktop.engine.request_costs import RequestCost, read_original_and_explain_requests
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.program_names import NAMES
@@ -31,28 +42,69 @@ from helix_desktop.histories.seen_twice import (
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-Sums = dict[str, tuple[int, float]]
 OWN = "Helix Desktop"
+
+
+@dataclass(slots=True)
+class CostSum:
+    """`is_free`: all of its requests went to models that nobody charges for."""
+
+    tokens: int = 0
+    cost: float = 0.0
+    is_free: bool = True
+
+
+@dataclass(slots=True)
+class CostSums:
+    days: dict[str, CostSum] = field(default_factory=dict)
+    agents: dict[str, CostSum] = field(default_factory=dict)
+    models: dict[str, CostSum] = field(default_factory=dict)
+    causes: dict[str, CostSum] = field(default_factory=dict)
+
+    def add_request(self, counted: CountedRequest) -> None:
+        request = counted.request
+        is_free = counted.is_free
+        day = datetime.fromtimestamp(request.time, UTC).astimezone().strftime("%Y-%m-%d")
+        model = request.model.rpartition("/")[2]
+        for sums, name in ((self.days, day), (self.agents, counted.agent), (self.models, model)):
+            _add_to_sum(sums, name, request.tokens, request.cost, is_free=is_free)
+        for cause in request.causes:
+            kind = cause.cause.kind.value
+            _add_to_sum(self.causes, kind, cause.tokens, cause.cost, is_free=is_free)
+
+
+def _add_to_sum(
+    sums: dict[str, CostSum], name: str, tokens: int, cost: float, *, is_free: bool
+) -> None:
+    total = sums.setdefault(name, CostSum())
+    total.tokens += tokens
+    total.cost += cost
+    total.is_free &= is_free
 
 
 async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console: Console) -> int:
     if arguments.conversation:
         return await _print_conversation_cost(arguments, workspace, console)
-    sums: dict[str, Sums] = {"days": {}, "agents": {}, "models": {}, "causes": {}}
-    for agent, request in await _read_requests_of_agents(workspace):
-        _add_request_to_sums(sums, agent, request)
+    sums = CostSums()
+    for counted in await _read_requests_of_agents(workspace):
+        sums.add_request(counted)
     result: dict[str, list[dict[str, object]]] = {}
-    lines = []
-    for name, found in sums.items():
-        result[name] = [
-            {name[:-1]: one, "tokens": tokens, "cost": cost}
-            for one, (tokens, cost) in found.items()
+    lines: list[str] = []
+    for one_of_it in ("day", "agent", "model", "cause"):
+        totals: dict[str, CostSum] = getattr(sums, f"{one_of_it}s")
+        result[f"{one_of_it}s"] = [
+            {one_of_it: name, "tokens": total.tokens, "cost": total.cost}
+            for name, total in totals.items()
         ]
-        lines.append(f"By {name[:-1]}")
-        ordered = sorted(found.items(), key=lambda one: one[0] if name == "days" else -one[1][1])
-        for one, (tokens, cost) in ordered:
-            lines.append(f"  {one:<40} {tokens:>14,} tokens  {_format_dollars(cost):>12}")
-    if not sums["days"]:
+        lines.append(f"By {one_of_it}")
+        names = sorted(totals)
+        if one_of_it != "day":
+            names = sorted(totals, key=lambda name: -totals[name].cost)
+        for name in names:
+            total = totals[name]
+            dollars = _format_dollars(total.cost, is_free=total.is_free)
+            lines.append(f"  {name:<40} {total.tokens:>14,} tokens  {dollars:>12}")
+    if not sums.days:
         lines = ["No request has been recorded in this workspace."]
     return await print_result(arguments, console, result, *lines)
 
@@ -60,31 +112,41 @@ async def print_costs(arguments: Namespace, workspace: StoredWorkspace, console:
 async def _print_conversation_cost(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    name = await find_conversation_by_prefix(workspace, arguments.conversation)
-    facts = await workspace.journal.read_facts(name)
+    conversation = await find_conversation_by_prefix(workspace, arguments.conversation)
+    facts = await workspace.journal.read_facts(conversation)
     requests = await read_original_and_explain_requests(
         facts, shipped_prices, workspace.journal.read_facts
     )
-    lines, result = [], []
+    free_models = _free_models_of(facts)
+    lines: list[str] = []
+    result: list[dict[str, Any]] = []
     for request in requests:
-        cost = f"{_format_dollars(request.cost):>10}"
-        lines.append(f"{request.seq:>6}  {request.tokens:>10,} tokens  {cost}  {request.model}")
-        told = [(one.cause.describe_cause(), one.tokens, one.cost) for one in request.causes]
-        causes = [dict(zip(("cause", "tokens", "cost"), one, strict=True)) for one in told]
+        is_free = request.model in free_models
+        cost = _format_dollars(request.cost, is_free=is_free)
+        lines.append(f"{request.seq:>6}  {request.tokens:>10,} tokens  {cost:>10}  {request.model}")
+        causes: list[dict[str, Any]] = []
+        for cause in request.causes:
+            words = cause.cause.describe_cause()
+            causes.append({"cause": words, "tokens": cause.tokens, "cost": cause.cost})
+            dollars = _format_dollars(cause.cost, is_free=is_free)
+            lines.append(f"        {cause.tokens:>10,}         {dollars:>10}  {words}")
         result.append(
             {"seq": request.seq, "tokens": request.tokens, "cost": request.cost, "causes": causes}
         )
-        for words, tokens, dollars in told:
-            lines.append(f"        {tokens:>10,}         {_format_dollars(dollars):>10}  {words}")
-    below = await _list_agents_with_costs(workspace, name)
-    lines += [
-        f"{_format_dollars(one['cost']):>39}  sub-agent {one['conversation']}: {one['title']}"
-        for one in below
-    ]
+    below = await _list_agents_with_costs(workspace, conversation)
+    for agent in below:
+        dollars = _format_dollars(agent["cost"])
+        lines.append(f"{dollars:>39}  sub-agent {agent['conversation']}: {agent['title']}")
     await print_result(arguments, console, {"requests": result, "agents": below}, *lines)
     if not requests and not arguments.json:
         await console.print_error("The provider reported no token usage for this conversation.")
     return 0
+
+
+def _free_models_of(facts: Sequence[Recorded]) -> frozenset[str]:
+    """Returns the models that ran on the user's own computer."""
+    chosen = (recorded.fact for recorded in facts)
+    return frozenset(fact.model for fact in chosen if isinstance(fact, ModelSet) and fact.is_free)
 
 
 async def _list_agents_with_costs(workspace: StoredWorkspace, name: str) -> list[dict[str, Any]]:
@@ -104,9 +166,19 @@ class _CountedConversation:
     requests: list[RequestCost]
     seen: SeenSession
     own_requests: set[int]  # The numbers of those that this program sent itself.
+    free_models: frozenset[str] = frozenset()
 
 
-async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str, RequestCost]]:
+@dataclass(frozen=True, slots=True)
+class CountedRequest:
+    """A request that counts, and the agent that sent it."""
+
+    agent: str
+    request: RequestCost
+    is_free: bool
+
+
+async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[CountedRequest]:
     """Returns all requests and their agents. One that the gateway and an agent's
     history have, or copies, counts once.
     """
@@ -115,12 +187,14 @@ async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[tuple[str
         for conversation in await _list_originals_before_copies(workspace)
     ]
     paid_elsewhere = find_replies_paid_elsewhere([one.seen for one in conversations])
-    found: list[tuple[str, RequestCost]] = []
+    found: list[CountedRequest] = []
     for conversation, left_out in zip(conversations, paid_elsewhere, strict=True):
         for request in conversation.requests:
             if request.seq not in left_out:
                 is_own = request.seq in conversation.own_requests
-                found.append((OWN if is_own else conversation.agent, request))
+                agent = OWN if is_own else conversation.agent
+                is_free = request.model in conversation.free_models
+                found.append(CountedRequest(agent, request, is_free))
     return found
 
 
@@ -161,21 +235,14 @@ async def _read_counted_conversation(
         is_live=any(isinstance(one.fact, Received) for one in facts),
         is_imported=any(start.origin.kind for start in starts),
     )
-    return _CountedConversation(last_start.agent or program or OWN, requests, seen, own_requests)
+    agent = last_start.agent or program or OWN
+    return _CountedConversation(agent, requests, seen, own_requests, _free_models_of(facts))
 
 
-def _add_request_to_sums(sums: dict[str, Sums], agent: str, request: RequestCost) -> None:
-    day = datetime.fromtimestamp(request.time, UTC).astimezone().strftime("%Y-%m-%d")
-    whole = (("days", day), ("agents", agent), ("models", request.model.rpartition("/")[2]))
-    parts = [(name, key, request.tokens, request.cost) for name, key in whole]
-    parts += [("causes", one.cause.kind.value, one.tokens, one.cost) for one in request.causes]
-    for name, key, tokens, cost in parts:
-        before = sums[name].get(key, (0, 0.0))
-        sums[name][key] = before[0] + tokens, before[1] + cost
-
-
-def _format_dollars(cost: float) -> str:
-    return f"${cost:,.4f}" if 0 < cost < 1 else f"${cost:,.2f}" if cost else "no price"
+def _format_dollars(cost: float, *, is_free: bool = False) -> str:
+    if not cost:
+        return "free" if is_free else "no price"
+    return f"${cost:,.4f}" if 0 < cost < 1 else f"${cost:,.2f}"
 
 
 def add_cost_commands(nouns: Subparsers) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 from helix_desktop.commands import cost_command
 from helix_desktop.engine import facts
+from helix_desktop.engine.request_costs import RequestCost
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.store.journal_file import JournalFile
 from tests.commands.conftest import Helix
@@ -596,3 +597,16 @@ async def test_what_is_asked_here_in_an_agent_s_conversation_is_not_booked_on_th
         "Codex": 100,
         "Helix Desktop": 7,
     }
+
+
+def test_a_model_on_this_computer_is_free_and_another_without_a_price_is_not() -> None:
+    sums = cost_command.CostSums()
+    for model, is_free in (("ollama/qwen3", True), ("far/unknown", False)):
+        request = RequestCost(1, 0.0, model, 100, 0.0, ())
+        sums.add_request(cost_command.CountedRequest("Helix Desktop", request, is_free))
+    shown = {
+        name: cost_command._format_dollars(total.cost, is_free=total.is_free)
+        for name, total in sums.models.items()
+    }
+    assert shown == {"qwen3": "free", "unknown": "no price"}
+    assert not sums.agents["Helix Desktop"].is_free, "not all of it"

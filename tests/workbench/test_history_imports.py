@@ -1100,7 +1100,7 @@ async def test_requests_are_paid_once_though_the_gateway_took_over_what_came_bef
     await brought(workspace, written.lines(tmp_path / "s.jsonl", lines))
     assert [row.id for row in await workspace.journal.list_conversations()][1:] == ["connected"]
     paid = await cost_command._read_requests_of_agents(workspace)
-    assert [request.tokens for _, request in paid] == [100, 100, 100]
+    assert [counted.request.tokens for counted in paid] == [100, 100, 100]
 
 
 async def test_a_reply_that_was_read_while_it_was_written_is_paid_once(
