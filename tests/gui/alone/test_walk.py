@@ -141,9 +141,12 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
         wait_for("another conversation", lambda: "Something else." in screen.active())
         wait_for("its answer", lambda: len(facts(home, "TurnEnded")) == 3)
 
-        screen.key("ctrl+k")
-        screen.type("dark theme")
-        screen.key("Return")
+        screen.key("ctrl+comma")
+        wait_for("the settings", lambda: "Settings" in screen.active())
+        screen.key("Tab")  # From the list of pages to the theme.
+        screen.type("Dark")
+        screen.key("Escape")
+        wait_for("the chat", lambda: "Something else." in screen.active())
         wait_for("the dark", lambda: screen.pixel(600, 500) == DARK["panel"])
         screen.key("ctrl+k")
         screen.type("move conversation to trash")
@@ -189,8 +192,8 @@ def allowed(screen: Screen, what: str, done: Callable[[], object]) -> None:
 
 
 def quit_program(screen: Screen, process: subprocess.Popen[str], seconds: float = 3.5) -> None:
-    """Quit. While an agent works, the program asks first, and its button for staying
-    has the focus.
+    """Quit. While an agent works, the program asks first; Cancel has the focus, and
+    “Stop them” is two Tabs behind it.
     """
     screen.key("ctrl+q")
     wait_for(
@@ -199,7 +202,7 @@ def quit_program(screen: Screen, process: subprocess.Popen[str], seconds: float 
         seconds=seconds,
     )
     if process.poll() is None:
-        screen.key("Tab")
+        screen.key("Tab", "Tab")
         screen.key("Return")
 
 
