@@ -12,7 +12,8 @@ async def change_schedules(where: ProgramFolders, change: schedules.ScheduleChan
     """Change the stored schedules. Return why the resident cannot start at login, or an
     empty string.
     """
-    command, refused = wrapped_agent.command_of_this_program(where), ""
+    command = wrapped_agent.command_of_this_program(where)
+    refused = ""
     wanted = await asyncio.to_thread(schedules.change_stored_schedules, where.data, change)
     try:
         if wanted:

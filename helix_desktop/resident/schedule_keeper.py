@@ -45,8 +45,10 @@ class ScheduleKeeper:
     async def add_due_tasks_until_cancelled(self) -> None:
         while True:
             self._changed.clear()
-            dues = [await self._next_due_after_run(each) for each in self.schedules]
-            seconds = min(max(min(dues) - time.time(), 0.1), LOOK_SECONDS) if dues else None
+            dues = [await self._next_due_after_run(schedule) for schedule in self.schedules]
+            seconds: float | None = None  # Without schedules, wait until there are some.
+            if dues:
+                seconds = min(max(min(dues) - time.time(), 0.1), LOOK_SECONDS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._changed.wait()  # Not `wait_for`: it can lose a cancellation.
@@ -67,11 +69,12 @@ class ScheduleKeeper:
         handled, due = schedule.advance_past_due(time.time())
         if handled is schedule:
             return
-        if due and await self._run_command(
-            schedule.task_command(due), input_bytes=schedule.encode_task_input()
-        ):
-            log.warning("the task of the schedule %s could not be added", schedule.id)
-            return  # The next check tries again.
+        if due:
+            task = schedule.encode_task_input()
+            code = await self._run_command(schedule.task_command(due), input_bytes=task)
+            if code:
+                log.warning("the task of the schedule %s could not be added", schedule.id)
+                return  # The next check tries again.
 
         def note_handled(known: list[WorkSchedule]) -> list[WorkSchedule]:
             return [handled if one.id == schedule.id else one for one in known]

@@ -19,9 +19,8 @@ from helix_desktop.fast_dataclass import dataclass
 NAME = "schedules.json"
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LATE_SECONDS = 300.0  # A task that would start later than this counts as missed.
-_AHEAD_SECONDS = (
-    86_400.0  # A time handled this far in the future comes from a clock that was ahead.
-)
+# A time handled this far in the future comes from a clock that was ahead.
+_AHEAD_SECONDS = 86_400.0
 _LONGEST_WAIT_DAYS = 8
 # This time is in 2255. A schedule that is off counts as handled until then, even in
 # older versions.
@@ -55,10 +54,12 @@ class WorkSchedule:
 
     def next_due(self, after: float) -> float:
         """Return the first due time after a moment. Clock changes neither skip nor repeat one."""
-        zone, (hour, minute) = find_time_zone(self.zone), parse_time_of_day(self.at)
-        day = datetime.fromtimestamp(after, zone).date() - timedelta(days=1)
+        zone = find_time_zone(self.zone)
+        hour, minute = parse_time_of_day(self.at)
+        # A time that the clocks skip falls on a later moment, maybe on the next day.
+        yesterday = datetime.fromtimestamp(after, zone).date() - timedelta(days=1)
         for ahead in range(_LONGEST_WAIT_DAYS + 2):
-            date = day + timedelta(days=ahead)
+            date = yesterday + timedelta(days=ahead)
             due = datetime(date.year, date.month, date.day, hour, minute, tzinfo=zone).timestamp()
             if due > after and WEEKDAYS[date.weekday()] in self.days:
                 return due
@@ -70,11 +71,18 @@ class WorkSchedule:
         """
         if self.is_on and self.handled > now + _AHEAD_SECONDS:  # Handled while the clock was ahead.
             return replace(self, handled=now), 0.0
-        due, newest = self.next_due(self.handled), 0.0
+        newest_due = 0.0
+        due = self.next_due(self.handled)
         while due <= now:
-            newest, due = due, self.next_due(due)
-        is_wanted = newest and (self.missed == "once" or now - newest <= _LATE_SECONDS)
-        return (replace(self, handled=newest) if newest else self), (newest if is_wanted else 0.0)
+            newest_due = due
+            due = self.next_due(due)
+        if not newest_due:
+            return self, 0.0
+        advanced = replace(self, handled=newest_due)
+        is_missed = now - newest_due > _LATE_SECONDS
+        if is_missed and self.missed != "once":
+            return advanced, 0.0
+        return advanced, newest_due
 
     def task_command(self, due: float) -> list[str]:
         """Return the command line that adds the task. Run twice for a due time, it adds
@@ -107,27 +115,38 @@ def build_schedule(
     """Create a schedule, or raise InvalidInput. An empty `zone` is the computer's;
     `more` is `missed` and `options`.
     """
-    zone = find_time_zone(zone).key if zone else name_of_local_zone()
-    parse_time_of_day(at)
-    if not text.strip():
+    zone_name = find_time_zone(zone).key if zone else name_of_local_zone()
+    parse_time_of_day(at)  # Raises InvalidInput if it is none.
+    stripped_text = text.strip()
+    if not stripped_text:
         raise InvalidInput("The task has no text.", remedy="Nothing was added.")
-    name, now = secrets.token_hex(4), time.time()
-    return WorkSchedule(name, workspace, text.strip(), at, zone, tuple(days), handled=now, **more)
+    return WorkSchedule(
+        secrets.token_hex(4),
+        workspace,
+        stripped_text,
+        at,
+        zone_name,
+        tuple(days),
+        handled=time.time(),
+        **more,
+    )
 
 
 def read_schedules(folder: Path) -> list[WorkSchedule]:
     try:
         rows = json.loads((folder / NAME).read_text("utf-8"))
-        return [
-            WorkSchedule(**{**row, "days": tuple(row["days"]), "options": tuple(row["options"])})
-            for row in rows
-        ]
+        return [_schedule_from_row(row) for row in rows]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ConfigFileMistake(
             f"{folder / NAME} cannot be read.", remedy="Fix or remove the file."
         ) from error
+
+
+def _schedule_from_row(row: dict[str, Any]) -> WorkSchedule:
+    lists = {"days": tuple(row["days"]), "options": tuple(row["options"])}
+    return WorkSchedule(**{**row, **lists})
 
 
 def write_schedules(folder: Path, schedules: Sequence[WorkSchedule]) -> None:
@@ -155,12 +174,11 @@ def find_time_zone(name: str) -> ZoneInfo:
 
 
 def name_of_local_zone() -> str:
-    found = (
-        os.environ.get("TZ", "").lstrip(":")
-        or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
-    )
+    name = os.environ.get("TZ", "").lstrip(":")
+    if not name:
+        name = os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
     try:
-        return ZoneInfo(found).key
+        return ZoneInfo(name).key
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidInput(
             "This computer's time zone is not known.",
@@ -169,17 +187,21 @@ def name_of_local_zone() -> str:
 
 
 def parse_time_of_day(text: str) -> tuple[int, int]:
-    if (found := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text)) is None:
+    match = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text)
+    if match is None:
         raise InvalidInput(f"{text[:40]} is not a time of day.", remedy="For example: 08:00.")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def parse_days(text: str) -> tuple[str, ...]:
-    named = {"every": WEEKDAYS, "weekdays": WEEKDAYS[:5], "weekends": WEEKDAYS[5:]}.get(text)
-    days = named or tuple(part.strip().lower()[:3] for part in text.split(","))
-    if unknown := [day for day in days if day not in WEEKDAYS]:
-        raise InvalidInput(
-            f"{unknown[0]!r} is not a day of the week.",
-            remedy=f"Use {', '.join(WEEKDAYS)}, `weekdays`, `weekends` or `every`.",
-        )
+    days_by_word = {"every": WEEKDAYS, "weekdays": WEEKDAYS[:5], "weekends": WEEKDAYS[5:]}
+    if text in days_by_word:
+        return days_by_word[text]
+    days = tuple(part.strip().lower()[:3] for part in text.split(","))
+    for day in days:
+        if day not in WEEKDAYS:
+            raise InvalidInput(
+                f"{day!r} is not a day of the week.",
+                remedy=f"Use {', '.join(WEEKDAYS)}, `weekdays`, `weekends` or `every`.",
+            )
     return days

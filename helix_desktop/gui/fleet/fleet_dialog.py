@@ -55,8 +55,13 @@ class FleetDialog(TransientDialog):
         parent: QWidget,
     ) -> None:
         super().__init__(tr("Fleet"), parent, 1240, 760)
-        self._desk, self._fleet, self._places, self._names = desk, desk.fleet, desk.places, names
-        self._open_conversation, self._theme, self._doing = open_conversation, theme, doing
+        self._desk = desk
+        self._fleet = desk.fleet
+        self._places = desk.places
+        self._names = names
+        self._open_conversation = open_conversation
+        self._theme = theme
+        self._doing = doing
         self._found: Sequence[Figures] = ()
         self._tasks: dict[str, tuple[str, Figures, Figures]] = {}
         self._schedules: list[WorkSchedule] = []
@@ -157,34 +162,44 @@ class FleetDialog(TransientDialog):
         return card
 
     def _show_fleet(self, found: Sequence[Figures]) -> None:
-        self._found, self._tasks = found, fleet_rows.list_task_rows(found)
-        for labels, words in zip(self._figures, fleet_rows.summarise_fleet(found), strict=True):
-            for label, text in zip(labels, words, strict=True):
-                label.setText(text)
-        colours = {
-            state: self._theme.colour_of_token(name)
-            for state, name in fleet_rows.DOT_BY_STATE.items()
-        }
-        cells = {key: fleet_rows.task_cells(*row) for key, row in self._tasks.items()}
-        self._task_list.show_rows(
-            cells, {key: build_icon("dot", colours[row[0]]) for key, row in self._tasks.items()}
-        )
-        self._task_list.filter_fleet_rows(self._filter.text())
+        self._found = found
+        self._tasks = fleet_rows.list_task_rows(found)
+        self._show_summary()
+        self._show_task_list()
         self._worker_list.show_rows(fleet_rows.list_worker_rows(found))
-        self._conversation_list.show_rows(
-            fleet_rows.list_conversation_cells(self._desk.opened_workbenches())
-        )
+        conversations = fleet_rows.list_conversation_cells(self._desk.opened_workbenches())
+        self._conversation_list.show_rows(conversations)
         self._all.setText(tr("Start again") if self._is_fleet_stopped() else tr("Stop all"))
-        trouble = [
-            f"{one['name']}: {translate_sentences(one['trouble'])}"
-            for one in found
-            if "trouble" in one
-        ]
-        self._show_trouble("\n".join(trouble))
+        self._show_trouble_of_workspaces()
         self._older.setVisible(any(one.get("has_older") for one in found))
         self._again.setVisible(any(one.get("dead_letter") for one in found))
         self._show_chosen_task()
         self._update_list_buttons()
+
+    def _show_summary(self) -> None:
+        summary = fleet_rows.summarise_fleet(self._found)
+        for labels, words in zip(self._figures, summary, strict=True):
+            for label, text in zip(labels, words, strict=True):
+                label.setText(text)
+
+    def _show_task_list(self) -> None:
+        dot_by_state = {}
+        for state, token in fleet_rows.DOT_BY_STATE.items():
+            dot_by_state[state] = build_icon("dot", self._theme.colour_of_token(token))
+        cells = {}
+        dots = {}
+        for key, (state, one, task) in self._tasks.items():
+            cells[key] = fleet_rows.task_cells(state, one, task)
+            dots[key] = dot_by_state[state]
+        self._task_list.show_rows(cells, dots)
+        self._task_list.filter_fleet_rows(self._filter.text())
+
+    def _show_trouble_of_workspaces(self) -> None:
+        lines = []
+        for one in self._found:
+            if "trouble" in one:
+                lines.append(f"{one['name']}: {translate_sentences(one['trouble'])}")
+        self._show_trouble("\n".join(lines))
 
     def _is_fleet_stopped(self) -> bool:
         return any(one.get("is_stopped") for one in self._found)
@@ -361,18 +376,29 @@ class FleetDialog(TransientDialog):
 
     def _update_list_buttons(self) -> None:
         """Enables the buttons that apply to the selected rows."""
-        workspace, _, worker = self._worker_list.chosen_row().partition(" ")
-        own = next((one for one in self._found if one["workspace"] == workspace), {})
-        self._drain.setEnabled(worker in own.get("workers", ()) and worker not in own["draining"])
-        self._here.setEnabled(any(one.get("lost") or one.get("waiting") for one in self._found))
+        self._drain.setEnabled(self._can_chosen_worker_be_drained())
+        self._here.setEnabled(any(map(_has_tasks_for_this_computer, self._found)))
         self._show.setEnabled(bool(self._conversation_list.chosen_row()))
         self._all.setEnabled(any("trouble" not in one for one in self._found))
-        chosen = next(
-            (one for one in self._schedules if one.id == self._schedule_list.chosen_row()), None
-        )
-        for button in (self._switch, self._remove):
-            button.setEnabled(chosen is not None)
-        self._switch.setText(tr("Turn off") if chosen is None or chosen.is_on else tr("Turn on"))
+        schedule = self._chosen_schedule()
+        self._switch.setEnabled(schedule is not None)
+        self._remove.setEnabled(schedule is not None)
+        is_off = schedule is not None and not schedule.is_on
+        self._switch.setText(tr("Turn on") if is_off else tr("Turn off"))
+
+    def _can_chosen_worker_be_drained(self) -> bool:
+        workspace, _, worker = self._worker_list.chosen_row().partition(" ")
+        for one in self._found:
+            if one["workspace"] == workspace and worker in one.get("workers", ()):
+                return worker not in one["draining"]
+        return False
+
+    def _chosen_schedule(self) -> WorkSchedule | None:
+        chosen = self._schedule_list.chosen_row()
+        for schedule in self._schedules:
+            if schedule.id == chosen:
+                return schedule
+        return None
 
     def _turn_chosen_schedule_on_or_off(self) -> None:
         chosen = self._schedule_list.chosen_row()
@@ -413,7 +439,7 @@ class FleetDialog(TransientDialog):
 
     def _run_waiting_tasks_here(self) -> None:
         for one in self._found:
-            if one.get("lost") or one.get("waiting"):
+            if _has_tasks_for_this_computer(one):
                 self._run_fleet_work(self._fleet.do_tasks_here(one["workspace"]))
 
     def _run_fleet_work(
@@ -427,6 +453,10 @@ class FleetDialog(TransientDialog):
     def _show_trouble(self, text: str) -> None:
         self._trouble.setText(text)
         self._trouble.setVisible(bool(text))
+
+
+def _has_tasks_for_this_computer(one: Figures) -> bool:
+    return bool(one.get("lost") or one.get("waiting"))
 
 
 async def _change_schedules(places: ProgramFolders, change: ScheduleChange) -> str:
