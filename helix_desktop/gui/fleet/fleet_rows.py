@@ -233,7 +233,9 @@ def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
     if number_by_state["dead_letter"]:
         set_aside = tr("{n} set aside", n=shown["dead_letter"])
     ended = tr("{done} done, {failed} failed", done=shown["done"], failed=shown["failed"])
-    cost = tr("{dollars} for all tasks", dollars=_describe_cost(sound))
+    spent = _describe_cost(sound)
+    # Where no task has a cost, "$0" would stand beside dashes in the column of costs.
+    cost = tr("{dollars} for all tasks", dollars=spent) if spent else ""
     return [
         (tr("Running"), shown["running"], format_count(workers, "on {n} worker", "on {n} workers")),
         (tr("Waiting"), shown["waiting"], stopped),
@@ -248,10 +250,13 @@ def _count_in_state(sound: Sequence[Figures], state: str) -> int:
 
 
 def _describe_cost(sound: Sequence[Figures]) -> str:
-    """Returns what all tasks cost, and of how much, if workspaces have a budget."""
-    spent = format_dollars(sum(one["cost"] for one in sound))
+    """Returns what all tasks cost, and of how much, if workspaces have a budget. Nothing where
+    nothing was spent.
+    """
+    total = sum(one["cost"] for one in sound)
+    spent = format_dollars(total)
     budgets = [one["budgets"]["workspace"] for one in sound if "workspace" in one["budgets"]]
     if not budgets:
-        return spent
+        return spent if total else ""
     limit = sum(budget["limit"] for budget in budgets)
     return tr("{spent} of {limit}", spent=spent, limit=format_dollars(limit))

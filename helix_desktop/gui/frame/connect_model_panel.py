@@ -242,8 +242,11 @@ class ConnectModelPanel(QWidget):
 
     def _show_connect_error(self, error: HelixError) -> None:
         self._test.setEnabled(True)
-        self._show_connect_status(translate_sentences(str(error)), look="danger")
-        self._key_places.setVisible(isinstance(error, NoUsableKeyring))
+        # Where to store a key without a keyring is a choice, no failure.
+        is_choice = isinstance(error, NoUsableKeyring)
+        look = "muted" if is_choice else "danger"
+        self._show_connect_status(translate_sentences(str(error)), look=look)
+        self._key_places.setVisible(is_choice)
 
     def _set_key_place_and_test(self, keep: str) -> None:
         self._key_place = keep

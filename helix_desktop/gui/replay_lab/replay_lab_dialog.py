@@ -10,11 +10,13 @@ from functools import partial
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QProgressBar, QPushButton, QWidget
 
+from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
+from helix_desktop.gui.model_setup_port import has_unknown_price
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -46,6 +48,11 @@ class ReplayLabDialog(TransientDialog):
         self._bench, self._runner, self._count = bench, runner, len(conversations)
         self._paid, self._dollars_per_token = sum(row.cost for row in conversations), 0.0
         self._names, self._window = dict(policies), conversations[0].window
+        self._lacks_price = any(
+            has_unknown_price(model)
+            for model in bench.models.model_facts()
+            if model.role is ModelRole.MAIN
+        )
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
@@ -107,7 +114,11 @@ class ReplayLabDialog(TransientDialog):
         return outcome.billed / self._baseline.billed if self._baseline.billed else 1.0
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
-        if outcome is self._baseline:
+        if self._lacks_price:
+            # Without a price, less text is no saving that anybody could name.
+            alone = tr("No price is known for the model in use, so costs cannot be compared. The table compares how much text would have been sent.")  # fmt: skip
+            several = alone
+        elif outcome is self._baseline:
             alone, several = tr("No other preset would have cost less here."), tr("In your last {n} conversations, no other preset would have cost less.", n=self._count)  # fmt: skip
         else:
             name, in_use = self._names[outcome.policy], self._names[self._baseline.policy]

@@ -23,6 +23,8 @@ from helix_desktop.program_settings import (
     ProgramSettings,
 )
 
+CENTS = 100  # In a dollar.
+
 
 class ProgramSettingsPage(SettingsPage):
     """Shows the settings of some sections. Each change takes effect and is saved at once."""
@@ -47,11 +49,16 @@ class ProgramSettingsPage(SettingsPage):
         sentence = tr(setting.sentence)
         if setting.restart:
             sentence = f"{sentence} {tr('Takes effect after a restart.')}"
+        # Money is shown in dollars everywhere; the file has cents, which are whole numbers.
+        scale = CENTS if setting is ASK_ABOVE else 1
+        value = self._settings[setting]
+        if setting is ASK_ABOVE:
+            value = value / CENTS
         declared = FieldDeclaration(
             setting.key,
             tr(setting.title),
             sentence,
-            self._settings[setting],
+            value,
             setting.choices,
             [
                 LANGUAGES.get(choice)
@@ -59,15 +66,18 @@ class ProgramSettingsPage(SettingsPage):
                 for choice in setting.choices
             ],
             setting.least or 0,
-            setting.most or 0,
+            (setting.most or 0) / scale if scale > 1 else setting.most or 0,
             tr(setting.unit) if setting.unit else "",
             tr("Default") if setting.font else tr("Never") if setting is ASK_ABOVE else "",
             long=setting.long,
             font=setting.font,
         )
-        return build_field_row(
-            declared, lambda value: self._change_setting(setting, value), self.page_content
-        )
+
+        def change(shown: Value) -> None:
+            is_money = setting is ASK_ABOVE and isinstance(shown, int | float)
+            self._change_setting(setting, round(float(shown) * CENTS) if is_money else shown)
+
+        return build_field_row(declared, change, self.page_content)
 
     def _change_setting(self, setting: ProgramSetting[Any], value: Value) -> None:
         self._error_label.hide()

@@ -17,6 +17,7 @@ from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 
 
@@ -52,8 +53,10 @@ class EditProviderDialog(widgets.TransientDialog):
         self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)
 
     def show_provider_error(self, error: HelixError) -> None:
+        is_choice = isinstance(error, NoUsableKeyring)  # Where to store the key, no failure.
         self._error_label.setText(translate_sentences(str(error)))
-        self._key_places.setVisible(isinstance(error, NoUsableKeyring))
+        set_widget_look(self._error_label, "muted" if is_choice else "danger")
+        self._key_places.setVisible(is_choice)
         needed = self.heightForWidth(
             self.width()
         )  # With less height, the fields would be squeezed.

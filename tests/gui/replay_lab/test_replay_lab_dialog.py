@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
+from helix_desktop.engine.facts import ModelRole, ModelSet
 from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
@@ -149,3 +150,15 @@ def test_a_workspace_without_a_conversation_has_nothing_to_replay(
     window.window_actions["lab"].trigger()
     assert program.played == []
     assert "no conversation to replay yet" in window.notices.shown_text
+
+
+def test_without_a_price_nothing_is_called_cheap(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    """The defect: "No other preset would have cost less" stood there for a model without a price."""
+    bench.models.chosen = [ModelSet(ModelRole.MAIN, "own/scripted", 32_000)]
+    window.window_actions["lab"].trigger()
+    (lab,) = window.findChildren(ReplayLabDialog)
+    QApplication.processEvents()
+    assert "No price is known" in lab.answer.text()
+    assert "cost less" not in lab.answer.text()

@@ -49,6 +49,7 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
 from helix_desktop.mcp_client.server_config import ServerConfig
 from helix_desktop.program_settings import (
     ALL,
+    ASK_ABOVE,
     FONT,
     INSTRUCTIONS,
     LOG_SIZE,
@@ -769,3 +770,13 @@ def test_checkpoints_are_turned_off_and_kept_for_some_days(
         ("copies.always", True),
         ("copies.always", None),
     ]
+
+
+def test_money_is_shown_in_dollars(window: MainWindow, settings: ProgramSettings) -> None:
+    settings.change_setting(ASK_ABOVE, 50)
+    page = ProgramSettingsPage("Before", settings, ["Long conversations"])
+    field = child(page, QDoubleSpinBox, ASK_ABOVE.key)
+    assert isinstance(field, QDoubleSpinBox)
+    assert field.value() == 0.5
+    field.setValue(1.25)
+    assert settings[ASK_ABOVE] == 125
