@@ -479,6 +479,20 @@ async def test_what_ended_long_ago_or_is_beyond_the_number_leaves_the_history(
     assert (counts.by_state["waiting"], counts.by_state["cancelled"]) == (1, 0)
 
 
+async def test_a_task_may_go_on_whose_need_has_left_the_history(tasks: FleetTaskList) -> None:
+    need, after = await tasks.add_fleet_tasks(
+        [NewFleetTask(order(), key="need"), NewFleetTask(order(), after=("need",))]
+    )
+    await tasks.cancel_fleet_task(need)
+    cancelled = await tasks.find_fleet_task(after)
+    assert await tasks.retry_fleet_task(cancelled)
+    assert (await tasks.find_fleet_task(after)).state is FleetTaskState.CANCELLED
+    await change_row(tasks, "ended = 5 WHERE id = %s", need, table="ended_tasks")
+    assert await tasks.remove_old_tasks(kept_seconds=1e6) == 1
+    assert await tasks.retry_fleet_task(cancelled)
+    assert [task.id for task in await tasks.claim_fleet_tasks("me", 5, 30)] == [after]
+
+
 async def test_pages_of_the_list_follow_each_other(tasks: FleetTaskList) -> None:
     ids = await tasks.add_fleet_tasks([NewFleetTask(order(str(n))) for n in range(7)])
     for task in (ids[1], ids[4]):
