@@ -14,6 +14,7 @@ from helix_desktop.protocols.openai_chat import chat_client
 from helix_desktop.providers import local_server_details, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
+from helix_desktop.providers.local_server_details import LocalServerKind
 from helix_desktop.providers.provider_catalog import ProviderConfig
 
 ASKING_SECONDS = 2.0  # What a turn waits at most for a busy server. It keeps what was known.
@@ -50,24 +51,19 @@ class LocalModelState:
     async def _ask_model_server(
         self, config: ProviderConfig, model: str, known: Object, *, may_load: bool
     ) -> Object:
+        """Return what the server says of a model now, or an empty object."""
         dialect = provider_catalog.dialect_of_provider(config)
         transport = provider_catalog.transport_to_provider(config, dialect, "", self.connections)
         root = local_server_details.server_root(transport)
         kind = provider_catalog.local_server_kind(known)
-        details: Object = {}
-        if kind is not None:
-            details = await self._details_now(root, kind, model)
-        if not details:
+        details = await _fetch_details_now(root, kind, model)
+        if not details and not self._was_asked_in_vain(config):
             # Another server may listen at this address now.
-            asked_at = self._unknown_since.get(config.base_url)
-            if asked_at is not None and self.clock() - asked_at < PAUSE_SECONDS:
-                return {}
             kind = await local_server_details.identify_local_server(root, ASKING_SECONDS)
-            if kind is None:
+            details = await _fetch_details_now(root, kind, model)
+            if not details:
                 self._unknown_since[config.base_url] = self.clock()
-                return {}
-            details = await self._details_now(root, kind, model)
-        if kind is None:
+        if kind is None or not details:
             return {}
         is_loaded = value_at(details, "is_loaded") is True
         if may_load and not is_loaded and local_server_details.is_loaded_when_needed(kind):
@@ -76,13 +72,15 @@ class LocalModelState:
         kept = without_fields(known, "window", "note", "is_loaded", "largest_window")
         return {**kept, **details, "server": kind.value}
 
-    async def _details_now(
-        self,
-        root: ProviderTransport,
-        kind: local_server_details.LocalServerKind,
-        model: str,
-    ) -> Object:
-        details = await local_server_details.fetch_details_of_kind(
-            root, kind, (model,), ASKING_SECONDS
-        )
-        return details.get(model, {})
+    def _was_asked_in_vain(self, config: ProviderConfig) -> bool:
+        asked_at = self._unknown_since.get(config.base_url)
+        return asked_at is not None and self.clock() - asked_at < PAUSE_SECONDS
+
+
+async def _fetch_details_now(
+    root: ProviderTransport, kind: LocalServerKind | None, model: str
+) -> Object:
+    if kind is None:
+        return {}
+    details = await local_server_details.fetch_details_of_kind(root, kind, (model,), ASKING_SECONDS)
+    return details.get(model, {})

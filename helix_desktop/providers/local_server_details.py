@@ -5,6 +5,8 @@ the others do not have. A window that no server states is never guessed large, b
 Ollama and LM Studio silently cut the beginning of what does not fit.
 """
 
+from __future__ import annotations
+
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,6 +15,7 @@ from enum import StrEnum
 
 from helix_desktop import json_values
 from helix_desktop.errors import ModelFailed
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object
 from helix_desktop.providers.http_transport import ProviderTransport
 from helix_desktop.providers.json_fetching import fetch_json, fetch_json_by_post
@@ -40,6 +43,16 @@ class LocalServerKind(StrEnum):
 Details = dict[str, Object]
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownServer:
+    """How a kind of server is recognised and asked. `path`: what the others do not have."""
+
+    kind: LocalServerKind
+    path: str
+    is_recognised_by: Callable[[Object], bool]
+    fetch_details: Callable[[ProviderTransport, Sequence[str], float], Awaitable[Details]]
+
+
 def server_root(transport: ProviderTransport) -> ProviderTransport:
     """Return the transport to the server's own paths, which are beside `/v1`."""
     return replace(transport, base_url=transport.base_url.rstrip("/").removesuffix("/v1"))
@@ -48,12 +61,10 @@ def server_root(transport: ProviderTransport) -> ProviderTransport:
 async def identify_local_server(root: ProviderTransport, seconds: float) -> LocalServerKind | None:
     """Return the kind of server at an address, or None if it is none of those known."""
     limit = min(seconds, ANSWER_SECONDS)
-    recognised = await asyncio.gather(
-        *(_answers_as(root, kind, limit) for kind in _RECOGNISING_PATHS)
-    )
-    for kind, is_this_kind in zip(_RECOGNISING_PATHS, recognised, strict=True):
-        if is_this_kind:
-            return kind
+    answers = await asyncio.gather(*(_answers_as(root, server, limit) for server in _SERVERS))
+    for server, is_recognised in zip(_SERVERS, answers, strict=True):
+        if is_recognised:
+            return server.kind
     return None
 
 
@@ -74,7 +85,7 @@ async def fetch_details_of_kind(
 ) -> Details:
     """Return what a server of a known kind says now. A failure leaves models out."""
     try:
-        return await _DETAILS[kind](root, models, seconds)
+        return await _SERVER_OF_KIND[kind].fetch_details(root, models, seconds)
     except ModelFailed:
         return {}
 
@@ -104,16 +115,16 @@ def is_loaded_when_needed(kind: LocalServerKind) -> bool:
 # --- What each server says
 
 
-async def _answers_as(root: ProviderTransport, kind: LocalServerKind, seconds: float) -> bool:
-    path, is_recognised = _RECOGNISING_PATHS[kind]
+async def _answers_as(root: ProviderTransport, server: _KnownServer, seconds: float) -> bool:
     try:
-        return is_recognised(await fetch_json(root, path, seconds))
+        answer = await fetch_json(root, server.path, seconds)
     except ModelFailed:
         return False
+    return server.is_recognised_by(answer)
 
 
-def _has_text(*path: str | int) -> Callable[[Object], bool]:
-    return lambda answer: bool(json_values.text_at(answer, *path))
+def _has_version(answer: Object) -> bool:
+    return bool(json_values.text_at(answer, "version"))
 
 
 def _is_koboldcpp(answer: Object) -> bool:
@@ -138,18 +149,6 @@ def _is_llamafile(answer: Object) -> bool:
 
 def _is_jan(answer: Object) -> bool:
     return "Jan" in json_values.text_at(answer, "info", "title")
-
-
-# In this order, because KoboldCpp answers Ollama's paths too, and a llamafile is a llama.cpp.
-_RECOGNISING_PATHS: dict[LocalServerKind, tuple[str, Callable[[Object], bool]]] = {
-    LocalServerKind.KOBOLDCPP: ("/api/extra/version", _is_koboldcpp),
-    LocalServerKind.LM_STUDIO: ("/api/v0/models", _is_lm_studio),
-    LocalServerKind.OLLAMA: ("/api/version", _has_text("version")),
-    LocalServerKind.LLAMAFILE: ("/props", _is_llamafile),
-    LocalServerKind.LLAMA_CPP: ("/props", _is_llama_cpp),
-    LocalServerKind.JAN: ("/openapi.json", _is_jan),
-    LocalServerKind.VLLM: ("/version", _has_text("version")),
-}
 
 
 async def _fetch_ollama_details(
@@ -283,15 +282,18 @@ async def _no_details(_root: ProviderTransport, _models: Sequence[str], _seconds
     return {}
 
 
-_DETAILS: dict[
-    LocalServerKind,
-    Callable[[ProviderTransport, Sequence[str], float], Awaitable[Details]],
-] = {
-    LocalServerKind.OLLAMA: _fetch_ollama_details,
-    LocalServerKind.LM_STUDIO: _fetch_lm_studio_details,
-    LocalServerKind.LLAMA_CPP: _fetch_llama_cpp_details,
-    LocalServerKind.LLAMAFILE: _fetch_llama_cpp_details,
-    LocalServerKind.KOBOLDCPP: _fetch_koboldcpp_details,
-    LocalServerKind.VLLM: _fetch_vllm_details,
-    LocalServerKind.JAN: _no_details,
-}
+# In this order, because KoboldCpp answers Ollama's paths too, and a llamafile is a llama.cpp.
+_SERVERS = (
+    _KnownServer(
+        LocalServerKind.KOBOLDCPP, "/api/extra/version", _is_koboldcpp, _fetch_koboldcpp_details
+    ),
+    _KnownServer(
+        LocalServerKind.LM_STUDIO, "/api/v0/models", _is_lm_studio, _fetch_lm_studio_details
+    ),
+    _KnownServer(LocalServerKind.OLLAMA, "/api/version", _has_version, _fetch_ollama_details),
+    _KnownServer(LocalServerKind.LLAMAFILE, "/props", _is_llamafile, _fetch_llama_cpp_details),
+    _KnownServer(LocalServerKind.LLAMA_CPP, "/props", _is_llama_cpp, _fetch_llama_cpp_details),
+    _KnownServer(LocalServerKind.JAN, "/openapi.json", _is_jan, _no_details),
+    _KnownServer(LocalServerKind.VLLM, "/version", _has_version, _fetch_vllm_details),
+)
+_SERVER_OF_KIND = {server.kind: server for server in _SERVERS}
