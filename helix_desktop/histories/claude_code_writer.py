@@ -75,65 +75,70 @@ def build_title_line(title: str, session_id: str) -> Mapping[str, str]:
 
 
 def _compaction_lines(text: str, time: float) -> list[Block]:
-    when, about = (
-        format_iso_time(time),
-        {"isCompactSummary": True, "isVisibleInTranscriptOnly": True},
-    )
-    boundary = {
+    when = format_iso_time(time)
+    boundary: Block = {
         "type": "system",
         "subtype": "compact_boundary",
         "content": "Conversation compacted",
         "isMeta": False,
-    }
-    details = {
         "level": "info",
         "compactMetadata": {"trigger": "manual", "preTokens": 0},
-    }
-    summary = {
-        "type": "user",
-        "message": {"role": "user", "content": text},
-        **about,
         "timestamp": when,
     }
-    return [{**boundary, **details, "timestamp": when}, summary]
+    summary: Block = {
+        "type": "user",
+        "message": {"role": "user", "content": text},
+        "isCompactSummary": True,
+        "isVisibleInTranscriptOnly": True,
+        "timestamp": when,
+    }
+    return [boundary, summary]
 
 
 def _message_lines(message: recorded_session.RecordedMessage, tools: dict[str, str]) -> list[Block]:
     """`tools`: the tool of each call, by call id. Replies add to it, results look it up."""
     when = format_iso_time(message.time)
-    sources = (
-        (one.media_type, session_writing.format_picture_data(one)) for one in message.pictures
-    )
-    pictures = [
-        {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
-        for kind, data in sources
-    ]
     if message.role == "assistant":
         reply = _reply_message(message)
         tools |= {call.id: call.name for call in message.calls}
-        return (
-            [{"type": "assistant", "message": reply, "timestamp": when}] if reply["content"] else []
-        )
-    words: list[Block] = [{"type": "text", "text": message.text}] if message.text.strip() else []
+        if not reply["content"]:
+            return []
+        return [{"type": "assistant", "message": reply, "timestamp": when}]
+    blocks: list[Block] = []
+    if message.text.strip():
+        blocks.append({"type": "text", "text": message.text})
+    for picture in message.pictures:
+        data = session_writing.format_picture_data(picture)
+        source = {"type": "base64", "media_type": picture.media_type, "data": data}
+        blocks.append({"type": "image", "source": source})
+    # A text alone is written as such, as Claude Code does.
+    content: object = blocks if message.pictures else message.text
     if message.role == "tool":
-        content: object = [*words, *pictures] if pictures else message.text
-        # In the order in which Claude Code writes it: its next request then has the same bytes.
-        answers = plain_call_id(message.answers)
-        result: Block = {"tool_use_id": answers, "type": "tool_result", "content": content}
-        if not message.ok:
-            result = {"type": "tool_result", "content": content, "is_error": True}
-            result["tool_use_id"] = answers
-        elif tools.get(message.answers) in _SAYS_WHETHER_IT_FAILED:
-            result["is_error"] = False
-        said = {"role": "user", "content": [result]}
+        said = {"role": "user", "content": [_result_block(message, content, tools)]}
         return [{"type": "user", "message": said, "toolUseResult": message.text, "timestamp": when}]
-    if not (words or pictures):
+    if not blocks:
         return []
-    blocks: object = [*words, *pictures] if pictures else message.text
-    about = {"isMeta": True} if message.beside else {}
-    return [
-        {"type": "user", "message": {"role": "user", "content": blocks}, **about, "timestamp": when}
-    ]
+    said = {"role": "user", "content": content}
+    line: Block = {"type": "user", "message": said}
+    if message.beside:
+        line["isMeta"] = True
+    return [{**line, "timestamp": when}]
+
+
+def _result_block(
+    message: recorded_session.RecordedMessage, content: object, tools: Mapping[str, str]
+) -> Block:
+    """Return a result in the order in which Claude Code writes it: its next request then has the
+    same bytes.
+    """
+    answers = plain_call_id(message.answers)
+    if not message.ok:
+        failed: Block = {"type": "tool_result", "content": content, "is_error": True}
+        return {**failed, "tool_use_id": answers}
+    result: Block = {"tool_use_id": answers, "type": "tool_result", "content": content}
+    if tools.get(message.answers) in _SAYS_WHETHER_IT_FAILED:
+        result["is_error"] = False
+    return result
 
 
 def _reply_message(message: recorded_session.RecordedMessage) -> Block:

@@ -7,7 +7,7 @@ import binascii
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime
@@ -190,7 +190,7 @@ def text_of_message_content(content: object) -> str:
     if isinstance(content, Mapping):
         return text_of_message_content([content])
     if isinstance(content, list):
-        return "\n".join(piece for part in content if (piece := _text_or_placeholder_of_part(part)))
+        return "\n".join(filter(None, map(_text_or_placeholder_of_part, content)))
     raise UnreadableRow(
         f"a content of type {type(content).__name__} is neither text nor a list of parts"
     )
@@ -207,26 +207,31 @@ def format_arguments(value: object) -> str:
 
 
 def cost_or_zero(value: object) -> float:
-    return (
-        float(value)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
-        else 0.0
-    )
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 <= value < 1e9 else 0.0
 
 
 def parse_time(value: object) -> float:
     """Return seconds since 1970 from an ISO date, seconds, milliseconds or microseconds, or 0."""
     if isinstance(value, str):
-        try:
-            found = datetime.fromisoformat(value)
-            return max(0.0, (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
-        except (ValueError, OverflowError):
-            return 0.0
+        return _parse_iso_time(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e17:
         return 0.0
-    return next(
-        (min(value / unit, LATEST) for unit in (1, 1_000, 1_000_000) if value / unit < 1e11), 0.0
-    )
+    for unit in (1, 1_000, 1_000_000):
+        if value / unit < 1e11:
+            return min(value / unit, LATEST)
+    return 0.0
+
+
+def _parse_iso_time(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return max(0.0, moment.timestamp())
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def decode_picture(media_type: object, data: object, name: str = "") -> RecordedPicture | None:
@@ -237,33 +242,39 @@ def decode_picture(media_type: object, data: object, name: str = "") -> Recorded
         content = base64.b64decode(data, validate=True)
     except (ValueError, binascii.Error):
         return None
-    return RecordedPicture(
-        media_type if isinstance(media_type, str) and media_type else "application/octet-stream",
-        content,
-        name,
-    )
+    if not isinstance(media_type, str) or not media_type:
+        media_type = "application/octet-stream"
+    return RecordedPicture(media_type, content, name)
 
 
 def picture_from_data_url(url: object) -> RecordedPicture | None:
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
     head, _, data = url.partition(",")
-    return decode_picture(head[5:].partition(";")[0], data) if head.endswith(";base64") else None
+    if not head.endswith(";base64"):
+        return None
+    return decode_picture(head.removeprefix("data:").partition(";")[0], data)
 
 
 def pictures_in_content(content: object) -> tuple[RecordedPicture, ...]:
     """Return the pictures and documents in a content, in the form of any protocol."""
-    return tuple(
-        found for part in _content_parts(content) if (found := _picture_of_part(part)) is not None
-    )
+    pictures = (_picture_of_part(part) for part in _content_parts(content))
+    return tuple(picture for picture in pictures if picture is not None)
 
 
 def text_and_pictures(content: object) -> tuple[str, tuple[RecordedPicture, ...]]:
     """Return a content's text and pictures. Only unreadable pictures leave a note in the text."""
-    found = [(part, _picture_of_part(part)) for part in _content_parts(content)]
-    pictures = tuple(picture for _, picture in found if picture is not None)
-    words = [part for part, picture in found if picture is None] if pictures else content
-    return text_of_message_content(words), pictures
+    pictures: list[RecordedPicture] = []
+    words: list[object] = []
+    for part in _content_parts(content):
+        picture = _picture_of_part(part)
+        if picture is None:
+            words.append(part)
+        else:
+            pictures.append(picture)
+    if not pictures:
+        return text_of_message_content(content), ()
+    return text_of_message_content(words), tuple(pictures)
 
 
 def read_tool_result(
@@ -280,24 +291,27 @@ def read_tool_result(
     )
 
 
-def _content_parts(content: object) -> Iterable[object]:
-    return (
-        content if isinstance(content, list) else [content] if isinstance(content, Mapping) else ()
-    )
+def _content_parts(content: object) -> Sequence[object]:
+    if isinstance(content, list):
+        return content
+    return [content] if isinstance(content, Mapping) else []
 
 
 def _picture_of_part(part: object) -> RecordedPicture | None:
     if not isinstance(part, Mapping):
         return None
-    source, inline = object_at(part, "source"), object_at(part, "inlineData")
+    source = object_at(part, "source")
     if source:
         return decode_picture(source.get("media_type"), source.get("data"), text_at(part, "title"))
+    inline = object_at(part, "inlineData")
     if inline:
         return decode_picture(inline.get("mimeType"), inline.get("data"))
     if part.get("type") == "image":
         return decode_picture(part.get("mimeType"), part.get("data"))
     url = part.get("image_url", part.get("url"))
-    return picture_from_data_url(object_at(url).get("url") if isinstance(url, Mapping) else url)
+    if isinstance(url, Mapping):
+        url = url.get("url")
+    return picture_from_data_url(url)
 
 
 def _text_or_placeholder_of_part(part: object) -> str:
@@ -306,7 +320,8 @@ def _text_or_placeholder_of_part(part: object) -> str:
     if not isinstance(part, Mapping):
         raise UnreadableRow("a part of the content is neither a text nor an object")
     for name in ("text", "input_text", "output_text", "refusal", "content"):
-        if isinstance(part.get(name), str):
-            return str(part[name])
+        text = part.get(name)
+        if isinstance(text, str):
+            return text
     kind = part.get("type")
     return f"[{kind}]" if isinstance(kind, str) else ""
