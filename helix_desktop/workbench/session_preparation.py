@@ -93,15 +93,19 @@ class SessionPreparation:
             if recording is None and file in self.named:
                 yield str(history_reading.no_session_error(file, told))
                 told = ReadingReport()
+            lines_given = 0
             while recording is not None:
-                prepared, recording = (
-                    self._prepare_session(file, recording, tokens),
-                    next(read, None),
-                )
+                prepared = self._prepare_session(file, recording, tokens)
+                # With the session during whose reading they were found: the first one of a text
+                # file, which an agent may want to have back with them.
+                unread = tuple(told.unread[lines_given:])
+                recording = next(read, None)
                 if isinstance(prepared, SessionToImport):
-                    prepared = replace(prepared, is_damaged=told.is_damaged)
+                    lines_given += len(unread)
+                    prepared = replace(prepared, unread=unread, is_damaged=told.is_damaged)
                     if recording is None:
-                        prepared = replace(prepared, stamp=stamp, unread=tuple(told.unread))
+                        rest = tuple(told.unread[lines_given:])
+                        prepared = replace(prepared, stamp=stamp, unread=(*unread, *rest))
                 yield prepared
         except (NotFound, InvalidInput) as error:
             yield str(error)

@@ -57,6 +57,8 @@ def test_a_session_is_recognised_by_its_names_or_else_by_how_it_begins() -> None
     spaced = ToolCall("t9", "bash", '{"command": "ls"}')
     silent = [*kept_by_recorder[:2], ModelReplied((spaced,), "m", Stop.CALLS)]
     assert kept_by_gateway(call) & names_of_session(silent)
+    other = ToolCall("call-2", "rm", '{"path":"x"}')
+    assert not kept_by_gateway(other) & names_of_session(silent)
     assert names_of_session(kept_by_recorder[:2]) == {"session-1"}
 
 

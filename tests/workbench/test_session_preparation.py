@@ -135,3 +135,21 @@ def test_what_remains_of_a_recording_names_each_message(files: list[FileToRead])
         assert one.recording.title
         assert not any(message.text or message.parts for message in one.recording.messages)
         assert {draft.message for draft in one.made} <= set(range(len(one.recording.messages)))
+
+
+def test_a_files_other_lines_go_with_its_main_session(tmp_path: Path) -> None:
+    """They went with the last sub-agent, so a restored session did not have them back."""
+    attachment = {"type": "date", "content": "Monday"}
+    rows = [
+        *written.claude_session(),
+        written.claude_line(9, "attachment", 8, attachment=attachment),
+        written.claude_said(10, None, "a task", isSidechain=True),
+        written.claude_reply(11, 10, "m9", written.text("Done."), isSidechain=True),
+    ]
+    path = written.lines(tmp_path / "session-1.jsonl", rows)
+    prepared = list(SessionPreparation().prepare_file(path, (1, 1), shared_token_counter()))
+    main, child = (one for one in prepared if isinstance(one, SessionToImport))
+    assert (main.recording.parent, child.recording.parent) == ("", "session-1")
+    assert [b"Monday" in line for line in main.unread] == [True]
+    assert child.unread == ()
+    assert (main.stamp, child.stamp) == ((0, 0), (1, 1)), "the file is read when all of it is"
