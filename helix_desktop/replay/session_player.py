@@ -60,6 +60,7 @@ Answered = tuple[str, dict[str, str], str]  # The tool, the arguments and the ou
 RECALLED = "recalled-"  # The ids of recalls that the replay adds for the agent begin with this.
 SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
+SEARCHES = (ToolName.SEARCH_CACHE, ToolName.RECALL_HISTORY)
 MODELS = {facts.ModelRole.MAIN: MAIN, facts.ModelRole.FAST: FAST}
 SYSTEM = "You are the agent of a recorded session."
 # In brackets, so that it is not taken for something that the user said.
@@ -244,20 +245,23 @@ class SessionPlayer:
         await asyncio.sleep(max(0.0, next(self._times) - loop.time()))
         view, request = await self._fold_and_build_next_request()
         await self._watching.observe_step(view, request, message)
-        if pages := await self._watching.pages_recalled_before_reply(
-            view, message, self._terms.recalls
-        ):
+        pages = await self._watching.pages_recalled_before_reply(view, message, self._terms.recalls)
+        if pages:
             request = await self._play_recalls(request, pages)
-        saw, pieces = self._conversation.state.seq, self._billing_pieces_of(request)
-        output = prompt_cache_billing.count_output_tokens(message, self._tokens.count_tokens)
-        left_out = (
-            max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens)
-            if self._plain_tokens
-            else 0.0
-        )
-        output = round(output * (1 + self._terms.output_growth * left_out))
+        saw = self._conversation.state.seq
+        pieces = self._billing_pieces_of(request)
+        output = self._output_tokens_of(message, pieces)
         usage = self._ledger.bill_step(pieces, output, loop.time(), self._recall_reason_of)
         await self._following.record_reply(self._build_agent_reply(message, usage), saw)
+
+    def _output_tokens_of(self, message: RecordedMessage, pieces: Sequence[Piece]) -> int:
+        """Return a reply's tokens. Models may say more if they are sent less."""
+        recorded = prompt_cache_billing.count_output_tokens(message, self._tokens.count_tokens)
+        if not self._plain_tokens:
+            return recorded
+        sent = sum(tokens for _, tokens in pieces)
+        left_out = max(0.0, 1 - sent / self._plain_tokens)
+        return round(recorded * (1 + self._terms.output_growth * left_out))
 
     async def _fold_and_build_next_request(self) -> tuple[View, Request]:
         view = await self._following.apply_folds_and_get_view()
@@ -267,58 +271,48 @@ class SessionPlayer:
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
         """Recall pages in rounds, as an agent would. Return the request after the last round."""
-        searches, brought = (ToolName.SEARCH_CACHE, ToolName.RECALL_HISTORY), ""
-        for named in (True, False):
-            kind = [page for page in pages if (page.tool is not ToolName.RECALL_HISTORY) == named]
-            for together in group_by_round(kind):
-                asked = [
-                    page
-                    for page in together
-                    if not page.seeks or any(one not in brought for one in page.seeks)
-                ]
-                if not asked:
-                    continue
-                calls = [await self._recall_page_as_call(page) for page in asked]
-                brought += "".join(text for tool, _, text in calls if tool in searches)
-                await self._play_recall_request(request, calls)
-                view, request = await self._fold_and_build_next_request()
-                await self._watching.observe_request(view, request)
+        brought = ""
+        for together in _rounds_of_recalls(pages):
+            asked = [page for page in together if not _is_answered(page, brought)]
+            if not asked:
+                continue
+            calls = [await self._recall_page_as_call(page) for page in asked]
+            for tool, _, text in calls:
+                if tool in SEARCHES:
+                    brought += text
+            await self._play_recall_request(request, calls)
+            view, request = await self._fold_and_build_next_request()
+            await self._watching.observe_request(view, request)
         return request
 
     async def _recall_page_as_call(self, page: RecalledPage) -> Answered:
         asked = dict(page.asked)
         words = asked.get("find", "")
-        cache, tokens = self._stores.cache, self._tokens
+        cache = self._stores.cache
         if page.tool is ToolName.SEARCH_CACHE:
-            return (
-                page.tool,
-                asked,
-                await content_recall.search_entries(
-                    self._stores.index, asked["query"], cache=cache
-                ),
+            hits = await content_recall.search_entries(
+                self._stores.index, asked["query"], cache=cache
             )
+            return page.tool, asked, hits
         if page.tool is ToolName.RECALL_HISTORY and page.entry:
             return page.tool, {"fold": page.entry} | asked, page.text
         if page.tool is ToolName.RECALL_HISTORY:
-            state = self._conversation.state
-            return (
-                page.tool,
-                asked,
-                await content_recall.recall_folded_messages(state, cache, tokens, "", words),
+            passages = await content_recall.recall_folded_messages(
+                self._conversation.state, cache, self._tokens, "", words
             )
+            return page.tool, asked, passages
         text = await content_recall.recall_entry(
-            cache, tokens, page.entry, lines=asked.get("lines", ""), words=words
+            cache, self._tokens, page.entry, lines=asked.get("lines", ""), words=words
         )
         return page.tool, {"sha256": page.entry} | asked, text
 
     async def _play_recall_request(self, request: Request, calls: Sequence[Answered]) -> None:
         """Play a request that is answered with these calls, and then their results."""
-        asks = (
-            RecallReason.SEARCHED
-            if calls[0][0] == ToolName.RECALL_HISTORY
-            else RecallReason.RECALLED
-        )
-        begins = SEARCHED if asks is RecallReason.SEARCHED else RECALLED
+        asks = RecallReason.RECALLED
+        begins = RECALLED
+        if calls[0][0] == ToolName.RECALL_HISTORY:
+            asks = RecallReason.SEARCHED
+            begins = SEARCHED
         named = [
             facts.ToolCall(f"{begins}{self._recalled + n}", tool, json.dumps(of))
             for n, (tool, of, _) in enumerate(calls)
@@ -360,9 +354,9 @@ class SessionPlayer:
         """Add how long a turn waits for this work. Background work does not count."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        found = await work
+        result = await work
         self._waited_now += loop.time() - begun
-        return found
+        return result
 
     def _bill_fold_request(self, asked: StandInRequest) -> None:
         pieces = self._billing_pieces_of(asked.request)
@@ -416,31 +410,42 @@ class SessionPlayer:
     def _recall_reason_of(self, part: object) -> RecallReason:
         """Return whether a part is in a request because of a recall or a search."""
         if isinstance(part, facts.Text):
-            return (
-                RecallReason.RECALLED if part.text == self._words_with_recall else RecallReason.NO
-            )
-        name = (
-            part.call
-            if isinstance(part, ToolResult)
-            else part.id
-            if isinstance(part, facts.ToolCall)
-            else ""
-        )
+            is_beside_recall = part.text == self._words_with_recall
+            return RecallReason.RECALLED if is_beside_recall else RecallReason.NO
+        name = ""
+        if isinstance(part, ToolResult):
+            name = part.call
+        elif isinstance(part, facts.ToolCall):
+            name = part.id
         if name.startswith(SEARCHED):
             return RecallReason.SEARCHED
         return RecallReason.RECALLED if name.startswith(RECALLED) else RecallReason.NO
+
+
+def _rounds_of_recalls(pages: Sequence[RecalledPage]) -> Iterator[Sequence[RecalledPage]]:
+    """Yield the pages that are asked for together: first those of entries, then of the history."""
+    for of_history in (False, True):
+        kind = [page for page in pages if (page.tool is ToolName.RECALL_HISTORY) == of_history]
+        yield from group_by_round(kind)
+
+
+def _is_answered(page: RecalledPage, brought: str) -> bool:
+    """Whether earlier searches have brought everything that this one would seek."""
+    return bool(page.seeks) and all(reference in brought for reference in page.seeks)
 
 
 def _build_average_text_with_calls(
     messages: Sequence[RecordedMessage], tokens: TokenCounter
 ) -> str:
     """Return a text of the average length that the recorded agent says beside its calls."""
-    said = [
-        tokens.count_tokens(one.text) + tokens.count_tokens(one.reasoning)
-        for one in messages
-        if one.calls
+    lengths = [
+        tokens.count_tokens(message.text) + tokens.count_tokens(message.reasoning)
+        for message in messages
+        if message.calls
     ]
-    return (WORD_WITH_CALL * round(sum(said) / len(said))).strip() if said else ""
+    if not lengths:
+        return ""
+    return (WORD_WITH_CALL * round(sum(lengths) / len(lengths))).strip()
 
 
 class RememberingCounter:

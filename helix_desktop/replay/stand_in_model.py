@@ -37,10 +37,9 @@ OTHER_SIZE = 60
 SECONDS: Mapping[Purpose, float] = {Purpose.COMPACTION: 2.0, Purpose.ADMISSION: 2.0}
 USUAL_SECONDS = 8.0
 FOREVER = 1e9
-FIRST_WORD, PACE = (
-    2.0,
-    80,
-)  # For a slow model: the seconds before the first word, and the tokens per second after it.
+# For a slow model: the seconds before the first word, and the tokens per second after it.
+FIRST_WORD_SECONDS = 2.0
+TOKENS_PER_SECOND = 80
 _FILL = "the work went on as it was asked and the rest of it is as it was said "
 _FOREIGN = "o trabalho continua como foi pedido e nada mais mudou desde a hora em que foi dito "
 _FOREIGN_SECTIONS = ("Fundo", "Detalhes", "Feito", "Problemas", "Tarefas", "Gostos")
@@ -70,7 +69,7 @@ class StandInModel:
     fits: Callable[[Request], bool] = lambda _: True
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
-        delays = {"hangs": FOREVER, "slow": FIRST_WORD}
+        delays = {"hangs": FOREVER, "slow": FIRST_WORD_SECONDS}
         await asyncio.sleep(delays.get(self.kind) or SECONDS.get(request.purpose, USUAL_SECONDS))
         if not self.fits(request):
             raise ContextTooLong(
@@ -81,56 +80,62 @@ class StandInModel:
         text = self._write_stand_in_answer(request)
         output = self.tokens.count_tokens(text)
         self.heard(StandInRequest(self.model_name, request, output))
-        for piece in (
-            text.splitlines(keepends=True) if self.kind == "slow" else [text] if text else []
-        ):
-            yield TextDelta(piece)
-            if self.kind == "slow":
-                await asyncio.sleep(self.tokens.count_tokens(piece) / PACE)
-        yield Reply((Text(text),) if text else (), Stop.END, Usage(output=output), self.model_name)
+        if self.kind == "slow":
+            for line in text.splitlines(keepends=True):
+                yield TextDelta(line)
+                await asyncio.sleep(self.tokens.count_tokens(line) / TOKENS_PER_SECOND)
+        elif text:
+            yield TextDelta(text)
+        parts = (Text(text),) if text else ()
+        yield Reply(parts, Stop.END, Usage(output=output), self.model_name)
 
     def _write_stand_in_answer(self, request: Request) -> str:
         size = SIZES.get(request.purpose, OTHER_SIZE)
-        if self.kind in ("empty", "wrong-form", "other-language"):
-            if self.kind == "wrong-form":
+        match self.kind:
+            case "empty":
+                return ""
+            case "wrong-form":
                 return '{"answer": [1, 2, ' + self._repeat_to_token_count(size, _FILL)
-            return (
-                ""
-                if self.kind == "empty"
-                else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
-            )
-        size *= 20 if self.kind == "too-long" else 1
-        if request.purpose is Purpose.ADMISSION:
-            # Compact every large output, as an agent would do.
-            numbers = [
-                number
-                for text in _texts_in_request(request)[-1:]
-                for number in _OUTPUT.findall(text)
-            ]
-            return "\n".join(
-                f"{number}: compact: what it says about the task at hand" for number in numbers
-            )
-        if request.purpose not in (Purpose.HANDOVER, Purpose.OBSERVATIONS, Purpose.REFLECTION):
-            return self._repeat_to_token_count(size, _FILL)
-        found = (
-            "" if self.kind == "forgetful" else self._copy_lines_worth_keeping(request, size // 3)
-        )
-        if request.purpose is Purpose.HANDOVER:
-            return self._write_sections(size, SECTIONS, _FILL, found)
-        return self._write_observation_lines(size, found)
+            case "other-language":
+                return self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
+            case "too-long":
+                return self._write_by_purpose(request, 20 * size)
+            case _:
+                return self._write_by_purpose(request, size)
 
-    def _write_sections(self, tokens: int, headings: tuple[str, ...], fill: str, found: str) -> str:
-        room = max(20, (tokens - self.tokens.count_tokens(found) - 40) // len(headings))
+    def _write_by_purpose(self, request: Request, size: int) -> str:
+        match request.purpose:
+            case Purpose.ADMISSION:
+                return _choose_compactions(request)
+            case Purpose.HANDOVER:
+                return self._write_sections(size, SECTIONS, _FILL, self._kept_lines(request, size))
+            case Purpose.OBSERVATIONS | Purpose.REFLECTION:
+                return self._write_observation_lines(size, self._kept_lines(request, size))
+            case _:
+                return self._repeat_to_token_count(size, _FILL)
+
+    def _kept_lines(self, request: Request, size: int) -> str:
+        """Return the details that a summary of so many tokens keeps."""
+        if self.kind == "forgetful":
+            return ""
+        return self._copy_lines_worth_keeping(request, size // 3)
+
+    def _write_sections(
+        self, tokens: int, headings: tuple[str, ...], fill: str, details: str
+    ) -> str:
+        room = max(20, (tokens - self.tokens.count_tokens(details) - 40) // len(headings))
         written = [
             f"## {heading}\n{self._repeat_to_token_count(room, fill)}" for heading in headings
         ]
-        written[1] += f"\n{found}"
+        written[1] += f"\n{details}"
         return "\n\n".join(written)
 
-    def _write_observation_lines(self, tokens: int, found: str) -> str:
+    def _write_observation_lines(self, tokens: int, details: str) -> str:
         line = f"- (high) {_FILL.strip()} [1]\n"
-        count = max(1, (tokens - self.tokens.count_tokens(found)) // self.tokens.count_tokens(line))
-        return line * count + found
+        count = max(
+            1, (tokens - self.tokens.count_tokens(details)) // self.tokens.count_tokens(line)
+        )
+        return line * count + details
 
     def _repeat_to_token_count(self, tokens: int, fill: str) -> str:
         return fill * max(1, tokens // self.tokens.count_tokens(fill))
@@ -145,6 +150,15 @@ class StandInModel:
                     break
                 taken[line] = None
         return "\n".join(taken)
+
+
+def _choose_compactions(request: Request) -> str:
+    """Return the answer that compacts every large output, as an agent would."""
+    question = _texts_in_request(request)[-1:]
+    numbers = [number for text in question for number in _OUTPUT.findall(text)]
+    return "\n".join(
+        f"{number}: compact: what it says about the task at hand" for number in numbers
+    )
 
 
 def _lines_worth_keeping(request: Request) -> Iterator[str]:
