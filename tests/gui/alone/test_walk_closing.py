@@ -31,8 +31,10 @@ from tests.turns import ends_within
 pytestmark = pytest.mark.skipif(bool(screens.missing()), reason=f"needs {screens.missing()}")
 GONE = 2.0  # seconds, by the window's promise
 BUSY = 1.5  # what xdotool and a busy machine add
-LONG = (
-    "The guard is held across an await in src/lock/manager.rs, which the second test shows. " * 40
+# Each sentence differs, because a reply that repeats itself is stopped.
+LONG = " ".join(
+    f"Guard {number} is held across an await in src/lock/manager.rs, line {number * 7}, which the second test shows."
+    for number in range(40)
 )
 
 SILENT = """
