@@ -5,7 +5,6 @@ its view into what is sent on.
 import asyncio
 import base64
 import binascii
-import itertools
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -35,9 +34,8 @@ from helix_desktop.providers.model_prices import merge_model_knowledge
 from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.open_workbench import Workbench
 
-LONG_TEXT_CHARACTERS = 32_000  # Characters. Longer texts may make a fold due.
-# Characters. Tokens of longer texts are counted in a thread, as every count waits for
-# others.
+LONG_TEXT_CHARACTERS = 32_000  # Longer texts may make a fold due.
+# Characters. Tokens of longer texts are counted in a thread, as every count waits for others.
 COUNTED_HERE = 4_000
 
 
@@ -74,9 +72,8 @@ class OpenAgentConversation:
     follower: AgentFollower
     contents: ViewContents
     last_entries: ViewEntries | None = None  # The entries of the last view that was computed.
-    applied_settings: tuple[
-        object, ...
-    ] = ()  # System prompt, tools, model and policy of the last request.
+    # System prompt, tools, model and policy of the last request.
+    applied_settings: tuple[object, ...] = ()
 
     @classmethod
     async def open_by_name(
@@ -216,51 +213,57 @@ class OpenAgentConversation:
         """Whether there are only short user texts and results of running calls, so no
         fold can become due.
         """
-        if any(message.speaker is not Speaker.USER for message in fresh):
-            return False
-        pieces = [piece for message in fresh for piece in message.pieces]
         waiting = {call.id for call in self.conversation.state.branch.running_calls}
-        if not all(
-            p.kind is PieceKind.TEXT or (p.kind is PieceKind.RESULT and p.id in waiting)
-            for p in pieces
-        ):
+        texts = []
+        for message in fresh:
+            if message.speaker is not Speaker.USER:
+                return False
+            for piece in message.pieces:
+                is_awaited_result = piece.kind is PieceKind.RESULT and piece.id in waiting
+                if piece.kind is not PieceKind.TEXT and not is_awaited_result:
+                    return False
+                texts.append(piece.text)
+        if sum(map(len, texts)) > LONG_TEXT_CHARACTERS:
             return False
-        if sum(len(piece.text) for piece in pieces) > LONG_TEXT_CHARACTERS:
-            return False
-        tokens = sum(self.bench.token_counter.count_tokens(piece.text) for piece in pieces)
+        tokens = sum(map(self.bench.token_counter.count_tokens, texts))
         return self.session.folding.can_skip_folding(tokens)
 
     # --- Recording a request's messages as facts
 
     async def append_messages(self, messages: Sequence[Wired], tip: int) -> list[int]:
         """Append the messages as facts. Return for each message the number of its last fact."""
-        pieces = (piece for message in messages for piece in message.pieces)
-        await self.count_tokens_of_texts(
-            [one.text for one in pieces if one.kind is not PieceKind.IMAGE]
-        )
+        texts = []
+        for message in messages:
+            for piece in message.pieces:
+                if piece.kind is not PieceKind.IMAGE:
+                    texts.append(piece.text)
+        await self.count_tokens_of_texts(texts)
         stored = await self._store_call_outputs(messages)
-        outputs: list[tuple[int, AgentOutput]] = []
+        outputs: list[tuple[int, AgentOutput]] = []  # With the positions of their messages.
         seqs: dict[int, int] = {}
         for at, message in enumerate(messages):
-            results, others = self._split_off_awaited_results(
-                message, {output.call for _, output in outputs}, stored
-            )
+            answered = {output.call for _, output in outputs}
+            results, others = self._split_off_awaited_results(message, answered, stored)
+            # Results of one reply are recorded together, before anything else is said.
             if outputs and (not results or message.speaker is Speaker.ASSISTANT):
                 await self._append_call_results(outputs, seqs)
             outputs.extend((at, output) for output in results)
-            if outputs and others:
+            if not others:
+                continue
+            if outputs:
                 await self._append_call_results(outputs, seqs)
-            if others:
-                await self._append_one_message(message, others, steering=bool(results))
-                seqs[at] = self.conversation.state.seq
-                await asyncio.sleep(0)  # Let other agents' requests be handled.
+            await self._append_one_message(message, others, steering=bool(results))
+            seqs[at] = self.conversation.state.seq
+            await asyncio.sleep(0)  # Let other agents' requests be handled.
         if outputs:
             await self._append_call_results(outputs, seqs)
-        return list(
-            itertools.accumulate(
-                (seqs.get(at, tip) for at in range(len(messages))), max, initial=tip
-            )
-        )[1:]
+        # A message without facts of its own has the last one before it.
+        last_seqs = []
+        last = tip
+        for at in range(len(messages)):
+            last = max(last, seqs.get(at, tip))
+            last_seqs.append(last)
+        return last_seqs
 
     async def _store_call_outputs(
         self, messages: Sequence[Wired]
@@ -270,27 +273,26 @@ class OpenAgentConversation:
         """
         calls = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         outputs: dict[tuple[str, str], facts.ToolCall] = {}
-        for piece in (piece for message in messages for piece in message.pieces):
-            if piece.kind is PieceKind.CALL:
-                calls[piece.id] = facts.ToolCall(piece.id, piece.name, piece.text)
-            elif piece.kind is PieceKind.RESULT and piece.id in calls:
-                outputs.setdefault((piece.id, piece.text), calls[piece.id])
-        put = (self.follower.store_output(text, call) for (_, text), call in outputs.items())
-        return dict(zip(outputs, await asyncio.gather(*put), strict=True))
+        for message in messages:
+            for piece in message.pieces:
+                if piece.kind is PieceKind.CALL:
+                    calls[piece.id] = facts.ToolCall(piece.id, piece.name, piece.text)
+                elif piece.kind is PieceKind.RESULT and piece.id in calls:
+                    outputs.setdefault((piece.id, piece.text), calls[piece.id])
+        storing = [self.follower.store_output(text, call) for (_, text), call in outputs.items()]
+        return dict(zip(outputs, await asyncio.gather(*storing), strict=True))
 
     def _split_off_awaited_results(
-        self, message: Wired, waiting: set[str], stored: Mapping[tuple[str, str], facts.Stored]
+        self, message: Wired, answered: set[str], stored: Mapping[tuple[str, str], facts.Stored]
     ) -> tuple[list[AgentOutput], list[Piece]]:
-        calls = {call.id for call in self.conversation.state.branch.running_calls} - waiting
-        results, others = [], []
+        awaited = {call.id for call in self.conversation.state.branch.running_calls} - answered
+        results: list[AgentOutput] = []
+        others: list[Piece] = []
         for piece in message.pieces:
-            if piece.kind is PieceKind.RESULT and piece.id in calls:
-                calls.discard(piece.id)
-                results.append(
-                    AgentOutput(
-                        piece.id, piece.text, piece.ok, stored=stored.get((piece.id, piece.text))
-                    )
-                )
+            if piece.kind is PieceKind.RESULT and piece.id in awaited:
+                awaited.discard(piece.id)
+                content = stored.get((piece.id, piece.text))
+                results.append(AgentOutput(piece.id, piece.text, piece.ok, stored=content))
             else:
                 others.append(piece)
         return results, others
@@ -300,33 +302,27 @@ class OpenAgentConversation:
     ) -> None:
         before = self.conversation.state.seq
         await self.follower.record_outputs([output for _, output in outputs])
-        at_of = {output.call: at for at, output in outputs}
+        positions = {output.call: at for at, output in outputs}
         for recorded in self.conversation.state.facts[before:]:
-            if isinstance(recorded.fact, facts.ToolReturned) and recorded.fact.call in at_of:
-                seqs_to_fill[at_of[recorded.fact.call]] = recorded.seq
+            if isinstance(recorded.fact, facts.ToolReturned) and recorded.fact.call in positions:
+                seqs_to_fill[positions[recorded.fact.call]] = recorded.seq
         seqs_to_fill[outputs[-1][0]] = self.conversation.state.seq
         outputs.clear()
 
     async def _append_one_message(
         self, message: Wired, pieces: Sequence[Piece], *, steering: bool
     ) -> None:
-        following = self.follower
         if message.speaker is Speaker.ASSISTANT:
-            stop = facts.Stop.CALLS if message.pieces_of_kind(PieceKind.CALL) else facts.Stop.END
-            saw = following.conversation.state.seq
-            await following.record_reply(
-                facts.ModelReplied(parts_from_pieces(pieces), "", stop), saw
-            )
+            has_calls = bool(message.pieces_of_kind(PieceKind.CALL))
+            stop = facts.Stop.CALLS if has_calls else facts.Stop.END
+            reply = facts.ModelReplied(parts_from_pieces(pieces), "", stop)
+            await self.follower.record_reply(reply, self.conversation.state.seq)
             return
         parts = [await self._build_user_part(piece) for piece in pieces]
-        if (
-            is_system := message.speaker is Speaker.SYSTEM
-        ):  # The agent wrote this, and not its user.
-            parts = [
-                replace(p, text=SYSTEM_MESSAGE + p.text) if isinstance(p, facts.Text) else p
-                for p in parts
-            ]
-        await following.record_user_message(tuple(parts), steering=steering or is_system)
+        is_system = message.speaker is Speaker.SYSTEM
+        if is_system:  # The agent wrote this, and not its user.
+            parts = [_as_words_of_system(part) for part in parts]
+        await self.follower.record_user_message(tuple(parts), steering=steering or is_system)
 
     async def _build_user_part(self, piece: Piece) -> facts.UserPart:
         """Return the part of a user's message. Pictures and unknown blocks become cache entries."""
@@ -374,24 +370,30 @@ class OpenAgentConversation:
         """Return the reply under the model name that the agent requests, under which
         things are learned.
         """
-        main = (
-            None
-            if is_side
-            else self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
-        )
-        asked = main.model if main else replied.model
-        usage = _price_usage(replied.usage, replied.model, asked)
-        parts = parts_from_pieces(replied.pieces)
+        asked = replied.model
+        main = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        if main is not None and not is_side:
+            asked = main.model
         return facts.ModelReplied(
-            parts, asked, replied.stop, usage, seconds=replied.seconds, raw=replied.raw
+            parts_from_pieces(replied.pieces),
+            asked,
+            replied.stop,
+            _price_usage(replied.usage, replied.model, asked),
+            seconds=replied.seconds,
+            raw=replied.raw,
         )
+
+
+def _as_words_of_system(part: facts.UserPart) -> facts.UserPart:
+    if isinstance(part, facts.Text):
+        return replace(part, text=SYSTEM_MESSAGE + part.text)
+    return part
 
 
 def _price_usage(usage: facts.Usage, answered: str, asked: str) -> facts.Usage:
     """Return the usage priced for the model that answered, or else the one that was asked."""
-    return fill_in_cost(
-        fill_in_cost(usage, merge_model_knowledge("", answered)), merge_model_knowledge("", asked)
-    )
+    priced = fill_in_cost(usage, merge_model_knowledge("", answered))
+    return fill_in_cost(priced, merge_model_knowledge("", asked))
 
 
 def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:

@@ -3,7 +3,7 @@ places in the JSON.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from operator import itemgetter
@@ -68,21 +68,28 @@ class Wired:
     @property
     def identity_key(self) -> str:
         """Return what identifies the message, without what clients change, such as white space."""
-        calls, words = self.pieces_of_kind(PieceKind.CALL), False
-        if self.speaker is Speaker.ASSISTANT and calls:
-            said: Iterable[Iterable[str]] = ((f"{call.name}\0{call.id}",) for call in calls)
-        elif self.speaker is Speaker.ASSISTANT:
-            said, words = ((piece.text for piece in self.pieces_of_kind(PieceKind.TEXT)),), True
-        else:
-            said = ((f"{piece.kind}\0{piece.id}\0", piece.text) for piece in self.pieces)
         digest = hashlib.blake2b(self.speaker.encode(), digest_size=16)
-        for texts in said:
+        calls = self.pieces_of_kind(PieceKind.CALL)
+        if self.speaker is not Speaker.ASSISTANT:
+            for piece in self.pieces:
+                _add_to_digest(digest, f"{piece.kind}\0{piece.id}\0", piece.text)
+        elif calls:
+            for call in calls:
+                _add_to_digest(digest, f"{call.name}\0{call.id}")
+        else:
+            # Clients join, split and trim a reply's texts.
             digest.update(b"\1")
-            for part in (part for text in texts for part in slice_text(text)):
-                digest.update(
-                    ("".join(part.split()) if words else part).encode("utf-8", "surrogatepass")
-                )
+            for piece in self.pieces_of_kind(PieceKind.TEXT):
+                for part in slice_text(piece.text):
+                    digest.update("".join(part.split()).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
+
+
+def _add_to_digest(digest: Any, *texts: str) -> None:
+    digest.update(b"\1")
+    for text in texts:
+        for part in slice_text(text):
+            digest.update(part.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +125,8 @@ class CallNumbering:
     """Numbers calls in protocols without call ids."""
 
     given: int = 0
-    waiting: list[tuple[str, str]] = field(
-        default_factory=list
-    )  # The names and ids of calls that have no results yet.
+    # The names and ids of calls that have no results yet.
+    waiting: list[tuple[str, str]] = field(default_factory=list)
 
     def assign_call_number(self, name: str) -> str:
         self.given += 1
@@ -145,14 +151,14 @@ def text_of_content(content: Json) -> str:
         return content
     if isinstance(content, Mapping):
         return text_of_content([content])
-    if isinstance(content, Sequence):
-        found = (
-            part if isinstance(part, str) else part.get("text")
-            for part in content
-            if isinstance(part, str | Mapping)
-        )
-        return "\n".join(text for text in found if isinstance(text, str))
-    return ""
+    if not isinstance(content, Sequence):
+        return ""
+    texts = []
+    for part in content:
+        text = part.get("text") if isinstance(part, Mapping) else part
+        if isinstance(text, str):
+            texts.append(text)
+    return "\n".join(texts)
 
 
 def format_effort_settings(*settings: Json) -> str:
@@ -205,11 +211,15 @@ def edit_pieces(
     piece's text, and its new value.
     """
     units: Any = list(wired.units)
+    # From the last to the first, so that the paths of the others stay right.
     for edit in sorted(edits, key=lambda edit: -edit.at):
         piece = wired.pieces[edit.at]
-        below, fresh = ((), None) if edit.text is None else find_field(units, piece, edit.text)
-        path = (*piece.path, *below)
-        if fresh is None and len(path) > 1 and len(list_at(units, *path[:-1])) == 1:
+        path = piece.path
+        fresh = None
+        if edit.text is not None:
+            field_path, fresh = find_field(units, piece, edit.text)
+            path = (*path, *field_path)
+        elif len(path) > 1 and len(list_at(units, *path[:-1])) == 1:
             path = path[:-1]  # No provider accepts an empty list.
         units = copy_with_change(units, path, fresh)
     return list(units)
