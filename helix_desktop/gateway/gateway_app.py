@@ -347,21 +347,17 @@ class GatewayApp:
         where = incoming.route
         if not where.wire or incoming.method != "POST":
             return None
-        if (
-            where.streams and "alt=sse" not in incoming.query
-        ):  # Gemini then streams a JSON array, which is not read.
-            return None
-        plan = agent_identity.uses_subscription(incoming.headers)
-        folds = incoming.registration.folds and (incoming.registration.folds_plans or not plan)
+        if where.streams and "alt=sse" not in incoming.query:
+            return None  # Gemini then streams a JSON array, which is not read.
+        registration = incoming.registration
+        is_on_plan = agent_identity.uses_subscription(incoming.headers)
+        folds = registration.folds and (registration.folds_plans or not is_on_plan)
+        parse = partial(parse_incoming_request, incoming, self._body_parser, folds=folds)
+        is_large = len(incoming.content) > request_forwarding.LARGE_BODY_BYTES
         try:
-            if (
-                len(incoming.content) > request_forwarding.LARGE_BODY_BYTES
-                or "content-encoding" in incoming.headers
-            ):
-                return await asyncio.to_thread(
-                    parse_incoming_request, incoming, self._body_parser, folds=folds
-                )
-            return parse_incoming_request(incoming, self._body_parser, folds=folds)
+            if is_large or "content-encoding" in incoming.headers:
+                return await asyncio.to_thread(parse)
+            return parse()
         except DecodedTooLarge:
             raise
         except Exception:
@@ -542,23 +538,30 @@ def _build_fold_question(
     wire: Any, last: LastAgentRequest, question: str, system: str, limit: int
 ) -> BodyPieces:
     body = dict(last.body)
-    units: Json = [] if system else body.get(MESSAGE_FIELDS[wire.NAME])
-    if not isinstance(units, list):
-        units = [unit for each in wire.parse_messages(body) for unit in each.units]
-    if system:
+    asks_alone = bool(system)
+    units: Json = []
+    if asks_alone:
         for name in _HEAD_FIELDS:
             body.pop(name, None)
         question = f"{system}\n\n{question}"
         if "max_tokens" in body:
             body["max_tokens"] = limit or 4_000
+    else:
+        units = body.get(MESSAGE_FIELDS[wire.NAME])
+        if not isinstance(units, list):
+            messages = wire.parse_messages(body)
+            units = [unit for message in messages for unit in message.units]
     body.pop("stream_options", None)
-    if body.get("stream") and not (
-        wire is responses_gateway and CODEX_SUBSCRIPTION_PATH in last.url
-    ):
+    # ChatGPT answers Codex only with a stream.
+    must_stream = wire is responses_gateway and CODEX_SUBSCRIPTION_PATH in last.url
+    if body.get("stream") and not must_stream:
         body["stream"] = False
-    together = [*((unit, False) for unit in units), (wire.user_message(question), True)]
+    together = [(unit, False) for unit in units]
+    together.append((wire.user_message(question), True))
     body = with_messages(wire.NAME, body, wire.merge_added_messages(together))
-    return [orjson.dumps(body)] if system else last.request.body.encode_changed_body(body)
+    if asks_alone:
+        return [orjson.dumps(body)]
+    return last.request.body.encode_changed_body(body)
 
 
 async def _receive_body(receive: Receive) -> BodyBytes | None:
@@ -580,12 +583,10 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, Json]) -> None:
     """Send a short answer of our own, in a form that clients of all four protocols understand."""
-    said = (
-        {"type": "error", "error": {"type": "helix_gateway", "message": value}}
-        if isinstance(value, str)
-        else value
-    )
-    content = orjson.dumps(said)
+    answer: Json = value
+    if isinstance(value, str):
+        answer = {"type": "error", "error": {"type": "helix_gateway", "message": value}}
+    content = orjson.dumps(answer)
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(content)).encode()),
@@ -595,45 +596,47 @@ async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, 
 
 
 def _answer_to_failure(error: Exception) -> tuple[int, str]:
-    match error:
-        case DecodedTooLarge():
-            return (
-                413,
-                "A request of more than 64 MB after decompression is refused. Nothing was sent on.",
-            )
-        case httpx.InvalidURL():
-            return (
-                400,
-                "The path of the request or the address of a proxy is not valid. Nothing was sent.",
-            )
-        case HelixError(what=what):
-            return 502 if isinstance(error, ProviderUnreachable) else 400, what
+    """Return the status and the sentence for a request that was not answered."""
+    if isinstance(error, DecodedTooLarge):
+        sentence = (
+            "A request of more than 64 MB after decompression is refused. Nothing was sent on."
+        )
+        return 413, sentence
+    if isinstance(error, httpx.InvalidURL):
+        sentence = (
+            "The path of the request or the address of a proxy is not valid. Nothing was sent."
+        )
+        return 400, sentence
+    if isinstance(error, HelixError):
+        return (502 if isinstance(error, ProviderUnreachable) else 400), error.what
     host = "The provider"
     if isinstance(error, httpx.HTTPError):
         with suppress(RuntimeError):  # The error occurred before there was a request.
             host = error.request.url.netloc.decode()
-    return (
-        502,
-        f"{host} could not be reached ({str(error) or type(error).__name__}). Check the address and the proxy.",
-    )
+    reason = str(error) or type(error).__name__
+    return 502, f"{host} could not be reached ({reason}). Check the address and the proxy."
+
+
+_KEY_HEADERS = {anthropic_gateway.NAME: b"x-api-key", gemini_gateway.NAME: b"x-goog-api-key"}
 
 
 def _add_stored_key_if_missing(incoming: IncomingRequest) -> IncomingRequest:
     """Add the user's key if the request has none and goes to that key's host, as its
     protocol requires.
     """
-    key, there = incoming.registration.key, urlsplit(_provider_address(incoming)).netloc.lower()
-    own = any(
-        incoming.headers.get(name)
-        for name in ("authorization", "x-api-key", "x-goog-api-key", "api-key")
-    )
-    if not key or there != incoming.registration.key_host or own:
+    registration = incoming.registration
+    host = urlsplit(_provider_address(incoming)).netloc.lower()
+    if not registration.key or host != registration.key_host:
         return incoming
-    name = {anthropic_gateway.NAME: b"x-api-key", gemini_gateway.NAME: b"x-goog-api-key"}.get(
-        incoming.protocol, b"authorization"
-    )
-    value = key if name != b"authorization" else f"Bearer {key}"
-    return replace(incoming, raw_headers=(*incoming.raw_headers, (name, value.encode("latin-1"))))
+    for name in ("authorization", "x-api-key", "x-goog-api-key", "api-key"):
+        if incoming.headers.get(name):
+            return incoming
+    header = _KEY_HEADERS.get(incoming.protocol, b"authorization")
+    value = registration.key
+    if header == b"authorization":
+        value = f"Bearer {value}"
+    added = (header, value.encode("latin-1"))
+    return replace(incoming, raw_headers=(*incoming.raw_headers, added))
 
 
 class ProviderHttpClients:
@@ -643,12 +646,12 @@ class ProviderHttpClients:
         self._clients: dict[frozenset[tuple[str, str]] | None, httpx.AsyncClient] = {}
 
     def get_client_for(self, registration: GatewayRegistration) -> httpx.AsyncClient:
-        local = bool(registration.upstream) and is_loopback(registration.upstream)
         proxies = registration.proxies
-        if local:
-            proxies = {
-                name: one for name, one in (proxies or {}).items() if not name.endswith("_proxy")
-            }
+        if registration.upstream and is_loopback(registration.upstream):
+            proxies = {}  # No proxy is asked for a server on this computer.
+            for name, value in (registration.proxies or {}).items():
+                if not name.endswith("_proxy"):  # The certificates are kept.
+                    proxies[name] = value
         way = None if proxies is None else frozenset(proxies.items())
         if way not in self._clients:
             self._clients[way] = build_http_client(

@@ -68,10 +68,9 @@ class ParsedRequest:
     def with_all_messages(self) -> "ParsedRequest":
         """Return the request with all of its messages, if only the first ones were made."""
         body = (self.body.read_rest and self.body.read_rest()) or self.body
-        system, tools = (
-            body.head.system,
-            body.head.tools,
-        )  # Some protocols put instructions between messages.
+        # Some protocols put instructions and tools between the messages.
+        system = body.head.system
+        tools = body.head.tools
         hashed = _hash_of_head(system, tools)
         arrival = replace(self.arrival, chain=body.chain, system=system, tools=tools, head=hashed)
         return replace(self, body=body, arrival=arrival)
@@ -83,33 +82,21 @@ def parse_incoming_request(
     """Parse a request. None: it is passed through. Raises DecodedTooLarge if it
     decompresses to too much.
     """
-    route = incoming.route
-    try:
-        content = decompress_within_limit(
-            incoming.content, incoming.headers.get("content-encoding", "")
-        )
-        session = agent_identity.session_of_request(incoming.headers, {})
-        read = parser.parse_body(
-            route.wire, content, session, may_go_on_unread=not route.counts_tokens
-        )
-    except DecodedTooLarge:
-        raise
-    except (ValueError, OSError):
+    read = _parse_body(incoming, parser)
+    if read is None or not read.messages or not _can_be_folded(incoming.route, read.value):
         return None
-    if read is None or not read.messages or not _can_be_folded(route, read.value):
-        return None
-    head = read.head
     said = read.messages[count_leading_instructions(read.messages) :]
     if not said:
         return None
+    head = read.head
     is_part = len(incoming.content) < SIDE_REQUEST_BYTES or said[0].speaker is Speaker.ASSISTANT
-    own = any(tool.name.endswith(tuple(HIDDEN_TOOLS)) for tool in head.tools)
+    has_recall_tools = any(tool.name.endswith(tuple(HIDDEN_TOOLS)) for tool in head.tools)
     arrival = Arrival(
-        wire=route.wire,
+        wire=incoming.route.wire,
         agent=_agent_of_request(incoming),
         session=agent_identity.session_of_request(incoming.headers, read.value),
         head=_hash_of_head(head.system, head.tools),
-        model=head.model or route.model,
+        model=head.model or incoming.route.model,
         system=head.system,
         tools=head.tools,
         chain=read.chain,
@@ -118,9 +105,23 @@ def parse_incoming_request(
         effort=head.effort,
         below=incoming.registration.parent,
     )
-    return ParsedRequest(
-        read, arrival, folds and bool(head.tools) and not own, is_part and not head.tools
-    )
+    adds_tools = folds and bool(head.tools) and not has_recall_tools
+    return ParsedRequest(read, arrival, adds_tools, is_side=is_part and not head.tools)
+
+
+def _parse_body(incoming: IncomingRequest, parser: BodyParser) -> ParsedBody | None:
+    coding = incoming.headers.get("content-encoding", "")
+    session = agent_identity.session_of_request(incoming.headers, {})
+    may_go_on_unread = not incoming.route.counts_tokens
+    try:
+        content = decompress_within_limit(incoming.content, coding)
+        return parser.parse_body(
+            incoming.route.wire, content, session, may_go_on_unread=may_go_on_unread
+        )
+    except DecodedTooLarge:
+        raise
+    except (ValueError, OSError):
+        return None
 
 
 def _agent_of_request(incoming: IncomingRequest) -> str:

@@ -64,4 +64,5 @@ def test_parts_that_are_not_known(content: Any, expected: bool) -> None:
 def test_fields_that_are_not_known() -> None:
     known = frozenset({"role", "content"})
     assert not has_unknown_fields({"role": "user"}, known)
+    assert not has_unknown_fields({"role": "user", "content": []}, known)
     assert has_unknown_fields({"role": "user", "setting": None}, known)
