@@ -60,7 +60,7 @@ def _ids_of_wanted_pairs(covered: Sequence[Wired]) -> set[str]:
 
 
 def _is_carried(piece: Piece, wanted_pairs: set[str]) -> bool:
-    if piece.kind in _CALLS_AND_RESULTS or (piece.id and not piece.outlives_folds):
+    if piece.id or piece.kind in _CALLS_AND_RESULTS:
         return piece.id in wanted_pairs
     return piece.outlives_folds
 

@@ -63,36 +63,23 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
         limit = request.max_output or min(abilities.max_output or DEFAULT_OUTPUT, MOST_ASKED)
         body: Object = {"model": request.model, "max_tokens": limit, "stream": True}
+        has_system = bool(request.system.strip())
         if request.tools and abilities.tools:
             tools = anthropic_gateway.tools_as_json(request.tools)
-            if not request.system.strip():
+            if not has_system:  # The mark of the system prompt covers the tools before it.
                 tools[-1]["cache_control"] = MARK
-            body["tools"] = [*tools]
-        if request.system.strip():
+            body["tools"] = list(tools)
+        if has_system:
             body["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
-        writer = _AnthropicMessageWriter(
-            self.reasoning_owner, legal_ids(request.messages, _ID, 40), abilities
-        )
+        ids = legal_ids(request.messages, _ID, 40)
+        writer = _AnthropicMessageWriter(self.reasoning_owner, ids, abilities)
         written = [writer.write_message(message) for message in request.messages]
-        # Cache marks are set after these numbers of messages.
-        for place in (
-            one - 1
-            for one in {request.stable, request.settled, len(written)}
-            if 0 < one <= len(written)
-        ):
-            blocks = [
-                block for block in list_at(written[place], "content") if isinstance(block, dict)
-            ]
-            markable = [
-                block for block in blocks if block.get("type") not in anthropic_gateway.THINKING
-            ]
-            if markable:
-                markable[-1]["cache_control"] = MARK
+        for count in {request.stable, request.settled, len(written)}:
+            if 0 < count <= len(written):
+                _mark_last_block(written[count - 1])
         body["messages"] = [message for message in written if message is not None]
-        body.update(
-            _thinking_options(request, abilities, limit, written)
-            or _anthropic_sampling(request, abilities)
-        )
+        thinking = _thinking_options(request, abilities, limit, written)
+        body.update(thinking or _anthropic_sampling(request, abilities))
         path = "/messages" if self.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
         return OutgoingRequest(path, body, {"anthropic-version": VERSION})
 
@@ -108,18 +95,30 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
         ):
             messages: list[Json] = []
             for message in list_at(body, "messages"):
-                blocks = list_at(message, "content")
-                if kept := [
-                    block
-                    for block in blocks
-                    if json_values.value_at(block, "type") not in anthropic_gateway.THINKING
-                ]:
+                kept = _blocks_without_thinking(message)
+                if kept:
                     messages.append({**object_at(message), "content": kept})
             changed = json_values.without_fields(body, "thinking") | {"messages": messages}
             return None if changed == body else changed
         return protocol_dialect.without_refused_option(
             body, failure, ("output_config", "thinking", *SAMPLING)
         )
+
+
+def _blocks_without_thinking(message: Json) -> list[Json]:
+    kept = []
+    for block in list_at(message, "content"):
+        if json_values.value_at(block, "type") not in anthropic_gateway.THINKING:
+            kept.append(block)
+    return kept
+
+
+def _mark_last_block(message: Json) -> None:
+    """Mark the end of a message for the provider's cache. Thinking cannot be marked."""
+    for block in reversed(_blocks_without_thinking(message)):
+        if isinstance(block, dict):
+            block["cache_control"] = MARK
+            return
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +131,14 @@ class _AnthropicMessageWriter:
         """Return the message, or None for an empty reply: this provider refuses empty messages."""
         # Tool results come first, as Anthropic requires.
         parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))
-        blocks = [block for part in parts if (block := self.write_block(part)) is not None]
-        if not blocks and message.role is Role.ASSISTANT:
-            return None
-        role = "assistant" if message.role is Role.ASSISTANT else "user"
-        return {"role": role, "content": [*blocks] or [{"type": "text", "text": "(empty)"}]}
+        blocks: list[Json] = []
+        for part in parts:
+            block = self.write_block(part)
+            if block is not None:
+                blocks.append(block)
+        if message.role is Role.ASSISTANT:
+            return {"role": "assistant", "content": blocks} if blocks else None
+        return {"role": "user", "content": blocks or [{"type": "text", "text": "(empty)"}]}
 
     def write_block(self, part: MessagePart) -> Object | None:
         if isinstance(part, Text):
