@@ -5,16 +5,22 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helix_desktop.engine.facts import Usage
 from helix_desktop.gateway.folded_request import PreviousBody, build_folded_body
+from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import As, Entry, Says
+from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
+from tests.faults.gateway_histories import bench
 from tests.gateway.running import PROTOCOLS
+from tests.gateway.test_local_conversations import arrival
 from tests.protocols import published_schemas as schemas
 from tests.protocols.published_schemas import CARRIED, FOLDED
 
@@ -261,3 +267,43 @@ def test_every_field_of_the_body_stays_as_it_is(protocol: str, fields: Sequence[
 def test_every_published_fate_is_one_of_two() -> None:
     tables = (schemas.ANTHROPIC_BLOCKS, schemas.RESPONSES_ITEMS, schemas.CHAT_ROLES)
     assert {fate for table in tables for fate in table.values()} == {FOLDED, CARRIED}
+
+
+async def summarize(*_: object) -> tuple[str, Usage, str]:
+    return "## Goal\nCount the files.\n## State\nAll are counted.\n" * 3, Usage(9, 0, 0, 9), "m"
+
+
+async def test_after_a_handover_loaded_tools_and_the_systems_settings_are_still_there(
+    tmp_path: Path,
+) -> None:
+    """Claude Code lost the tools that it had searched for, and its settings for a turn."""
+    searched = {"type": "tool_use", "id": "ts1", "name": "ToolSearch", "input": {"query": "x"}}
+    loaded = [{"type": "tool_reference", "tool_name": "mcp__a__b"}]
+    notice = {"role": "system", "content": "[SYSTEM NOTIFICATION]", "output_config": {"effort": "low"}}  # fmt: skip
+    units: list[Json] = [
+        {"role": "user", "content": "do the work"},
+        {"role": "assistant", "content": [searched]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "ts1", "content": loaded}]},
+        notice,
+    ]  # fmt: skip
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, summarize)
+        for number in range(40):
+            call = {"type": "tool_use", "id": f"c{number}", "name": "Bash", "input": {}}
+            lines = "\n".join(f"line {number} {line * 7919}" for line in range(600))
+            units.append({"role": "assistant", "content": [call]})
+            units.append(anthropic_gateway.result_message(f"c{number}", "Bash", lines))
+            sent = await room.receive_request(*arrival(units))
+            await room._tasks.wait_for_all_tasks()
+        while not any(isinstance(entry, Says) and entry.covered for entry in sent.entries):
+            shorter = await room.fold_after_overflow(sent.ticket)
+            assert shorter is not None
+            sent = shorter
+    body = {"messages": units}
+    messages = anthropic_gateway.parse_messages(body)
+    shown = build_folded_body("anthropic", body, messages, sent.entries)["messages"]
+    assert len(shown) < 30
+    blocks = [block for unit in shown if isinstance(unit["content"], list) for block in unit["content"]]  # fmt: skip
+    assert searched in blocks
+    assert [block["content"] for block in blocks if block.get("tool_use_id") == "ts1"] == [loaded]
+    assert notice in shown
