@@ -253,23 +253,30 @@ async def _parse_command_needs(
     if len(names) == len(openings) or commands.guard is None:
         return CommandNeeds(openings)
     await asyncio.to_thread(commands.guard.scan_autorun_files)
-    files: list[str] = []
-    for name in (name for name in names if name not in openings):
-        place = use.roots.with_nothing_hidden.resolve_path(name)
-        path = await asyncio.to_thread(os.path.realpath, place.full_path)
-        hidden = (
-            commands.guard.hidden_files
-        )  # This names a closed folder instead of the files in it.
-        there = [
-            each for each in hidden if is_within_folder(each, path) or is_within_folder(path, each)
-        ]
-        if not there:
-            raise InvalidInput(
-                f"{use.roots.display_path(place)} is not hidden, so a command need not ask for it.",
-                remedy=f"`needs` takes hidden files, folders around them, and {', '.join(OPENING_NAMES)}.",
-            )
-        files += there
-    return CommandNeeds(openings, tuple(dict.fromkeys(files)))
+    files: dict[str, None] = {}
+    for name in names:
+        if name not in openings:
+            hidden = await _find_hidden_files_at(commands.guard, use, name)
+            files.update(dict.fromkeys(hidden))
+    return CommandNeeds(openings, tuple(files))
+
+
+async def _find_hidden_files_at(guard: AutorunGuard, use: ToolResources, name: str) -> list[str]:
+    """Return the hidden files that this path names, or that the folder it names contains."""
+    place = use.roots.with_nothing_hidden.resolve_path(name)
+    path = await asyncio.to_thread(os.path.realpath, place.full_path)
+    # The guard names a closed folder instead of the files in it.
+    hidden = [
+        file
+        for file in guard.hidden_files
+        if is_within_folder(file, path) or is_within_folder(path, file)
+    ]
+    if not hidden:
+        raise InvalidInput(
+            f"{use.roots.display_path(place)} is not hidden, so a command need not ask for it.",
+            remedy=f"`needs` takes hidden files, folders around them, and {', '.join(OPENING_NAMES)}.",
+        )
+    return hidden
 
 
 async def _action_with_needs(
@@ -278,14 +285,15 @@ async def _action_with_needs(
     """Add to the question which hidden things the command wants to see, and what can't
     be hidden from it.
     """
-    sandbox, danger = commands.sandbox, ""
+    sandbox = commands.sandbox
+    danger = ""
     new = [name for name in needs.openings if name not in commands.opened().names]
     if sandbox.kind is SandboxKind.LANDLOCK:
         if commands.guard is not None:
             await asyncio.to_thread(commands.guard.scan_autorun_files)
-        if seen := sandbox.paths_left_visible(
-            commands.openings_for_command(needs), network=action.network
-        ):
+        opened = commands.openings_for_command(needs)
+        seen = sandbox.paths_left_visible(opened, network=action.network)
+        if seen:
             danger = f"this sandbox, Landlock, cannot hide these files from the command: {_display_paths(use, seen)}"
         action = replace(
             action,

@@ -80,7 +80,8 @@ def replace_text_in_file(
     before: bytes, old: str, new: str, shown_path: str, *, every: bool
 ) -> bytes:
     """Replace `old` in a file, keeping its line ends and encoding. Refuse what is ambiguous."""
-    whole_text, foreign = decode_file_text(before), _has_foreign_bytes(before)
+    whole_text = decode_file_text(before)
+    foreign = _has_foreign_bytes(before)
     if not old:
         raise InvalidInput(
             "old_text is empty.",
@@ -93,36 +94,39 @@ def replace_text_in_file(
             f"{shown_path} is not UTF-8, and new_text contains non-ASCII characters; nothing was changed.",
             remedy="Change the file with a command that supports its encoding.",
         )
-    windows = "\r\n" in whole_text
-    if "\r\n" in old and not windows:
-        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    found = sum(1 for _ in _find_text_places(whole_text, old)) if windows else whole_text.count(old)
-    if not found:
+    has_windows_ends = "\r\n" in whole_text
+    if "\r\n" in old and not has_windows_ends:
+        old = old.replace("\r\n", "\n")
+        new = new.replace("\r\n", "\n")
+    if has_windows_ends:
+        times = sum(1 for _ in _find_text_places(whole_text, old))
+    else:
+        times = whole_text.count(old)
+    if not times:
         raise InvalidInput(
             f"old_text is not in {shown_path}; nothing was changed.",
             remedy=_explain_missing_text(whole_text, old, foreign=foreign),
         )
-    if found > 1 and not every:
+    if times > 1 and not every:
         starts = (place.start for place in itertools.islice(_find_text_places(whole_text, old), 10))
         lines = ", ".join(str(whole_text.count("\n", 0, start) + 1) for start in starts)
         raise InvalidInput(
-            f"old_text appears {found} times in {shown_path} (lines {lines}); nothing was changed.",
+            f"old_text appears {times} times in {shown_path} (lines {lines}); nothing was changed.",
             remedy="Include more of the surrounding text, or set replace_all.",
         )
-    after = (
-        _replace_keeping_line_ends(whole_text, old, new)
-        if windows
-        else whole_text.replace(old, new)
-    )
+    if has_windows_ends:
+        after = _replace_keeping_line_ends(whole_text, old, new)
+    else:
+        after = whole_text.replace(old, new)
     return encode_in_same_encoding(after, before)
 
 
 def _find_text_places(text: str, old: str) -> Iterator[slice]:
     """Yield where `old` occurs in the text, whatever the line ends."""
-    plain, wanted = text.replace("\r\n", "\n"), old.replace("\r\n", "\n")
-    begins = list(
-        itertools.accumulate(len(line) + 1 for line in text.split("\r\n"))
-    )  # In `plain`, after each `\r\n`.
+    plain = text.replace("\r\n", "\n")
+    wanted = old.replace("\r\n", "\n")
+    # Places in `plain`, each after a line end that is one character longer in the text.
+    begins = list(itertools.accumulate(len(line) + 1 for line in text.split("\r\n")))
     at = plain.find(wanted)
     while at >= 0:
         end = at + len(wanted)

@@ -129,9 +129,12 @@ async def _refuse_unsaved_file(use: ToolResources, place: RootPath) -> None:
 
 async def _is_result_in_cache(use: ToolResources, result: ToolOutput) -> bool:
     """Whether the cache still has what was read. It may have been forgotten or damaged."""
+    entries = list(result.images)
+    if result.stored:
+        entries.append(result.stored)
     try:
-        for one in (*((result.stored,) if result.stored else ()), *result.images):
-            await use.cache.read_range(one.digest, 0, 1)
+        for entry in entries:
+            await use.cache.read_range(entry.digest, 0, 1)
     except (NotFound, CacheCorrupt):
         return False
     return True
@@ -140,8 +143,8 @@ async def _is_result_in_cache(use: ToolResources, result: ToolOutput) -> bool:
 async def _read_any_file(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
     shown = use.roots.display_path(place)
     head = await asyncio.to_thread(workspace_roots.read_file_piece, use.roots, place, 0, 8192)
-    webp = "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
-    if kind := next((kind for start, kind in _IMAGES if head.startswith(start)), webp):
+    kind = _kind_of_image(head)
+    if kind:
         return await _read_image(use, place, kind)
     if b"\0" in head and file_text.encoding_by_mark(head) == "utf-8":
         return await _describe_binary_file(use, place)
@@ -159,6 +162,16 @@ async def _read_any_file(use: ToolResources, place: RootPath, first: int, last: 
     return ToolOutput(stored=stored, source=shown)
 
 
+def _kind_of_image(head: bytes) -> str:
+    """The media type that the first bytes of a file tell, or an empty string."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    for beginning, kind in _IMAGES:
+        if head.startswith(beginning):
+            return kind
+    return ""
+
+
 def _too_large_error(shown: str, size: int) -> InvalidInput:
     return InvalidInput(
         f"{shown} is too large: it has {size:,} bytes. Only files up to {LARGEST_WHOLE:,} bytes are read in full.",
@@ -174,22 +187,19 @@ async def _read_utf16_lines(
     content = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place)
     if file_text.detect_encoding(content) == "utf-8":
         return await _describe_binary_file(use, place)
-    use.files_seen.set_content_seen(
-        place.full_path, (await use.store_result(content, shown)).digest
-    )
-    lines = (
-        file_text.decode_file_text(content)
-        .removeprefix("\ufeff")
-        .encode("utf-8", "replace")
-        .split(b"\n")
-    )
+    stored = await use.store_result(content, shown)
+    use.files_seen.set_content_seen(place.full_path, stored.digest)
+    text = file_text.decode_file_text(content).removeprefix("\ufeff")
+    lines = text.encode("utf-8", "replace").split(b"\n")
     total = len(lines) - (not lines[-1])
     if first > max(total, 1):
         raise InvalidInput(f"There is no line {first:,} in {shown}; the last one is {total:,}.")
-    part = b"\n".join(
-        [*lines[first - 1 : last], b""] if 0 < last < len(lines) else lines[first - 1 :]
-    )
-    return ToolOutput(part, source=shown)
+    if 0 < last < len(lines):
+        wanted = lines[first - 1 : last]
+        wanted.append(b"")  # The last line ends with a line end, too.
+    else:
+        wanted = lines[first - 1 :]
+    return ToolOutput(b"\n".join(wanted), source=shown)
 
 
 async def _iterate_file_pieces(use: ToolResources, place: RootPath) -> AsyncIterator[bytes]:
