@@ -116,16 +116,20 @@ def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") 
         return f"{format_run_summary(figures)}\n{left}" if figures else left
     if not figures:
         return "Helix Desktop: no request to a model was answered through the gateway."
-    sent, without = (sum(int(one[name]) for one in figures) for name in ("sent", "without"))
-    recalls = format_things(sum(int(one["recalls"]) for one in figures), "recall", "recalls")
+    sent = _sum_of(figures, "sent")
+    without = _sum_of(figures, "without")
     if without <= sent:
-        requests = format_things(
-            sum(int(one["requests"]) for one in figures), "request was", "requests were"
-        )
+        count = int(_sum_of(figures, "requests"))
+        requests = format_things(count, "request was", "requests were")
         return f"Helix Desktop: {requests} recorded, and no tokens were saved."
-    paid, paid_without = (
-        sum(float(one[name]) for one in figures) for name in ("paid", "paid_without")
-    )
+    paid = _sum_of(figures, "paid")
+    paid_without = _sum_of(figures, "paid_without")
     is_priced = all(float(one["paid"]) for one in figures) and paid < paid_without
     money = f", ${paid:.2f} instead of ${paid_without:.2f}" if is_priced else ""
-    return f"Helix Desktop: {sent:,} tokens sent instead of {without:,} ({1 - sent / without:.0%} saved){money}; {recalls}."
+    saved = f"{1 - sent / without:.0%} saved"
+    recalls = format_things(int(_sum_of(figures, "recalls")), "recall", "recalls")
+    return f"Helix Desktop: {sent:,.0f} tokens sent instead of {without:,.0f} ({saved}){money}; {recalls}."
+
+
+def _sum_of(figures: Sequence[dict[str, Any]], name: str) -> float:
+    return sum(float(one[name]) for one in figures)

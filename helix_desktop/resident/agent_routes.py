@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import address_in_agent_settings, agent_upstreams, wrapped_agent
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
@@ -22,12 +23,30 @@ from helix_desktop.resident.history_recorder import read_names_of_unrecorded_age
 from helix_desktop.resident.resident_client import HeldRegistration
 from helix_desktop.workbench import Workbench
 
-# For each protocol: the variable with the agent's key, the header that carries it, and
-# the header's prefix.
+
+@dataclass(frozen=True, slots=True)
+class KeyPlace:
+    """The variable with the agent's key, the header that carries it, and what precedes it."""
+
+    variable: str
+    header: str
+    prefix: str = ""
+
+
 _KEYS = {
-    "anthropic": ("ANTHROPIC_API_KEY", "x-api-key", ""),
-    "openai": ("OPENAI_API_KEY", "authorization", "Bearer "),
+    "anthropic": KeyPlace("ANTHROPIC_API_KEY", "x-api-key"),
+    "openai": KeyPlace("OPENAI_API_KEY", "authorization", "Bearer "),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRoute:
+    """Where an agent's requests go. `headers`: names of those that its settings add."""
+
+    upstream: AgentUpstream
+    headers: tuple[str, ...] = ()
+
+
 log = logging.getLogger(__name__)
 
 
@@ -54,61 +73,82 @@ class AgentRoutes:
         below `conversation`.
         """
         protocol = text_at(provider, "apiType")
-        variable, header, start = _KEYS.get(protocol, ("", "", ""))
-        left_out = read_names_of_unrecorded_agents(self._where)
-        if not environment.get(variable) or left_out & {
-            agent.casefold(),
-            *(k for k in NAMES if NAMES[k] == agent),
-        }:
+        key = _KEYS.get(protocol)
+        if key is None or not environment.get(key.variable):
             return None
-        if {"http_proxy", "all_proxy"} & {
-            each.casefold() for each, value in environment.items() if value
-        }:
-            return None  # No address: the agent might ask its proxy for one on this machine.
+        if _is_excluded(agent, self._where) or _has_proxy(environment):
+            return None
         name = next((known.name for known in KNOWN_AGENTS.values() if known.title == agent), agent)
-        usual = AgentUpstream("", text_at(provider, "baseUrl"))
-        headers: tuple[str, ...] = ()
         try:
-            if name in KNOWN_AGENTS:  # The agent's settings may name a different address or login.
-                without_key = {
-                    each: value for each, value in environment.items() if each != variable
-                }
-                surroundings = AgentSurroundings(without_key, Path.home(), bench.main_folder)
-                found = agent_upstreams.find_agent_upstreams(name, surroundings)
-                headers = find_own_header_names(name, surroundings)
-                usual = address_in_agent_settings.resolve_own_addresses(found, self._where.config)[
-                    0
-                ]
-                if usual.provider or agent_upstreams.uses_subscription_by_settings(
-                    name, surroundings
-                ):
-                    return None
+            found = self._find_upstream(bench, name, environment, provider, key.variable)
+            if found is None:
+                return None
             with self._finding:
                 address = self._ensure_gateway_address_for_agent(
-                    bench.workspace.id, name, usual, environment, headers, conversation
+                    bench.workspace.id, name, found, environment, conversation
                 )
         except (HelixError, OSError) as error:
             log.info("%s works without the gateway: %s", agent[:80], error)
             return None
         address += agent_upstreams.ADDRESSES.get(protocol, {"path": ""})["path"]
-        return {"baseUrl": address, "headers": {header: start + environment[variable]}}
+        headers = {key.header: key.prefix + environment[key.variable]}
+        return {"baseUrl": address, "headers": headers}
+
+    def _find_upstream(
+        self,
+        bench: Workbench,
+        name: str,
+        environment: Mapping[str, str],
+        provider: Mapping[str, Any],
+        key_variable: str,
+    ) -> "AgentRoute | None":
+        """Return where the agent's requests go, or None if it does not sign in with its key."""
+        if name not in KNOWN_AGENTS:
+            return AgentRoute(AgentUpstream("", text_at(provider, "baseUrl")))
+        # The agent's settings may name a different address or login.
+        without_key = {
+            variable: value for variable, value in environment.items() if variable != key_variable
+        }
+        surroundings = AgentSurroundings(without_key, Path.home(), bench.main_folder)
+        found = agent_upstreams.find_agent_upstreams(name, surroundings)
+        usual = address_in_agent_settings.resolve_own_addresses(found, self._where.config)[0]
+        if usual.provider or agent_upstreams.uses_subscription_by_settings(name, surroundings):
+            return None
+        return AgentRoute(usual, find_own_header_names(name, surroundings))
 
     def _ensure_gateway_address_for_agent(
         self,
         workspace: str,
         name: str,
-        usual: AgentUpstream,
+        route: "AgentRoute",
         environment: Mapping[str, str],
-        headers: tuple[str, ...],
         conversation: str,
     ) -> str:
-        known = (workspace, name, usual.address, conversation)
+        known = (workspace, name, route.upstream.address, conversation)
         held = self._held.get(known)
         if held is None or not held.is_held:
-            built = wrapped_agent.build_registration_for_run(name, usual, environment, headers)
+            built = wrapped_agent.build_registration_for_run(
+                name, route.upstream, environment, route.headers
+            )
             registration = replace(built, workspace=workspace, parent=conversation)
             command = wrapped_agent.command_of_this_program(self._where)
             held = HeldRegistration(self._where, command, registration)
             self.holding.enter_context(held)
             self._held[known] = held
         return held.addresses[0]
+
+
+def _is_excluded(agent: str, where: ProgramFolders) -> bool:
+    """Whether the user chose that nothing of this agent is recorded."""
+    left_out = read_names_of_unrecorded_agents(where)
+    names = {agent.casefold()}
+    names.update(kind for kind, title in NAMES.items() if title == agent)
+    return bool(left_out & names)
+
+
+def _has_proxy(environment: Mapping[str, str]) -> bool:
+    """Whether the agent might ask a proxy for an address on this machine."""
+    for name, value in environment.items():
+        if value and name.casefold() in ("http_proxy", "all_proxy"):
+            return True
+    return False
