@@ -289,16 +289,14 @@ class _ClaudeCodeMessages(HistoryMessages):
     ) -> None:
         time = parse_time(value.get("timestamp"))
         content = message.get("content")
-        words = content
-        if isinstance(content, list):
-            words = []
-            for block in objects_at(content):
-                if block.get("type") == "tool_result":
-                    result = self._read_claude_tool_result(value, block, time)
-                    self._add_recorded_message(result)
-                else:
-                    words.append(block)
-        text, pictures = text_and_pictures(words)
+        words: list[object] = []
+        for block in objects_at(content):
+            if block.get("type") == "tool_result":
+                result = self._read_claude_tool_result(value, block, time)
+                self._add_recorded_message(result)
+            else:
+                words.append(block)
+        text, pictures = text_and_pictures(words if isinstance(content, list) else content)
         if text.strip() or pictures:
             beside = bool(value.get("isMeta")) or not _is_typed_by_person(value, message)
             self._add_recorded_message(

@@ -118,8 +118,8 @@ def _message_lines(message: recorded_session.RecordedMessage, tools: dict[str, s
         return [{"type": "user", "message": said, "toolUseResult": message.text, "timestamp": when}]
     if not blocks:
         return []
-    said = {"role": "user", "content": content}
-    line: Block = {"type": "user", "message": said}
+    typed: Block = {"role": "user", "content": content}
+    line: Block = {"type": "user", "message": typed}
     if message.beside:
         line["isMeta"] = True
     return [{**line, "timestamp": when}]
