@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        from helix_desktop.console import discard_output
+        from helix_desktop.console import discard_output, print_text
 
         if isinstance(error, BrokenPipeError):
             discard_output()  # The program that reads our output has closed the pipe.
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentence = _describe_os_error(error)
         if not sentence:
             raise
-        print(sentence, file=sys.stderr)
+        print_text(sentence, file=sys.stderr)
         return FAILED
 
 
