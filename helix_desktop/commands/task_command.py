@@ -105,17 +105,18 @@ def _check_task_fields(given: dict[str, Any]) -> None:
 
 def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
     workspace_access.check_permission_names(given["allow"])
-    text, budget, priority = given["text"].strip(), float(given["budget"]), given["priority"]
-    for is_right, sentence in (
-        (text, "The task has no text."),
-        (0 <= budget < math.inf, "A budget must be an amount of 0 dollars or more."),
-        (
-            abs(priority) <= _MOST_PRIORITY,
-            f"A priority is a number from -{_MOST_PRIORITY} to {_MOST_PRIORITY}.",
-        ),
-    ):
-        if not is_right:
-            raise InvalidInput(sentence, remedy="Nothing was added.")
+    text = given["text"].strip()
+    budget = float(given["budget"])
+    priority = given["priority"]
+    mistake = ""
+    if not text:
+        mistake = "The task has no text."
+    elif not 0 <= budget < math.inf:
+        mistake = "A budget must be an amount of 0 dollars or more."
+    elif abs(priority) > _MOST_PRIORITY:
+        mistake = f"A priority is a number from -{_MOST_PRIORITY} to {_MOST_PRIORITY}."
+    if mistake:
+        raise InvalidInput(mistake, remedy="Nothing was added.")
     order = fleet_tasks.FleetTaskOrder(
         text, given["agent"], given["model"], tuple(given["allow"]), budget
     )
@@ -133,8 +134,9 @@ def _parse_deadline_seconds(text: str) -> float:
     if not text:
         return 0.0
     try:
-        if found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text):
-            left = float(found[1]) * _UNITS[found[2]]
+        duration = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+        if duration is not None:
+            left = float(duration[1]) * _UNITS[duration[2]]
         else:
             left = (datetime.fromisoformat(text).astimezone() - datetime.now(UTC)).total_seconds()
     except (ValueError, OverflowError) as error:
@@ -153,7 +155,7 @@ async def _list_tasks(arguments: Namespace, tasks: FleetTaskList, console: Conso
     lines = []
     for task in found:
         text = " ".join(task.order.text.split())[:60]
-        lines.append(f"{task.id}  {task.state.value:9}  {format_local_time(task.added)}  {text}")
+        lines.append(f"{task.id}  {task.state.value:11}  {format_local_time(task.added)}  {text}")
     result = [fleet_tasks.task_as_json(task) for task in found]
     return await print_result(arguments, console, result, *(lines or ["There are no tasks."]))
 
