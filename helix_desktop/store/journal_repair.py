@@ -171,7 +171,8 @@ def _facts_read_by_sqlite(path: Path) -> Iterator[StoredFact]:
     except sqlite3.Error:
         return
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    with closing(connection), suppress(sqlite3.Error):
+    # SQLite's sentence on a damaged table has the damaged text in it.
+    with closing(connection), suppress(sqlite3.Error, UnicodeDecodeError):
         for row in connection.execute("SELECT * FROM facts ORDER BY 1"):
             line = _fact_of_row(row)
             if line is not None:

@@ -130,7 +130,7 @@ def find_database_defects(connection: sqlite3.Connection, name: str) -> Iterator
         for (found,) in connection.execute("PRAGMA integrity_check(20)"):
             if found != "ok":
                 yield f"The {name}'s database is damaged: {found}."
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         yield f"The {name}'s database is damaged: {error}."
 
 

@@ -83,7 +83,7 @@ def _append_facts_behind_damage(
         return
     try:
         read = int(journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         journal.close()
         failed = sqlite_database.convert_sqlite_error(error, JournalCorrupt, "journal")
         if isinstance(failed, StoreFull):  # A full disk does not mean that the store is damaged.
@@ -197,7 +197,8 @@ def check_index_against_stores(
     if not path.is_file():
         return
     # A damaged index is rebuilt when it opens.
-    with suppress(sqlite3.Error, TypeError), closing(sqlite3.connect(path)) as index:
+    errors = (sqlite3.Error, UnicodeDecodeError, TypeError)
+    with suppress(*errors), closing(sqlite3.connect(path)) as index:
         marks = dict(index.execute("SELECT name, value FROM meta WHERE name IN ('facts', 'rows')"))
         lost = marks.get("facts", 0) - journal.last_fact_id()
         if lost <= 0 and marks.get("rows", 0) <= last_entry:

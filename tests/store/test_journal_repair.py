@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.facts import ConversationStarted, Forgotten, Text, UserSaid
-from helix_desktop.store import journal_repair
+from helix_desktop.store import journal_repair, store_opening
 from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 
 
@@ -158,3 +158,24 @@ def test_nothing_can_be_read_of_nothing(tmp_path: Path) -> None:
     assert journal_repair.rebuild_journal(
         tmp_path / "nonsense", [], None, tmp_path / "new"
     ) == journal_repair.RepairResult(0, ())
+
+
+@pytest.mark.parametrize("name", [b"conversation TEXT", b"CREATE TABLE facts", b"digest BLOB"])
+def test_facts_are_read_though_sqlite_cannot_even_say_what_is_wrong(
+    tmp_path: Path, name: bytes
+) -> None:
+    """Its sentence has the damaged text in it, which then is no UTF-8."""
+    journal = JournalFile(tmp_path / "journal.sqlite3")
+    journal.append_all_or_nothing("a", [said(number) for number in range(5)])
+    journal.close()
+    path = tmp_path / "journal.sqlite3"
+    content = path.read_bytes()
+    assert name in content
+    path.write_bytes(content.replace(name, b"\x8a" * len(name)))
+    assert len(list(journal_repair.read_intact_facts(path))) == 5
+    notes: list[str] = []
+    (tmp_path / store_opening.SUSPECT).touch()  # Reading a conversation leaves this mark.
+    opened = store_opening.open_or_repair_journal(tmp_path, notes.append)
+    assert len(opened.read_recorded("a")) == 5
+    opened.close()
+    assert notes
