@@ -4,6 +4,7 @@ A server may have been started again with another window, or may have dropped th
 from memory, since its models were listed.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import field
@@ -11,7 +12,7 @@ from dataclasses import field
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object, value_at, without_fields
 from helix_desktop.protocols.openai_chat import chat_client
-from helix_desktop.providers import local_server_details, provider_catalog
+from helix_desktop.providers import http_transport, local_server_details, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
 from helix_desktop.providers.local_server_details import LocalServerKind
@@ -35,9 +36,12 @@ class LocalModelState:
         """Ask the server, and save what has changed. `may_load`: load the model if the
         server has not, because nothing else tells its window.
         """
-        config = self.configured.find_provider(provider)
-        if not config.is_local or config.kind != chat_client.KIND:
+        config = await asyncio.to_thread(self.configured.find_provider, provider)
+        is_here = provider_catalog.has_address_of_this_computer(config)
+        if not is_here or config.kind != chat_client.KIND:
             return
+        # Importing the library for requests would hold up the window.
+        await asyncio.to_thread(http_transport.load_http_and_certificates)
         known = config.reported.get(model, {})
         # A window that the user set is asked for by the request itself. Loading the model
         # with its usual window first would load it twice.
@@ -46,7 +50,8 @@ class LocalModelState:
             config, model, known, may_load=may_load and is_window_open
         )
         if reported and reported != known:
-            self.configured.save_reported_model(provider, model, reported)
+            save = self.configured.save_reported_model
+            await asyncio.to_thread(save, provider, model, reported)
 
     async def _ask_model_server(
         self, config: ProviderConfig, model: str, known: Object, *, may_load: bool

@@ -319,9 +319,25 @@ def runs_on_this_computer(config: ProviderConfig) -> bool:
     """Whether the models themselves seem to be here. Local model servers speak Chat
     Completions and need no key; otherwise it is a program that passes requests on.
     """
-    speaks_as_local_server = config.kind in {chat_client.KIND, DEMO}
-    has_key = bool(config.variable or config.key_host)
-    return config.is_local and speaks_as_local_server and not has_key
+    if config.kind == DEMO:
+        return True
+    if config.kind != chat_client.KIND or config.variable or config.key_host:
+        return False
+    return has_address_of_this_computer(config)
+
+
+def has_address_of_this_computer(config: ProviderConfig) -> bool:
+    """Whether the address seems to be here. Unlike `is_local`, which decides about keys
+    and proxies, it does not import the library for requests, which an open window needs
+    only once something is sent.
+    """
+    try:
+        host = urlsplit(config.base_url).hostname or ""
+        if host == "localhost" or host.endswith(".localhost"):
+            return True
+        return ip_address(host).is_loopback
+    except ValueError:  # It is no address, or a name.
+        return False
 
 
 def local_server_kind(reported: Object | None) -> LocalServerKind | None:
