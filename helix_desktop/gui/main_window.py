@@ -647,52 +647,39 @@ class MainWindow(WindowFrame):
         """Shows a conversation or an empty one, in `chat`. `awaited`: the id of one
         that is being opened.
         """
-        bench, chat, name = (
-            self.current_workbench,
-            chat or self.chat,
-            session.id if session else awaited,
-        )
+        bench = self.current_workbench
+        chat = chat or self.chat
+        name = session.id if session is not None else awaited
         if bench is None or chat not in self.chats:
             return
-        if (found := self._find_chat(name)) is not None and found is not chat:
-            self.go_to_side(found)
+        other_side = self._find_chat(name)
+        if other_side is not None and other_side is not chat:
+            self.go_to_side(other_side)
             return
-        named = (
-            bench.name
-            if len(bench.name) <= SHOWN_NAME_LENGTH
-            else f"{bench.name[: SHOWN_NAME_LENGTH - 1]}…"
-        )
-        composer, place = chat.composer, (bench.id, name or "new")
+        shown_name = _shorten_workspace_name(bench.name)
         chat.leave_session()
         chat.awaited_conversation = awaited
+        place = (bench.id, name or "new")
         chat.open_transcript_of(session, place)
-        self._show_draft_and_unsent_messages(chat, place, named)
+        self._show_draft_and_unsent_messages(chat, place, shown_name)
         if session is not None:
-            chat.transcript.view.apply_events(
-                self.current_activity.build_events_of_unfinished_work(session)
-            )
+            unfinished = self.current_activity.build_events_of_unfinished_work(session)
+            chat.transcript.view.apply_events(unfinished)
         if chat is self.chat:
             self._show_current_chat_everywhere()
-            self.state_file.remember_value(
-                "box", value={"name": named, "is_shown": not composer.isHidden()}
-            )
+            box = {"name": shown_name, "is_shown": not chat.composer.isHidden()}
+            self.state_file.remember_value("box", value=box)
         else:
             self.sharing.show_writers_in_chats()
+        model = bench.model_of_conversation(session.id if session is not None else "")
         chat.show_transcript_or_start(
-            named,
+            shown_name,
             begun=bool(awaited) or self._has_messages(session),
             loads=bool(awaited),
-            scripted=bench.model_of_conversation(session.id if session else "") == DEMO_MODEL,
+            scripted=model == DEMO_MODEL,
         )
         self._show_run_state(chat)
-        if session is not None:
-            steering = sum(waiting.steer for waiting in session.queue)
-            composer.show_waiting_messages([waiting.parts for waiting in session.queue], steering)
-        if session is not None and not session.queue:
-            composer.turn_waiting_messages_into_draft(session.conversation.state.facts)
-        chat.approvals.show_oldest_question(
-            session.questions if session else {}, describe_uncovered_files(bench)
-        )
+        self._show_waiting_messages_and_questions(chat, session, bench)
         chat.way_on.show_last_turn_end(session)
         chat.rewrite_cost.explain_costs_of_last_turn(session)
         self._update_meter_and_price(chat)
@@ -700,14 +687,36 @@ class MainWindow(WindowFrame):
         if session is not None:
             chat.bridge.listen_to_session(session.subscribe_to_events)
             self.current_activity.mark_failure_seen(name)
-            searched, facts = ("keys", bench.id, name), session.conversation.state.facts
-            new = facts[self.state_file.get_remembered(*searched, default=0) :]
-            row = self.find_row_of_conversation(name)
-            if new and row is not None and (row.agent or row.recorded_from):
-                self.state_file.remember_value(*searched, value=len(facts))
-                self.conversation_actions.offer_to_forget_keys(bench, new)
+            self._offer_to_forget_new_keys(bench, session)
         if chat is self.chat:
             self.focus_current_composer()
+
+    def _show_waiting_messages_and_questions(
+        self, chat: ChatPage, session: Session | None, bench: Workbench
+    ) -> None:
+        questions = {}
+        if session is not None:
+            questions = session.questions
+            steering = sum(waiting.steer for waiting in session.queue)
+            parts = [waiting.parts for waiting in session.queue]
+            chat.composer.show_waiting_messages(parts, steering)
+            if not session.queue:
+                facts = session.conversation.state.facts
+                chat.composer.turn_waiting_messages_into_draft(facts)
+        chat.approvals.show_oldest_question(questions, describe_uncovered_files(bench))
+
+    def _offer_to_forget_new_keys(self, bench: Workbench, session: Session) -> None:
+        """Looks once through what another agent has written for text that looks like keys."""
+        row = self.find_row_of_conversation(session.id)
+        if row is None or not (row.agent or row.recorded_from):
+            return
+        facts = session.conversation.state.facts
+        remembered = ("keys", bench.id, session.id)
+        searched = self.state_file.get_remembered(*remembered, default=0)
+        new_facts = facts[searched:]
+        if new_facts:
+            self.state_file.remember_value(*remembered, value=len(facts))
+            self.conversation_actions.offer_to_forget_keys(bench, new_facts)
 
     def focus_current_composer(self) -> None:
         """Focuses the composer of the current conversation, unless something covers it."""
@@ -1101,6 +1110,12 @@ class MainWindow(WindowFrame):
             chat.save_reading_place()
         self.pages.save_page_layouts()
         self.state_file.write_state_file()
+
+
+def _shorten_workspace_name(name: str) -> str:
+    if len(name) <= SHOWN_NAME_LENGTH:
+        return name
+    return f"{name[: SHOWN_NAME_LENGTH - 1]}…"
 
 
 def _describe_working_agents(number: int) -> str:

@@ -66,32 +66,51 @@ def group_conversations(
     """Groups rows as pinned, today and earlier, newest first. `place`: "" (usual),
     "archived" or "trashed".
     """
-    wanted = words.casefold().split()
-    shown: list[ConversationListRow] = [
-        row
-        for row in rows
-        if not row.parent
-        and (row.trashed if place == "trashed" else not row.trashed)
-        and (place == "trashed" or row.archived == (place == "archived"))
-        and (not wanted or all(word in row.title.casefold() for word in wanted))
+    wanted_words = words.casefold().split()
+    shown = [
+        row for row in rows if _is_in_place(row, place) and _has_words_in_title(row, wanted_words)
     ]
     shown.sort(key=lambda row: row.updated, reverse=True)
-    midnight = time.mktime(
-        (*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1)
-    )  # Python decides about daylight saving.
-    groups = [
-        (tr("Pinned"), [row for row in shown if row.pinned]),
-        (tr("Today"), [row for row in shown if not row.pinned and row.updated >= midnight]),
-        (tr("Earlier"), [row for row in shown if not row.pinned and row.updated < midnight]),
-    ]
-    if place:
-        groups = [(tr("Trash") if place == "trashed" else tr("Archive"), shown)]
     lines: list[ConversationGroupHeading | ConversationListRow] = []
-    for name, of_group in groups:
-        if of_group:
+    for name, group in _split_into_groups(shown, place, now):
+        if group:
             lines.append(ConversationGroupHeading(name))
-            lines.extend(of_group)
+            lines.extend(group)
     return lines
+
+
+def _is_in_place(row: ConversationListRow, place: str) -> bool:
+    """Whether the row is listed there. A sub-agent's conversation is listed below its parent's."""
+    if row.parent:
+        return False
+    if place == "trashed" or row.trashed:
+        return place == "trashed" and row.trashed
+    return row.archived == (place == "archived")
+
+
+def _has_words_in_title(row: ConversationListRow, words: Sequence[str]) -> bool:
+    title = row.title.casefold()
+    return all(word in title for word in words)
+
+
+def _split_into_groups(
+    rows: list[ConversationListRow], place: str, now: float
+) -> list[tuple[str, list[ConversationListRow]]]:
+    if place:
+        return [(tr("Trash") if place == "trashed" else tr("Archive"), rows)]
+    # Python decides about daylight saving.
+    midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))
+    pinned: list[ConversationListRow] = []
+    today: list[ConversationListRow] = []
+    earlier: list[ConversationListRow] = []
+    for row in rows:
+        if row.pinned:
+            pinned.append(row)
+        elif row.updated >= midnight:
+            today.append(row)
+        else:
+            earlier.append(row)
+    return [(tr("Pinned"), pinned), (tr("Today"), today), (tr("Earlier"), earlier)]
 
 
 class ConversationListModel(QAbstractListModel):

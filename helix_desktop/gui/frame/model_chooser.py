@@ -41,20 +41,23 @@ def group_models(
     models: Sequence[ModelChoice], favourites: Sequence[str], recent: Sequence[str], words: str = ""
 ) -> list[ModelRow]:
     """The rows that match the words: favourites, recent models, then each provider's."""
-    wanted = words.casefold().split()
-    found = [model for model in models if _model_matches_words(model, wanted)]
-    known = {model.name: model for model in found}
-    rows: list[ModelRow] = []
+    wanted_words = words.casefold().split()
+    matching = [model for model in models if _model_matches_words(model, wanted_words)]
+    by_name = {model.name: model for model in matching}
+    recent_only = [name for name in recent if name not in favourites]
     groups: dict[str, list[ModelChoice]] = {
-        tr("Favorites"): [known[name] for name in favourites if name in known],
-        tr("Recent"): [known[name] for name in recent if name in known and name not in favourites],
+        tr("Favorites"): [by_name[name] for name in favourites if name in by_name],
+        tr("Recent"): [by_name[name] for name in recent_only if name in by_name],
     }
-    for model in found:
-        groups.setdefault(model.provider or model.name.partition("/")[0], []).append(model)
+    for model in matching:
+        provider = model.provider or model.name.partition("/")[0]
+        groups.setdefault(provider, []).append(model)
+    rows: list[ModelRow] = []
     for heading, members in groups.items():
         if members:
             rows.append(ModelRow(heading))
-            rows += [ModelRow(model=model, favourite=model.name in favourites) for model in members]
+        for model in members:
+            rows.append(ModelRow(model=model, favourite=model.name in favourites))
     return rows
 
 
@@ -65,12 +68,14 @@ def _model_matches_words(model: ModelChoice, wanted: Sequence[str]) -> bool:
 
 def model_abilities(model: ModelChoice) -> list[str]:
     """Lists what a model can or cannot do, for chips. Returns nothing for an unknown model."""
-    found = [tr("vision")] if model.images and model.are_images_known else []
+    abilities = []
+    if model.images and model.are_images_known:
+        abilities.append(tr("vision"))
     if model.thinking:
-        found.append(tr("thinking"))
+        abilities.append(tr("thinking"))
     if not model.tools:
-        found.append(tr("no tools"))
-    return found
+        abilities.append(tr("no tools"))
+    return abilities
 
 
 def format_model_window(model: ModelChoice) -> str:

@@ -95,33 +95,40 @@ class TopBar(QWidget):
 
         Tabs that do not fit even then get narrower.
         """
-        px, tabs = self._theme.zoomed_pixels, self._tabs.values()
+        px = self._theme.zoomed_pixels
         margin = px(12 if self.width() < px(560) else 20)
-        room = self.width() - 2 * margin - 16 - (0 if self.side.isHidden() else 36)
-        # A tab needs this much more room when it is no longer narrow.
-        lacks = 2 * px(7) if self._tabs["chat"].property("look") == "narrow-tab" else 0
-        room -= sum(tab.sizeHint().width() + 4 + lacks for tab in tabs)
-        for tab in tabs:
-            set_widget_look(tab, "tab" if room >= 0 else "narrow-tab")
-            tab.updateGeometry()
-        self._row.setSpacing(4 if room >= 0 else 0)
-        self._row.setContentsMargins(*(margin if room >= 0 else 0, 0) * 2)
-        shown = [
-            part for part in (self._state, self.stop) if self._state.text() and not part.isHidden()
-        ]
-        room -= sum(part.sizeHint().width() for part in shown)
-        self.copy.setVisible(
-            bool(self.copy.text())
-            and room >= self.copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
-        )
-        room -= 0 if self.copy.isHidden() else self.copy.sizeHint().width()
-        self.model.setVisible(
-            room
-            >= min(
-                self.model.show_full_text_and_measure_width() + px(10), px(SHORTENED_CHOICE_WIDTH)
-            )
-        )
+        room = self.width() - 2 * margin - 16
+        if not self.side.isHidden():
+            room -= 36
+        room -= self._width_of_wide_tabs()
+        self._set_tabs_narrow(room < 0, margin)
+        if self._state.text():
+            for part in (self._state, self.stop):
+                if not part.isHidden():
+                    room -= part.sizeHint().width()
+        copy_width = self.copy.sizeHint().width()
+        leaves_room = room >= copy_width + px(SHORTENED_CHOICE_WIDTH)
+        self.copy.setVisible(bool(self.copy.text()) and leaves_room)
+        if not self.copy.isHidden():
+            room -= copy_width
+        full_width = self.model.show_full_text_and_measure_width() + px(10)
+        self.model.setVisible(room >= min(full_width, px(SHORTENED_CHOICE_WIDTH)))
         self.model.fit_pill_text(room - px(10))
+
+    def _width_of_wide_tabs(self) -> int:
+        # A tab needs this much more room when it is no longer narrow.
+        missing = 0
+        if self._tabs["chat"].property("look") == "narrow-tab":
+            missing = 2 * self._theme.zoomed_pixels(7)
+        return sum(tab.sizeHint().width() + 4 + missing for tab in self._tabs.values())
+
+    def _set_tabs_narrow(self, is_narrow: bool, margin: int) -> None:  # noqa: FBT001 - what is set
+        for tab in self._tabs.values():
+            set_widget_look(tab, "narrow-tab" if is_narrow else "tab")
+            tab.updateGeometry()
+        self._row.setSpacing(0 if is_narrow else 4)
+        side_margin = 0 if is_narrow else margin
+        self._row.setContentsMargins(side_margin, 0, side_margin, 0)
 
     def _build_page_tab(self, name: str, words: str) -> QPushButton:
         tab = widgets.build_push_button(words, self, lambda: self.page_chosen.emit(name), "tab")

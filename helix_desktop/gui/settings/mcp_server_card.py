@@ -80,18 +80,35 @@ class McpServerCard(QWidget):
         """Updates the card. It stays open, and what has the focus keeps it."""
         if server == self._server and not is_new:
             return
-        before, self._server = self._server, server
-        config, shown = server.config, before.config
+        before = self._server
+        self._server = server
+        config = server.config
         self._name.setText(config.name)
         described = "" if server.mistake else config.full_description_without_secrets
         self._words.setText(mark_text(described[:LONGEST_DESCRIPTION]))
         self._state.setText(describe_server_state(server))
+        self._update_card_buttons(server)
+        config_before = before.config
+        are_tools_shown = config.off == config_before.off and server.tools == before.tools
+        if is_new or not are_tools_shown or config.reading != config_before.reading:
+            self._show_server_tools()
+        timeouts = (config.start_seconds, config.call_seconds)
+        if is_new or timeouts != (config_before.start_seconds, config_before.call_seconds):
+            self._show_server_timeouts()
+        if is_new or server.log != before.log:
+            self._show_server_log()
+
+    def _update_card_buttons(self, server: McpServerState) -> None:
+        """A server whose settings are wrong can only be removed."""
+        config = server.config
+        has_mistake = bool(server.mistake)
+        waits_for_sign_in = server.status is not None and server.status.state == "sign in"
         self._switch.setText(tr("Turn off") if config.enabled else tr("Turn on"))
-        self._restart.setVisible(config.enabled and not server.mistake)
-        waits = server.status is not None and server.status.state == "sign in"
-        self._sign_in.setVisible(config.enabled and waits)
-        for button in (self._switch, self._test, self._more):
-            button.setVisible(not server.mistake)
+        self._switch.setVisible(not has_mistake)
+        self._test.setVisible(not has_mistake)
+        self._more.setVisible(not has_mistake)
+        self._restart.setVisible(config.enabled and not has_mistake)
+        self._sign_in.setVisible(config.enabled and waits_for_sign_in)
         for button in (
             self._sign_in,
             self._more,
@@ -101,14 +118,6 @@ class McpServerCard(QWidget):
             self._remove,
         ):
             button.setAccessibleName(f"{button.text()}: {config.name}")
-        switches = {(each.off, each.reading) for each in (shown, config)}
-        if is_new or len(switches) > 1 or server.tools != before.tools:
-            self._show_server_tools()
-        timeouts = {(each.start_seconds, each.call_seconds) for each in (shown, config)}
-        if is_new or len(timeouts) > 1:
-            self._show_server_timeouts()
-        if is_new or server.log != before.log:
-            self._show_server_log()
 
     def _build_card_buttons(self) -> QHBoxLayout:
         def build_link(text: str, act: Callable[[], object]) -> QPushButton:
