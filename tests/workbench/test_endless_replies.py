@@ -109,3 +109,14 @@ async def test_a_cloud_models_reply_that_was_cut_at_its_length_is_still_continue
         assert (await end_of_turn(session)).reason is TurnEnd.DONE
         assert "max_tokens" not in server.bodies[0]
         assert len(server.bodies) == 2
+
+
+async def test_after_another_message_a_reply_that_repeats_itself_is_stopped_again(
+    desks: Desks, folder: Path
+) -> None:
+    with ChatServer([reply(LOOP * 400), reply(LOOP * 400)]) as server:
+        async with talking(desks, folder, server) as session:
+            for words in ("Hello", "Hello again"):
+                session.send_message((Text(words),))
+                assert (await end_of_turn(session)).cause == "repeated text"
+            assert len(server.bodies) == 2
