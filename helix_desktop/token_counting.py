@@ -112,35 +112,39 @@ class TiktokenCounter:
     def count_tokens(self, text: str) -> int:
         """Counts the tokens of a text. A text that was counted before costs only its hash."""
         key = _hash_of_text(text)
-        if (known := self._remembered_count(key)) is None:
-            is_short = len(text) <= WHOLE
-            known = (
-                sum(self._count_pieces(cut_into_pieces(text)))
-                if is_short
-                else self._estimate_by_samples(text)
-            )
-            self._remember_count(key, known)
-        return known
+        known = self._remembered_count(key)
+        if known is not None:
+            return known
+        if len(text) <= WHOLE:
+            count = sum(self._count_pieces(cut_into_pieces(text)))
+        else:
+            count = self._estimate_by_samples(text)
+        self._remember_count(key, count)
+        return count
 
     def count_ahead(self, texts: Iterable[str]) -> None:
         """Counts many texts in one batch, so that `count_tokens` then returns their
         counts from memory.
         """
-        fresh: dict[int, list[str]] = {}
+        pieces_by_key: dict[int, list[str]] = {}
         size = 0
         for text in texts:
-            if len(text) <= WHOLE and self._remembered_count(key := _hash_of_text(text)) is None:
-                fresh[key] = list(cut_into_pieces(text))
+            if len(text) > WHOLE:
+                continue  # It is estimated from samples, one text at a time.
+            key = _hash_of_text(text)
+            if self._remembered_count(key) is None:
+                pieces_by_key[key] = list(cut_into_pieces(text))
                 size += len(text)
             if size > BATCH:
-                self._count_all(fresh)
-                fresh, size = {}, 0
-        self._count_all(fresh)
+                self._count_all(pieces_by_key)
+                pieces_by_key = {}
+                size = 0
+        self._count_all(pieces_by_key)
 
     def _count_all(self, pieces_by_key: Mapping[int, list[str]]) -> None:
-        counts = self._count_pieces(piece for each in pieces_by_key.values() for piece in each)
-        for key, each in pieces_by_key.items():
-            self._remember_count(key, sum(itertools.islice(counts, len(each))))
+        counts = self._count_pieces(itertools.chain.from_iterable(pieces_by_key.values()))
+        for key, pieces in pieces_by_key.items():
+            self._remember_count(key, sum(itertools.islice(counts, len(pieces))))
 
     def _remembered_count(self, key: int) -> int | None:
         with self._lock:
@@ -155,13 +159,15 @@ class TiktokenCounter:
                 self._counts.popitem(last=False)
 
     def _count_pieces(self, pieces: Iterable[str]) -> Iterator[int]:
-        batch, size = [], 0
+        batch: list[str] = []
+        size = 0
         for piece in pieces:
             batch.append(piece)
             size += len(piece)
             if size > BATCH:
                 yield from self._count_batch(batch)
-                batch, size = [], 0
+                batch = []
+                size = 0
         yield from self._count_batch(batch)
 
     def _count_batch(self, batch: Sequence[str]) -> list[int]:
