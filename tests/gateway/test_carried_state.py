@@ -307,3 +307,29 @@ async def test_after_a_handover_loaded_tools_and_the_systems_settings_are_still_
     assert searched in blocks
     assert [block["content"] for block in blocks if block.get("tool_use_id") == "ts1"] == [loaded]
     assert notice in shown
+
+
+@pytest.mark.parametrize("detail", schemas.GEMINI_PART_DETAILS)
+def test_details_of_a_part_go_with_it(detail: str) -> None:
+    part = {"text": MARK, detail: True}
+    assert MARK not in json.dumps(folded("gemini", [{"role": "model", "parts": [part]}]))
+    alone = {"role": "user", "parts": [{detail: {"about": MARK}}]}
+    is_history = detail == "thought"
+    assert (MARK not in json.dumps(folded("gemini", [alone]))) == is_history
+
+
+@pytest.mark.parametrize("field", schemas.CHAT_ASSISTANT_FIELDS)
+def test_fields_of_a_reply_go_with_it(field: str) -> None:
+    reply = {"role": "assistant", "content": "words"}
+    reply.setdefault(field, MARK)
+    assert MARK not in json.dumps(folded("openai-chat", [reply]))
+
+
+@pytest.mark.parametrize(("role", "fields"), schemas.ANTHROPIC_ROLES.items())
+def test_fields_of_messages_are_known_or_their_message_goes_on(
+    role: str, fields: Sequence[str]
+) -> None:
+    message = dict.fromkeys(fields, MARK) | {"role": role, "content": MARK}
+    shown = folded("anthropic", [message])
+    assert (message in shown) == (role == "system")
+    assert (MARK in json.dumps(shown)) == (role == "system")
