@@ -22,6 +22,7 @@ from helix_desktop.console import Console, Terminal, dump_printed_json, escape_c
 from helix_desktop.errors import (
     HelixError,
     NotFound,
+    OwnerEnded,
     SharedStoreUnreachable,
     StoreBusy,
     StoreFailed,
@@ -186,7 +187,7 @@ async def _code_of_error(
     """Returns whether to try again soon or later. One workspace's error does not end
     the work in others.
     """
-    may_pass = StoreBusy | StoreFull | SharedStoreUnreachable
+    may_pass = OwnerEnded | StoreBusy | StoreFull | SharedStoreUnreachable
     if type(error) in (HelixError, StoreFailed) or isinstance(error, may_pass):
         log.warning("the worker tries again: %s", error)
         return AGAIN

@@ -18,7 +18,7 @@ import pytest
 from helix_desktop import cli
 from helix_desktop.commands import worker_command, workspace_access
 from helix_desktop.console import Console
-from helix_desktop.errors import StoreFailed, StoreFull
+from helix_desktop.errors import HelixError, OwnerEnded, StoreFailed, StoreFull
 from tests.commands.conftest import Helix
 from tests.conftest import Expect
 
@@ -80,13 +80,13 @@ def test_a_worker_whose_name_orders_the_terminal_about_is_only_shown(
     assert (code, "\x1b" in err) == (1, False)
 
 
-@pytest.mark.parametrize("trouble", [StoreFull, StoreFailed])
-def test_a_worker_whose_disk_is_full_when_it_opens_a_workspace_tries_again(
+@pytest.mark.parametrize("trouble", [StoreFull, StoreFailed, OwnerEnded])
+def test_a_worker_whose_disk_is_full_or_whose_workspace_was_open_elsewhere_tries_again(
     workspace: Path,
     helix: Helix,
     monkeypatch: pytest.MonkeyPatch,
     expect: Expect,
-    trouble: type[StoreFailed],
+    trouble: type[HelixError],
 ) -> None:
     expect("the worker tries again: (still )?full")
     monkeypatch.setattr(worker_command, "AGAIN_SECONDS", 0.01)
