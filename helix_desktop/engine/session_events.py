@@ -12,6 +12,8 @@ from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.fast_dataclass import dataclass
 
 CLOSED = "The program stopped during this turn."
+# The cause of a turn that ended because the reply repeated itself.
+TEXT_CAUSE = "repeated text"
 
 
 class ConversationActivity(StrEnum):

@@ -16,7 +16,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, View
 from helix_desktop.engine.ports import CountingModelClient, ModelClient
 from helix_desktop.engine.repeated_text import RepetitionWatch
-from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
+from helix_desktop.engine.session_events import TEXT_CAUSE, ConversationActivity, ReplyStreamed
 from helix_desktop.engine.session_setup import (
     ConversationSetup,
     SessionServices,
@@ -37,7 +37,6 @@ FULL_SHARE = 0.97  # A reply with which this share of the window is full has fil
 REPEATED_ITSELF = "The model repeated the same text again and again, so its reply was stopped."
 FILLED_WINDOW = "The reply filled the model's context window, so it was not continued."
 # What ended a turn without an error; see `TurnEnded.cause`.
-TEXT_CAUSE = "repeated text"
 LENGTH_CAUSE = "length"
 _CAUSES: Mapping[type[errors.HelixError], str] = {
     errors.ProviderKeyRefused: "key",

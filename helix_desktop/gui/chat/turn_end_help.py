@@ -6,8 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
-from helix_desktop.engine.session_events import CLOSED, ConversationActivity
-from helix_desktop.engine.turn_loop import TEXT_CAUSE
+from helix_desktop.engine.session_events import CLOSED, TEXT_CAUSE, ConversationActivity
 from helix_desktop.gui.common.widgets import (
     build_centred_column,
     build_plain_label,

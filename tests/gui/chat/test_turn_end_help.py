@@ -6,8 +6,7 @@ from typing import Any, cast
 import pytest
 
 from helix_desktop.engine.facts import ModelReplied, Stop, Text, TurnEnd, TurnEnded, UserSaid
-from helix_desktop.engine.session_events import CLOSED, ConversationActivity
-from helix_desktop.engine.turn_loop import TEXT_CAUSE
+from helix_desktop.engine.session_events import CLOSED, TEXT_CAUSE, ConversationActivity
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelp, TurnEndHelpLine, find_turn_end_help
 from helix_desktop.gui.theme import Theme
 
