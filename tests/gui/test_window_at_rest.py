@@ -142,4 +142,4 @@ def test_the_policy_is_chosen_in_the_panel_where_its_words_are_explained(
     menu.close()
     panel.policy.chosen.emit("none")
     assert panel.policy.text() == "Leave everything ▾"
-    assert any("Nothing is folded" in each.text() for each in panel.findChildren(QLabel))
+    assert any("Shortens nothing" in each.text() for each in panel.findChildren(QLabel))

@@ -6,9 +6,8 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
-from helix_desktop.engine import context_policy
 from helix_desktop.gui import tab_order
-from helix_desktop.gui.common.policy_names import list_policy_choices
+from helix_desktop.gui.common.policy_names import describe_preset_plainly, list_policy_choices
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.inspector.inspector_boxes import (
     FigureBox,
@@ -16,7 +15,6 @@ from helix_desktop.gui.inspector.inspector_boxes import (
     build_savings_boxes,
 )
 from helix_desktop.gui.rows_and_columns import build_column, build_row
-from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
@@ -39,7 +37,6 @@ class ContextPanel(QWidget):
         self.figures.setAccessibleName(tr("Context"))
         self.policy = PolicyChoicePill(tr("Preset"), self)
         self._meaning = build_plain_label("", "small", self)
-        self._coming = build_plain_label("", "small", self)
         saving = build_row((build_plain_label(tr("Saving context"), "", self), 1), self.policy)
         self.fold_link = self._build_panel_link(tr("Shorten now…"))
         self.request_link = self._build_panel_link(tr("Show the request"))
@@ -49,7 +46,7 @@ class ContextPanel(QWidget):
         self.compare_link = self._build_panel_link(words)
         comparing = build_row(self.compare_link, 1)
         self._column = build_column(
-            self.figures, saving, self._meaning, self._coming, comparing, links, owner=self
+            self.figures, saving, self._meaning, comparing, links, owner=self
         )
         theme.keep_lengths_scaled(self, self._column.setContentsMargins, 18, 14, 18, 12)
         theme.keep_lengths_scaled(self, self._column.setSpacing, 8)
@@ -71,15 +68,13 @@ class ContextPanel(QWidget):
 
     def show_policy(self, name: str) -> None:
         self.policy.show_choice(name, dict(list_policy_choices()).get(name, ""))
-        self._meaning.setText(tr(context_policy.PRESETS.get(name, "")))
+        self._meaning.setText(describe_preset_plainly(name))
 
     def show_context_of(self, session: Session, next_price: str) -> None:
         """Shows a session's context. `next_price` is the next message's cost in words."""
         begun = bool(session.conversation.state.facts)
         for link in (self.fold_link, self.request_link, self.compare_link):
             link.setVisible(begun)
-        self._coming.setText(translate_sentences(session.folding.describe_next_fold()))
-        self._coming.setVisible(begun)
 
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
             meter = session.context.next_request_meter()

@@ -12,6 +12,11 @@ from helix_desktop.engine import context_policy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.rewrite_cost_line import describe_missing_price
+from helix_desktop.gui.common.policy_names import (
+    PresetChoice,
+    list_named_presets,
+    list_plain_choices,
+)
 from helix_desktop.gui.common.setting_fields import FieldDeclaration
 from helix_desktop.gui.common.widgets import build_plain_label, build_surface
 from helix_desktop.gui.deep_links import open_in_desktop_program
@@ -33,30 +38,6 @@ class CostLimit:
     name: str
     title: str
     most: float
-
-
-@dataclass(frozen=True, slots=True)
-class PresetChoice:
-    """A preset as people read it. `preset` is its name in the settings file."""
-
-    preset: str
-    title: str
-    sentence: str
-
-
-def list_plain_choices() -> tuple[PresetChoice, ...]:
-    return (
-        PresetChoice("layered", tr("Cheapest"), tr("Shortens when that saves money at the model's prices.")),
-        PresetChoice("keeps_most", tr("Keep more"), tr("Shortens when more than half of a large window is used.")),
-        PresetChoice("none", tr("Leave everything"), tr("Shortens nothing. When the model's window is full, the conversation ends.")),
-    )  # fmt: skip
-
-
-def list_named_presets() -> tuple[PresetChoice, ...]:
-    return (
-        PresetChoice("helix", tr("Helix"), tr("Old outputs become one line after some steps, and a summary replaces older messages near the end of the window. This saves room, not money: in a trial, it cost 4% more than sending everything.")),
-        PresetChoice("observational", tr("Observational memory"), tr("The agent says which parts of large outputs it needs, and older messages become dated notes.")),
-    )  # fmt: skip
 
 
 def list_cost_limits() -> tuple[CostLimit, ...]:

@@ -67,5 +67,5 @@ class PolicyChoicePill(ChoicePill):
                 menu, words, partial(self.chosen.emit, name), chosen=name == self.current
             )
         menu.addSeparator()
-        menu.addAction(tr("Thresholds…")).triggered.connect(self.more_wanted)
+        menu.addAction(tr("More…")).triggered.connect(self.more_wanted)
         menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))
