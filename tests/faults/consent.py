@@ -143,7 +143,7 @@ def try_server(surfaces: Surfaces, text: str, chance: random.Random, found: Coun
 
 
 def try_import(surfaces: Surfaces, text: str, chance: random.Random, found: Counter[str]) -> None:
-    clean = "".join(sign for sign in text if sign >= " " or sign in "\n\t")
+    clean = "".join(sign for sign in text if sign >= " " or sign in "\n\t") or "x"
     proposed = {
         "instructions": clean,
         "limits": {"turn_cost": 1_000_000},
