@@ -10,7 +10,6 @@ from PySide6.QtGui import QAction
 
 from helix_desktop.engine.changes.folder_state import is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import FileChange, UndoOutlook
-from helix_desktop.engine.conversation_context import NeededSummary
 from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
 from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
 from helix_desktop.engine.search_query import split_query_into_words_and_filters
@@ -30,7 +29,13 @@ from helix_desktop.gui.question_dialogs import ask_to_choose_one
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr
-from helix_desktop.gui.workbench_types import FileChanges, KnownWorkspace, Session, Workbench
+from helix_desktop.gui.workbench_types import (
+    FileChanges,
+    KnownWorkspace,
+    NeededSummary,
+    Session,
+    Workbench,
+)
 from helix_desktop.program_settings import ASK_ABOVE
 
 COMMANDS_ELSEWHERE = {

@@ -10,7 +10,6 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.engine.facts import FoldKind, Text, UserPart
-from helix_desktop.engine.message_queue import MessageQueue
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import (
@@ -37,7 +36,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import AskToFold
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import LISTED_CONVERSATION_ACTIONS, QUESTION_ACTIONS
-from helix_desktop.gui.workbench_types import Session, Workbench
+from helix_desktop.gui.workbench_types import MessageQueue, Session, Workbench
 from helix_desktop.gui.workspace_actions import WorkspaceActions
 from helix_desktop.program_settings import THEME, ZOOM, ProgramSettings
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from helix_desktop.acp_client.foreign_conversation import ForeignConversation
     from helix_desktop.engine.conversation import Conversation
+    from helix_desktop.engine.conversation_context import NeededSummary
+    from helix_desktop.engine.message_queue import MessageQueue
     from helix_desktop.engine.request_costs import CauseCost, RequestCost
     from helix_desktop.engine.session import Session
     from helix_desktop.installation_checks import DoctorFinding
@@ -38,9 +40,29 @@ else:
 
 
 __all__ = [
-    "CauseCost", "CheckpointProgress", "ConnectedAgents", "Conversation", "DoctorFinding", "FileChanges",
-    "FileUndoResult", "FolderCopy", "ForeignConversation", "HomeOpening", "ImportedQuestion", "KnownWorkspace",
-    "McpConnectionStatus", "PreviewedFile",
-    "ProjectItem", "ProjectItems", "RequestCost", "ServerConfig", "Session", "SharingStatus",
-    "StoredWorkspace", "Workbench", "Workbenches",
-]  # fmt: skip
+    "CauseCost",
+    "CheckpointProgress",
+    "ConnectedAgents",
+    "Conversation",
+    "DoctorFinding",
+    "FileChanges",
+    "FileUndoResult",
+    "FolderCopy",
+    "ForeignConversation",
+    "HomeOpening",
+    "ImportedQuestion",
+    "KnownWorkspace",
+    "McpConnectionStatus",
+    "MessageQueue",
+    "NeededSummary",
+    "PreviewedFile",
+    "ProjectItem",
+    "ProjectItems",
+    "RequestCost",
+    "ServerConfig",
+    "Session",
+    "SharingStatus",
+    "StoredWorkspace",
+    "Workbench",
+    "Workbenches",
+]
