@@ -67,7 +67,7 @@ class FailureCardBox(LayoutBox):
         )
         self.text = f"{title}. {words}" if words else title
         inner = self._line + (self._body.height + ink.scaled_pixels(2) if self._body else 0)
-        top = self._pad
+        top: float = self._pad
         left = width - self._pad - taken + gap
         if stands_below:
             top += inner + gap

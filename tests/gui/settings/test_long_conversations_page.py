@@ -7,12 +7,9 @@ from PySide6.QtWidgets import QDoubleSpinBox, QLabel, QPushButton, QRadioButton
 
 from helix_desktop.engine.context_policy import PRESETS
 from helix_desktop.engine.facts import ModelRole, ModelSet
+from helix_desktop.gui.common.policy_names import list_named_presets, list_plain_choices
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.settings.long_conversations_page import (
-    LongConversationsPage,
-    list_named_presets,
-    list_plain_choices,
-)
+from helix_desktop.gui.settings.long_conversations_page import LongConversationsPage
 from tests.gui.fake_desk import FakeWorkbench
 
 INNER_WORDS = ("fold", "marker", "observation", "reflection", "layered", "handover", "policy", "journal", "entry")  # fmt: skip
