@@ -38,8 +38,8 @@ def write_old_tables(url: str, seal: RowCipher) -> None:
             values = (seal.space, task, state, claims, order, result, charged)
             connection.execute(ADD, values)
         for task, need in OLD_NEEDS:
-            values = (seal.space, task, need)
-            connection.execute("INSERT INTO helix.task_needs VALUES (%s, %s, %s)", values)
+            need_row = (seal.space, task, need)
+            connection.execute("INSERT INTO helix.task_needs VALUES (%s, %s, %s)", need_row)
 
 
 async def test_tasks_of_version_0_2_are_taken_over_in_postgresql(
