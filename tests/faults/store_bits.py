@@ -81,9 +81,12 @@ class Harm:
         return False
 
 
-def slices_of(text: bytes) -> list[bytes]:
-    """SQLite keeps a long text in pieces, on pages that need not be neighbours."""
-    return [text[start : start + SLICE] for start in range(0, len(text), SLICE)]
+def slices_of(text: bytes, digest: bytes) -> list[bytes]:
+    """SQLite keeps a long row in pieces, on pages that need not be neighbours. The last piece may
+    have a few bytes of the digest alone.
+    """
+    slices = [text[start : start + SLICE] for start in range(0, len(text), SLICE)]
+    return slices + [digest[start : start + 5] for start in range(len(digest) - 4)]
 
 
 def contents(chance: random.Random) -> list[bytes]:
@@ -138,7 +141,7 @@ async def truth_of(folder: Path) -> Truth:
             facts[row.id, each.seq] = each
     for line in workspace._stores.journal.stored_facts_since(0, 10_000):
         stored[f"Record {line.seq} of conversation {line.conversation}"] = slices_of(
-            line.fact.encode()
+            line.fact.encode(), line.digest
         )
     entries: dict[str, bytes] = {}
     files = set()
@@ -158,7 +161,7 @@ async def examine(folder: Path, truth: Truth, harm: Harm, say: Say) -> None:
     stands nowhere named.
     """
     entries, facts = truth.entries, truth.facts
-    named = await met_at_first(folder, entries, say)
+    named = await met_at_first(folder, truth, say)
     workspace = await home(folder).open_stored_workspace(NAME)
     named += workspace.notes
     hurt = [
@@ -211,11 +214,12 @@ def hurt_facts_at_end(named: list[str]) -> int:
     return 0
 
 
-async def met_at_first(folder: Path, entries: dict[str, bytes], say: Say) -> list[str]:
+async def met_at_first(folder: Path, truth: Truth, say: Say) -> list[str]:
     """Read everything once. What a first opening says is not said again."""
     workspace = await home(folder).open_stored_workspace(NAME)
-    for text, content in entries.items():
+    for text, content in truth.entries.items():
         await _is_whole(workspace, text, content, say)
+    await _facts(workspace, {name for name, _ in truth.facts}, [])
     await workspace.aclose()
     return list(workspace.notes)
 
