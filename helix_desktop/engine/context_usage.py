@@ -132,11 +132,11 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     }
     size = window_tokens(state, policy)
     model = chosen.model if chosen else ""
-    reserve, is_estimate = (
-        reserved_tokens(state, policy),
-        not state.record.ledger.last_billed_reply(model, state.seq)[0],
+    reserve = reserved_tokens(state, policy)
+    answered, _ = state.record.ledger.last_billed_reply(model, state.seq)
+    return WindowMeter(
+        parts, sum(parts.values()), size, reserve, factor_now, model, is_estimate=not answered
     )
-    return WindowMeter(parts, sum(parts.values()), size, reserve, factor_now, model, is_estimate)
 
 
 def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int:
@@ -158,10 +158,9 @@ def reserved_tokens(state: Moment, policy: Policy) -> int:
     """Return the tokens reserved for the reply and for a summary, as billed."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     size = window_tokens(state, policy)
-    reply = min(
-        chosen.max_output if chosen and chosen.max_output > 0 else policy.reserve_reply,
-        policy.reserve_reply,
-    )
+    reply = policy.reserve_reply
+    if chosen and chosen.max_output > 0:
+        reply = min(chosen.max_output, reply)
     return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
 
 
@@ -192,11 +191,10 @@ def estimate_next_message_cost(
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
-    left = count_item_tokens(state.branch.items_from_fact(before)) if before else 0
-    used, ledger = (
-        max(0, measure_window(state, policy).used - estimate_billed_tokens(left, state)),
-        state.record.ledger,
-    )
+    replaced = count_item_tokens(state.branch.items_from_fact(before)) if before else 0
+    in_window = measure_window(state, policy).used
+    used = max(0, in_window - estimate_billed_tokens(replaced, state))
+    ledger = state.record.ledger
     cached = min(used, count_cached_tokens(state, chosen.model))
     reply = ledger.median_reply_tokens(state.seq)
     for_an_hour = is_cached_for_an_hour(state)
@@ -234,16 +232,18 @@ def count_cached_tokens(state: Moment, model: str) -> int:
     answered, billed = ledger.last_billed_reply(model, state.seq)
     if not answered or will_request_head_change(state):
         return 0
-    recorded = state.record.settings_at(state.seq)
-    chosen = (one.model_for_role(facts.ModelRole.MAIN) for one in (recorded, state.settings))
-    if len({one.effort for one in chosen if one is not None}) > 1:
+    recorded = state.record.settings_at(state.seq).model_for_role(facts.ModelRole.MAIN)
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    if recorded and chosen and recorded.effort != chosen.effort:
         return min(billed, estimate_billed_tokens(state.settings.settings_tokens, state))
     changed = _first_changed_message(state, newest_fact_seen_by(state.record.facts[answered - 1]))
     if changed is None:
         return billed
+    if changed == 0:
+        return 0
     before = (item for item in state.branch.items if item.first < changed)
     front = state.settings.settings_tokens + count_item_tokens(before)
-    return min(billed, estimate_billed_tokens(front, state)) if changed else 0
+    return min(billed, estimate_billed_tokens(front, state))
 
 
 def keep_alive_times_and_usages_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
@@ -255,16 +255,19 @@ def keep_alive_times_and_usages_since(state: Moment, seq: int) -> list[tuple[flo
 
 def will_request_head_change(state: Moment) -> bool:
     """Whether tools, system prompt or rules will differ from the recorded ones."""
-    now, recorded = state.settings, state.record.settings_at(state.seq)
-    return now is not recorded and (now.tools.tools, now.settings_blocks) != (
-        recorded.tools.tools,
-        recorded.settings_blocks,
+    now = state.settings
+    recorded = state.record.settings_at(state.seq)
+    if now is recorded:
+        return False
+    return (
+        now.tools.tools != recorded.tools.tools or now.settings_blocks != recorded.settings_blocks
     )
 
 
 def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite | None:
     """Return what changes since the last request make the provider write again, or None."""
-    before, after = (one.settings.model_for_role(facts.ModelRole.MAIN) for one in (recorded, state))
+    before = recorded.settings.model_for_role(facts.ModelRole.MAIN)
+    after = state.settings.model_for_role(facts.ModelRole.MAIN)
     if before is None or after is None or after.price_input <= 0:
         return None
     lost = count_cached_tokens(recorded, before.model) - count_cached_tokens(state, after.model)
@@ -274,9 +277,8 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
     dollars = lost * (rate.write - rate.read) * after.price_input / PER_MILLION
     lifetime = HOUR_SECONDS if is_cached_for_an_hour(recorded) else before.cache_seconds
     until = _last_request_time(recorded, before.model) + lifetime if lifetime else 0.0
-    return PendingRewrite(
-        lost, dollars, until, is_model=(before.model, before.effort) != (after.model, after.effort)
-    )
+    is_model = before.model != after.model or before.effort != after.effort
+    return PendingRewrite(lost, dollars, until, is_model=is_model)
 
 
 def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
@@ -290,9 +292,5 @@ def _last_request_time(state: Moment, model: str) -> float:
     answered = state.record.ledger.last_billed_reply(model, state.seq)[0]
     recorded = state.record.facts[answered - 1]
     seconds = recorded.fact.seconds if isinstance(recorded.fact, facts.ModelReplied) else 0.0
-    return max(
-        [
-            recorded.time - seconds,
-            *(time for time, _ in keep_alive_times_and_usages_since(state, answered)),
-        ]
-    )
+    times = [time for time, _ in keep_alive_times_and_usages_since(state, answered)]
+    return max([recorded.time - seconds, *times])

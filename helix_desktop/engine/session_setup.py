@@ -10,7 +10,6 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
-# The parts of a message, and who sends it on the user's behalf (`UserSaid.by`).
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,34 +13,39 @@ from itertools import accumulate, pairwise
 
 from helix_desktop.engine.ports import TokenCounter
 
-PASSAGES_TOKENS = (
-    500  # The most tokens of one result's passages, as every later step sends them again.
-)
+# The most tokens of one result's passages, as every later step sends them again.
+PASSAGES_TOKENS = 500
 MOST_LINES_AROUND = 10  # More lines around a hit would take the room of other passages.
 # Other searched words up to this many lines away raise a hit's rank, by this factor
 # less for each line.
-NEARBY_LINES, NEARBY_WORTH = 5, 0.8
+NEARBY_LINES = 5
+NEARBY_WORTH = 0.8
 # The gain for a word that follows its predecessor in the query within this many characters.
-FOLLOWING_WORTH, FOLLOWING_WITHIN = 0.8, 8
-MOST_IN_ONE_TEXT, MOST_IN_ALL_TEXTS = 2, 4  # Further hits are only listed with their lines.
+FOLLOWING_WORTH = 0.8
+FOLLOWING_WITHIN = 8
+# Further hits are only listed with their lines.
+MOST_IN_ONE_TEXT = 2
+MOST_IN_ALL_TEXTS = 4
 WORTH_SHOWING = 0.4  # Hits that rank below this share of the best one are only listed, too.
 SHOWN_WORTH = 0.5  # The weight of words that a better passage shows: the others may be elsewhere.
 IN_VIEW_WORTH = 0.4  # The weight of lines that the view shows: nobody has to search for them.
-MOST_WORDS, MOST_HITS, MOST_OTHER_HITS = 16, 2_000, 12
+MOST_WORDS = 16
+MOST_HITS = 2_000
+MOST_OTHER_HITS = 12
 LONGEST_LINE = 1_000  # A line with more characters is cut to the part around the match.
 _WORD = re.compile(r"[\w./-]+")
 
 LineSpan = tuple[int, int]  # Numbers of the first and the last line; lines are counted from 1.
-Hits = Mapping[
-    int, Mapping[str, float]
-]  # By line number: the searched words in the line, and how rare each is.
+# By line number: the searched words in the line, and how rare each is.
+Hits = Mapping[int, Mapping[str, float]]
 
 
 def find_passages(
     tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = PASSAGES_TOKENS
 ) -> str:
     """Return the best passages in order, or all of a short text, or nothing."""
-    if not (hits := _lines_with_words(lines, words)):
+    hits = _lines_with_words(lines, words)
+    if not hits:
         return ""
     if sum(map(len, lines)) <= limit * 8 and tokens.count_tokens("\n".join(lines)) <= limit:
         return "\n".join(lines)
@@ -109,10 +114,10 @@ def _choose_passages(
         spans = [range(first, last + 1) for first, last in chosen]
         ranked = (at for at in _rank_hits(worths, known) if not any(at in span for span in spans))
         hit = next((at for at in ranked if lines[at - 1].strip() not in shown), None)
-        if (
-            hit is None
-            or (span := _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)) is None
-        ):
+        if hit is None:
+            break
+        span = _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)
+        if span is None:
             break
         chosen.append(span)
         shown.update(line.strip() for line in lines[span[0] - 1 : span[1]])
@@ -132,10 +137,10 @@ def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
             by_line.setdefault(number, {})[word] = math.log(1 + len(lines) / len(at))
     for one, two in pairwise(wanted):
         for number, rarity in by_line.items():
-            end = folded[number - 1].find(one) + len(one)
-            if {one, two} <= rarity.keys() and two in folded[number - 1][
-                end : end + FOLLOWING_WITHIN + len(two)
-            ]:
+            line = folded[number - 1]
+            end = line.find(one) + len(one)
+            following = line[end : end + FOLLOWING_WITHIN + len(two)]
+            if one in rarity and two in rarity and two in following:
                 rarity[f"{one} {two}"] = FOLLOWING_WORTH * min(rarity[one], rarity[two])
     return by_line
 
