@@ -87,12 +87,12 @@ def list_hard_expressions(package: Path = PACKAGE) -> Iterator[str]:
         module = path.relative_to(package.parent).as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.IfExp) and _contains_conditional(node):
-                yield f"{module}:{node.lineno}"
+                yield f"{module}:{getattr(node, 'lineno', 0)}"
             has_condition = isinstance(node, _COMPREHENSIONS) and any(
                 part.ifs for part in node.generators
             )
             if has_condition and _contains_conditional(node):
-                yield f"{module}:{node.lineno}"
+                yield f"{module}:{getattr(node, 'lineno', 0)}"
 
 
 def _contains_conditional(node: ast.AST) -> bool:

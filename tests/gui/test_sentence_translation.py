@@ -291,7 +291,7 @@ def test_ends_failures_and_servers_are_told_in_the_language() -> None:
     items.add_many_facts([Recorded("c", 1, 0.0, ended), Recorded("c", 2, 0.0, failed)])
     assert [item.text for item in items.all] == [
         "已达到花费上限。今天已花费 $3.00；上限为 $2.00。",
-        "交接：没有可用来写的模型。",
+        "摘要：没有可用来写的模型。",
     ]
     server = listed_server("x", "x", "failed", "It closed the connection. Retrying in 5 s.")
     assert describe_server_state(server) == "失败 · 它关闭了连接。5 秒后重试。"

@@ -405,10 +405,11 @@ class Walk:
         first, facts = self.bench.id, len(self.session.all_facts)
         target = self.bench.main_folder / "walk.helix"
         await self.bench.choose_permission_mode("allow all")
-        await self._do("export workspace")
+        # A button of the settings and the menu of the workspaces do these two.
+        self.window.window_actions["export-workspace"].trigger()
         await self._name_file(target)
         await until(lambda: target.exists() and self.window.isActiveWindow())
-        await self._do("import workspace")
+        self.window.window_actions["import-workspace"].trigger()
         await self._name_file(target)
         await until(
             lambda: (

@@ -196,8 +196,9 @@ def _items(c: Conversation, m: int, fact: Fact, found: list[Entry]) -> list[Entr
             shown = [("plan", 0)] * bool(items)
         case FoldFailed() | Forgotten():
             shown = [("note", 0)]
-        case TurnEnded(reason=reason):
-            noted = {TurnEnd.DONE: [], TurnEnd.FAILED: ["error"]}.get(reason, ["note"])
+        case TurnEnded(reason=reason, why=why):
+            done = ["note"] if why else []
+            noted = {TurnEnd.DONE: done, TurnEnd.FAILED: ["error"]}.get(reason, ["note"])
             shown = [(kind, 0) for kind in noted + ["changes"] * _changed_files(c, m)]
         case Rewound(to=to, again=False):
             shown = [("rewound", 0)] * any(seq > to for seq, _, _ in found)
