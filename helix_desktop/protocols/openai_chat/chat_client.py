@@ -50,8 +50,7 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
         if request.tools and abilities.tools:
             body["tools"] = [*chat_gateway.tools_as_json(request.tools)]
         if request.max_output:
-            is_openai = self.host.endswith(("api.openai.com", ".azure.com"))
-            body["max_completion_tokens" if is_openai else "max_tokens"] = request.max_output
+            body[self._name_of_output_limit()] = request.max_output
         if request.reasoning and abilities.reasoning:
             body.update(self._effort_option(request.reasoning))
         body.update(protocol_dialect.sampling_options(request, abilities))
@@ -67,6 +66,12 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
             return _change_reasoning(body, needed="must be" in failure.what)
         return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
 
+    def _name_of_output_limit(self) -> str:
+        # OpenAI's reasoning models refuse the old name, which all other servers expect.
+        if self.host.endswith(("api.openai.com", ".azure.com")):
+            return "max_completion_tokens"
+        return "max_tokens"
+
     def _effort_option(self, effort: str) -> Object:
         if self.host.endswith("openrouter.ai"):
             return {"reasoning": {"effort": effort}}
@@ -77,28 +82,31 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
     def _write_messages(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> list[Json]:
-        strict = self.host.endswith("mistral.ai")
-        ids = request_parts.legal_ids(
-            request.messages, _MISTRAL_ID if strict else _ID, 9 if strict else 40
-        )
         writer = _ChatMessageWriter(
             self.reasoning_owner,
-            ids,
+            self._legal_call_ids(request),
             abilities,
             reasoning_needed=self.host.endswith("deepseek.com"),
         )
-        loop = request_parts.start_of_open_tool_loop(request.messages)
-        written: list[Json] = (
-            [{"role": "system", "content": request.system}] if request.system else []
-        )
+        loop_start = request_parts.start_of_open_tool_loop(request.messages)
+        written: list[Json] = []
+        if request.system:
+            written.append({"role": "system", "content": request.system})
         for position, message in enumerate(request.messages):
             if message.role is Role.ASSISTANT:
-                written += writer.write_assistant_message(message, in_loop=position >= loop)
+                is_in_loop = position >= loop_start
+                written += writer.write_assistant_message(message, in_loop=is_in_loop)
             else:
                 written += writer.write_user_message(message)
         if self.host.endswith("openrouter.ai") and request.model.startswith("anthropic/"):
             _mark_for_caching(written)
         return written
+
+    def _legal_call_ids(self, request: Request) -> Mapping[str, str]:
+        # Mistral refuses a request whose ids are not exactly nine letters and digits.
+        if self.host.endswith("mistral.ai"):
+            return request_parts.legal_ids(request.messages, _MISTRAL_ID, 9)
+        return request_parts.legal_ids(request.messages, _ID, 40)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +120,38 @@ class _ChatMessageWriter:
         """Write the results, each as a message, and then what the user says, with the
         results' images.
         """
-        results = [part for part in message.parts if isinstance(part, ToolResult)]
-        rest: list[MessagePart] = [image for result in results for image in result.images]
-        rest += [part for part in message.parts if not isinstance(part, ToolResult)]
-        written: list[Json] = [
-            {"role": "tool", "tool_call_id": self.ids[one.call], "content": one.text}
-            for one in results
-        ]
-        content = self._chat_content(rest)
-        if content or not results:
-            written.append({"role": "user", "content": content or "(empty)"})
+        written: list[Json] = []
+        # A message with the role "tool" can carry text alone, so its images follow in the user's.
+        result_images: list[MessagePart] = []
+        users_parts: list[MessagePart] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                call_id = self.ids[part.call]
+                written.append({"role": "tool", "tool_call_id": call_id, "content": part.text})
+                result_images += part.images
+            else:
+                users_parts.append(part)
+        content = self._chat_content(result_images + users_parts)
+        if content:
+            written.append({"role": "user", "content": content})
+        elif not written:
+            written.append({"role": "user", "content": "(empty)"})
         return written
 
     def _chat_content(self, parts: list[MessagePart]) -> str | list[Json]:
-        pieces = [piece for part in parts if (piece := self._chat_piece(part)) is not None]
-        if all(isinstance(piece, str) for piece in pieces):
-            return "\n\n".join(str(piece) for piece in pieces)
-        return [
-            {"type": "text", "text": piece} if isinstance(piece, str) else piece for piece in pieces
-        ]
+        texts: list[str] = []
+        pieces: list[Json] = []
+        for part in parts:
+            piece = self._chat_piece(part)
+            if isinstance(piece, str):
+                texts.append(piece)
+                pieces.append({"type": "text", "text": piece})
+            elif piece is not None:
+                pieces.append(piece)
+        # Not every server reads a list, so what is text alone is written as text.
+        if len(texts) == len(pieces):
+            return "\n\n".join(texts)
+        return pieces
 
     def _chat_piece(self, part: MessagePart) -> str | Object | None:
         if isinstance(part, Text):
@@ -143,15 +164,7 @@ class _ChatMessageWriter:
 
     def write_assistant_message(self, message: Message, *, in_loop: bool) -> list[Json]:
         text = "".join(part.text for part in message.parts if isinstance(part, Text))
-        calls: list[Json] = [
-            {
-                "id": self.ids[part.id],
-                "type": "function",
-                "function": {"name": part.name, "arguments": request_parts.arguments_as_json(part)},
-            }
-            for part in message.parts
-            if isinstance(part, ToolCall)
-        ]
+        calls = [self._chat_call(part) for part in message.parts if isinstance(part, ToolCall)]
         if not text and not calls:
             return []
         written: Object = {"role": "assistant", "content": text or None}
@@ -161,23 +174,34 @@ class _ChatMessageWriter:
             written.update(self._reasoning_fields(message))
         return [written]
 
+    def _chat_call(self, call: ToolCall) -> Json:
+        return {
+            "id": self.ids[call.id],
+            "type": "function",
+            "function": {"name": call.name, "arguments": request_parts.arguments_as_json(call)},
+        }
+
     def _reasoning_fields(self, message: Message) -> Object:
         """Return the server's own reasoning under the name that it used. Others' is left out."""
-        own = [
-            part
-            for part in message.parts
-            if isinstance(part, Reasoning) and part.provider == self.tag
-        ]
-        if not own:
-            return (
-                {"reasoning_content": " "}
-                if self.reasoning_needed and self.abilities.reasoning
-                else {}
-            )
-        kept = parse_object(own[-1].opaque) or {}
-        if details := list_at(kept, "details"):
-            return {"reasoning_details": details}
-        return {text_at(kept, "field") or "reasoning_content": "".join(part.text for part in own)}
+        own_reasoning: list[Reasoning] = []
+        for part in message.parts:
+            if isinstance(part, Reasoning) and part.provider == self.tag:
+                own_reasoning.append(part)
+        if own_reasoning:
+            return _fields_of_own_reasoning(own_reasoning)
+        if self.reasoning_needed and self.abilities.reasoning:
+            return {"reasoning_content": " "}
+        return {}
+
+
+def _fields_of_own_reasoning(own_reasoning: list[Reasoning]) -> Object:
+    # The reply's reader sealed the name or the details into the last part.
+    sealed = parse_object(own_reasoning[-1].opaque) or {}
+    details = list_at(sealed, "details")
+    if details:
+        return {"reasoning_details": details}
+    field_name = text_at(sealed, "field") or "reasoning_content"
+    return {field_name: "".join(part.text for part in own_reasoning)}
 
 
 def _change_reasoning(body: Object, *, needed: bool) -> Object | None:
@@ -193,7 +217,9 @@ def _change_reasoning(body: Object, *, needed: bool) -> Object | None:
             changed.append({"reasoning_content": " ", **message})
         else:
             changed.append(without_fields(message, *names))
-    return None if changed == body.get("messages") else {**body, "messages": changed}
+    if changed == body.get("messages"):
+        return None
+    return {**body, "messages": changed}
 
 
 def _mark_for_caching(written: list[Json]) -> None:

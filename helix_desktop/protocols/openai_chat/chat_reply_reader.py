@@ -49,33 +49,42 @@ class ChatReplyReader(ReplyReaderBase):
             self.is_stream_over = True
             return []
         chunk = json_values.require_object(json_values.parse_json(event.data))
-        error = find_error_in(chunk) or find_error_in(json_values.value_at(chunk, "choices", 0))
-        if error or event.event == "error":
-            body: json_values.Json = {"error": error} if error else chunk
-            raise self._failure_in_stream(json_values.number_at(error, "code") or 500, body)
+        choice = json_values.value_at(chunk, "choices", 0)
+        # OpenRouter reports a provider's failure within the choice.
+        error = find_error_in(chunk) or find_error_in(choice)
+        status = json_values.number_at(error, "code") or 500
+        if error:
+            raise self._failure_in_stream(status, {"error": error})
+        if event.event == "error":
+            raise self._failure_in_stream(status, chunk)
         self._model = json_values.text_at(chunk, "model") or self._model
         self._read_chunk_usage(chunk)
-        choice = json_values.value_at(chunk, "choices", 0)
-        return self._read_choice(choice) if isinstance(choice, dict) else []
+        if not isinstance(choice, dict):
+            return []
+        return self._read_choice(choice)
 
     def _read_choice(self, choice: json_values.Object) -> list[Delta]:
         whole = self._fields_not_streamed(_object_or_empty(choice, "message"))
         delta = whole or _object_or_empty(choice, "delta")
-        deltas = [
-            *self._read_reasoning(delta),
-            *self._read_content(json_values.value_at(delta, "content")),
-        ]
+        deltas = self._read_reasoning(delta)
+        deltas += self._read_content(json_values.value_at(delta, "content"))
         deltas += self._add_to_part("text", json_values.text_at(delta, "refusal"))
+        deltas += self._read_calls(delta, are_whole=bool(whole))
+        self._finish = json_values.checked_text_at(choice, "finish_reason").lower() or self._finish
+        return deltas
+
+    def _read_calls(self, delta: json_values.Object, *, are_whole: bool) -> list[Delta]:
+        deltas: list[Delta] = []
         calls = json_values.value_at(delta, "tool_calls")
         if calls is not None and not isinstance(calls, list):
             raise ValueError("tool_calls is no list")
         for position, call in enumerate(calls or []):
-            deltas += self._read_call(
-                json_values.require_object(call), position, is_only=bool(whole)
-            )
-        if legacy := json_values.object_at(delta, "function_call"):
-            deltas += self._read_call({"index": 0, "function": legacy}, 0, is_only=bool(whole))
-        self._finish = json_values.checked_text_at(choice, "finish_reason").lower() or self._finish
+            deltas += self._read_call(json_values.require_object(call), position, is_only=are_whole)
+        # Old servers know one call per reply, under the name that came before "tool_calls".
+        legacy_call = json_values.object_at(delta, "function_call")
+        if legacy_call:
+            indexed_call: json_values.Object = {"index": 0, "function": legacy_call}
+            deltas += self._read_call(indexed_call, 0, is_only=are_whole)
         return deltas
 
     def _fields_not_streamed(self, message: json_values.Object) -> json_values.Object:
@@ -84,65 +93,56 @@ class ChatReplyReader(ReplyReaderBase):
         """
         if not self._draft.has_begun:
             return message
-        there = {"reasoning_content", "reasoning", "reasoning_details", "refusal"}
-        there |= {"content"} if self._draft.first_key_of_kind("text") is not None else set()
-        there |= {"tool_calls", "function_call"} if self._draft.call_count else set()
-        return {name: value for name, value in message.items() if name not in there}
+        streamed_names = {"reasoning_content", "reasoning", "reasoning_details", "refusal"}
+        if self._draft.first_key_of_kind("text") is not None:
+            streamed_names.add("content")
+        if self._draft.call_count:
+            streamed_names |= {"tool_calls", "function_call"}
+        return json_values.without_fields(message, *streamed_names)
 
     def _read_content(self, content: json_values.Json) -> list[Delta]:
         """Read content, which is a string or, for some servers, a list of pieces,
         including thinking.
         """
         if not isinstance(content, list):
-            return self._add_to_part(
-                "text", json_values.checked_text_at({"content": content}, "content")
-            )
+            text = json_values.checked_text_at({"content": content}, "content")
+            return self._add_to_part("text", text)
         deltas: list[Delta] = []
         for piece in content:
-            thinking = "".join(
-                json_values.text_at(one, "text") for one in json_values.list_at(piece, "thinking")
-            ) or json_values.text_at(piece, "thinking")
-            deltas += (
-                self._add_to_part("reasoning", thinking)
-                if thinking
-                else self._add_to_part("text", json_values.checked_text_at(piece, "text"))
-            )
+            thinking = _thinking_of_piece(piece)
+            if thinking:
+                deltas += self._add_to_part("reasoning", thinking)
+            else:
+                deltas += self._add_to_part("text", json_values.checked_text_at(piece, "text"))
         return deltas
 
     def _read_reasoning(self, delta: json_values.Object) -> list[Delta]:
-        field = next(
-            (
-                name
-                for name in ("reasoning_content", "reasoning")
-                if json_values.text_at(delta, name)
-            ),
-            "",
-        )
-        self._field = field or self._field
-        self._details += json_values.list_at(delta, "reasoning_details")
-        deltas = self._add_to_part("reasoning", json_values.text_at(delta, field)) if field else []
-        if (
-            json_values.list_at(delta, "reasoning_details")
-            and not field
-            and not self._current_key_of("reasoning")
-        ):
+        details = json_values.list_at(delta, "reasoning_details")
+        self._details += details
+        for field_name in chat_gateway.REASONING:
+            text = json_values.text_at(delta, field_name)
+            if text:
+                self._field = field_name
+                return self._add_to_part("reasoning", text)
+        # Details without text, such as encrypted ones, need a part that carries them.
+        if details and not self._current_key_of("reasoning"):
             self._draft.add_reasoning(self._next_key("reasoning"), "")
-        return deltas
+        return []
 
     def _add_to_part(self, kind: str, piece: str) -> list[Delta]:
         if not piece:
             return []
         key = self._current_key_of(kind) or self._next_key(kind)
-        return (
-            self._draft.add_text(key, piece)
-            if kind == "text"
-            else self._draft.add_reasoning(key, piece)
-        )
+        if kind == "text":
+            return self._draft.add_text(key, piece)
+        return self._draft.add_reasoning(key, piece)
 
     def _current_key_of(self, kind: str) -> Hashable:
         """Return the key of the current part if it is of this kind."""
-        last = self._draft.last_key
-        return last if last is not None and self._draft.kind_of_part(last) == kind else None
+        last_key = self._draft.last_key
+        if last_key is None or self._draft.kind_of_part(last_key) != kind:
+            return None
+        return last_key
 
     def _next_key(self, kind: str) -> Hashable:
         self._turn += 1
@@ -156,46 +156,43 @@ class ChatReplyReader(ReplyReaderBase):
         if isinstance(arguments, dict | list):
             arguments = json_values.dump_json(arguments).decode()
         piece = json_values.checked_text_at({"arguments": arguments}, "arguments")
-        _object_or_empty(call, "function")
-        call_id, name = (
-            json_values.text_at(call, "id"),
-            json_values.checked_text_at(call, "function", "name"),
-        )
-        key = self._call_key(call, position if is_only else None, call_id, name)
+        _object_or_empty(call, "function")  # Refuses a function that is no object.
+        call_id = json_values.text_at(call, "id")
+        name = json_values.checked_text_at(call, "function", "name")
+        key: Hashable
+        if is_only:
+            key = ("call", "position", position)
+        else:
+            key = self._key_of_streamed_call(call, call_id, name)
         return self._draft.add_call_piece(key, call_id=call_id, name=name, arguments=piece)
 
-    def _call_key(
-        self, call: json_values.Json, position: int | None, call_id: str, name: str
-    ) -> Hashable:
+    def _key_of_streamed_call(self, call: json_values.Json, call_id: str, name: str) -> Hashable:
         index = json_values.value_at(call, "index")
-        if position is None and isinstance(index, int) and not isinstance(index, bool):
+        if isinstance(index, int) and not isinstance(index, bool):
             return self._key_of_indexed_call(index, call_id, name)
-        if position is not None:
-            return ("call", "position", position)
         if call_id:
             return ("call", "id", call_id)
-        last = self._draft.last_key
-        if name or not isinstance(last, tuple) or last[0] != "call":
+        last_key = self._draft.last_key
+        if name or not isinstance(last_key, tuple) or last_key[0] != "call":
             return ("call", "unnamed", self._draft.call_count)
-        return last
+        return last_key
 
     def _key_of_indexed_call(self, index: int, call_id: str, name: str) -> Hashable:
         """Return a call's key. Some servers give all whole calls index 0, so another id
         and name mean another call.
         """
-        known = self._ids.setdefault(index, call_id)
-        if call_id and name and known != call_id:
-            self._ids[index] = known = call_id
-        return ("call", index, known)
+        if index not in self._ids or (call_id and name):
+            self._ids[index] = call_id
+        return ("call", index, self._ids[index])
 
     def _read_chunk_usage(self, chunk: json_values.Object) -> None:
         """Read the usage, which is in the last chunk, every chunk, or the choice."""
-        found = (
-            json_values.object_at(chunk, "usage"),
-            json_values.object_at(chunk, "choices", 0, "usage"),
-            json_values.object_at(chunk, "x_groq", "usage"),
+        usage = (
+            json_values.object_at(chunk, "usage")
+            or json_values.object_at(chunk, "choices", 0, "usage")
+            or json_values.object_at(chunk, "x_groq", "usage")
         )
-        if (usage := next((one for one in found if one), None)) is not None:
+        if usage:
             self._usage = chat_gateway.parse_usage(usage)
 
     def reply_so_far(self, cut: str = "") -> Reply:
@@ -203,20 +200,24 @@ class ChatReplyReader(ReplyReaderBase):
         return super().reply_so_far(cut)
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
-        if cut or not self.is_reply_complete:
-            return Stop.CUT, cut or self._describe_abrupt_end(
-                f"with {self._finish!r}" if self._finish else ""
-            )
+        if cut:
+            return Stop.CUT, cut
+        if not self.is_reply_complete:
+            how_it_ended = ""
+            if self._finish:
+                how_it_ended = f"with {self._finish!r}"
+            return Stop.CUT, self._describe_abrupt_end(how_it_ended)
         stop = chat_gateway.STOPS.get(self._finish, Stop.END)
         if stop is Stop.FILTERED:
             return stop, f"{self._where} held back the rest of the reply (content filter)."
-        return (
-            Stop.END if stop is Stop.CALLS else stop
-        ), ""  # The draft knows whether there are calls.
+        if stop is Stop.CALLS:
+            return Stop.END, ""  # The draft knows whether there are calls.
+        return stop, ""
 
     def _seal_reasoning(self) -> None:
         """Set what to send back with the reasoning: its name here, or its details word for word."""
-        if (key := self._draft.first_key_of_kind("reasoning")) is None:
+        key = self._draft.first_key_of_kind("reasoning")
+        if key is None:
             return
         if self._details:
             self._draft.seal_reasoning(key, details=merge_reasoning_details(self._details))
@@ -226,34 +227,48 @@ class ChatReplyReader(ReplyReaderBase):
 
 def _object_or_empty(value: json_values.Json, name: str) -> json_values.Object:
     """Return an object, empty if missing. Raises ValueError for any other value."""
-    found = json_values.value_at(value, name)
-    return {} if found is None else json_values.require_object(found)
+    field_value = json_values.value_at(value, name)
+    if field_value is None:
+        return {}
+    return json_values.require_object(field_value)
+
+
+def _thinking_of_piece(piece: json_values.Json) -> str:
+    # Mistral sends thinking as a list of texts, others as one text.
+    texts = [
+        json_values.text_at(thought, "text") for thought in json_values.list_at(piece, "thinking")
+    ]
+    return "".join(texts) or json_values.text_at(piece, "thinking")
 
 
 def merge_reasoning_details(details: list[json_values.Json]) -> list[json_values.Json]:
     """Join each piece of streamed reasoning details with the one that it continues."""
     whole: list[json_values.Json] = []
     for piece in details:
-        last = whole[-1] if whole else None
-        if isinstance(piece, dict) and isinstance(last, dict) and _continues_detail(last, piece):
-            for name in ("text", "summary", "data"):
-                if isinstance(piece.get(name), str):
-                    last[name] = json_values.text_at(last, name) + json_values.text_at(piece, name)
-            last.update(
-                {
-                    name: value
-                    for name, value in piece.items()
-                    if name in {"signature", "id"} and value
-                }
-            )
+        if not isinstance(piece, dict):
+            whole.append(piece)
+        elif whole and _continues_detail(whole[-1], piece):
+            whole[-1] = _joined_detail(json_values.require_object(whole[-1]), piece)
         else:
-            whole.append(dict(piece) if isinstance(piece, dict) else piece)
+            whole.append(piece)
     return whole
 
 
-def _continues_detail(last: json_values.Object, piece: json_values.Object) -> bool:
-    same_type, same_index = (
-        last.get("type") == piece.get("type"),
-        last.get("index") == piece.get("index"),
-    )
-    return same_type and same_index and piece.get("type") != "reasoning.encrypted"
+def _continues_detail(last: json_values.Json, piece: json_values.Object) -> bool:
+    # Encrypted details are whole, and joined ones could not be decrypted.
+    if not isinstance(last, dict) or piece.get("type") == "reasoning.encrypted":
+        return False
+    has_same_type = last.get("type") == piece.get("type")
+    has_same_index = last.get("index") == piece.get("index")
+    return has_same_type and has_same_index
+
+
+def _joined_detail(last: json_values.Object, piece: json_values.Object) -> json_values.Object:
+    joined = dict(last)
+    for name in ("text", "summary", "data"):
+        if isinstance(piece.get(name), str):
+            joined[name] = json_values.text_at(last, name) + json_values.text_at(piece, name)
+    for name in ("signature", "id"):
+        if piece.get(name):
+            joined[name] = piece[name]
+    return joined
