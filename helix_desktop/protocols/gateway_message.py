@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from operator import itemgetter
 from typing import Any
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
@@ -130,20 +129,22 @@ class CallNumbering:
 
     def assign_call_number(self, name: str) -> str:
         self.given += 1
-        self.waiting.append((name, f"call-{self.given}"))
-        return self.waiting[-1][1]
+        call_id = f"call-{self.given}"
+        self.waiting.append((name, call_id))
+        return call_id
 
     def pop_oldest_open_call(self, name: str) -> str:
-        for at, (called, number) in enumerate(self.waiting):
-            if called == name:
-                del self.waiting[at]
-                return number
+        for position, (called_name, call_id) in enumerate(self.waiting):
+            if called_name == name:
+                del self.waiting[position]
+                return call_id
         return ""
 
 
 def slice_text(text: str) -> Iterator[str]:
     """Yield a text in parts, because processing 30 MB at once would block other threads."""
-    return (text[at : at + SLICE] for at in range(0, len(text), SLICE))
+    for start in range(0, len(text), SLICE):
+        yield text[start : start + SLICE]
 
 
 def text_of_content(content: Json) -> str:
@@ -155,7 +156,9 @@ def text_of_content(content: Json) -> str:
         return ""
     texts = []
     for part in content:
-        text = part.get("text") if isinstance(part, Mapping) else part
+        text = part
+        if isinstance(part, Mapping):
+            text = part.get("text")
         if isinstance(text, str):
             texts.append(text)
     return "\n".join(texts)
@@ -163,7 +166,7 @@ def text_of_content(content: Json) -> str:
 
 def format_effort_settings(*settings: Json) -> str:
     """Return a request's settings for the length of thinking as one text."""
-    return " ".join(format_json_value(one) for one in settings if one)
+    return " ".join(format_json_value(setting) for setting in settings if setting)
 
 
 def parse_tool(value: Mapping[str, Json], schema: Json, default_name: str = "") -> ToolSpec:
@@ -229,10 +232,11 @@ def replace_text_in_content(content: Json, text: str, part_type: str) -> Json:
     """Replace a content's text, keeping its form (string or list) and its pictures."""
     if not isinstance(content, list):
         return text
-    return [
-        {"type": part_type, "text": text},
-        *(part for part in content if "text" not in object_at(part)),
-    ]
+    parts: list[Json] = [{"type": part_type, "text": text}]
+    for part in content:
+        if "text" not in object_at(part):
+            parts.append(part)
+    return parts
 
 
 def join_added_messages(
@@ -242,21 +246,27 @@ def join_added_messages(
     is_result: Callable[[Json], bool],
 ) -> list[Json]:
     """Merge neighbours of one role if one of them was added here (`True`). Results come first."""
-    if not any(map(itemgetter(1), units)):
-        return list(map(itemgetter(0), units))
-    out: list[tuple[Json, bool]] = []
-    for unit, added in units:
-        last, last_is_added = out[-1] if out else ({}, False)
-        is_of_same_role = bool(out) and text_at(last, "role") == text_at(unit, "role")
-        # A message that says more than its parts, such as a setting, stays one of its own.
-        is_plain = last.keys() <= {"role", field_name} and unit.keys() <= {"role", field_name}
-        if is_of_same_role and is_plain and (added or last_is_added):
+    joined: list[Json] = []
+    last_is_added = False  # Whether the last of `joined` is, or has in it, what was added here.
+    for unit, is_added in units:
+        if joined and (is_added or last_is_added) and _can_join(joined[-1], unit, field_name):
+            last = joined[-1]
             parts = parts_of(last) + parts_of(unit)
             parts.sort(key=lambda part: not is_result(part))
-            out[-1] = ({**last, field_name: parts}, True)
+            joined[-1] = {**last, field_name: parts}
+            last_is_added = True
         else:
-            out.append((unit, added))
-    return [unit for unit, _ in out]
+            joined.append(unit)
+            last_is_added = is_added
+    return joined
+
+
+def _can_join(first: Json, second: Json, field_name: str) -> bool:
+    if text_at(first, "role") != text_at(second, "role"):
+        return False
+    # A message that says more than its parts, such as a setting, stays one of its own.
+    plain_fields = {"role", field_name}
+    return first.keys() <= plain_fields and second.keys() <= plain_fields
 
 
 def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:
@@ -267,7 +277,11 @@ def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:
         return fresh
     step: Any = path[0]
     rest = path[1:]
-    copy: Any = list(value) if isinstance(value, list | tuple) else dict(value)
+    copy: Any
+    if isinstance(value, list | tuple):
+        copy = list(value)
+    else:
+        copy = dict(value)
     if fresh is None and not rest:
         del copy[step]
     else:

@@ -21,6 +21,17 @@ LONGEST_SENTENCE = 600
 LONGEST_CODE, MOST_CODES = 80, 10
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+_OVERLOAD_CODES = ("overloaded_error", "rate_limit_e", "RESOURCE_EXHAUSTED")
+# Where providers put their sentence, the most exact place first.
+_PLACES_OF_SENTENCE: tuple[tuple[str | int, ...], ...] = (
+    ("error", "metadata", "raw"),
+    ("error", "message"),
+    ("message",),
+    ("error",),
+    ("detail",),
+    ("detail", 0, "msg"),
+    ("title",),
+)
 _TRY_AGAIN = re.compile(r"(?:try again|retry) in ((?:[\d.]+(?:ms|m|s))+)", re.IGNORECASE)
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
@@ -45,44 +56,56 @@ def read_refusal_body(content: bytes) -> Json:
 
 
 def failure_of_refusal(refusal: ProviderRefusal) -> errors.ModelFailed:
-    said = provider_sentence(refusal.body)
-    evidence = f"{_error_codes(refusal.body)} {said}"
-    stop = "" if said.endswith((".", "!", "?", "…", "。")) else "."
-    told = (
-        f"{refusal.where} says: {said}{stop}"
-        if said
-        else f"{refusal.where} answered with status {refusal.status}."
+    providers_words = provider_sentence(refusal.body)
+    # Codes are examined, too, but not shown: they say nothing to people.
+    evidence = f"{_error_codes(refusal.body)} {providers_words}"
+    sentence = _sentence_about(refusal, providers_words)
+    failure = (
+        _request_failure(refusal, evidence, sentence)
+        or _account_failure(refusal, evidence, sentence)
+        or _load_failure(refusal, evidence, sentence)
     )
-    return (
-        _request_failure(refusal, evidence, told)
-        or _account_failure(refusal, evidence, told)
-        or _load_failure(refusal, evidence, told)
-        or errors.ModelFailed(
-            told, remedy=f"The request was refused (status {refusal.status}), and nothing was lost."
-        )
+    if failure is not None:
+        return failure
+    return errors.ModelFailed(
+        sentence, remedy=f"The request was refused (status {refusal.status}), and nothing was lost."
     )
+
+
+def _sentence_about(refusal: ProviderRefusal, providers_words: str) -> str:
+    if not providers_words:
+        return f"{refusal.where} answered with status {refusal.status}."
+    if providers_words.endswith((".", "!", "?", "…", "。")):
+        return f"{refusal.where} says: {providers_words}"
+    return f"{refusal.where} says: {providers_words}."
 
 
 def _request_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelFailed | None:
-    if refusal.status == 413 or (
-        refusal.status <= 500 and known_refusals.CONTEXT_TOO_LONG.search(evidence)
-    ):
-        remedy = "Fold more of the conversation, or choose a model with a larger context window."
+    # Some local servers refuse a long request with status 500.
+    says_too_long = refusal.status <= 500 and known_refusals.CONTEXT_TOO_LONG.search(evidence)
+    if refusal.status == 413 or says_too_long:
         return errors.ContextTooLong(
-            sentence, remedy=remedy, window=_window_in_refusal(refusal.body, sentence=evidence)
+            sentence,
+            remedy="Fold more of the conversation, or choose a model with a larger context window.",
+            window=_window_in_refusal(refusal.body, sentence=evidence),
         )
     if known_refusals.NO_TOOLS.search(evidence):
         return errors.ModelFailed(sentence, remedy="Choose a model that can call tools.")
     if 300 <= refusal.status < 400:
-        target = refusal.headers.get("location", "")
-        host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
-        return errors.ModelFailed(
-            f"{refusal.where} redirected the request to {host}. The redirect was not followed, because the key would have been sent to the new address, too.",
-            remedy="If you trust the new address, set it as this provider's address.",
-        )
+        return _redirect_failure(refusal)
     return None
+
+
+def _redirect_failure(refusal: ProviderRefusal) -> errors.ModelFailed:
+    # The host alone is shown, since an address can have a password or a key in it.
+    target = refusal.headers.get("location", "")
+    host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
+    return errors.ModelFailed(
+        f"{refusal.where} redirected the request to {host}. The redirect was not followed, because the key would have been sent to the new address, too.",
+        remedy="If you trust the new address, set it as this provider's address.",
+    )
 
 
 def _window_in_refusal(body: Json, sentence: str) -> int:
@@ -90,22 +113,26 @@ def _window_in_refusal(body: Json, sentence: str) -> int:
     exact = value_at(body, "error", "n_ctx")  # llama.cpp's field for the window's size.
     if isinstance(exact, int) and not isinstance(exact, bool):
         return max(0, exact)
-    found = known_refusals.WINDOW_SIZE.search(sentence)
-    return int(re.sub(r"\D", "", next(filter(None, found.groups())))) if found else 0
+    match = known_refusals.WINDOW_SIZE.search(sentence)
+    if match is None:
+        return 0
+    # The pattern has a group for each wording, of which one matched.
+    stated_size = next(filter(None, match.groups()))
+    return int(re.sub(r"\D", "", stated_size))
 
 
 def _account_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelFailed | None:
+    is_servers_fault = refusal.status >= 500
     if refusal.status == 402 or known_refusals.NO_CREDIT.search(evidence):
         return errors.NoCreditLeft(
             sentence, remedy="Add credit at the provider, or choose another model."
         )
-    if refusal.status == 401 or (
-        refusal.status < 500 and known_refusals.KEY_REFUSED.search(evidence)
-    ):
+    says_key_refused = not is_servers_fault and known_refusals.KEY_REFUSED.search(evidence)
+    if refusal.status == 401 or says_key_refused:
         return errors.ProviderKeyRefused(sentence, remedy="Set a new key for this provider.")
-    if refusal.status < 500 and known_refusals.UNKNOWN_MODEL.search(evidence):
+    if not is_servers_fault and known_refusals.UNKNOWN_MODEL.search(evidence):
         return errors.UnknownModel(
             sentence, remedy="To see this provider's models, run helix-desktop model list."
         )
@@ -114,72 +141,77 @@ def _account_failure(
             sentence,
             remedy="The key for this provider does not permit this request. Use another key or another model.",
         )
-    return _not_found_failure(refusal, sentence) if refusal.status in {404, 405} else None
+    if refusal.status in {404, 405}:
+        return _not_found_failure(refusal, sentence)
+    return None
 
 
 def _not_found_failure(refusal: ProviderRefusal, sentence: str) -> errors.ModelFailed:
-    if (
-        "not_found_error" in _error_codes(refusal.body)
-        or text_at(refusal.body, "error", "status") == "NOT_FOUND"
-    ):
+    # Anthropic's and Google's own codes show that the address is right, and the model is not.
+    is_anthropics_code = "not_found_error" in _error_codes(refusal.body)
+    is_googles_code = text_at(refusal.body, "error", "status") == "NOT_FOUND"
+    if is_anthropics_code or is_googles_code:
         return errors.UnknownModel(
             sentence, remedy="To see this provider's models, run helix-desktop model list."
         )
-    model = f" and the model name {refusal.model!r}" if refusal.model else ""
-    return errors.ModelFailed(sentence, remedy=f"Check the address{model}.")
+    if not refusal.model:
+        return errors.ModelFailed(sentence, remedy="Check the address.")
+    return errors.ModelFailed(
+        sentence, remedy=f"Check the address and the model name {refusal.model!r}."
+    )
 
 
 def _load_failure(
     refusal: ProviderRefusal, evidence: str, sentence: str
 ) -> errors.ModelOverloaded | None:
-    overloaded = (
-        "overloaded_error" in evidence
-        or "rate_limit_e" in evidence
-        or "RESOURCE_EXHAUSTED" in evidence
+    says_overloaded = any(code in evidence for code in _OVERLOAD_CODES)
+    has_retried_status = refusal.status in _RETRIED_STATUS or refusal.status > 529
+    if not says_overloaded and not has_retried_status:
+        return None
+    return errors.ModelOverloaded(
+        sentence,
+        remedy="You can try again.",
+        retry_after=retry_after_seconds(refusal.headers, refusal.body),
     )
-    if refusal.status in _RETRIED_STATUS or refusal.status > 529 or overloaded:
-        return errors.ModelOverloaded(
-            sentence,
-            remedy="You can try again.",
-            retry_after=retry_after_seconds(refusal.headers, refusal.body),
-        )
-    return None
 
 
 def provider_sentence(body: Json) -> str:
     """Return the provider's own words, wherever they are, as one line of limited length."""
     if isinstance(body, list) and body:
         return provider_sentence(body[0])
-    paths = (
-        ("error", "metadata", "raw"),
-        ("error", "message"),
-        ("message",),
-        ("error",),
-        ("detail",),
-        ("detail", 0, "msg"),
-        ("title",),
-    )
-    found = (
-        body
-        if isinstance(body, str)
-        else next((said for path in paths if (said := text_at(body, *path))), "")
-    )
-    if re.match(r"\s*<(!doctype|html)", found, re.IGNORECASE):
+    text = _text_in_body(body)
+    # A proxy or a wrong address answers with a page for people.
+    if re.match(r"\s*<(!doctype|html)", text, re.IGNORECASE):
         return "a web page instead of an answer"
-    return shorten_to_line(found, LONGEST_SENTENCE)
+    return shorten_to_line(text, LONGEST_SENTENCE)
+
+
+def _text_in_body(body: Json) -> str:
+    if isinstance(body, str):
+        return body
+    for path in _PLACES_OF_SENTENCE:
+        text = text_at(body, *path)
+        if text:
+            return text
+    return ""
 
 
 def _error_codes(body: Json) -> str:
     if isinstance(body, list) and body:
         return _error_codes(body[0])
-    named = (value_at(body, "error", name) for name in ("type", "code", "status"))
-    reasons = (
-        value_at(detail, "reason") for detail in list_at(body, "error", "details")[:MOST_CODES]
-    )
-    top = (value_at(body, "type"), value_at(body, "code"))
-    codes = [
-        str(one)[:LONGEST_CODE] for one in (*named, *top, *reasons) if isinstance(one, str | int)
+    values = [
+        value_at(body, "error", "type"),
+        value_at(body, "error", "code"),
+        value_at(body, "error", "status"),
+        value_at(body, "type"),
+        value_at(body, "code"),
     ]
+    for detail in list_at(body, "error", "details")[:MOST_CODES]:
+        values.append(value_at(detail, "reason"))
+    codes: list[str] = []
+    for value in values:
+        if isinstance(value, str | int):
+            codes.append(str(value)[:LONGEST_CODE])
     return " ".join(codes[:MOST_CODES])
 
 
@@ -187,20 +219,38 @@ def retry_after_seconds(
     headers: Mapping[str, str], body: Json = None, now: datetime | None = None
 ) -> float | None:
     """Return how many seconds the provider asks to wait, in any of the usual forms, or None."""
-    for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        if (seconds := _non_negative_number(headers.get(name, ""))) is not None:
-            return seconds / scale
-    if date := headers.get("retry-after", ""):
-        try:
-            when = parsedate_to_datetime(date)
-        except (ValueError, TypeError, OverflowError):
-            return None
-        if when.tzinfo is None:
-            when = when.replace(tzinfo=UTC)
-        return max(0.0, (when - (now or datetime.now(UTC))).total_seconds())
-    delays = [text_at(detail, "retryDelay") for detail in list_at(body, "error", "details")]
-    delays += [match[1] for match in _TRY_AGAIN.finditer(provider_sentence(body))]
-    return next((_seconds_of_duration(delay) for delay in delays if delay), None)
+    milliseconds = _non_negative_number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    retry_after = headers.get("retry-after", "")
+    seconds = _non_negative_number(retry_after)
+    if seconds is not None:
+        return seconds
+    if retry_after:
+        return _seconds_until_date(retry_after, now or datetime.now(UTC))
+    return _retry_delay_in_body(body)
+
+
+def _seconds_until_date(date: str, now: datetime) -> float | None:
+    try:
+        when = parsedate_to_datetime(date)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - now).total_seconds())
+
+
+def _retry_delay_in_body(body: Json) -> float | None:
+    """Return the delay in Google's field for it, or else the one that the sentence names."""
+    for detail in list_at(body, "error", "details"):
+        delay = text_at(detail, "retryDelay")
+        if delay:
+            return _seconds_of_duration(delay)
+    match = _TRY_AGAIN.search(provider_sentence(body))
+    if match is None:
+        return None
+    return _seconds_of_duration(match[1])
 
 
 def _non_negative_number(text: str) -> float | None:
@@ -208,12 +258,17 @@ def _non_negative_number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if 0 <= value < float("inf") else None
+    # Infinity and what is no number would let the program wait for ever.
+    if not 0 <= value < float("inf"):
+        return None
+    return value
 
 
 def _seconds_of_duration(duration: str) -> float | None:
     match = _DURATION.fullmatch(duration.strip())
     if match is None or not any(match.groups()):
         return None
-    minutes, seconds, milliseconds = (float(group or 0) for group in match.groups())
+    minutes = float(match[1] or 0)
+    seconds = float(match[2] or 0)
+    milliseconds = float(match[3] or 0)
     return minutes * 60 + seconds + milliseconds / 1000

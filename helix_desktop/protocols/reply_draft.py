@@ -47,14 +47,16 @@ class _DraftPart:
         """Add a piece, and return what can be shown. A character may be split over two
         pieces as a surrogate pair.
         """
-        piece = self.half + piece
-        self.half = piece[-1] if "\ud800" <= piece[-1:] <= "\udbff" else ""
-        piece = piece.removesuffix(self.half) if self.half else piece
-        if _HALVES.search(piece):
-            piece = piece.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        if piece:
-            self.pieces.append(piece)
-        return piece
+        text = self.half + piece
+        self.half = ""
+        if "\ud800" <= text[-1:] <= "\udbff":
+            self.half = text[-1]
+            text = text[:-1]
+        if _HALVES.search(text):
+            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        if text:
+            self.pieces.append(text)
+        return text
 
 
 class ReplyDraft:
@@ -82,23 +84,32 @@ class ReplyDraft:
         return next(reversed(self._parts), None)
 
     def first_key_of_kind(self, kind: str) -> Hashable:
-        return next((key for key, part in self._parts.items() if part.kind == kind), None)
+        for key, part in self._parts.items():
+            if part.kind == kind:
+                return key
+        return None
 
     def kind_of_part(self, key: Hashable) -> str:
         part = self._parts.get(key)
-        return part.kind if part else ""
+        if part is None:
+            return ""
+        return part.kind
 
     def add_text(self, key: Hashable, piece: str) -> list[Delta]:
         if not piece:
             return []
         part = self._parts.setdefault(key, _DraftPart("text"))
-        shown = self._add_piece(part, piece)
-        return [TextDelta(shown)] if shown else []
+        shown_text = self._add_piece(part, piece)
+        if not shown_text:
+            return []
+        return [TextDelta(shown_text)]
 
     def add_reasoning(self, key: Hashable, piece: str) -> list[Delta]:
         part = self._parts.setdefault(key, _DraftPart("reasoning"))
-        shown = self._add_piece(part, piece)
-        return [ReasoningDelta(shown)] if shown else []
+        shown_text = self._add_piece(part, piece)
+        if not shown_text:
+            return []
+        return [ReasoningDelta(shown_text)]
 
     def _add_piece(self, part: _DraftPart, piece: str) -> str:
         self._characters += len(piece)
@@ -118,43 +129,51 @@ class ReplyDraft:
         if part is None:
             part = _DraftPart("call", index=self.call_count, id=self._unique_call_id(call_id))
             self._parts[key] = part
-        first = not part.name and bool(name)
-        if first:
+        is_first_delta = not part.name and bool(name)
+        if is_first_delta:
             part.name = name
-        arguments = self._add_piece(part, arguments)
-        if not first and not arguments:
+        shown_arguments = self._add_piece(part, arguments)
+        if not is_first_delta and not shown_arguments:
             return []
-        return [CallDelta(part.index, part.id, part.name, arguments)]
+        return [CallDelta(part.index, part.id, part.name, shown_arguments)]
 
     def set_whole_arguments(self, key: Hashable, arguments: str) -> list[Delta]:
         """Set the complete arguments that come at the end. Only what is new becomes a delta."""
         part = self._parts[key]
-        sofar = "".join(part.pieces)
-        if arguments == sofar:
+        streamed_arguments = "".join(part.pieces)
+        if arguments == streamed_arguments:
             return []
         part.pieces = [arguments]
-        rest = arguments.removeprefix(sofar) if arguments.startswith(sofar) else arguments
-        return [CallDelta(part.index, part.id, part.name, rest)]
+        # Arguments that do not continue the streamed ones are told from their beginning.
+        new_arguments = arguments.removeprefix(streamed_arguments)
+        return [CallDelta(part.index, part.id, part.name, new_arguments)]
 
     def finished_parts(self, *, cut: bool = False) -> tuple[ReplyPart, ...]:
         """Return the parts so far. A cut-off call without arguments is left out, as it
         would look complete.
         """
-        made = (self._finish_part(part, cut=cut) for part in self._parts.values())
-        return tuple(part for part in made if part is not None)
+        reply_parts: list[ReplyPart] = []
+        for draft_part in self._parts.values():
+            reply_part = self._finish_part(draft_part, cut=cut)
+            if reply_part is not None:
+                reply_parts.append(reply_part)
+        return tuple(reply_parts)
 
     def _finish_part(self, part: _DraftPart, *, cut: bool) -> ReplyPart | None:
-        content = "".join(part.pieces) + (LOST if part.half else "")
-        if part.kind == "text":
-            return Text(content)
-        if part.kind == "reasoning":
-            empty = not content and not part.opaque
-            return (
-                None if empty else Reasoning(content, opaque=part.opaque, provider=self._provider)
-            )
-        if cut and not (part.name and content):
-            return None
-        return ToolCall(part.id, part.name or UNNAMED, content or "{}")
+        content = "".join(part.pieces)
+        if part.half:
+            content += LOST  # The second half of the character never came.
+        match part.kind:
+            case "text":
+                return Text(content)
+            case "reasoning":
+                if not content and not part.opaque:
+                    return None
+                return Reasoning(content, opaque=part.opaque, provider=self._provider)
+            case "call":
+                if cut and not (part.name and content):
+                    return None
+                return ToolCall(part.id, part.name or UNNAMED, content or "{}")
 
     def _unique_call_id(self, call_id: str) -> str:
         if len(self._call_ids) >= MOST_CALLS:

@@ -44,12 +44,21 @@ BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 MARK: Object = {"type": "ephemeral"}
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OPTIONAL = ("output_config", "thinking", *SAMPLING)
 _PAUSED = "pause_turn"  # With this stop reason, the request is sent again to continue.
 _STATUS_OF = {
     "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
     "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504,
     "overloaded_error": 529,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _SignedThinking:
+    """The pieces of a block of thinking, and of its signature, as they arrived."""
+
+    texts: list[str]
+    signatures: list[str]
 
 
 class AnthropicMessages(protocol_dialect.ProtocolDialect):
@@ -63,14 +72,7 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
         limit = request.max_output or min(abilities.max_output or DEFAULT_OUTPUT, MOST_ASKED)
         body: Object = {"model": request.model, "max_tokens": limit, "stream": True}
-        has_system = bool(request.system.strip())
-        if request.tools and abilities.tools:
-            tools = anthropic_gateway.tools_as_json(request.tools)
-            if not has_system:  # The mark of the system prompt covers the tools before it.
-                tools[-1]["cache_control"] = MARK
-            body["tools"] = list(tools)
-        if has_system:
-            body["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
+        body.update(_tools_and_system(request, abilities))
         ids = legal_ids(request.messages, _ID, 40)
         writer = _AnthropicMessageWriter(self.reasoning_owner, ids, abilities)
         written = [writer.write_message(message) for message in request.messages]
@@ -80,8 +82,13 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
         body["messages"] = [message for message in written if message is not None]
         thinking = _thinking_options(request, abilities, limit, written)
         body.update(thinking or _anthropic_sampling(request, abilities))
-        path = "/messages" if self.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
-        return OutgoingRequest(path, body, {"anthropic-version": VERSION})
+        return OutgoingRequest(self._messages_path(), body, {"anthropic-version": VERSION})
+
+    def _messages_path(self) -> str:
+        # People enter the address of a compatible server with or without its version.
+        if self.base_url.rstrip("/").endswith("/v1"):
+            return "/messages"
+        return "/v1/messages"
 
     def build_reply_reader(self, request: Request) -> "AnthropicReplyReader":
         return AnthropicReplyReader(self.reasoning_owner, self.where, request.model)
@@ -98,11 +105,25 @@ class AnthropicMessages(protocol_dialect.ProtocolDialect):
                 kept = _blocks_without_thinking(message)
                 if kept:
                     messages.append({**object_at(message), "content": kept})
-            changed = json_values.without_fields(body, "thinking") | {"messages": messages}
-            return None if changed == body else changed
-        return protocol_dialect.without_refused_option(
-            body, failure, ("output_config", "thinking", *SAMPLING)
-        )
+            changed = json_values.without_fields(body, "thinking")
+            changed["messages"] = messages
+            if changed == body:
+                return None
+            return changed
+        return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
+
+
+def _tools_and_system(request: Request, abilities: ModelAbilities) -> Object:
+    fields: Object = {}
+    has_system = bool(request.system.strip())
+    if request.tools and abilities.tools:
+        tools = anthropic_gateway.tools_as_json(request.tools)
+        if not has_system:  # The mark of the system prompt covers the tools before it.
+            tools[-1]["cache_control"] = MARK
+        fields["tools"] = list(tools)
+    if has_system:
+        fields["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
+    return fields
 
 
 def _blocks_without_thinking(message: Json) -> list[Json]:
@@ -136,19 +157,19 @@ class _AnthropicMessageWriter:
             block = self.write_block(part)
             if block is not None:
                 blocks.append(block)
-        if message.role is Role.ASSISTANT:
-            return {"role": "assistant", "content": blocks} if blocks else None
-        return {"role": "user", "content": blocks or [{"type": "text", "text": "(empty)"}]}
+        if message.role is not Role.ASSISTANT:
+            return {"role": "user", "content": blocks or [{"type": "text", "text": "(empty)"}]}
+        if not blocks:
+            return None
+        return {"role": "assistant", "content": blocks}
 
     def write_block(self, part: MessagePart) -> Object | None:
         if isinstance(part, Text):
-            return {"type": "text", "text": part.text} if part.text.strip() else None
+            return _text_block(part.text)
         if isinstance(part, Reasoning):
-            return (
-                json_values.parse_object(part.opaque)
-                if part.provider == self.tag and part.opaque
-                else None
-            )
+            if part.provider != self.tag or not part.opaque:
+                return None
+            return json_values.parse_object(part.opaque)
         if isinstance(part, ToolCall):
             return {
                 "type": "tool_use",
@@ -157,15 +178,23 @@ class _AnthropicMessageWriter:
                 "input": arguments_as_object(part),
             }
         if isinstance(part, ToolResult):
-            text: list[Json] = [{"type": "text", "text": part.text}] if part.text.strip() else []
-            content = [*text, *(self._image_block(image) for image in part.images)]
-            written: Object = {
-                "type": "tool_result",
-                "tool_use_id": self.ids[part.call],
-                "content": content,
-            }
-            return written if part.ok else {**written, "is_error": True}
+            return self._result_block(part)
         return self._image_block(part)
+
+    def _result_block(self, result: ToolResult) -> Object:
+        content: list[Json] = []
+        text_block = _text_block(result.text)
+        if text_block is not None:
+            content.append(text_block)
+        content += [self._image_block(image) for image in result.images]
+        block: Object = {
+            "type": "tool_result",
+            "tool_use_id": self.ids[result.call],
+            "content": content,
+        }
+        if not result.ok:
+            block["is_error"] = True
+        return block
 
     def _image_block(self, image: Image) -> Object:
         if not self.abilities.images or image.media_type not in IMAGE_TYPES:
@@ -178,6 +207,13 @@ class _AnthropicMessageWriter:
                 "data": base64_text(image),
             },
         }
+
+
+def _text_block(text: str) -> Object | None:
+    # Anthropic refuses a request with a blank text in it.
+    if not text.strip():
+        return None
+    return {"type": "text", "text": text}
 
 
 def _thinking_options(
@@ -207,20 +243,18 @@ def _anthropic_sampling(request: Request, abilities: ModelAbilities) -> Object:
 
 def _may_think(written: list[Object | None]) -> bool:
     """Whether thinking is allowed: in a tool loop, the last reply must begin with thinking."""
-    if not any(
-        json_values.value_at(block, "type") == "tool_result"
-        for block in list_at(written[-1] if written else None, "content")
-    ):
+    if not written or not _has_tool_result(written[-1]):
         return True
-    last = next(
-        (
-            message
-            for message in reversed(written)
-            if json_values.value_at(message, "role") == "assistant"
-        ),
-        None,
-    )
-    return json_values.value_at(last, "content", 0, "type") in anthropic_gateway.THINKING
+    for message in reversed(written):
+        if json_values.value_at(message, "role") == "assistant":
+            first_type = json_values.value_at(message, "content", 0, "type")
+            return first_type in anthropic_gateway.THINKING
+    return False
+
+
+def _has_tool_result(message: Object | None) -> bool:
+    blocks = list_at(message, "content")
+    return any(json_values.value_at(block, "type") == "tool_result" for block in blocks)
 
 
 class AnthropicReplyReader(ReplyReaderBase):
@@ -230,9 +264,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         super().__init__(tag, where, model)
         self._stop = ""
         self._figures: Object = {}
-        self._thinking: dict[
-            int, tuple[list[str], list[str]]
-        ] = {}  # The pieces of each block and its signature.
+        self._thinking: dict[int, _SignedThinking] = {}  # By the block's index.
 
     @property
     def is_reply_complete(self) -> bool:
@@ -240,21 +272,17 @@ class AnthropicReplyReader(ReplyReaderBase):
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         value = json_values.require_object(json_values.parse_json(event.data))
+        index = json_values.number_at(value, "index")
         match text_at(value, "type"):
             case "error":
-                raise self._failure_in_stream(
-                    _STATUS_OF.get(text_at(value, "error", "type"), 500), value
-                )
+                status = _STATUS_OF.get(text_at(value, "error", "type"), 500)
+                raise self._failure_in_stream(status, value)
             case "message_start":
                 self._begin_message(object_at(value, "message"))
             case "content_block_start":
-                return self._start_block(
-                    json_values.number_at(value, "index"), object_at(value, "content_block")
-                )
+                return self._start_block(index, object_at(value, "content_block"))
             case "content_block_delta":
-                return self._read_block_delta(
-                    json_values.number_at(value, "index"), object_at(value, "delta")
-                )
+                return self._read_block_delta(index, object_at(value, "delta"))
             case "message_delta":
                 self._stop = text_at(value, "delta", "stop_reason") or self._stop
                 self._add_usage(object_at(value, "usage"))
@@ -270,7 +298,9 @@ class AnthropicReplyReader(ReplyReaderBase):
 
     def _add_usage(self, usage: Object) -> None:
         """Update the running totals. A missing figure, or null, keeps its value."""
-        self._figures |= {name: value for name, value in usage.items() if isinstance(value, int)}
+        for name, value in usage.items():
+            if isinstance(value, int):
+                self._figures[name] = value
         self._usage = anthropic_gateway.parse_usage(self._figures)
 
     def _start_block(self, index: int, block: Object) -> list[Delta]:
@@ -278,33 +308,36 @@ class AnthropicReplyReader(ReplyReaderBase):
             case "text":
                 return self._draft.add_text(index, checked_text_at(block, "text"))
             case "thinking":
-                self._store_signed_thinking(
-                    index, text_at(block, "thinking"), text_at(block, "signature")
-                )
-                return self._draft.add_reasoning(index, text_at(block, "thinking"))
+                thinking = text_at(block, "thinking")
+                self._store_signed_thinking(index, thinking, text_at(block, "signature"))
+                return self._draft.add_reasoning(index, thinking)
             case "redacted_thinking":
-                self._draft.seal_reasoning(
-                    index, type="redacted_thinking", data=text_at(block, "data")
-                )
+                encrypted = text_at(block, "data")
+                self._draft.seal_reasoning(index, type="redacted_thinking", data=encrypted)
             case "tool_use":
-                given = object_at(block, "input")
-                arguments = json_values.dump_json(given).decode() if given else ""
-                return self._draft.add_call_piece(
-                    index,
-                    call_id=text_at(block, "id"),
-                    name=checked_text_at(block, "name"),
-                    arguments=arguments,
-                )
+                return self._start_call(index, block)
         return []
+
+    def _start_call(self, index: int, block: Object) -> list[Delta]:
+        # In a stream the input is empty here and follows in pieces.
+        whole_input = object_at(block, "input")
+        arguments = ""
+        if whole_input:
+            arguments = json_values.dump_json(whole_input).decode()
+        return self._draft.add_call_piece(
+            index,
+            call_id=text_at(block, "id"),
+            name=checked_text_at(block, "name"),
+            arguments=arguments,
+        )
 
     def _read_block_delta(self, index: int, delta: Object) -> list[Delta]:
         match text_at(delta, "type"):
             case "text_delta":
                 return self._draft.add_text(index, checked_text_at(delta, "text"))
             case "input_json_delta":
-                return self._draft.add_call_piece(
-                    index, arguments=checked_text_at(delta, "partial_json")
-                )
+                arguments = checked_text_at(delta, "partial_json")
+                return self._draft.add_call_piece(index, arguments=arguments)
             case "thinking_delta":
                 self._store_signed_thinking(index, text_at(delta, "thinking"), "")
                 return self._draft.add_reasoning(index, checked_text_at(delta, "thinking"))
@@ -313,32 +346,42 @@ class AnthropicReplyReader(ReplyReaderBase):
         return []
 
     def _store_signed_thinking(self, index: int, thinking: str, signature: str) -> None:
-        texts, signatures = self._thinking.setdefault(index, ([], []))
-        texts.append(thinking)
-        signatures.append(signature)
+        block = self._thinking.setdefault(index, _SignedThinking([], []))
+        block.texts.append(thinking)
+        block.signatures.append(signature)
 
     def reply_so_far(self, cut: str = "") -> Reply:
         """Return the reply with its blocks of thinking as they must be sent back, which
         needs a signature.
         """
-        for index, (texts, signatures) in self._thinking.items():
-            if signature := "".join(signatures):
+        for index, block in self._thinking.items():
+            thinking = "".join(block.texts)
+            signature = "".join(block.signatures)
+            if signature:
                 self._draft.seal_reasoning(
-                    index, type="thinking", thinking="".join(texts), signature=signature
+                    index, type="thinking", thinking=thinking, signature=signature
                 )
         return super().reply_so_far(cut)
 
     def _read_whole_message(self, message: Object) -> list[Delta]:
         """Read the whole message of a server that does not stream."""
         self._begin_message(message)
-        self._stop, self.is_stream_over = text_at(message, "stop_reason"), True
-        blocks = enumerate(map(object_at, list_at(message, "content")))
-        return [delta for index, block in blocks for delta in self._start_block(index, block)]
+        self._stop = text_at(message, "stop_reason")
+        self.is_stream_over = True
+        deltas: list[Delta] = []
+        for index, block in enumerate(list_at(message, "content")):
+            deltas += self._start_block(index, object_at(block))
+        return deltas
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
-        if cut or not self.is_reply_complete:
-            return Stop.CUT, cut or self._describe_abrupt_end(
-                f"with {self._stop!r}" if self._stop else ""
-            )
+        if cut:
+            return Stop.CUT, cut
+        if not self.is_reply_complete:
+            how_it_ended = ""
+            if self._stop:
+                how_it_ended = f"with {self._stop!r}"
+            return Stop.CUT, self._describe_abrupt_end(how_it_ended)
         stop = anthropic_gateway.STOPS.get(self._stop, Stop.END)
-        return stop, f"{self._where} declined to answer this." if stop is Stop.FILTERED else ""
+        if stop is Stop.FILTERED:
+            return stop, f"{self._where} declined to answer this."
+        return stop, ""

@@ -44,48 +44,65 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
     def compile_request(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> protocol_dialect.OutgoingRequest:
-        loop = request_parts.start_of_open_tool_loop(request.messages)
-        parts = (part for message in request.messages for part in message.parts)
-        names = {part.id: part.name for part in parts if isinstance(part, ToolCall)}
-        writer = _GeminiContentWriter(self.reasoning_owner, names, abilities)
-        contents = [
-            writer.write_content(message, in_loop=at >= loop)
-            for at, message in enumerate(request.messages)
-        ]
-        body: Object = {"contents": [content for content in contents if content is not None]}
+        body: Object = {"contents": self._write_contents(request, abilities)}
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
         if request.tools and abilities.tools:
-            body["tools"] = [
-                {"functionDeclarations": [*gemini_gateway.tools_as_json(request.tools)]}
-            ]
-        if settings := _generation_config(request, abilities):
+            declarations: list[Json] = list(gemini_gateway.tools_as_json(request.tools))
+            body["tools"] = [{"functionDeclarations": declarations}]
+        settings = _generation_config(request, abilities)
+        if settings:
             body["generationConfig"] = settings
         model = quote(request.model.removeprefix("models/"), safe="-._~")
-        version = "" if "/v1" in urlsplit(self.base_url).path else "/v1beta"
-        return protocol_dialect.OutgoingRequest(
-            f"{version}/models/{model}:streamGenerateContent?alt=sse", body
-        )
+        path = f"{self._version_path()}/models/{model}:streamGenerateContent?alt=sse"
+        return protocol_dialect.OutgoingRequest(path, body)
+
+    def _version_path(self) -> str:
+        # People enter the address with or without its version, which may be v1 or v1beta.
+        if "/v1" in urlsplit(self.base_url).path:
+            return ""
+        return "/v1beta"
+
+    def _write_contents(
+        self, request: Request, abilities: protocol_dialect.ModelAbilities
+    ) -> list[Json]:
+        tool_names = _tool_names_by_call(request)
+        writer = _GeminiContentWriter(self.reasoning_owner, tool_names, abilities)
+        loop_start = request_parts.start_of_open_tool_loop(request.messages)
+        contents: list[Json] = []
+        for position, message in enumerate(request.messages):
+            content = writer.write_content(message, in_loop=position >= loop_start)
+            if content is not None:
+                contents.append(content)
+        return contents
 
     def build_reply_reader(self, request: Request) -> "GeminiReplyReader":
         return GeminiReplyReader(self.reasoning_owner, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
-        said = failure.what.lower()
-        if "signature" in said:
+        refusal = failure.what.lower()
+        if "signature" in refusal:
             return _with_foreign_signatures(body)
-        if "thinking" in said and json_values.value_at(body, "generationConfig", "thinkingConfig"):
-            return {
-                **body,
-                "generationConfig": json_values.without_fields(
-                    object_at(body, "generationConfig"), "thinkingConfig"
-                ),
-            }
+        settings = object_at(body, "generationConfig")
+        if "thinking" in refusal and settings.get("thinkingConfig"):
+            without_thinking = json_values.without_fields(settings, "thinkingConfig")
+            return {**body, "generationConfig": without_thinking}
         return None
 
 
+def _tool_names_by_call(request: Request) -> dict[str, str]:
+    tool_names: dict[str, str] = {}
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                tool_names[part.id] = part.name
+    return tool_names
+
+
 def _generation_config(request: Request, abilities: protocol_dialect.ModelAbilities) -> Object:
-    settings: Object = {"maxOutputTokens": request.max_output} if request.max_output else {}
+    settings: Object = {}
+    if request.max_output:
+        settings["maxOutputTokens"] = request.max_output
     settings.update(protocol_dialect.sampling_options(request, abilities, top_p="topP"))
     if not abilities.reasoning:
         return settings
@@ -100,18 +117,31 @@ def _generation_config(request: Request, abilities: protocol_dialect.ModelAbilit
 @dataclass(frozen=True, slots=True)
 class _GeminiContentWriter:
     tag: str
-    names: Mapping[str, str]
+    tool_names: Mapping[str, str]  # By the call's id.
     abilities: protocol_dialect.ModelAbilities
 
     def write_content(self, message: Message, *, in_loop: bool) -> Object | None:
-        if message.role is Role.ASSISTANT:
-            parts = self._reply_parts(message, in_loop=in_loop)
-            return {"role": "model", "parts": [*parts]} if parts else None
-        results = [part for part in message.parts if isinstance(part, ToolResult)]
-        answers: list[Object] = [self._function_response(result) for result in results]
-        images = [self._inline_image(image) for result in results for image in result.images]
-        rest = [piece for part in message.parts if (piece := self._write_part(part)) is not None]
-        return {"role": "user", "parts": [*answers, *images, *rest] or [{"text": "(empty)"}]}
+        if message.role is not Role.ASSISTANT:
+            return {"role": "user", "parts": self._user_parts(message) or [{"text": "(empty)"}]}
+        reply_parts = self._reply_parts(message, in_loop=in_loop)
+        if not reply_parts:
+            return None
+        return {"role": "model", "parts": list(reply_parts)}
+
+    def _user_parts(self, message: Message) -> list[Json]:
+        """Return all results, which must come first, then their images, then the user's parts."""
+        responses: list[Json] = []
+        result_images: list[Json] = []
+        users_parts: list[Json] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                responses.append(self._function_response(part))
+                result_images += [self._inline_image(image) for image in part.images]
+                continue
+            written_part = self._write_part(part)
+            if written_part is not None:
+                users_parts.append(written_part)
+        return responses + result_images + users_parts
 
     def _reply_parts(self, message: Message, *, in_loop: bool) -> list[Object]:
         """Return a reply's parts, each with the signature that preceded it."""
@@ -119,36 +149,45 @@ class _GeminiContentWriter:
         signature = ""
         for part in message.parts:
             if isinstance(part, Reasoning):
-                if part.provider == self.tag and part.opaque:
-                    signature = (
-                        text_at(json_values.parse_object(part.opaque), "signature") or signature
-                    )
+                signature = self._own_signature(part) or signature
                 continue
-            if (piece := self._write_part(part)) is not None:
-                written.append({**piece, "thoughtSignature": signature} if signature else piece)
+            written_part = self._write_part(part)
+            if written_part is None:
+                continue
+            if signature:
+                written_part["thoughtSignature"] = signature
                 signature = ""
+            written.append(written_part)
+        # A signature at a reply's end came on an empty text, and goes back on one.
         if signature:
             written.append({"text": "", "thoughtSignature": signature})
-        return (
-            _sign_first_call(written)
-            if in_loop and self.abilities.reasoning == "level"
-            else written
-        )
+        if in_loop and self.abilities.reasoning == "level":
+            return _sign_first_call(written)
+        return written
+
+    def _own_signature(self, part: Reasoning) -> str:
+        if part.provider != self.tag or not part.opaque:
+            return ""
+        return text_at(json_values.parse_object(part.opaque), "signature")
 
     def _write_part(self, part: MessagePart) -> Object | None:
-        if isinstance(part, Text):
-            return {"text": part.text} if part.text else None
+        if isinstance(part, Text) and part.text:
+            return {"text": part.text}
         if isinstance(part, ToolCall):
-            return {
-                "functionCall": {"name": part.name, "args": request_parts.arguments_as_object(part)}
-            }
-        return self._inline_image(part) if isinstance(part, Image) else None
+            arguments = request_parts.arguments_as_object(part)
+            return {"functionCall": {"name": part.name, "args": arguments}}
+        if isinstance(part, Image):
+            return self._inline_image(part)
+        return None
 
     def _function_response(self, result: ToolResult) -> Object:
-        told: Object = {"output" if result.ok else "error": result.text}
-        return {
-            "functionResponse": {"name": self.names.get(result.call, "unknown"), "response": told}
-        }
+        response: Object = {}
+        if result.ok:
+            response["output"] = result.text
+        else:
+            response["error"] = result.text
+        tool_name = self.tool_names.get(result.call, "unknown")
+        return {"functionResponse": {"name": tool_name, "response": response}}
 
     def _inline_image(self, image: Image) -> Object:
         if not self.abilities.images or image.media_type not in IMAGE_TYPES:
@@ -162,8 +201,10 @@ def _sign_first_call(parts: list[Object]) -> list[Object]:
     """Sign the first call of a reply in the open tool loop, as required even for
     another model's calls.
     """
-    if (first := next((part for part in parts if "functionCall" in part), None)) is not None:
-        first.setdefault("thoughtSignature", FOREIGN)
+    for part in parts:
+        if "functionCall" in part:
+            part.setdefault("thoughtSignature", FOREIGN)
+            break
     return parts
 
 
@@ -171,13 +212,16 @@ def _with_foreign_signatures(body: Object) -> Object | None:
     """Replace signatures that this model can no longer read by the placeholder."""
     contents: list[Json] = []
     for content in list_at(body, "contents"):
-        parts = [
-            json_values.without_fields(object_at(part), "thoughtSignature")
-            for part in list_at(content, "parts")
-        ]
-        kept = [part for part in parts if part != {"text": ""}]
-        contents.append({**object_at(content), "parts": [*_sign_first_call(kept)]})
-    return None if contents == body["contents"] else {**body, "contents": contents}
+        kept_parts: list[Object] = []
+        for part in list_at(content, "parts"):
+            unsigned = json_values.without_fields(object_at(part), "thoughtSignature")
+            # An empty text was there for its signature alone.
+            if unsigned != {"text": ""}:
+                kept_parts.append(unsigned)
+        contents.append({**object_at(content), "parts": list(_sign_first_call(kept_parts))})
+    if contents == body["contents"]:
+        return None
+    return {**body, "contents": contents}
 
 
 class GeminiReplyReader(ReplyReaderBase):
@@ -202,62 +246,75 @@ class GeminiReplyReader(ReplyReaderBase):
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         value = json_values.parse_json(event.data)
-        if isinstance(value, list):
-            return [delta for one in value for delta in self._read_response(object_at(one))]
-        return self._read_response(json_values.require_object(value))
+        if not isinstance(value, list):
+            return self._read_response(json_values.require_object(value))
+        # A server that does not stream events sends all responses as one list.
+        deltas: list[Delta] = []
+        for response in value:
+            deltas += self._read_response(object_at(response))
+        return deltas
 
     def _read_response(self, value: Object) -> list[Delta]:
         if protocol_dialect.find_error_in(value):
-            raise self._failure_in_stream(
-                json_values.number_at(value, "error", "code") or 500, value
-            )
+            status = json_values.number_at(value, "error", "code") or 500
+            raise self._failure_in_stream(status, value)
         self._model = text_at(value, "modelVersion") or self._model
         self._blocked = text_at(value, "promptFeedback", "blockReason") or self._blocked
         if object_at(value, "usageMetadata"):
             self._usage = gemini_gateway.parse_usage(object_at(value, "usageMetadata"))
         candidate = object_at(value, "candidates", 0)
         self._finish = text_at(candidate, "finishReason") or self._finish
-        parts = list_at(candidate, "content", "parts")
-        return [delta for part in parts for delta in self._read_part(object_at(part))]
+        deltas: list[Delta] = []
+        for part in list_at(candidate, "content", "parts"):
+            deltas += self._read_part(object_at(part))
+        return deltas
 
     def _read_part(self, part: Object) -> list[Delta]:
-        signature = text_at(part, "thoughtSignature")
-        call = object_at(part, "functionCall")
         if json_values.value_at(part, "thought") is True:
             return self._draft.add_reasoning(self._key_for_part("reasoning"), text_at(part, "text"))
+        signature = text_at(part, "thoughtSignature")
         if signature:
-            last_is_sealed = self._sealed is not None and self._draft.last_key == self._sealed
-            key = self._key_for_part("reasoning", fresh=last_is_sealed)
-            self._draft.seal_reasoning(key, signature=signature)
-            self._sealed = self._draft.last_key
+            self._keep_signature(signature)
+        call = object_at(part, "functionCall")
         if call:
-            arguments = json_values.dump_json(object_at(call, "args")).decode()
-            key = self._key_for_part("call", fresh=True)
-            return self._draft.add_call_piece(
-                key,
-                call_id=text_at(call, "id"),
-                name=checked_text_at(call, "name"),
-                arguments=arguments,
-            )
-        words = checked_text_at(part, "text")
-        return self._draft.add_text(self._key_for_part("text"), words) if words else []
+            return self._read_call(call)
+        text = checked_text_at(part, "text")
+        if not text:
+            return []
+        return self._draft.add_text(self._key_for_part("text"), text)
+
+    def _keep_signature(self, signature: str) -> None:
+        # Each signature belongs to the part after it, so a second one needs its own reasoning.
+        last_is_sealed = self._sealed is not None and self._draft.last_key == self._sealed
+        key = self._key_for_part("reasoning", fresh=last_is_sealed)
+        self._draft.seal_reasoning(key, signature=signature)
+        self._sealed = self._draft.last_key
+
+    def _read_call(self, call: Object) -> list[Delta]:
+        return self._draft.add_call_piece(
+            self._key_for_part("call", fresh=True),
+            call_id=text_at(call, "id"),
+            name=checked_text_at(call, "name"),
+            arguments=json_values.dump_json(object_at(call, "args")).decode(),
+        )
 
     def _key_for_part(self, kind: str, *, fresh: bool = False) -> tuple[str, int]:
         """Return the key of the current part if it is of this kind, or else a new one."""
-        last = self._draft.last_key
-        if not fresh and isinstance(last, tuple) and last[0] == kind:
-            return (kind, last[1])
+        last_key = self._draft.last_key
+        if not fresh and isinstance(last_key, tuple) and last_key[0] == kind:
+            return (kind, last_key[1])
         self._parts += 1
         return (kind, self._parts)
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
         if self._blocked or self._finish in gemini_gateway.FILTERS:
-            return (
-                Stop.FILTERED,
-                f"{self._where} held the reply back ({self._blocked or self._finish}).",
-            )
-        if cut or self._finish not in gemini_gateway.STOPS:
-            return Stop.CUT, cut or self._describe_abrupt_end(
-                f"with {self._finish}" if self._finish else ""
-            )
+            reason = self._blocked or self._finish
+            return Stop.FILTERED, f"{self._where} held the reply back ({reason})."
+        if cut:
+            return Stop.CUT, cut
+        if self._finish not in gemini_gateway.STOPS:
+            how_it_ended = ""
+            if self._finish:
+                how_it_ended = f"with {self._finish}"
+            return Stop.CUT, self._describe_abrupt_end(how_it_ended)
         return gemini_gateway.STOPS[self._finish], ""

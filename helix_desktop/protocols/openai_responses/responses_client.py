@@ -54,18 +54,22 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
         ids = request_parts.legal_ids(request.messages, _ID, 40)
         writer = _ResponsesItemWriter(self.reasoning_owner, ids, abilities)
-        items = [item for message in request.messages for item in writer.write_items(message)]
-        body: Object = {"model": request.model, "input": [*items], "stream": True, "store": False}
+        items: list[Json] = []
+        for message in request.messages:
+            items += writer.write_items(message)
+        body: Object = {"model": request.model, "input": items, "stream": True, "store": False}
         if request.system:
             body["instructions"] = request.system
         if request.tools and abilities.tools:
-            body["tools"] = [*responses_gateway.tools_as_json(request.tools)]
+            body["tools"] = list(responses_gateway.tools_as_json(request.tools))
         if request.max_output:
             body["max_output_tokens"] = request.max_output
         if abilities.reasoning:
             body["include"] = ["reasoning.encrypted_content"]
-            effort: Object = {"effort": request.reasoning} if request.reasoning else {}
-            body["reasoning"] = {"summary": "auto", **effort}
+            reasoning: Object = {"summary": "auto"}
+            if request.reasoning:
+                reasoning["effort"] = request.reasoning
+            body["reasoning"] = reasoning
         body.update(protocol_dialect.sampling_options(request, abilities))
         return OutgoingRequest("/responses", body)
 
@@ -77,16 +81,21 @@ class OpenAIResponses(protocol_dialect.ProtocolDialect):
         or options.
         """
         if "encrypted" in failure.what or "reasoning' was provided without" in failure.what:
-            kept = [
-                item for item in list_at(body, "input") if value_at(item, "type") != "reasoning"
-            ]
-            return None if kept == body["input"] else {**body, "input": kept}
-        if "reasoning.summary" in failure.what and value_at(body, "reasoning", "summary"):
-            return {
-                **body,
-                "reasoning": json_values.without_fields(object_at(body, "reasoning"), "summary"),
-            }
+            return _without_reasoning_items(body)
+        reasoning = object_at(body, "reasoning")
+        if "reasoning.summary" in failure.what and reasoning.get("summary"):
+            return {**body, "reasoning": json_values.without_fields(reasoning, "summary")}
         return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
+
+
+def _without_reasoning_items(body: Object) -> Object | None:
+    kept_items: list[Json] = []
+    for item in list_at(body, "input"):
+        if value_at(item, "type") != "reasoning":
+            kept_items.append(item)
+    if kept_items == body["input"]:
+        return None
+    return {**body, "input": kept_items}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,49 +106,73 @@ class _ResponsesItemWriter:
 
     def write_items(self, message: Message) -> list[Object]:
         if message.role is Role.ASSISTANT:
-            return [item for part in message.parts if (item := self._reply_item(part)) is not None]
-        results = [part for part in message.parts if isinstance(part, ToolResult)]
-        rest = [piece for part in message.parts if (piece := self._input_piece(part)) is not None]
-        outputs: list[Object] = [
-            {
-                "type": "function_call_output",
-                "call_id": self.ids[one.call],
-                "output": self._output_of_result(one),
-            }
-            for one in results
-        ]
-        if not rest and results:
-            return outputs
-        content: list[Json] = [*rest] or [{"type": "input_text", "text": "(empty)"}]
-        return [*outputs, {"type": "message", "role": "user", "content": content}]
+            return self._reply_items(message)
+        items: list[Object] = []
+        content: list[Json] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                items.append(self._result_item(part))
+                continue
+            input_piece = self._input_piece(part)
+            if input_piece is not None:
+                content.append(input_piece)
+        # A message of results alone says nothing more, but no message may be missing altogether.
+        if not content and not items:
+            content.append({"type": "input_text", "text": "(empty)"})
+        if content:
+            items.append({"type": "message", "role": "user", "content": content})
+        return items
+
+    def _reply_items(self, message: Message) -> list[Object]:
+        items: list[Object] = []
+        for part in message.parts:
+            item = self._reply_item(part)
+            if item is not None:
+                items.append(item)
+        return items
 
     def _reply_item(self, part: MessagePart) -> Object | None:
         if isinstance(part, Reasoning):
-            item = json_values.parse_object(part.opaque) if part.provider == self.tag else None
-            return item if item is not None and item.get("type") == "reasoning" else None
+            return self._own_reasoning_item(part)
         if isinstance(part, ToolCall):
-            call: Object = {
+            return {
                 "type": "function_call",
                 "call_id": self.ids[part.id],
                 "name": part.name,
+                "arguments": request_parts.arguments_as_json(part),
             }
-            return {**call, "arguments": request_parts.arguments_as_json(part)}
         if isinstance(part, Text) and part.text:
             return {"type": "message", "role": "assistant", "content": part.text}
         return None
 
+    def _own_reasoning_item(self, part: Reasoning) -> Object | None:
+        if part.provider != self.tag:
+            return None
+        item = json_values.parse_object(part.opaque)
+        if item is None or item.get("type") != "reasoning":
+            return None
+        return item
+
+    def _result_item(self, result: ToolResult) -> Object:
+        return {
+            "type": "function_call_output",
+            "call_id": self.ids[result.call],
+            "output": self._output_of_result(result),
+        }
+
     def _output_of_result(self, result: ToolResult) -> str | list[Json]:
         if not result.images:
             return result.text
-        return [
-            {"type": "input_text", "text": result.text},
-            *(self._input_image(image) for image in result.images),
-        ]
+        output: list[Json] = [{"type": "input_text", "text": result.text}]
+        output += [self._input_image(image) for image in result.images]
+        return output
 
     def _input_piece(self, part: MessagePart) -> Object | None:
         if isinstance(part, Text) and part.text:
             return {"type": "input_text", "text": part.text}
-        return self._input_image(part) if isinstance(part, Image) else None
+        if isinstance(part, Image):
+            return self._input_image(part)
+        return None
 
     def _input_image(self, image: Image) -> Object:
         if not self.abilities.images:
@@ -165,23 +198,19 @@ class ResponsesReplyReader(ReplyReaderBase):
         if text_at(value, "object") == "response":
             return self._read_whole_response(value)
         match text_at(value, "type"):
-            case "error":
-                raise self._failure_of_body(
-                    value if protocol_dialect.find_error_in(value) else {"error": value}
-                )
+            case "error" if not protocol_dialect.find_error_in(value):
+                # OpenAI's own event is itself the error; others put one inside.
+                raise self._failure_of_body({"error": value})
             case "response.failed":
                 raise self._failure_of_body(object_at(value, "response"))
             case "response.completed" | "response.incomplete" as kind:
-                self._end_with_response(
-                    {"status": kind.rpartition(".")[2], **object_at(value, "response")}
-                )
+                status = kind.removeprefix("response.")
+                self._end_with_response({"status": status, **object_at(value, "response")})
                 return []
             case "response.output_item.added" | "response.output_item.done" as kind:
-                return self._read_item(
-                    json_values.number_at(value, "output_index"),
-                    object_at(value, "item"),
-                    done=kind.endswith("done"),
-                )
+                index = json_values.number_at(value, "output_index")
+                is_done = kind == "response.output_item.done"
+                return self._read_item(index, object_at(value, "item"), done=is_done)
         if protocol_dialect.find_error_in(value):
             raise self._failure_of_body(value)
         return self._read_event(value)
@@ -191,20 +220,18 @@ class ResponsesReplyReader(ReplyReaderBase):
         return self._failure_in_stream(_STATUS_OF.get(code, 500), body)
 
     def _read_event(self, value: Object) -> list[Delta]:
+        event_type = text_at(value, "type")
         index = json_values.number_at(value, "output_index")
-        delta = (
-            json_values.checked_text_at(value, "delta")
-            if text_at(value, "type").endswith(".delta")
-            else ""
-        )
-        match text_at(value, "type"):
+        is_later_summary = json_values.number_at(value, "summary_index") > 0
+        delta = ""
+        if event_type.endswith(".delta"):
+            delta = json_values.checked_text_at(value, "delta")
+        match event_type:
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._draft.add_text(index, delta)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return self._draft.add_reasoning(index, delta)
-            case "response.reasoning_summary_part.added" if json_values.number_at(
-                value, "summary_index"
-            ):
+            case "response.reasoning_summary_part.added" if is_later_summary:
                 return self._draft.add_reasoning(index, "\n\n")
             case "response.function_call_arguments.delta":
                 return self._draft.add_call_piece(index, arguments=delta)
@@ -217,10 +244,9 @@ class ResponsesReplyReader(ReplyReaderBase):
             case "reasoning" if done:
                 return self._read_reasoning_item(index, item)
             case "message" if done and not self._draft.kind_of_part(index):
-                pieces = list_at(item, "content")
-                text = "".join(
-                    text_at(piece, "text") or text_at(piece, "refusal") for piece in pieces
-                )
+                text = ""
+                for piece in list_at(item, "content"):
+                    text += text_at(piece, "text") or text_at(piece, "refusal")
                 return self._draft.add_text(index, text)
         return []
 
@@ -229,55 +255,57 @@ class ResponsesReplyReader(ReplyReaderBase):
         deltas = self._draft.add_call_piece(
             index, call_id=call_id, name=json_values.checked_text_at(item, "name")
         )
-        return (
-            [*deltas, *self._draft.set_whole_arguments(index, text_at(item, "arguments"))]
-            if done
-            else deltas
-        )
+        if done:
+            deltas += self._draft.set_whole_arguments(index, text_at(item, "arguments"))
+        return deltas
 
     def _read_reasoning_item(self, index: int, item: Object) -> list[Delta]:
         """Keep the item to send it back as it came, which needs encrypted content
         without the provider's memory.
         """
-        summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
-        deltas = self._draft.add_reasoning(
-            index, "" if self._draft.kind_of_part(index) else summary
-        )
+        summary = ""
+        # The summary's pieces came before, where the server streams them.
+        if not self._draft.kind_of_part(index):
+            summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
+        deltas = self._draft.add_reasoning(index, summary)
         if text_at(item, "encrypted_content"):
-            kept = json_values.without_fields(item, "status", "content")
-            self._draft.seal_reasoning(
-                index, **{name: value for name, value in kept.items() if value is not None}
-            )
+            kept_fields: Object = {}
+            for name, value in json_values.without_fields(item, "status", "content").items():
+                if value is not None:
+                    kept_fields[name] = value
+            self._draft.seal_reasoning(index, **kept_fields)
         return deltas
 
     def _read_whole_response(self, response: Object) -> list[Delta]:
         """Read the whole response of a server that does not stream."""
         if protocol_dialect.find_error_in(response):
             raise self._failure_of_body(response)
-        items = enumerate(map(object_at, list_at(response, "output")))
-        deltas = [each for at, item in items for each in self._read_item(at, item, done=True)]
+        deltas: list[Delta] = []
+        for index, item in enumerate(list_at(response, "output")):
+            deltas += self._read_item(index, object_at(item), done=True)
         self._end_with_response(response)
         return deltas
 
     def _end_with_response(self, response: Object) -> None:
-        self._response, self._model, self.is_stream_over = (
-            response,
-            text_at(response, "model"),
-            True,
-        )
+        self._response = response
+        self._model = text_at(response, "model")
+        self.is_stream_over = True
         self._usage = responses_gateway.parse_usage(object_at(response, "usage"))
 
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
-        if cut or not self._response:
-            return Stop.CUT, cut or self._describe_abrupt_end()
+        if cut:
+            return Stop.CUT, cut
+        if not self._response:
+            return Stop.CUT, self._describe_abrupt_end()
         reason = text_at(self._response, "incomplete_details", "reason")
         if reason == "content_filter":
             return Stop.FILTERED, f"{self._where} held back the rest of the reply (content filter)."
-        status = text_at(self._response, "status")
         if reason == "max_output_tokens":
             return Stop.LENGTH, ""
-        if status != "completed":
-            return Stop.CUT, self._describe_abrupt_end(
-                f"as {status or 'unknown'}{f' ({reason})' if reason else ''}"
-            )
-        return Stop.END, ""
+        status = text_at(self._response, "status")
+        if status == "completed":
+            return Stop.END, ""
+        how_it_ended = f"as {status or 'unknown'}"
+        if reason:
+            how_it_ended += f" ({reason})"
+        return Stop.CUT, self._describe_abrupt_end(how_it_ended)
