@@ -157,7 +157,6 @@ QUOTED = (
     ("start", "complete", "Everything in it is there after {ours} ms; the empty window after {bare Qt window} ms."),
     ("start", "memory after start", "At the start, Helix Desktop uses {ours} MB of memory; an empty window uses {bare Qt window} MB."),
     ("view", "a step after 100,000 messages", "Long conversations stay fast: after 100,000 messages, Helix Desktop adds {ours} ms to each step."),
-    ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "Ten recorded sessions together cost {percent less}% less than if everything had been sent. Long sessions save the most; short sessions may save nothing."),
 )  # fmt: skip
 
 
