@@ -266,7 +266,8 @@ def _can_join(first: Json, second: Json, field_name: str) -> bool:
         return False
     # A message that says more than its parts, such as a setting, stays one of its own.
     plain_fields = {"role", field_name}
-    return first.keys() <= plain_fields and second.keys() <= plain_fields
+    has_other_fields = bool((first.keys() | second.keys()) - plain_fields)
+    return not has_other_fields
 
 
 def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:
@@ -277,11 +278,7 @@ def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:
         return fresh
     step: Any = path[0]
     rest = path[1:]
-    copy: Any
-    if isinstance(value, list | tuple):
-        copy = list(value)
-    else:
-        copy = dict(value)
+    copy: Any = list(value) if isinstance(value, list | tuple) else dict(value)
     if fresh is None and not rest:
         del copy[step]
     else:
