@@ -72,12 +72,10 @@ class WorkspaceSharing:
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
-        self._working: set[str] = (
-            set()
-        )  # Conversations whose turn began while no other machine had the lease.
-        self.fetch_seconds = (
-            EVERY  # Facts of other machines are fetched this often, and also before each turn.
-        )
+        # Conversations whose turn began while no other machine had the lease.
+        self._working: set[str] = set()
+        # Facts of other machines are fetched this often, and also before each turn.
+        self.fetch_seconds = EVERY
         self._fetched = float("-inf")
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
@@ -102,21 +100,21 @@ class WorkspaceSharing:
 
     def other_machine_of_last_write(self, conversation: str) -> str:
         """Return the other machine that wrote there last, or an empty string if it was this one."""
-        return (
-            self._conversations.leases.last_other_machine(conversation)
-            if self._conversations is not None
-            else ""
-        )
+        if self._conversations is None:
+            return ""
+        return self._conversations.leases.last_other_machine(conversation)
 
     async def take_over_conversation(self, conversation: str) -> None:
         """Continue here. If the store is away, this is done as far as possible, and
         then the error is raised.
         """
-        if (conversations := await self._connect_if_conversations_shared()) is None:
+        conversations = await self._connect_if_conversations_shared()
+        if conversations is None:
             return
-        machine = self.other_machine_writing(conversation) or self.other_machine_of_last_write(
-            conversation
-        )
+        # It must be asked before: once the lease is taken over, no other machine has it.
+        machine = self.other_machine_writing(conversation)
+        if not machine:
+            machine = self.other_machine_of_last_write(conversation)
         try:
             await conversations.take_over_lease(conversation)
         except SharedStoreUnreachable as error:
@@ -142,13 +140,17 @@ class WorkspaceSharing:
     async def _send_after_current_send(self) -> None:
         """Send after the current exchange, which may have begun too early. Waiters share it."""
         async with self._stepping:
+            # From here on, a caller may have facts that this exchange no longer reads:
+            # it must start another one.
             self._next_step = None
-            if (conversations := await self._connect_if_conversations_shared()) is not None:
+            conversations = await self._connect_if_conversations_shared()
+            if conversations is not None:
                 await conversations.send_new_facts()
 
     async def fetch_facts_of_others(self) -> None:
         """Fetch and apply what others wrote. Raises the error that prevents it."""
-        if (conversations := await self._connect_if_conversations_shared()) is not None:
+        conversations = await self._connect_if_conversations_shared()
+        if conversations is not None:
             await conversations.fetch_new_facts()
 
     async def acquire_lease_for_turn(self, conversation: str) -> None:
@@ -156,7 +158,8 @@ class WorkspaceSharing:
         self.synced_sessions.starting.add(conversation)
         try:
             async with asyncio.timeout(TURN_PATIENCE):
-                if (conversations := await self._connect_if_conversations_shared()) is not None:
+                conversations = await self._connect_if_conversations_shared()
+                if conversations is not None:
                     await conversations.acquire_turn_lease(conversation)
         except TimeoutError as error:
             raise SharedStoreUnreachable(
@@ -171,8 +174,8 @@ class WorkspaceSharing:
         unless its work only counts once the store has it: then it fails.
         """
         link = self._bench.workspace.link
-        strict = link is not None and link.acknowledge == SHARED
-        if strict or self.sharing_state.state != "away":
+        must_reach_store = link is not None and link.acknowledge == SHARED
+        if must_reach_store or self.sharing_state.state != "away":
             try:
                 await self.acquire_lease_for_turn(conversation)
                 if not self.unsent.may_write_more_facts():
@@ -180,17 +183,19 @@ class WorkspaceSharing:
             except ActionRefused:
                 raise
             except HelixError:
-                if strict:
+                if must_reach_store:
                     raise
         yield
-        if strict:
+        if must_reach_store:
             await self.wait_until_sent()
 
     async def count_facts_not_sent(self, *, was_sent: bool = False) -> int:
         """Count facts that the others do not have yet. `was_sent`: all that can be sent
         has been sent.
         """
-        conversations, written = self._conversations, self.unsent.written
+        conversations = self._conversations
+        # Read before counting, because facts may be written while the other thread counts.
+        written = self.unsent.written
         if conversations is None:
             return 0
         waiting = await conversations.thread.run_work(conversations.sync_state.count_facts_to_send)
@@ -209,25 +214,26 @@ class WorkspaceSharing:
         writes in it, so that what was written here is a branch. Raises
         SharedStoreUnreachable if the store does not answer.
         """
-        if (
-            self._connect is None and self._bench.workspace.link is not None
-        ):  # Sharing is being stopped.
-            raise _unconfirmed_error()
-        conversations = (
-            await self._connect_if_conversations_shared() if self._connect is not None else None
-        )
+        if self._connect is None:
+            sharing_is_being_stopped = self._bench.workspace.link is not None
+            if sharing_is_being_stopped:
+                raise _unconfirmed_error()
+            return True
+        conversations = await self._connect_if_conversations_shared()
         if conversations is None:
             return True
-        run, state = conversations.thread.run_work, conversations.sync_state
-        last = (await run(conversations.journal.conversation_row, conversation)).last_seq
+        run_in_store_thread = conversations.thread.run_work
+        sync_state = conversations.sync_state
+        row = await run_in_store_thread(conversations.journal.conversation_row, conversation)
+        # Sending may move this conversation's facts to a branch, so its end is read before.
+        last_seq = row.last_seq
         await self.wait_until_sent()
-        known = await run(state.read_shared_progress, conversation)
-        if (
-            known.writer != state.machine
-            or conversation in self.synced_sessions.branch_by_conversation
-        ):
+        progress = await run_in_store_thread(sync_state.read_shared_progress, conversation)
+        if progress.writer != sync_state.machine:
             return False
-        if known.seq < last:
+        if conversation in self.synced_sessions.branch_by_conversation:
+            return False
+        if progress.seq < last_seq:
             raise _unconfirmed_error()
         return True
 
@@ -242,7 +248,8 @@ class WorkspaceSharing:
         self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0
     ) -> None:
         """Sync once `connect` succeeds. `entries` returns how many contents wait to be sent."""
-        self._entries, self._connect = entries, connect
+        self._entries = entries
+        self._connect = connect
         self.sharing_state = SharingStatus("starting", address=address)
         self._bench.workspace.journal.asked = self._hold_while_writing
         self._task = self._bench.tasks.spawn_task(self._sync_until_cancelled(), name="keep in step")
@@ -252,7 +259,8 @@ class WorkspaceSharing:
         """Start or stop the sync when the workspace has got a link to a shared store,
         or lost it.
         """
-        workspace, link = self._bench.workspace, self._bench.workspace.link
+        workspace = self._bench.workspace
+        link = workspace.link
         if link is not None and self._task is None:
             connect = partial(_connect_through_link, workspace, link, self.machine_name)
             self.start_conversation_sync(connect, address=link.url, entries=lambda: link.waiting)
@@ -263,14 +271,18 @@ class WorkspaceSharing:
         """Send the last facts and release the leases. What cannot be sent in time is
         sent at the next start.
         """
-        task, self._task = self._task, None
+        # All fields are cleared before the first wait, so that syncing can be started
+        # again while this one ends.
+        task = self._task
+        self._task = None
         self._connect = None
-        conversations, self._conversations = self._conversations, None
-        reached = self.sharing_state.state in ("in step", "waiting")
+        conversations = self._conversations
+        self._conversations = None
+        was_reached = self.sharing_state.state in ("in step", "waiting")
         if task is not None:
             task.cancel()
             await asyncio.wait([task], timeout=limit_seconds)
-        if conversations is not None and reached:
+        if conversations is not None and was_reached:
             with suppress(HelixError, TimeoutError):
                 await wait_with_limit(conversations.send_and_release_leases(), limit_seconds)
         if self._task is None:  # Otherwise, syncing has been started again in the meantime.
@@ -288,14 +300,14 @@ class WorkspaceSharing:
         """Let facts be written. Raises ActionRefused if another machine writes there,
         unless a turn has begun.
         """
-        async with self.unsent.reserve_facts(
-            count, partial(self._may_wait_for_room, conversation), self._poke.set
-        ):
+        may_wait = partial(self._may_wait_for_room, conversation)
+        async with self.unsent.reserve_facts(count, may_wait, self._poke.set):
             # A worker that hung for long must not write beside the one that took over.
             claim = self._bench.claims.find_claim(conversation)
             if claim is not None:
                 await claim.ensure_may_write()
-            if machine := self.other_machine_writing(conversation):
+            machine = self.other_machine_writing(conversation)
+            if machine:
                 raise ActionRefused(
                     f"{machine} is working in this conversation.",
                     remedy="To take over the conversation, choose “Continue here”.",
@@ -307,58 +319,68 @@ class WorkspaceSharing:
 
     def _may_wait_for_room(self, conversation: str) -> bool:
         """Whether writing may wait. Not while others' facts are added, as nothing is sent then."""
+        if self._connect is None:
+            return False
+        # Only a worker's facts wait. What a user does here is stored at once.
         claim = self._bench.claims.find_claim(conversation)
+        if claim is None or claim.is_ending():
+            return False
         session = self._bench.sessions.find_open_session(conversation)
-        is_closed = session is None or not (
-            session.is_idle or conversation in self.synced_sessions.starting
-        )
-        return (
-            claim is not None and not claim.is_ending() and self._connect is not None and is_closed
-        )
+        if session is None:
+            return True
+        return not session.is_idle and conversation not in self.synced_sessions.starting
 
     async def _sync_until_cancelled(self) -> None:
         pause = EVERY
         while True:
             self._poke.clear()
-            reached = await self._sync_once()
-            pause = EVERY if reached else min(pause * 2, SLOWER)
+            was_reached = await self._sync_once()
+            if was_reached:
+                pause = EVERY
+                pause_after_poke = SOON
+            else:
+                # A poke does not reach the store either, so it must not make attempts quick.
+                pause = min(pause * 2, SLOWER)
+                pause_after_poke = EVERY
             with suppress(TimeoutError):
                 await wait_with_limit(self._poke.wait(), pause)
             if self._poke.is_set():
-                await asyncio.sleep(SOON if reached else EVERY)
+                await asyncio.sleep(pause_after_poke)
 
     async def _connect_if_conversations_shared(self) -> ConversationSync | None:
         """Connect as `_connect_conversations` does. None also if the store holds only content."""
-        return (
-            await self._connect_conversations()
-            if addresses.holds_conversations(self.sharing_state.address)
-            else None
-        )
+        if not addresses.holds_conversations(self.sharing_state.address):
+            return None
+        return await self._connect_conversations()
 
     async def _connect_conversations(self) -> ConversationSync | None:
         """Return the connection, made if necessary, or None if nothing is shared."""
         async with self._connecting:
             if self._conversations is None and self._connect is not None:
-                made, bench = await self._connect(), self._bench
-                made.open_conversations = self.synced_sessions
-                # The content is fetched now, because the store may be out of reach later.
-                made.on_new_entries = lambda entries: bench.tasks.spawn_task(
-                    bench.workspace.cache.prefetch_content(entries), name="fetch what came"
-                )
-                await made.read_known_writers()
-                self._conversations = made
+                conversations = await self._connect()
+                conversations.open_conversations = self.synced_sessions
+                conversations.on_new_entries = self._prefetch_new_entries
+                await conversations.read_known_writers()
+                self._conversations = conversations
                 self._notify_sharing_listeners()
             return self._conversations
 
+    def _prefetch_new_entries(self, entries: Collection[Digest]) -> None:
+        """Fetch the content now, because the store may be out of reach later."""
+        prefetching = self._bench.workspace.cache.prefetch_content(entries)
+        self._bench.tasks.spawn_task(prefetching, name="fetch what came")
+
     async def _sync_once(self) -> bool:
         """Exchange facts once. Returns whether the store was reached."""
-        self._working = {
-            one
-            for one in self._working
-            if (found := self._bench.sessions.find_open_session(one)) and not found.is_idle
-        }
+        still_working = set[str]()
+        for conversation in self._working:
+            session = self._bench.sessions.find_open_session(conversation)
+            if session is not None and not session.is_idle:
+                still_working.add(conversation)
+        self._working = still_working
         try:
-            if (conversations := await self._connect_conversations()) is not None:
+            conversations = await self._connect_conversations()
+            if conversations is not None:
                 await conversations.renew_leases(tuple(self._working))
                 if clock.monotonic() >= self._fetched + self.fetch_seconds:
                     await conversations.fetch_new_facts()
@@ -375,25 +397,37 @@ class WorkspaceSharing:
 
     def unreadable_conversation_reason(self) -> str:
         """Say why a conversation in the store could not be read. Empty if all could be read."""
-        return (
-            next(iter(self._conversations.complaints.values()), "")
-            if self._conversations is not None
-            else ""
-        )
+        if self._conversations is None:
+            return ""
+        return next(iter(self._conversations.complaints.values()), "")
 
-    async def _set_sharing_status(self, state: str, why: str = "") -> None:
-        conversations, before = self._conversations, self.sharing_state
-        waiting, writing = self._entries(), self._writing
+    async def _set_sharing_status(self, problem: str, why: str = "") -> None:
+        """Set the status after an exchange. `problem` is "away", "refused", or empty if
+        all went well.
+        """
+        conversations = self._conversations
+        before = self.sharing_state
+        waiting = self._entries()
+        writing = self._writing
         if conversations is not None:
-            waiting += await self.count_facts_not_sent(was_sent=not state)
+            waiting += await self.count_facts_not_sent(was_sent=not problem)
             writing = conversations.leases.conversations_written_elsewhere()
             why = why or self.unreadable_conversation_reason()
-        since = 0.0 if not state else before.since if before.state == state else clock.time()
-        now = SharingStatus(
-            state or ("waiting" if waiting else "in step"), waiting, since, why, before.address
-        )
-        if (now, writing) != (before, self._writing):
-            self.sharing_state, self._writing = now, writing
+        state = problem
+        since = 0.0
+        if problem:
+            # The same problem goes on since it was seen first.
+            since = before.since
+            if before.state != problem:
+                since = clock.time()
+        elif waiting:
+            state = "waiting"
+        else:
+            state = "in step"
+        status = SharingStatus(state, waiting, since, why, before.address)
+        if status != before or writing != self._writing:
+            self.sharing_state = status
+            self._writing = writing
             self._notify_sharing_listeners()
 
     def _notify_sharing_listeners(self) -> None:
@@ -423,29 +457,31 @@ async def _connect_through_link(
     workspace: StoredWorkspace, link: SharedStoreLink, machine: str
 ) -> ConversationSync:
     """Connect through the link, so that content is sent before the facts that refer to it."""
-    connected = await link.ensure_connected()
-    if (heads := heads_of_connection(connected)) is None:
+    connection = await link.ensure_connected()
+    heads = heads_of_connection(connection)
+    if heads is None:
         raise NotFound(
             "This shared store can share content, but not conversations.",
             remedy="To share conversations too, use PostgreSQL.",
         )
-    made = await workspace.build_conversation_sync(connected, heads, machine)
+    conversations = await workspace.build_conversation_sync(connection, heads, machine)
 
     async def send_entry_contents(entries: Collection[Digest]) -> None:
         if entries:
             await link.send_waiting_content()
 
-    made.send_content = send_entry_contents
-    made.send_last_again = partial(link.send_waiting_content, resend_count=SENT_AGAIN)
-    made.learn_forgotten = link.learn_what_others_forgot
-    link.list_other_used_rows = partial(made.thread.run_work, made.sync_state.needed_segment_names)
-    return made
+    conversations.send_content = send_entry_contents
+    conversations.send_last_again = partial(link.send_waiting_content, resend_count=SENT_AGAIN)
+    conversations.learn_forgotten = link.learn_what_others_forgot
+    link.list_other_used_rows = partial(
+        conversations.thread.run_work, conversations.sync_state.needed_segment_names
+    )
+    return conversations
 
 
 MOST_UNSENT_FACTS = 5_000  # With more, no turn begins while the store can be reached.
-ENDING_FACTS = (
-    4  # Facts reserved for each task, because a stopped turn must record its end at once.
-)
+# Facts reserved for each task, because a stopped turn must record its end at once.
+ENDING_FACTS = 4
 _LOOK_SECONDS = 0.05
 
 
@@ -466,22 +502,31 @@ class UnsentFacts:
         nothing more can be sent.
         """
         if was_sent:
-            same = unsent.items() & self._counted.items()
-            self._stuck = sum(
-                count for name, count in same if self._claims.find_claim(name) is None
-            )
+            # What was sent and is still counted as before, the store does not accept.
+            unchanged_counts = unsent.items() & self._counted.items()
+            self._stuck = 0
+            for conversation, count in unchanged_counts:
+                if self._claims.find_claim(conversation) is None:
+                    self._stuck += count
+        # A slow count may end after a later one.
         if written >= self._written_at_count:
-            self._counted, self._written_at_count = unsent, written
+            self._counted = unsent
+            self._written_at_count = written
 
     def may_write_more_facts(self, place: object = None) -> bool:
         """Whether all in the line, up to `place`, may write. What exceeds the limit goes alone."""
         line = list(self._line)
-        ahead = line[: line.index(place) + 1] if place else line
-        unsent = sum(self._counted.values()) - self._stuck + self.written - self._written_at_count
-        most = MOST_UNSENT_FACTS - ENDING_FACTS * len(self._claims.held)
-        return unsent + sum(map(self._line.__getitem__, ahead)) <= most or (
-            unsent <= 0 and ahead == line[:1]
-        )
+        writers_up_to_place = line
+        if place is not None:
+            writers_up_to_place = line[: line.index(place) + 1]
+        counted = sum(self._counted.values()) - self._stuck
+        unsent = counted + self.written - self._written_at_count
+        asked_for = sum(self._line[writer] for writer in writers_up_to_place)
+        limit = MOST_UNSENT_FACTS - ENDING_FACTS * len(self._claims.held)
+        if unsent + asked_for <= limit:
+            return True
+        is_alone = writers_up_to_place == line[:1]
+        return unsent <= 0 and is_alone
 
     @asynccontextmanager
     async def reserve_facts(
@@ -507,9 +552,8 @@ class SyncedSessions(OpenConversations):
 
     def __init__(self, bench: SharedWorkbench) -> None:
         self._bench = bench
-        self.starting: set[str] = (
-            set()
-        )  # Conversations in which a turn waits for facts from other machines.
+        # Conversations in which a turn waits for facts from other machines.
+        self.starting: set[str] = set()
         # If two machines wrote in a conversation, this is the fork with the facts from
         # this machine.
         self.branch_by_conversation: dict[str, str] = {}
