@@ -37,6 +37,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import delete_folder_tree
 from helix_desktop.store.content_forgetting import GIT_BUNDLE
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -83,6 +84,17 @@ class CopiesWorkbench(Protocol):
     def conversation_row(self, conversation: str) -> ConversationListRow | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class CopyVersions:
+    """The files of a copy. `brought`: what the user's folders have of them. `now`: the
+    files as they are in the copy.
+    """
+
+    checkpoints: Checkpoints
+    brought: BroughtVersions
+    now: Tree
+
+
 class CopiesInUse:
     """The copies of one workbench, and what is in them. `open_copy_tools` opens the
     tools that work in a copy alone.
@@ -92,14 +104,12 @@ class CopiesInUse:
         self._bench = bench
         self._open_copy_tools = open_copy_tools
         self._folder = bench.workspace.folder / COPIES
-        self.labels: dict[
-            str, str
-        ] = {}  # By copy: what it was made from, according to the last list.
+        # By copy: what it was made from, according to the last list.
+        self.labels: dict[str, str] = {}
         self._kits: dict[str, WorkspaceTools] = {}
         self._new: set[str] = set()  # Copies that are not set up yet.
-        self.changed: dict[
-            str, Sequence[str]
-        ] = {}  # By copy: the user's files that differ in it, when last listed.
+        # By copy: the user's files that differ in it, when last listed.
+        self.changed: dict[str, Sequence[str]] = {}
         # By copy: the files changed in it that were also changed in other copies, and those copies.
         self.overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
         self.notes: list[str] = []  # Sentences on what a killed program left unfinished.
@@ -111,14 +121,17 @@ class CopiesInUse:
 
     def list_copies(self) -> list[copy_files.FolderCopy]:
         """Return all copies, newest first, including those that a crash left incomplete."""
-        found = copy_files.list_folder_copies(self._bench.workspace)
-        self.labels = {copy.id: copy.label for copy in found if copy.is_whole}
-        return found
+        copies = copy_files.list_folder_copies(self._bench.workspace)
+        self.labels = {copy.id: copy.label for copy in copies if copy.is_whole}
+        return copies
 
     def find_copy(self, name: str) -> copy_files.FolderCopy | None:
-        return (
-            next((copy for copy in self.list_copies() if copy.id == name), None) if name else None
-        )
+        if not name:
+            return None
+        for copy in self.list_copies():
+            if copy.id == name:
+                return copy
+        return None
 
     # --- Making copies, and the tools that work in them
 
@@ -129,20 +142,24 @@ class CopiesInUse:
         async with self._opening:
             if name not in self._kits:
                 copy = await asyncio.to_thread(self.find_copy, name)
-                # If there is no such copy here, another machine chose its name, which
-                # may not be allowed in a path.
-                self._kits[name] = await self._open_copy_tools(
-                    copy or copy_files.FolderCopy(name, self._folder / "none")
-                )
+                if copy is None:
+                    # Another machine chose the name, which may not be allowed in a path.
+                    copy = copy_files.FolderCopy(name, self._folder / "none")
+                self._kits[name] = await self._open_copy_tools(copy)
         return self._kits[name]
 
     def tools_of_copy(self, name: str) -> WorkspaceTools:
         """Return the tools of a copy that have been opened before, or those of the workspace."""
-        return self._kits[name] if name else self._bench.kit
+        if not name:
+            return self._bench.kit
+        return self._kits[name]
 
     def check_copy_is_there(self, name: str) -> None:
         """Raise ActionRefused if a conversation works in a copy that is not on this computer."""
-        if name and (name not in self._kits or not self._kits[name].resources.roots.folders):
+        if not name:
+            return
+        tools = self._kits.get(name)
+        if tools is None or not tools.resources.roots.folders:
             raise ActionRefused(
                 "This conversation's copy of the repository was discarded, or it is on another computer.",
                 remedy="To continue in the workspace's own folders, fork the conversation.",
@@ -150,11 +167,11 @@ class CopiesInUse:
 
     async def put_back_after_merge(self, name: str) -> None:
         """Put back what was set aside for a merge that the agent has finished or aborted since."""
-        if (
-            name
-            and any((self._folder / name).glob("aside-*/*"))
-            and (copy := self.find_copy(name)) is not None
-        ):
+        # The quick look comes first, because `find_copy` reads the descriptions of all copies.
+        if not name or not any((self._folder / name).glob("aside-*/*")):
+            return
+        copy = self.find_copy(name)
+        if copy is not None:
             await asyncio.to_thread(copy_files.put_back_files_of_copy, copy)
 
     async def create_copy(
@@ -169,22 +186,31 @@ class CopiesInUse:
             copy = await asyncio.to_thread(
                 copy_files.create_copy_files, folder, kit, with_changes, parent
             )
-            tools = self._kits[name] = await self._open_copy_tools(replace(copy, is_whole=True))
-            if (checkpoints := tools.resources.checkpoints) is not None:
+            # In memory, the copy is whole already, so that its tools open it.
+            whole_copy = replace(copy, is_whole=True)
+            tools = await self._open_copy_tools(whole_copy)
+            self._kits[name] = tools
+            checkpoints = tools.resources.checkpoints
+            if checkpoints is not None:
                 await checkpoints.ensure_first_check()
-                start = checkpoints.latest_checkpoint if checkpoints.is_ready else None
-                copy = replace(copy, start=start.hex if start else "")
-            await asyncio.to_thread(
-                copy_files.save_copy_description, copy := replace(copy, is_whole=True)
-            )
-            self.labels[name] = copy.label
+                start = None
+                if checkpoints.is_ready:
+                    start = checkpoints.latest_checkpoint
+                start_hex = ""
+                if start:
+                    start_hex = start.hex
+                whole_copy = replace(whole_copy, start=start_hex)
+            # On the disk, it is whole only now: after a crash before, it counts as incomplete.
+            await asyncio.to_thread(copy_files.save_copy_description, whole_copy)
+            self.labels[name] = whole_copy.label
             self._new.add(name)
         except BaseException:
-            if (opened := self._kits.pop(name, None)) is not None:
-                await opened.aclose()
+            opened_tools = self._kits.pop(name, None)
+            if opened_tools is not None:
+                await opened_tools.aclose()
             await asyncio.to_thread(delete_folder_tree, folder, ignore_errors=True)
             raise
-        return copy
+        return whole_copy
 
     async def run_set_up_command(self, conversation: str) -> str:
         """Run the settings' command once in each new copy, if permitted. Returns what
@@ -192,15 +218,20 @@ class CopiesInUse:
         """
         command = self._bench.workspace.settings.copies.get("set_up")
         session = self._bench.sessions.find_open_session(conversation)
-        if not command or session is None or session.conversation.state.own_copy not in self._new:
+        if not command or session is None:
             return ""
-        self._new.discard(session.conversation.state.own_copy)
-        done = await session.run_user_call(
-            "", ToolCall("set-up", ToolName.RUN_COMMAND, json.dumps({"command": command}))
-        )
-        said = await read_entry_beginning(self._bench.workspace.cache, done.output, MOST_SAID)
-        code = "" if done.exit_code is None else f" Exit code {done.exit_code}."
-        return f"[You work in a copy of the folders, for which the user has a command: {command}.{code}]\n{said}"
+        copy_name = session.conversation.state.own_copy
+        if copy_name not in self._new:
+            return ""
+        # It is no longer new before the command runs, so that no second turn runs it again.
+        self._new.discard(copy_name)
+        call = ToolCall("set-up", ToolName.RUN_COMMAND, json.dumps({"command": command}))
+        result = await session.run_user_call("", call)
+        output = await read_entry_beginning(self._bench.workspace.cache, result.output, MOST_SAID)
+        exit_code_sentence = ""
+        if result.exit_code is not None:
+            exit_code_sentence = f" Exit code {result.exit_code}."
+        return f"[You work in a copy of the folders, for which the user has a command: {command}.{exit_code_sentence}]\n{output}"
 
     # --- What a copy contains
 
@@ -214,44 +245,48 @@ class CopiesInUse:
         copy = await asyncio.to_thread(self.find_copy, session.id)
         if copy is None or session.conversation.state.own_copy != copy.id:
             return ""
-        if not (names := (await self.read_copy_status(copy)).changed):
+        status = await self.read_copy_status(copy)
+        if not status.changed:
             return "[It worked in a copy of the folders and changed no file.]"
-        shown = copying.name_some_files(names)
+        shown = copying.name_some_files(status.changed)
         return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. To have them in yours, call {APPLY} with the agent {copy.id}. The user can do it with “Bring back…” in that conversation.]"
 
     async def read_status_of_copies(self) -> dict[str, copy_files.CopyStatus]:
         """Return the status of each copy, with files that other copies have changed as well."""
-        copies = await asyncio.to_thread(self.list_copies)
-        found = {copy.id: await self.read_copy_status(copy) for copy in copies}
-        self.changed = {name: each.changed for name, each in found.items()}
+        status_by_copy: dict[str, copy_files.CopyStatus] = {}
+        for copy in await asyncio.to_thread(self.list_copies):
+            status_by_copy[copy.id] = await self.read_copy_status(copy)
+        self.changed = {name: status.changed for name, status in status_by_copy.items()}
         self._compare_copies()
-        return {name: replace(each, overlaps=self.overlaps[name]) for name, each in found.items()}
+        return {
+            name: replace(status, overlaps=self.overlaps[name])
+            for name, status in status_by_copy.items()
+        }
 
     async def refresh_changed_files(self, name: str) -> None:
         """List again what differs in a copy, because files in it have changed."""
         for copy in await asyncio.to_thread(self.list_copies):
-            if copy.id == name or copy.id not in self.changed:
-                with suppress(
-                    ActionRefused
-                ):  # If a copy is damaged, `read_copy_status` reports it.
-                    self.changed[copy.id] = await asyncio.to_thread(
-                        copy_files.list_changed_files, copy
-                    )
+            if copy.id != name and copy.id in self.changed:
+                continue
+            # If a copy is damaged, `read_copy_status` reports it.
+            with suppress(ActionRefused):
+                self.changed[copy.id] = await asyncio.to_thread(copy_files.list_changed_files, copy)
         self._compare_copies()
 
     def _compare_copies(self) -> None:
-        where = defaultdict[str, list[str]](list)
+        copies_by_path = defaultdict[str, list[str]](list)
         for name, paths in self.changed.items():
             for path in paths:
-                where[path].append(name)
-        self.overlaps = {
-            name: {
-                path: [other for other in where[path] if other != name]
-                for path in paths
-                if len(where[path]) > 1
-            }
-            for name, paths in self.changed.items()
-        }
+                copies_by_path[path].append(name)
+        overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
+        for name, paths in self.changed.items():
+            other_copies_by_path: dict[str, Sequence[str]] = {}
+            for path in paths:
+                if len(copies_by_path[path]) > 1:
+                    other_copies = [other for other in copies_by_path[path] if other != name]
+                    other_copies_by_path[path] = other_copies
+            overlaps[name] = other_copies_by_path
+        self.overlaps = overlaps
 
 
 class RepositoryCopies(CopiesInUse):
@@ -264,12 +299,14 @@ class RepositoryCopies(CopiesInUse):
 
     async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         """Ask in every mode. Exactly the steps that the question shows are taken, or none."""
-        copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
-        row = self._bench.conversation_row(copy.id) if copy is not None else None
+        named_copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
+        row = None
+        if named_copy is not None:
+            row = self._bench.conversation_row(named_copy.id)
         session = self._bench.sessions.find_open_session(use.context.conversation)
-        if copy is None or row is None or session is None or row.parent != session.id:
+        if named_copy is None or row is None or session is None or row.parent != session.id:
             raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
-        copy = await self._settle_unfinished(copy)
+        copy = await self._settle_unfinished(named_copy)
         plan = await self._plan_changes(copy)
         if plan.steps:
             shown = "\n".join(describe_step(plan.checkpoints.roots, step) for step in plan.steps)
@@ -279,21 +316,18 @@ class RepositoryCopies(CopiesInUse):
                 APPLY, ActionEffect.EDIT, title, shown, reason_to_ask=why, asks_in_every_mode=True
             )
             await use.permit(action)
-            if (await self._plan_changes(copy)).steps != plan.steps:
+            plan_after_question = await self._plan_changes(copy)
+            if plan_after_question.steps != plan.steps:
                 raise ActionRefused(
                     "The copy or your own files were changed while the question was shown.",
                     remedy=f"Nothing was applied. To ask the user about the changes as they are now, call {APPLY} again.",
                 )
-        said = await self._carry_out_plan(copy, plan, session)
-        return ToolOutput(" ".join(said), source=row.title)
+        sentences = await self._carry_out_plan(copy, plan, session)
+        return ToolOutput(" ".join(sentences), source=row.title)
 
-    async def _brought_and_present_versions(
-        self, copy: copy_files.FolderCopy
-    ) -> tuple[Checkpoints, BroughtVersions, Tree]:
-        """Return the copy's checkpoints, what the user's folders have of it, and its
-        files as they are now.
-        """
-        checkpoints = (await self.get_or_open_tools(copy.id)).resources.checkpoints
+    async def _brought_and_present_versions(self, copy: copy_files.FolderCopy) -> CopyVersions:
+        tools = await self.get_or_open_tools(copy.id)
+        checkpoints = tools.resources.checkpoints
         if checkpoints is None or not copy.start:
             raise ActionRefused(
                 "Checkpoints leave out this repository copy.",
@@ -303,33 +337,43 @@ class RepositoryCopies(CopiesInUse):
         await checkpoints.ensure_first_check()
         await checkpoints.check_for_changes(thorough=True)
         start = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
-        return (
-            checkpoints,
-            BroughtVersions(start, copy.brought, copy.replaced),
-            checkpoints.folders.known_items(),
+        return CopyVersions(
+            checkpoints=checkpoints,
+            brought=BroughtVersions(start, copy.brought, copy.replaced),
+            now=checkpoints.folders.known_items(),
         )
 
     async def _changes_in_copy(
         self, copy: copy_files.FolderCopy
     ) -> tuple[BroughtVersions, list[PathChange]]:
         """Return what differs from what was brought back last, without files that git ignores."""
-        checkpoints, versions, now = await self._brought_and_present_versions(copy)
-        listed = await asyncio.to_thread(copy_files.list_names_by_root, copy)
-        if uncovered := await asyncio.to_thread(
-            copy_files.find_git_file_missing_from_checkpoint, checkpoints.roots, now, listed
-        ):
+        versions = await self._brought_and_present_versions(copy)
+        names_by_root = await asyncio.to_thread(copy_files.list_names_by_root, copy)
+        uncovered = await asyncio.to_thread(
+            copy_files.find_git_file_missing_from_checkpoint,
+            versions.checkpoints.roots,
+            versions.now,
+            names_by_root,
+        )
+        if uncovered:
             raise ActionRefused(
                 f"Checkpoints leave out {printable_path(uncovered)}.",
                 remedy=f"{NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
             )
-        changes = compare_trees(versions.latest_versions(), now)
-        wanted = {change for change in changes if copy_files.is_brought_back(change, listed)}
-        above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
-        return versions, [
-            each
-            for each in changes
-            if each in wanted or (each.path in above and each.before is None)
-        ]
+        changes = compare_trees(versions.brought.latest_versions(), versions.now)
+        wanted = set[PathChange]()
+        folders_above = set[str]()
+        for change in changes:
+            if copy_files.is_brought_back(change, names_by_root):
+                wanted.add(change)
+                folders_above.update(map(str, PurePosixPath(change.path).parents))
+        brought_back: list[PathChange] = []
+        for change in changes:
+            # Git lists no folders: a new one comes along if a file in it does.
+            is_new_folder_above = change.path in folders_above and change.before is None
+            if change in wanted or is_new_folder_above:
+                brought_back.append(change)
+        return versions.brought, brought_back
 
     async def bring_back(
         self, copy: copy_files.FolderCopy, way: str, message: str = "", conflicts: str = "leave"
@@ -348,7 +392,8 @@ class RepositoryCopies(CopiesInUse):
                 copy.problem or "This copy was not completed.", remedy="Discard the copy instead."
             )
         if way == "apply":
-            return await self._carry_out_plan(copy, await self._plan_changes(copy, conflicts), None)
+            plan = await self._plan_changes(copy, conflicts)
+            return await self._carry_out_plan(copy, plan, None)
         if way == "discard":
             return await self._discard_copy(copy)
         return await self._merge_copy(copy, message, rebase=way == "rebase")
@@ -362,7 +407,8 @@ class RepositoryCopies(CopiesInUse):
         try:
             versions, changes = await self._changes_in_copy(copy)
         except ActionRefused:  # Its checkpoints cannot say it, but git can.
-            return (await self.read_copy_status(copy)).changed
+            status = await self.read_copy_status(copy)
+            return status.changed
         changes += await self._changes_undone_since(copy, versions, changes)
         files = [change for change in changes if not _is_change_of_folders(change)]
         paths = sorted(change.path for change in files)
@@ -394,38 +440,47 @@ class RepositoryCopies(CopiesInUse):
 
     async def find_conflicts(self, copy: copy_files.FolderCopy) -> Sequence[str]:
         """Return the files that cannot be applied, because the user has changed them as well."""
-        return (await self._plan_changes(copy)).conflicting_names
+        plan = await self._plan_changes(copy)
+        return plan.conflicting_names
 
     async def _merge_copy(
         self, copy: copy_files.FolderCopy, message: str, *, rebase: bool
     ) -> tuple[str, ...]:
-        versions = None
-        with suppress(ActionRefused):  # A copy without checkpoints is merged as well.
-            _, versions, _ = await self._brought_and_present_versions(copy)
+        brought = await self._brought_versions_if_known(copy)
         try:
-            said = await asyncio.to_thread(merge_branches, copy, message, versions, rebase=rebase)
+            sentences = await asyncio.to_thread(
+                merge_branches, copy, message, brought, rebase=rebase
+            )
         except ActionRefused:
             unfinished_bring_back.forget_unfinished_bring_back(copy.folder)
             raise
-        await self._remember_merge(copy, versions)
-        return said
+        await self._remember_merge(copy, brought)
+        return sentences
+
+    async def _brought_versions_if_known(
+        self, copy: copy_files.FolderCopy
+    ) -> BroughtVersions | None:
+        """Return None for a copy without checkpoints, which can be merged as well."""
+        try:
+            versions = await self._brought_and_present_versions(copy)
+        except ActionRefused:
+            return None
+        return versions.brought
 
     async def _remember_merge(
-        self, copy: copy_files.FolderCopy, versions: BroughtVersions | None
+        self, copy: copy_files.FolderCopy, brought: BroughtVersions | None
     ) -> None:
         changes = list[PathChange]()
-        if versions is not None:
-            _, _, now = await self._brought_and_present_versions(copy)
-            merged = [
-                f"{at}/"
-                for at, (number, _) in enumerate(copy.places)
-                if copy.repositories[number].base
-            ]
-            changes = [
-                one
-                for one in compare_trees(versions.latest_versions(), now)
-                if one.path.startswith((*merged,))
-            ]
+        if brought is not None:
+            versions = await self._brought_and_present_versions(copy)
+            # A folder that is no repository has no branch, so nothing of it was merged.
+            merged_roots: list[str] = []
+            for root_number, (repository_number, _) in enumerate(copy.places):
+                if copy.repositories[repository_number].base:
+                    merged_roots.append(f"{root_number}/")
+            for change in compare_trees(brought.latest_versions(), versions.now):
+                if change.path.startswith(tuple(merged_roots)):
+                    changes.append(change)
         await asyncio.to_thread(copy_files.remember_brought_back, copy, changes, is_merged=True)
         await self.refresh_changed_files(copy.id)
 
@@ -441,10 +496,8 @@ class RepositoryCopies(CopiesInUse):
                 continue
             try:
                 await self._settle_unfinished(copy)
-            except (
-                HelixError,
-                OSError,
-            ) as error:  # It is tried again before the copy is brought back.
+            except (HelixError, OSError) as error:
+                # It is tried again before the copy is brought back.
                 self.notes.append(str(error))
 
     async def record_interrupted_steps(self) -> None:
@@ -452,9 +505,10 @@ class RepositoryCopies(CopiesInUse):
         for copy in await asyncio.to_thread(self.list_copies):
             if not copy.is_whole or not (copy.folder / interrupted_steps.NAME).exists():
                 continue
-            if (
-                checkpoints := (await self.get_or_open_tools(copy.id)).resources.checkpoints
-            ) is not None:
+            tools = await self.get_or_open_tools(copy.id)
+            checkpoints = tools.resources.checkpoints
+            if checkpoints is not None:
+                # The first check records the steps that were interrupted.
                 await checkpoints.ensure_first_check()
 
     async def _settle_unfinished(self, copy: copy_files.FolderCopy) -> copy_files.FolderCopy:
@@ -473,26 +527,25 @@ class RepositoryCopies(CopiesInUse):
         return await asyncio.to_thread(copy_files.read_copy_description, copy.folder)
 
     async def _settle_merge(self, copy: copy_files.FolderCopy, begun: UnfinishedBringBack) -> None:
-        if is_moved := await asyncio.to_thread(repair_moves, begun.moves):
-            versions = None
-            with suppress(ActionRefused):
-                _, versions, _ = await self._brought_and_present_versions(copy)
-            await self._remember_merge(copy, versions)
+        is_merged = await asyncio.to_thread(repair_moves, begun.moves)
+        if is_merged:
+            brought = await self._brought_versions_if_known(copy)
+            await self._remember_merge(copy, brought)
+            self.notes.append(
+                "The program was ended while it merged a copy. Your branch has all of the copy's commits."
+            )
         else:
             unfinished_bring_back.forget_unfinished_bring_back(copy.folder)
-        self.notes.append(
-            "The program was ended while it merged a copy. Your branch has all of the copy's commits."
-            if is_moved
-            else "The program was ended while it merged a copy. Your branch does not have the copy's commits yet. You can merge the copy again."
-        )
+            self.notes.append(
+                "The program was ended while it merged a copy. Your branch does not have the copy's commits yet. You can merge the copy again."
+            )
 
     async def _settle_apply(self, copy: copy_files.FolderCopy, begun: UnfinishedBringBack) -> None:
-        checkpoints = (await self.get_or_open_tools(copy.parent)).resources.checkpoints
-        if (
-            checkpoints is None
-            or not checkpoints.is_undo_available
-            or not copy.is_of(checkpoints.roots)
-        ):
+        tools = await self.get_or_open_tools(copy.parent)
+        checkpoints = tools.resources.checkpoints
+        if checkpoints is None or not checkpoints.is_undo_available:
+            return
+        if not copy.is_of(checkpoints.roots):
             return
         fact, unwritten = await unfinished_bring_back.record_written_steps(checkpoints, begun)
         if fact is not None:
@@ -505,14 +558,14 @@ class RepositoryCopies(CopiesInUse):
         await asyncio.to_thread(copy_files.remember_brought_back, copy, taken, steps)
 
     def _check_nobody_works_in(self, copy: copy_files.FolderCopy) -> None:
-        working = any(
-            not each.is_idle
-            for each in self._bench.sessions
-            if each.conversation.state.own_copy == copy.id
-        )
-        if working or (
-            copy.id in self._kits and self._kits[copy.id].commands.running_in_background
-        ):
+        is_in_use = False
+        for session in self._bench.sessions:
+            if session.conversation.state.own_copy == copy.id and not session.is_idle:
+                is_in_use = True
+        tools = self._kits.get(copy.id)
+        if tools is not None and tools.commands.running_in_background:
+            is_in_use = True
+        if is_in_use:
             raise ActionRefused(
                 "An agent or a command is still running in this copy.",
                 remedy="Stop it first, or wait until it has ended.",
@@ -539,72 +592,78 @@ class RepositoryCopies(CopiesInUse):
         await checkpoints.check_for_changes(thorough=True)
         paths = {change.path for change in changes}
         # What was brought back before is so again if the user has undone it.
-        again = [path for path in copy.brought if path not in paths]
-        changes += [PathChange(path, None, versions.versions_of(path)[-1]) for path in again]
-        return await plan_merge(
-            checkpoints, sorted(changes, key=lambda each: each.path), versions, conflicts
-        )
+        for path in copy.brought:
+            if path not in paths:
+                changes.append(PathChange(path, None, versions.versions_of(path)[-1]))
+        changes.sort(key=lambda change: change.path)
+        return await plan_merge(checkpoints, changes, versions, conflicts)
 
     async def _carry_out_plan(
         self, copy: copy_files.FolderCopy, plan: BringBackPlan, session: Session | None
     ) -> tuple[str, ...]:
         """`session`: its conversation can undo this. Without one, a new conversation can."""
         taken = [change for change in plan.changes if change not in plan.conflicts]
-        conversation, seq = (
-            (session.id, session.conversation.state.seq) if session else (new_conversation_id(), 0)
-        )
-        above = unfinished_bring_back.folders_above(plan.checkpoints, plan.steps)
-        begun = UnfinishedBringBack((), conversation, seq, [*plan.steps, *above], taken)
-        said = await self._restore_planned_steps(copy, plan, begun) if plan.steps else ()
+        if session is not None:
+            conversation = session.id
+            last_seq = session.conversation.state.seq
+        else:
+            conversation = new_conversation_id()
+            last_seq = 0
+        sentences: tuple[str, ...] = ()
+        if plan.steps:
+            folders_above = unfinished_bring_back.folders_above(plan.checkpoints, plan.steps)
+            steps = [*plan.steps, *folders_above]
+            begun = UnfinishedBringBack((), conversation, last_seq, steps, taken)
+            sentences = await self._restore_planned_steps(copy, plan, begun)
         await asyncio.to_thread(copy_files.remember_brought_back, copy, taken, plan.steps)
-        if names := plan.conflicting_names:
+        if plan.conflicting_names:
+            shown_names = copying.name_some_files(plan.conflicting_names)
             raise ActionRefused(
-                f"These files were changed both in your folder and in the copy: {copying.name_some_files(names)}.",
+                f"These files were changed both in your folder and in the copy: {shown_names}.",
                 remedy="All other changes were brought back. Choose which version of these files you want: in the window with “Bring back…”, on the command line with `--conflicts`.",
             )
-        if not said:
+        if not sentences:
             return ("There are no changes to bring back.",)
-        return (*said, *describe_links_leading_out(plan.checkpoints.roots, taken))
+        return sentences + tuple(describe_links_leading_out(plan.checkpoints.roots, taken))
 
     async def _restore_planned_steps(
         self, copy: copy_files.FolderCopy, plan: BringBackPlan, begun: UnfinishedBringBack
     ) -> tuple[str, ...]:
-        checkpoints, steps = plan.checkpoints, plan.steps
+        checkpoints = plan.checkpoints
+        # Saved before the first write: if the program is killed, its next start records
+        # what was written.
         await asyncio.to_thread(begun.save_in_copy, copy.folder)
-        done = await change_restoring.restore_paths(checkpoints, steps)
-        title = await self._record_applied(done.fact, begun)
-        folders = {
-            step.path for step in steps if step.now is not None and step.now.kind is PathKind.FOLDER
-        }
-        left = [
-            f"{printable_path(checkpoints.displayed_path(path))} was not changed: {why}."
-            for path, why in done.paths_left_alone
-            if path not in folders
+        restored = await change_restoring.restore_paths(checkpoints, plan.steps)
+        title = await self._record_applied(restored.fact, begun)
+        folders = set[str]()
+        for step in plan.steps:
+            if step.now is not None and step.now.kind is PathKind.FOLDER:
+                folders.add(step.path)
+        sentences = [
+            f"Files changed: {len(restored.restored):,}. You can undo this in the conversation “{title}”."
         ]
-        said = f"Files changed: {len(done.restored):,}. You can undo this in the conversation “{title}”."
-        return (said, *left)
+        for path, why in restored.paths_left_alone:
+            if path not in folders:
+                shown_path = printable_path(checkpoints.displayed_path(path))
+                sentences.append(f"{shown_path} was not changed: {why}.")
+        return tuple(sentences)
 
     async def _record_applied(self, fact: FilesChanged | None, begun: UnfinishedBringBack) -> str:
         """Record what was applied, unless that is done, in a new conversation if there
         is none. Returns its title.
         """
-        facts: list[Fact] = [replace(fact, by="command")] if fact is not None else []
-        if is_there := self._bench.conversation_row(begun.conversation) is not None:
+        conversation_exists = self._bench.conversation_row(begun.conversation) is not None
+        if conversation_exists:
             session = await self._bench.open_session(begun.conversation)
         else:
             session = await self._bench.start_conversation(_TITLE, identity=begun.conversation)
-        if not is_there or not begun.last_seq:
-            names = [
-                printable_path(step.path.partition("/")[2])
-                for step in begun.steps
-                if step.now != step.target
-            ]
-            said = "\n".join((_TITLE, *names[: copying.MOST_NAMED]))  # So that a search finds it.
-            facts = [UserSaid((Text(said),)), *facts, TurnEnded(TurnEnd.DONE)]
-        later = (each.fact for each in session.all_facts if each.seq > begun.last_seq)
-        if not any(
-            isinstance(one, FilesChanged) and one.by == "command" and not one.call for one in later
-        ):
+        if not _is_applied_fact_recorded(session, begun.last_seq):
+            facts: list[Fact] = []
+            if fact is not None:
+                facts.append(replace(fact, by="command"))
+            if not conversation_exists or not begun.last_seq:
+                facts.insert(0, UserSaid((Text(_describe_brought_files(begun)),)))
+                facts.append(TurnEnded(TurnEnd.DONE))
             await session.conversation.append_facts(*facts)
         return session.conversation.state.title
 
@@ -615,47 +674,75 @@ class RepositoryCopies(CopiesInUse):
                 copy.problem,
                 remedy=f"Check whether you still need anything in {copy.folder}, and then delete the folder yourself.",
             )
-        kept = await self._store_bundles_of_copy(copy) if copy.is_whole else []
-        kit = self._kits.pop(copy.id, None)
-        if kit is not None:
-            await kit.aclose()
-        gone = copy.folder.with_name(
-            copy.folder.name.removesuffix(copy_files.DISCARDED) + copy_files.DISCARDED
-        )
-        await asyncio.to_thread(copy.folder.rename, gone)
-        await asyncio.to_thread(delete_folder_tree, gone, ignore_errors=True)
+        sentences: list[str] = []
+        if copy.is_whole:
+            sentences = await self._store_bundles_of_copy(copy)
+        tools = self._kits.pop(copy.id, None)
+        if tools is not None:
+            await tools.aclose()
+        # The copy may have this ending already, if a crash stopped its deletion.
+        name_without_ending = copy.folder.name.removesuffix(copy_files.DISCARDED)
+        discarded_folder = copy.folder.with_name(name_without_ending + copy_files.DISCARDED)
+        await asyncio.to_thread(copy.folder.rename, discarded_folder)
+        await asyncio.to_thread(delete_folder_tree, discarded_folder, ignore_errors=True)
         self.labels.pop(copy.id, None)
         self.changed.pop(copy.id, None)
-        if (
-            kit is not None
-        ):  # A conversation that worked in it may still be open: its tools have no folder now.
+        if tools is not None:
+            # A conversation that worked in it may still be open: its tools have no folder now.
             await self.get_or_open_tools(copy.id)
         self._compare_copies()
-        return (*kept, "The copy was deleted.")
+        sentences.append("The copy was deleted.")
+        return tuple(sentences)
 
     async def _store_bundles_of_copy(self, copy: copy_files.FolderCopy) -> list[str]:
         """Store a bundle of each repository with what is only in the copy, committed or not."""
-        if (
-            any(not made.base for made in copy.repositories)
-            and (await self._changes_in_copy(copy))[1]
-        ):
-            raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back to your folder first.")  # fmt: skip
-        said = []
-        for source, checkout, made in copy_files.find_checkouts(copy):
-            if bundle := await asyncio.to_thread(
-                copying.commit_and_bundle_copy, source, checkout, made
-            ):
-                origin = EntryOrigin("copy", f"copy of {made.source}", GIT_BUNDLE)
+        has_plain_folder = any(not repository.base for repository in copy.repositories)
+        if has_plain_folder:
+            _, changes = await self._changes_in_copy(copy)
+            if changes:
+                raise ActionRefused(
+                    "This copy is not a git repository.",
+                    remedy="Bring the copy's changes back to your folder first.",
+                )
+        sentences: list[str] = []
+        for source, checkout, repository in copy_files.find_checkouts(copy):
+            bundle = await asyncio.to_thread(
+                copying.commit_and_bundle_copy, source, checkout, repository
+            )
+            if bundle:
+                origin = EntryOrigin("copy", f"copy of {repository.source}", GIT_BUNDLE)
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
                 # The content is pinned, because no fact names it and it exists nowhere else.
                 await self._bench.workspace.cache.pin_entry(stored.digest)
-                said.append(
+                sentences.append(
                     f"The copy's changes are stored in the cache as {stored.digest.hex}, a bundle that `git fetch` can read."
                 )
             if source is not None:
                 with suppress(ActionRefused):
                     await asyncio.to_thread(source.run, "update-ref", "-d", f"refs/helix/{copy.id}")
-        return said
+        return sentences
+
+
+def _is_applied_fact_recorded(session: Session, last_seq: int) -> bool:
+    """Whether what was brought back after this fact is recorded, as before a kill."""
+    for numbered_fact in session.all_facts:
+        fact = numbered_fact.fact
+        if numbered_fact.seq <= last_seq or not isinstance(fact, FilesChanged):
+            continue
+        # A change with a call is one that the agent made.
+        if fact.by == "command" and not fact.call:
+            return True
+    return False
+
+
+def _describe_brought_files(begun: UnfinishedBringBack) -> str:
+    """Name some of the files, so that a search finds the conversation."""
+    names: list[str] = []
+    for step in begun.steps:
+        if step.now != step.target:
+            names.append(printable_path(step.path.partition("/")[2]))
+    shown_names = names[: copying.MOST_NAMED]
+    return "\n".join((_TITLE, *shown_names))
 
 
 def _is_change_of_folders(change: PathChange) -> bool:
