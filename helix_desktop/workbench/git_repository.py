@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from helix_desktop.engine.ask_model import build_material_request
@@ -16,6 +17,7 @@ from helix_desktop.engine.changes.folder_state import PathChange, PathKind, Tree
 from helix_desktop.engine.facts import ModelRole, Purpose
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.content_storing import ABOUT
 from helix_desktop.tools.git_runner import find_filtered_files, run_git
@@ -24,9 +26,20 @@ from helix_desktop.workbench.model_roles import WorkspaceModels
 _SECONDS = 60.0
 _SHOWN = 30_000  # To propose a commit message, a model gets up to this many characters of the diff.
 MANY = 500  # So many files are not named to Git one by one.
-RevisionFile = tuple[bytes, str, int]  # Its mode, blob and size.
-_MODES = {b"100644": 0o644, b"100755": 0o755}
+_PLAIN_MODE = b"100644"
+_EXECUTABLE_MODE = b"100755"
+_LINK_MODE = b"120000"
+_MODES = {_PLAIN_MODE: 0o644, _EXECUTABLE_MODE: 0o755}
 _OpenSession = Callable[[str], Awaitable[Session]]
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionFile:
+    """A file as a commit has it. `blob`: the name of its content."""
+
+    mode: bytes
+    blob: str
+    size: int
 
 
 class GitRepository:
@@ -38,110 +51,120 @@ class GitRepository:
         find_checkpoints: Callable[[], Checkpoints],
         open_session: _OpenSession,
     ) -> None:
-        self._models, self._find_checkpoints, self._open_session = (
-            models,
-            find_checkpoints,
-            open_session,
-        )
+        self._models = models
+        self._find_checkpoints = find_checkpoints
+        self._open_session = open_session
 
     async def compare_with_revision(self, revision: str) -> Sequence[PathChange]:
         """Return what differs now from a revision, in all roots that have it."""
         if revision.startswith("-"):
             raise InvalidInput(f"{revision} is not a commit, branch or tag.")
-        found: list[PathChange] | None = None
+        changes: list[PathChange] = []
+        is_revision_known = False
         checkpoints = self._find_checkpoints()
         await checkpoints.check_for_changes()
         for number, root in enumerate(checkpoints.roots):
-            if (
-                listed := await asyncio.to_thread(_list_revision_files, root, revision)
-            ) is not None:
-                changes = await self._compare_root_with_revision(checkpoints, number, root, listed)
-                found = [*(found or ()), *changes]
-        if found is None:
+            committed_files = await asyncio.to_thread(_list_revision_files, root, revision)
+            if committed_files is not None:
+                is_revision_known = True
+                changes += await self._compare_root_with_revision(
+                    checkpoints, number, root, committed_files
+                )
+        if not is_revision_known:
             raise NotFound(f"No folder in this workspace has a revision {revision[:80]}.")
-        return sorted(found)
+        return sorted(changes)
 
     async def find_committed_paths(self, changes: Sequence[PathChange]) -> frozenset[str]:
         """Return the paths that are as in the last commit, and not as they were before
         these changes, newest first.
         """
-        checkpoints, found = self._find_checkpoints(), set[str]()
+        checkpoints = self._find_checkpoints()
         await checkpoints.check_for_changes()
-        now = checkpoints.folders.known_items()
+        items_now = checkpoints.folders.known_items()
+        committed_paths = set[str]()
         for number, root in enumerate(checkpoints.roots):
-            of_root = {
-                each.path.partition("/")[2]: each
-                for each in changes
-                if each.path.startswith(f"{number}/")
-            }
-            listed = (
-                await asyncio.to_thread(_list_revision_files, root, "HEAD", [*of_root])
-                if of_root
-                else None
+            # Of several changes to a file, the oldest is compared: it comes last.
+            change_by_name: dict[str, PathChange] = {}
+            for change in changes:
+                if change.path.startswith(f"{number}/"):
+                    name = change.path.partition("/")[2]
+                    change_by_name[name] = change
+            if not change_by_name:
+                continue
+            committed_files = await asyncio.to_thread(
+                _list_revision_files, root, "HEAD", list(change_by_name)
             )
-            for name, (path, before, _) in of_root.items() if listed is not None else ():
-                there = listed.get(name) if listed else None
+            if committed_files is None:
+                continue
+            for name, change in change_by_name.items():
+                committed = committed_files.get(name)
+                item_now = items_now.get(change.path)
                 with suppress(HelixError):  # The content of a change was forgotten.
-                    if await self._is_as_committed(checkpoints, now.get(path), there):
-                        found |= (
-                            set()
-                            if await self._is_as_committed(checkpoints, before, there)
-                            else {path}
-                        )
-        return frozenset(found)
+                    if not await self._is_as_committed(checkpoints, item_now, committed):
+                        continue
+                    if not await self._is_as_committed(checkpoints, change.before, committed):
+                        committed_paths.add(change.path)
+        return frozenset(committed_paths)
 
     async def _compare_root_with_revision(
-        self, checkpoints: Checkpoints, number: int, root: Path, listed: dict[str, RevisionFile]
+        self,
+        checkpoints: Checkpoints,
+        number: int,
+        root: Path,
+        committed_files: dict[str, RevisionFile],
     ) -> list[PathChange]:
-        now = {
-            path: item
-            for path, item in checkpoints.folders.known_items().items()
-            if path.startswith(f"{number}/")
+        known_items = checkpoints.folders.known_items()
+        items_not_compared = {
+            path: item for path, item in known_items.items() if path.startswith(f"{number}/")
         }
-        found = []
-        for name, there in listed.items():
-            mode, blob, _ = there
+        changes: list[PathChange] = []
+        for name, committed in committed_files.items():
             path = f"{number}/{name}"
-            item = now.pop(path, None)
-            if await self._is_as_committed(checkpoints, item, there):
+            item_now = items_not_compared.pop(path, None)
+            if await self._is_as_committed(checkpoints, item_now, committed):
                 continue
-            before = await self._tree_item_of_path(root, mode, blob)
-            if before is not None:
-                (stored,) = await checkpoints.contents.store_many(
-                    [(await self._read_blob(root, blob), ABOUT)]
-                )
-                if before.kind is PathKind.FILE:
-                    before = before._replace(size=stored.size, content=stored.digest.raw)
-                found.append(PathChange(path, before, item))
-        new = [
-            (path, item)
-            for path, item in now.items()
-            if item.kind in (PathKind.FILE, PathKind.LINK)
-        ]
-        return found + [PathChange(path, None, item) for path, item in new]
+            before = await self._build_committed_item(root, committed)
+            if before is None:
+                continue
+            # The difference is shown and undone from the cache, so it needs the content.
+            content = await self._read_blob(root, committed.blob)
+            (stored,) = await checkpoints.contents.store_many([(content, ABOUT)])
+            if before.kind is PathKind.FILE:
+                before = before._replace(size=stored.size, content=stored.digest.raw)
+            changes.append(PathChange(path, before, item_now))
+        # What the commit does not have is new. Git keeps no folders, so they are not named.
+        for path, item in items_not_compared.items():
+            if item.kind in (PathKind.FILE, PathKind.LINK):
+                changes.append(PathChange(path, None, item))
+        return changes
 
-    async def _tree_item_of_path(self, root: Path, mode: bytes, blob: str) -> TreeItem | None:
-        if mode == b"120000":
-            return TreeItem(PathKind.LINK, 0o777, 0, await self._read_blob(root, blob))
-        return TreeItem(PathKind.FILE, _MODES[mode]) if mode in _MODES else None
+    async def _build_committed_item(self, root: Path, committed: RevisionFile) -> TreeItem | None:
+        """Return None for a submodule, which has no content here."""
+        if committed.mode == _LINK_MODE:
+            target = await self._read_blob(root, committed.blob)
+            return TreeItem(PathKind.LINK, 0o777, 0, target)
+        if committed.mode not in _MODES:
+            return None
+        return TreeItem(PathKind.FILE, _MODES[committed.mode])
 
     async def _is_as_committed(
-        self, checkpoints: Checkpoints, item: TreeItem | None, there: RevisionFile | None
+        self, checkpoints: Checkpoints, item: TreeItem | None, committed: RevisionFile | None
     ) -> bool:
-        if item is None or there is None:
-            return item is None and there is None
-        mode, blob, size = there
-        if (item.kind is PathKind.LINK) != (mode == b"120000"):
+        if item is None or committed is None:
+            return item is None and committed is None
+        is_link = item.kind is PathKind.LINK
+        if is_link != (committed.mode == _LINK_MODE):
             return False
-        if item.kind is PathKind.FILE and (
-            item.size != size or bool(item.mode & 0o100) != (mode == b"100755")
-        ):
-            return False
+        if item.kind is PathKind.FILE:
+            is_executable = bool(item.mode & 0o100)
+            if item.size != committed.size:
+                return False
+            if is_executable != (committed.mode == _EXECUTABLE_MODE):
+                return False
         content = await checkpoints.read_item_content(item)
-        return (
-            hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-            == blob
-        )
+        # Git names a blob by this SHA-1.
+        blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
+        return blob.hexdigest() == committed.blob
 
     async def _read_blob(self, root: Path, blob: str) -> bytes:
         return await asyncio.to_thread(run_git, root, "cat-file", "blob", blob)
@@ -150,22 +173,26 @@ class GitRepository:
         """Let the fast model write a message for a commit of these changes, at the
         conversation's cost.
         """
-        client = self._models.client_for_role(ModelRole.FAST) or self._models.client_for_role(
-            ModelRole.MAIN
-        )
+        client = self._models.client_for_role(ModelRole.FAST)
+        if client is None:
+            client = self._models.client_for_role(ModelRole.MAIN)
         if client is None:
             raise InvalidInput("No model is available to suggest a commit message.")
-        request = build_material_request(
-            (await patch).decode("utf-8", "replace")[:_SHOWN], _PROPOSE, Purpose.OTHER
-        )
-        asking = (await self._open_session(conversation)).folding.spending.build_model_inquiry()
-        return (await asking.ask_for_text(client, request, _SECONDS)).strip()
+        patch_bytes = await patch
+        shown_patch = patch_bytes.decode("utf-8", "replace")[:_SHOWN]
+        request = build_material_request(shown_patch, _PROPOSE, Purpose.OTHER)
+        session = await self._open_session(conversation)
+        inquiry = session.folding.spending.build_model_inquiry()
+        message = await inquiry.ask_for_text(client, request, _SECONDS)
+        return message.strip()
 
     async def has_repository(self) -> bool:
-        places = [
-            place for root in self._find_checkpoints().roots for place in (root, *root.parents)
-        ]
-        return await asyncio.to_thread(lambda: any((place / ".git").exists() for place in places))
+        folders: list[Path] = []
+        for root in self._find_checkpoints().roots:
+            # A root may be a folder inside a repository.
+            folders.append(root)
+            folders.extend(root.parents)
+        return await asyncio.to_thread(_is_any_repository, folders)
 
     async def set_up_repository(self) -> None:
         """Create a repository in the workspace's first folder, without the hooks of a template."""
@@ -179,13 +206,16 @@ class GitRepository:
         """
         if not message.strip():
             raise InvalidInput("Enter a message for the commit.")
-        by_root: dict[Path, list[str]] = {}
+        roots = self._find_checkpoints().roots
+        names_by_root: dict[Path, list[str]] = {}
         for path in paths:
-            number, _, inside = path.partition("/")
-            by_root.setdefault(self._find_checkpoints().roots[int(number)], []).append(inside)
-        return "\n".join(
-            [await asyncio.to_thread(_run_git_commit, *one, message) for one in by_root.items()]
-        )
+            number, _, name = path.partition("/")
+            root = roots[int(number)]
+            names_by_root.setdefault(root, []).append(name)
+        answers: list[str] = []
+        for root, names in names_by_root.items():
+            answers.append(await asyncio.to_thread(_run_git_commit, root, names, message))
+        return "\n".join(answers)
 
 
 _PROPOSE = (
@@ -194,35 +224,55 @@ _PROPOSE = (
 )
 
 
+def _is_any_repository(folders: Sequence[Path]) -> bool:
+    return any((folder / ".git").exists() for folder in folders)
+
+
 def _run_git_commit(root: Path, names: Sequence[str], message: str) -> str:
-    tracked = run_git(root, "ls-files", "-z").split(b"\0")
-    found = [
-        name for name in names if (root / name).is_symlink() or (root / name).is_file()
-    ]  # Git keeps no folders.
-    new = [name for name in map(os.fsencode, found) if name not in tracked]
-    raw = new + [name for name in map(os.fsencode, names) if name in tracked]
-    if not raw:
+    tracked_files = set(run_git(root, "ls-files", "-z").split(b"\0"))
+    new_files: list[bytes] = []
+    changed_files: list[bytes] = []
+    for name in names:
+        raw_name = os.fsencode(name)
+        if raw_name in tracked_files:
+            changed_files.append(raw_name)
+        elif (root / name).is_symlink() or (root / name).is_file():  # Git keeps no folders.
+            new_files.append(raw_name)
+    committed_files = new_files + changed_files
+    if not committed_files:
         raise InvalidInput("Nothing was committed: Git does not keep empty folders.")
-    if filtered := find_filtered_files(root, raw):
+    filtered = find_filtered_files(root, committed_files)
+    if filtered:
         raise ActionRefused(
             f"A git filter (such as Git LFS) would have to change {filtered[0]} before the commit, and Helix Desktop does not run filters.",
             remedy="Nothing was committed. Commit these files with git itself.",
         )
-    listed, added = (b"".join(name + b"\0" for name in each) for each in (raw, new))
-    files = ("--pathspec-from-file=-", "--pathspec-file-nul")
-    literal = ("--literal-pathspecs",)
-    run_git(
-        root, *literal, "add", "--intent-to-add", *files, stdin=added
-    )  # Git commits only files that it knows.
+    # The names are given on standard input, because a command line can be too long. A
+    # file may be named like a pattern, so patterns are off.
+    names_from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
+    run = partial(run_git, root, "--literal-pathspecs")
+    listed_new_files = _join_with_nul(new_files)
+    # Git commits only files that it knows.
+    run("add", "--intent-to-add", *names_from_stdin, stdin=listed_new_files)
     try:
-        said = run_git(
-            root, *literal, "commit", "--only", "--message", message, *files, stdin=listed
+        answer = run(
+            "commit",
+            "--only",
+            "--message",
+            message,
+            *names_from_stdin,
+            stdin=_join_with_nul(committed_files),
         )
     except ActionRefused:
-        if new:
-            run_git(root, *literal, "rm", "--cached", "--quiet", *files, stdin=added)
+        # Nothing was committed, so the new files are forgotten again.
+        if new_files:
+            run("rm", "--cached", "--quiet", *names_from_stdin, stdin=listed_new_files)
         raise
-    return said.decode("utf-8", "replace").partition("\n")[0]
+    return answer.decode("utf-8", "replace").partition("\n")[0]
+
+
+def _join_with_nul(names: Sequence[bytes]) -> bytes:
+    return b"".join(name + b"\0" for name in names)
 
 
 def _list_revision_files(
@@ -231,16 +281,21 @@ def _list_revision_files(
     """Return a revision's files below the root, or if there are few `names`, these.
     None if it does not exist.
     """
+    named_files = names
+    if len(names) >= MANY:
+        named_files = ()  # All files are listed.
     try:
-        content = run_git(
-            root, "ls-tree", "-r", "-l", "-z", "--", revision, *(names if len(names) < MANY else ())
-        )
+        listing = run_git(root, "ls-tree", "-r", "-l", "-z", "--", revision, *named_files)
     except ActionRefused:
         return None
-    found = {}
-    for line in content.split(b"\0"):
-        if line:
-            about, _, name = line.partition(b"\t")
-            mode, _, blob, size = about.split()
-            found[os.fsdecode(name)] = (mode, blob.decode(), int(size) if size.isdigit() else 0)
-    return found
+    files: dict[str, RevisionFile] = {}
+    for line in listing.split(b"\0"):
+        if not line:
+            continue
+        description, _, name = line.partition(b"\t")
+        mode, _, blob, written_size = description.split()
+        size = 0
+        if written_size.isdigit():  # A submodule has a hyphen there.
+            size = int(written_size)
+        files[os.fsdecode(name)] = RevisionFile(mode, blob.decode(), size)
+    return files

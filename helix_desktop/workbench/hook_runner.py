@@ -66,8 +66,13 @@ class HookRunner:
             return HookOutcome()
         about = str(values.get("source") or values.get("trigger") or "")
         answers = await self._run_all_hooks(event, conversation, about, values)
-        blocks = next((answer.blocks for answer in answers if answer.blocks), "")
-        return HookOutcome(blocks, "\n".join(answer.says for answer in answers if answer.says))
+        first_block = ""
+        texts: list[str] = []
+        for answer in answers:
+            first_block = first_block or answer.blocks
+            if answer.says:
+                texts.append(answer.says)
+        return HookOutcome(first_block, "\n".join(texts))
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
         """Raises ActionRefused if a hook blocks the call, or lets the user be asked and
@@ -92,17 +97,19 @@ class HookRunner:
         """
         if not self._has_hooks_for("PostToolUse"):
             return
-        shown = (
-            await self.kit.resources.cache.read_range(
-                outcome.output.digest, 0, min(outcome.output.size, MOST_PRINTED)
-            )
-        ).decode("utf-8", "replace")
-        response = {"output": shown, "success": outcome.ok, "exit_code": outcome.exit_code}
+        shown_size = min(outcome.output.size, MOST_PRINTED)
+        output = await self.kit.resources.cache.read_range(outcome.output.digest, 0, shown_size)
+        response = {
+            "output": output.decode("utf-8", "replace"),
+            "success": outcome.ok,
+            "exit_code": outcome.exit_code,
+        }
         answers = await self._run_hooks_of_call(
             "PostToolUse", call, context, tool_response=response
         )
-        said = [HookAnswer(says=answer.blocks or answer.says) for answer in answers]
-        self._add_hook_notes(context.conversation, "PostToolUse", said)
+        # The call has been run: what would have blocked it is only told to the model.
+        answers_for_model = [HookAnswer(says=answer.blocks or answer.says) for answer in answers]
+        self._add_hook_notes(context.conversation, "PostToolUse", answers_for_model)
 
     def pop_hook_notes(self, conversation: str) -> tuple[StandingNote, ...]:
         """Return what hooks have said since the last step, and forget it."""
@@ -111,23 +118,21 @@ class HookRunner:
     def run_observing_hooks(self, event: Event, spawn: TaskSpawner) -> None:
         """Run hooks in the background when a question is asked or a handover begins."""
         match event:
-            case QuestionAsked(conversation, _, question) if self._has_hooks_for("Notification"):
-                spawn(
-                    self.run_hooks_for_event(
-                        "Notification", conversation, {"message": question.title}
-                    ),
-                    name="hooks",
-                )
-            case FoldProgress(conversation, FoldKind.HANDOVER, why, done=False) if (
-                self._has_hooks_for("PreCompact")
-            ):
+            case QuestionAsked(conversation, _, question):
+                hook_event = "Notification"
+                values = {"message": question.title}
+            case FoldProgress(conversation, FoldKind.HANDOVER, why, done=False):
+                hook_event = "PreCompact"
                 values = {"trigger": "auto", "custom_instructions": why}
-                spawn(self.run_hooks_for_event("PreCompact", conversation, values), name="hooks")
+            case _:
+                return
+        # Most workspaces have no hooks, and then no task is started.
+        if self._has_hooks_for(hook_event):
+            spawn(self.run_hooks_for_event(hook_event, conversation, values), name="hooks")
 
     def _has_hooks_for(self, event: str) -> bool:
-        return any(
-            item.values.get("event") == event for item in self.project.now.items_in_force("hook")
-        )
+        hooks = self.project.now.items_in_force("hook")
+        return any(item.values.get("event") == event for item in hooks)
 
     async def _run_hooks_of_call(
         self, event: str, call: ToolCall, context: CallContext, **more: Any
@@ -137,8 +142,10 @@ class HookRunner:
         """
         if not self._has_hooks_for(event):
             return []
-        given = parse_arguments(call.arguments) or {}
-        name, values = project_hooks.translate_call_for_claude(call.name, given, self._first_folder)
+        arguments = parse_arguments(call.arguments) or {}
+        name, values = project_hooks.translate_call_for_claude(
+            call.name, arguments, self._first_folder
+        )
         payload = {"tool_name": name, "tool_input": values, **more}
         use = ToolResources(call, context, _refuse_every_action, self.kit.resources, FilesSeen())
         return await self._run_all_hooks(event, context.conversation, name, payload, use)
@@ -158,53 +165,65 @@ class HookRunner:
         """Run all hooks for it at the same time. Autorun files that they changed are
         reverted, or asked about.
         """
-        found: list[tuple[ProjectItem, ProjectHook]] = []
-        for item in self.project.now.items_in_force("hook"):
-            hook = build_hook_from_item(
-                item, self._first_folder if item.own else item.path.parent.parent
-            )
-            if (
-                hook.event == event
-                and hook.matches_tool(about)
-                and hook.matches_arguments(values.get("tool_input") or {})
-            ):
-                found.append((item, hook))
-        if not found:
+        hooks = self._find_matching_hooks(event, about, values.get("tool_input") or {})
+        if not hooks:
             return []
         payload = {
-            "session_id": conversation, "transcript_path": "", "cwd": str(self._first_folder), "hook_event_name": event, **values,
-        }  # fmt: skip
+            "session_id": conversation,
+            "transcript_path": "",
+            "cwd": str(self._first_folder),
+            "hook_event_name": event,
+            **values,
+        }
         watched = await self._watch_files_before_hooks(use)
+        kept_changes = ""
         try:
-            answers = await asyncio.gather(
-                *(self._run_hook_of_item(item, hook, payload, watched) for item, hook in found)
-            )
-            left = await watched.revert_and_ask(use, ask=True) if use is not None else ""
+            running = [self._run_hook_of_item(item, hook, payload, watched) for item, hook in hooks]
+            answers = await asyncio.gather(*running)
+            if use is not None:
+                kept_changes = await watched.revert_and_ask(use, ask=True)
         finally:
+            # If the turn is stopped meanwhile, what hooks changed is reverted as well.
             await asyncio.shield(watched.revert_without_asking())
             if use is not None:
                 self.kit.commands.update_background_checks(watched)
-        if left:
-            answers.append(HookAnswer(says=left.strip()))
-        for (item, _), answer in zip(found, answers, strict=False):
+        for (item, _), answer in zip(hooks, answers, strict=True):
             self.last[item.settings_key] = answer.note
             if answer.note:
                 log.info("a hook for %s went wrong", event)
-        return list(answers)
+        if kept_changes:
+            answers.append(HookAnswer(says=kept_changes.strip()))
+        return answers
+
+    def _find_matching_hooks(
+        self, event: str, about: str, tool_input: Mapping[str, Any]
+    ) -> list[tuple[ProjectItem, ProjectHook]]:
+        hooks: list[tuple[ProjectItem, ProjectHook]] = []
+        for item in self.project.now.items_in_force("hook"):
+            # A hook of the workspace is in a folder such as .claude, and runs above it.
+            hook_folder = item.path.parent.parent
+            if item.own:
+                hook_folder = self._first_folder
+            hook = build_hook_from_item(item, hook_folder)
+            if hook.event != event or not hook.matches_tool(about):
+                continue
+            if hook.matches_arguments(tool_input):
+                hooks.append((item, hook))
+        return hooks
 
     async def _watch_files_before_hooks(self, use: ToolResources | None) -> CommandCheck:
         """Read the autorun files before hooks run. Without `use`, background commands
         keep their own checks.
         """
-        watched = (
-            await self.kit.commands.begin_command_check(use, outside=False, lasting=False)
-            if use is not None
-            else None
-        )
-        return watched or await CommandCheck.begin_check(
-            self.kit.commands.guard
-            or AutorunGuard(self.kit.resources.roots, self.kit.options.hidden)
-        )
+        commands = self.kit.commands
+        if use is not None:
+            watched = await commands.begin_command_check(use, outside=False, lasting=False)
+            if watched:
+                return watched
+        guard = commands.guard
+        if not guard:
+            guard = AutorunGuard(self.kit.resources.roots, self.kit.options.hidden)
+        return await CommandCheck.begin_check(guard)
 
     async def _run_hook_of_item(
         self,
@@ -216,16 +235,24 @@ class HookRunner:
         if self.kit.sandbox.kind is SandboxKind.NONE and not hook.is_of_user:
             return HookAnswer(note="this system has no sandbox, so hooks of a folder don't run.")
         try:
-            now = await asyncio.to_thread(project_hooks.reread_hook, item, hook.folder)
-            if now is None or now.content_sha256 != item.content_sha256:
+            item_now = await asyncio.to_thread(project_hooks.reread_hook, item, hook.folder)
+            if item_now is None or item_now.content_sha256 != item.content_sha256:
                 return HookAnswer(
                     note="it, or a file it names, was changed since you trusted it, so it did not run."
                 )
-            where = brought.user_home(), self.kit.resources.roots.folders, hook.folder
-            if hook.is_of_user and not await asyncio.to_thread(
-                runs_only_scripts_of_user, item.body, *where
-            ):
-                return HookAnswer(note="what it runs is no longer yours alone, so it did not run.")
+            # The user's own hooks run without a sandbox, so nobody else may write their scripts.
+            if hook.is_of_user:
+                is_still_users = await asyncio.to_thread(
+                    runs_only_scripts_of_user,
+                    item.body,
+                    brought.user_home(),
+                    self.kit.resources.roots.folders,
+                    hook.folder,
+                )
+                if not is_still_users:
+                    return HookAnswer(
+                        note="what it runs is no longer yours alone, so it did not run."
+                    )
             return await self._run_hook_process(hook, payload, watched)
         except TimeoutError:
             return HookAnswer(note=f"it did not end within {hook.seconds:g} s and was stopped.")
@@ -235,21 +262,26 @@ class HookRunner:
     async def _run_hook_process(
         self, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
     ) -> HookAnswer:
-        with tempfile.TemporaryFile() as given:
-            given.write(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
-            given.seek(0)
-            start = self._start_users_hook if hook.is_of_user else self._start_hook_in_sandbox
-            command = await start(hook, _hook_environment(hook, payload), watched, given.fileno())
+        hook_variables = _hook_environment(hook, payload)
+        # A file instead of a pipe: a hook that does not read its input cannot block us.
+        with tempfile.TemporaryFile() as hook_input:
+            hook_input.write(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
+            hook_input.seek(0)
+            stdin = hook_input.fileno()
+            if hook.is_of_user:
+                command = await self._start_users_hook(hook, hook_variables, stdin)
+            else:
+                command = await self._start_hook_in_sandbox(hook, hook_variables, watched, stdin)
         try:
-            printed, complained, code = await wait_with_limit(
-                _wait_for_hook_output(command), hook.seconds
-            )
+            result = await wait_with_limit(_wait_for_hook_output(command), hook.seconds)
         finally:
             command.kill_process_tree()
             await asyncio.shield(command.kill_and_wait())
-        if printed is None or complained is None:
+        if result is None:
             return HookAnswer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
-        return project_hooks.parse_hook_answer(hook.event, code, printed, complained)
+        return project_hooks.parse_hook_answer(
+            hook.event, result.exit_code, result.output, result.error_output
+        )
 
     async def _start_hook_in_sandbox(
         self, hook: ProjectHook, hook_variables: dict[str, str], watched: CommandCheck, stdin: int
@@ -259,19 +291,19 @@ class HookRunner:
         """
         is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
-        opened = await asyncio.to_thread(
-            self.kit.commands.opened
-        )  # What commands of the model see without asking.
-        opened = replace(opened, hidden=tuple(watched.guard.hidden_files))
+        # What commands of the model see without asking.
+        opened_for_commands = await asyncio.to_thread(self.kit.commands.opened)
+        opened = replace(opened_for_commands, hidden=tuple(watched.guard.hidden_files))
         if sandbox.paths_left_visible(opened):
             raise ActionRefused(
                 "The weaker sandbox, Landlock, cannot keep the hook from reading hidden files."
             )
-        words, held = shell_command_line(hook.command), watched.guard.paths_to_hold_in_place()
-        environment = (
-            sandbox.build_environment(os.environ, network=False, free=False, opened=opened)
-            | hook_variables
+        words = shell_command_line(hook.command)
+        held = watched.guard.paths_to_hold_in_place()
+        environment = sandbox.build_environment(
+            os.environ, network=False, free=False, opened=opened
         )
+        environment |= hook_variables
         launch = ProcessLaunch(
             CommandAuthor.TRUSTED,
             words,
@@ -285,14 +317,13 @@ class HookRunner:
         return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
 
     async def _start_users_hook(
-        self, hook: ProjectHook, hook_variables: dict[str, str], _watched: CommandCheck, stdin: int
+        self, hook: ProjectHook, hook_variables: dict[str, str], stdin: int
     ) -> RunningCommand:
         """Start the user's own script as it is set. Programs in the workspace's folders
         are not searched for.
         """
-        environment = (
-            self.kit.sandbox.build_environment(os.environ, network=True, free=True) | hook_variables
-        )
+        environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True)
+        environment |= hook_variables
         environment["PATH"] = search_path_without_roots(
             environment.get("PATH", os.defpath), self.kit.resources.roots.folders
         )
@@ -304,13 +335,12 @@ class HookRunner:
         return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
 
     def _add_hook_notes(self, conversation: str, event: str, answers: list[HookAnswer]) -> None:
+        notes = self._notes.setdefault(conversation, [])
         for answer in answers:
             if answer.says:
                 self._count += 1
-                words = f"[A hook for {event} says:]\n{answer.says[:20_000]}"
-                self._notes.setdefault(conversation, []).append(
-                    StandingNote(f"hook:{event} {self._count}", words, pinned=False)
-                )
+                text = f"[A hook for {event} says:]\n{answer.says[:20_000]}"
+                notes.append(StandingNote(f"hook:{event} {self._count}", text, pinned=False))
 
 
 async def _refuse_every_action(_: ToolAction) -> None:
@@ -318,36 +348,48 @@ async def _refuse_every_action(_: ToolAction) -> None:
 
 
 def _hook_environment(hook: ProjectHook, payload: Mapping[str, Any]) -> dict[str, str]:
+    file_path = str(object_at(payload, "tool_input").get("file_path", ""))
     return {
         "CLAUDE_PROJECT_DIR": str(hook.folder),
         "CLAUDE_TOOL_NAME": str(payload.get("tool_name", "")),
-        "CLAUDE_TOOL_FILE_PATH": str(object_at(payload, "tool_input").get("file_path", "")).replace(
-            "\0", ""
-        ),
+        # A NUL that the model wrote would keep the process from starting.
+        "CLAUDE_TOOL_FILE_PATH": file_path.replace("\0", ""),
     }
 
 
-async def _wait_for_hook_output(
-    command: RunningCommand,
-) -> tuple[str | None, str | None, int | None]:
-    """Return its output, error output and exit code. None for a stream with too much output."""
+@dataclass(frozen=True, slots=True)
+class _HookResult:
+    output: str
+    error_output: str
+    exit_code: int | None
+
+
+async def _wait_for_hook_output(command: RunningCommand) -> _HookResult | None:
+    """Return None if the hook printed too much."""
     process = command.process
-    said = await asyncio.gather(
+    output, error_output = await asyncio.gather(
         _read_hook_stream(command, process.stdout), _read_hook_stream(command, process.stderr)
     )
-    return *said, None if None in said else await process.wait()
+    if output is None or error_output is None:
+        return None
+    return _HookResult(output, error_output, await process.wait())
 
 
 async def _read_hook_stream(
     command: RunningCommand, stream: asyncio.StreamReader | None
 ) -> str | None:
-    found = b""
-    while stream is not None and (piece := await stream.read(1 << 14)):
-        found += piece
-        if len(found) > MOST_PRINTED:
+    """Return what a stream says until its end, or None if it is too much."""
+    if stream is None:
+        return ""
+    text = b""
+    while True:
+        piece = await stream.read(1 << 14)
+        if not piece:
+            return text.decode("utf-8", "replace")
+        text += piece
+        if len(text) > MOST_PRINTED:
             command.kill_process_tree()
             return None
-    return found.decode("utf-8", "replace")
 
 
 async def _ask_because_of_hook(call: ToolCall, context: CallContext, why: str) -> None:
