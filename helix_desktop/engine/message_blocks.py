@@ -16,9 +16,8 @@ from helix_desktop.engine.tool_call_parsing import parse_arguments, parse_strict
 
 IMAGE_TOKENS = 1_600  # A rough estimate of what providers bill for an image.
 NOTE_TOKENS = 8
-LONG_VALUE = (
-    400  # Characters of a long value. Views of shortened arguments depend on it, so it must stay.
-)
+# Characters of a long value. Views of shortened arguments depend on it, so it must stay.
+LONG_VALUE = 400
 EXCLUDED = "[Taken out of the context by the user]"
 EXCLUDED_ARGUMENTS = json.dumps({"note": EXCLUDED})
 SAME_ENTRY = "[CACHED] in the same entry"
@@ -29,30 +28,49 @@ MessageFact = facts.UserSaid | facts.ModelReplied | facts.ToolReturned
 
 def parts_of(fact: MessageFact) -> tuple[facts.UserPart | facts.ReplyPart | facts.Stored, ...]:
     """Return the parts in the order of `PartRef`. An output's text comes before its pictures."""
-    return (fact.output, *fact.images) if isinstance(fact, facts.ToolReturned) else fact.parts
+    if isinstance(fact, facts.ToolReturned):
+        return (fact.output, *fact.images)
+    return fact.parts
 
 
 def build_original_block(
     recorded: facts.Recorded, ref: facts.PartRef, ids: Mapping[facts.PartRef, str]
 ) -> Block:
     """Return the unfolded part `ref`. `ids`: new ids of calls whose own is empty or not unique."""
-    fact, part = recorded.fact, ref.part
+    fact = recorded.fact
     if isinstance(fact, facts.UserSaid):
-        said = fact.parts[part]
+        said = fact.parts[ref.part]
         return Block(ContextKind.CONVERSATION, Role.USER, ref, said, _tokens_of_part(said))
     if isinstance(fact, facts.ModelReplied):
-        answer = fact.parts[part]
-        if isinstance(answer, facts.ToolCall):
-            answer = make_call_legal(answer, ids.get(ref, answer.id) if ids else answer.id)
-        kind, complete = ContextKind.CONVERSATION, fact.stop is facts.Stop.END
-        return Block(kind, Role.ASSISTANT, ref, answer, answer.tokens, ok=complete)
+        return _build_block_of_reply(fact, ref, ids)
     if isinstance(fact, facts.ToolReturned):
-        call = ids.get(facts.PartRef(recorded.seq), fact.call) if ids else fact.call
-        tokens = fact.tokens if part == 0 else IMAGE_TOKENS
-        return Block(
-            ContextKind.OUTPUT, Role.TOOL, ref, parts_of(fact)[part], tokens, call=call, ok=fact.ok
-        )
+        call_id = fact.call
+        if ids:  # Rarely, and every look-up takes the time of a hash.
+            call_id = ids.get(facts.PartRef(recorded.seq), call_id)
+        return _build_block_of_result(fact, ref, call_id)
     raise TypeError(f"{type(fact).__name__} is not a message")
+
+
+def _build_block_of_reply(
+    fact: facts.ModelReplied, ref: facts.PartRef, ids: Mapping[facts.PartRef, str]
+) -> Block:
+    answer = fact.parts[ref.part]
+    if isinstance(answer, facts.ToolCall):
+        call_id = answer.id
+        if ids:
+            call_id = ids.get(ref, call_id)
+        answer = make_call_legal(answer, call_id)
+    is_complete = fact.stop is facts.Stop.END
+    kind = ContextKind.CONVERSATION
+    return Block(kind, Role.ASSISTANT, ref, answer, answer.tokens, ok=is_complete)
+
+
+def _build_block_of_result(fact: facts.ToolReturned, ref: facts.PartRef, call_id: str) -> Block:
+    tokens = fact.tokens
+    if ref.part > 0:  # A picture: `fact.tokens` are those of the text, which is part 0.
+        tokens = IMAGE_TOKENS
+    content = parts_of(fact)[ref.part]
+    return Block(ContextKind.OUTPUT, Role.TOOL, ref, content, tokens, call=call_id, ok=fact.ok)
 
 
 def fold_block(block: Block, fold: facts.Folded) -> Block:
@@ -74,13 +92,11 @@ def fold_block(block: Block, fold: facts.Folded) -> Block:
 def exclude_block(block: Block) -> Block | None:
     """Return what replaces an excluded part: nothing, or a note if a call needs its result."""
     if isinstance(block.content, facts.ToolCall):
-        gone = replace(block.content, arguments=EXCLUDED_ARGUMENTS, tokens=NOTE_TOKENS)
-        return replace(block, content=gone, tokens=NOTE_TOKENS)
-    if (
-        block.role is Role.TOOL
-        and isinstance(block.source, facts.PartRef)
-        and not block.source.part
-    ):
+        emptied_call = replace(block.content, arguments=EXCLUDED_ARGUMENTS, tokens=NOTE_TOKENS)
+        return replace(block, content=emptied_call, tokens=NOTE_TOKENS)
+    # Providers reject a call without a result. Its pictures can go.
+    source = block.source
+    if block.role is Role.TOOL and isinstance(source, facts.PartRef) and source.part == 0:
         return replace(block, content=facts.Text(EXCLUDED, NOTE_TOKENS), tokens=NOTE_TOKENS)
     return None
 
@@ -88,9 +104,9 @@ def exclude_block(block: Block) -> Block | None:
 def make_call_legal(call: facts.ToolCall, name_in_request: str) -> facts.ToolCall:
     """Return the call as all providers accept it: with an id, a plain name and an object."""
     name = _NAME.sub("_", call.name)[:64] or "unnamed"
-    arguments = (
-        call.arguments if is_json_object(call.arguments) else _repair_arguments(call.arguments)
-    )
+    arguments = call.arguments
+    if not is_json_object(arguments):
+        arguments = _repair_arguments(arguments)
     if (name, name_in_request, arguments) == (call.name, call.id, call.arguments):
         return call
     return replace(call, id=name_in_request, name=name, arguments=arguments)
@@ -100,12 +116,18 @@ def replace_long_argument_values(arguments: str, text: str) -> str:
     """Return the arguments with `text` in place of long values. Short ones (a path, a
     flag) stay.
     """
-    values = json.loads(arguments) if is_json_object(arguments) else {}
-    texts = iter((text,))
-    shown = {
-        key: next(texts, SAME_ENTRY) if is_long_value(value) else value
-        for key, value in values.items()
-    }
+    values: dict[str, object] = {}
+    if is_json_object(arguments):
+        values = json.loads(arguments)
+    # The text stands once: in place of the first long value, or else as a value of its own.
+    replacement = text
+    shown: dict[str, object] = {}
+    for key, value in values.items():
+        if is_long_value(value):
+            shown[key] = replacement
+            replacement = SAME_ENTRY
+        else:
+            shown[key] = value
     if text not in shown.values():
         shown["cached"] = text
     return json.dumps(shown, ensure_ascii=False)
@@ -113,7 +135,9 @@ def replace_long_argument_values(arguments: str, text: str) -> str:
 
 def is_long_value(value: object) -> bool:
     """Whether clearing replaces an argument's value."""
-    return len(value if isinstance(value, str) else json.dumps(value)) > LONG_VALUE
+    if isinstance(value, str):
+        return len(value) > LONG_VALUE
+    return len(json.dumps(value)) > LONG_VALUE
 
 
 def render_message_blocks(
@@ -124,27 +148,36 @@ def render_message_blocks(
     is_excluded: Callable[[facts.PartRef], bool],
 ) -> tuple[Block, ...]:
     """Return a message's blocks. An exclusion beats a pin, and a pin beats a fold."""
-    blocks = []
-    whole = [
-        (facts.PartRef(recorded.seq, index), part)
-        for index, part in enumerate(parts_of(require_message(recorded)))
-    ]
-    no_thinking = any(is_excluded(ref) for ref, part in whole if isinstance(part, facts.Reasoning))
-    for ref, part in whole:
-        block: Block | None = build_original_block(recorded, ref, ids)
-        if block is None or (
-            isinstance(block.content, facts.Text) and not block.content.text.strip()
-        ):
+    parts = parts_of(require_message(recorded))
+    # Providers check the thinking of a reply as a whole, so it is left out as a whole.
+    excludes_thinking = False
+    for index, part in enumerate(parts):
+        if isinstance(part, facts.Reasoning) and is_excluded(facts.PartRef(recorded.seq, index)):
+            excludes_thinking = True
+    blocks: list[Block] = []
+    for index, part in enumerate(parts):
+        ref = facts.PartRef(recorded.seq, index)
+        original = build_original_block(recorded, ref, ids)
+        if _is_blank_text(original):
             continue
-        if is_excluded(ref) or (no_thinking and isinstance(part, facts.Reasoning)):
-            block = exclude_block(block)
+        if is_excluded(ref) or (excludes_thinking and isinstance(part, facts.Reasoning)):
+            note = exclude_block(original)
+            if note is not None:
+                blocks.append(note)
         elif pinned(ref):
-            block = replace(block, pinned=True)
-        elif (fold := fold_of(ref)) is not None:
-            block = fold_block(block, fold)
-        if block is not None:
-            blocks.append(block)
+            blocks.append(replace(original, pinned=True))
+        else:
+            fold = fold_of(ref)
+            if fold is None:
+                blocks.append(original)
+            else:
+                blocks.append(fold_block(original, fold))
     return tuple(blocks)
+
+
+def _is_blank_text(block: Block) -> bool:
+    """Whether a block is text without a visible character, which some providers reject."""
+    return isinstance(block.content, facts.Text) and not block.content.text.strip()
 
 
 def require_message(recorded: facts.Recorded) -> MessageFact:
@@ -167,7 +200,8 @@ def is_json_object(arguments: str) -> bool:
 
 
 def _repair_arguments(arguments: str) -> str:
-    found = parse_arguments(arguments)
-    if found is None and arguments.strip():
-        found = {"malformed": arguments}
-    return json.dumps(found or {}, ensure_ascii=False)
+    """Return a JSON object with what can be read of the arguments, or else with their text."""
+    values = parse_arguments(arguments)
+    if values is None and arguments.strip():
+        values = {"malformed": arguments}
+    return json.dumps(values or {}, ensure_ascii=False)

@@ -13,12 +13,9 @@ from typing import Any, NamedTuple
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
 
-EXACT = 120
-DEEPEST = 40
-
-RangePair = tuple[
-    int, int, int, int
-]  # The start and end of a range in the first text, and of a range in the second.
+EXACT = 120  # Ranges of more lines without a line that is unique in both are not compared further.
+DEEPEST = 40  # Ranges within ranges within ranges, so that no text reaches Python's own limit.
+_NO_PAIR = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +28,29 @@ class MatchingLines:
     right: int
     count: int
 
+    def is_followed_by(self, other: "MatchingLines") -> bool:
+        """Whether `other` begins in both texts where these lines end."""
+        left_end = self.left + self.count
+        right_end = self.right + self.count
+        return other.left == left_end and other.right == right_end
+
+
+@dataclass(frozen=True, slots=True)
+class _TwoRanges:
+    """Lines `left` to `left_end` of the first text, and `right` to `right_end` of the second."""
+
+    left: int
+    left_end: int
+    right: int
+    right_end: int
+
+
+class _LinePair(NamedTuple):
+    """The numbers of a line that is the same in both texts."""
+
+    left: int
+    right: int
+
 
 def find_matching_lines(
     left: Sequence[Any], right: Sequence[Any], exact: int = EXACT
@@ -38,86 +58,137 @@ def find_matching_lines(
     """Yield the lines that two lists have in common. Lists of more than `exact` lines
     are compared less exactly.
     """
-    return _matches_in_span(left, right, (0, len(left), 0, len(right)), exact)
+    whole = _TwoRanges(0, len(left), 0, len(right))
+    return _matches_in_ranges(left, right, whole, exact)
 
 
-def _matches_in_span(
-    left: Sequence[Any], right: Sequence[Any], span: RangePair, exact: int, *, deep: int = 0
+def _matches_in_ranges(
+    left: Sequence[Any], right: Sequence[Any], ranges: _TwoRanges, exact: int, *, deep: int = 0
 ) -> Iterator[MatchingLines]:
     """Yield, in order, what two ranges of lines have in common."""
-    a, b, c, d = span
-    start = a
-    while start < b and start - a + c < d and left[start] == right[start - a + c]:
-        start += 1
-    if start > a:
-        yield MatchingLines(a, c, start - a)
-    a, c = start, c + start - a
-    end = b
-    while end > a and end - b + d > c and left[end - 1] == right[end - b + d - 1]:
-        end -= 1
-    if a < end and c < end - b + d:
-        yield from _match_between_ends(left, right, (a, end, c, end - b + d), exact, deep)
-    if end < b:
-        yield MatchingLines(end, end - b + d, b - end)
+    left_start = ranges.left
+    right_start = ranges.right
+    left_end = ranges.left_end
+    right_end = ranges.right_end
+    while left_start < left_end and right_start < right_end:
+        if left[left_start] != right[right_start]:
+            break
+        left_start += 1
+        right_start += 1
+    if left_start > ranges.left:
+        yield MatchingLines(ranges.left, ranges.right, left_start - ranges.left)
+    while left_end > left_start and right_end > right_start:
+        if left[left_end - 1] != right[right_end - 1]:
+            break
+        left_end -= 1
+        right_end -= 1
+    if left_start < left_end and right_start < right_end:
+        between = _TwoRanges(left_start, left_end, right_start, right_end)
+        yield from _match_between_ends(left, right, between, exact, deep)
+    if left_end < ranges.left_end:
+        yield MatchingLines(left_end, right_end, ranges.left_end - left_end)
 
 
 def _match_between_ends(
-    left: Sequence[Any], right: Sequence[Any], span: RangePair, exact: int, deep: int
+    left: Sequence[Any], right: Sequence[Any], ranges: _TwoRanges, exact: int, deep: int
 ) -> Iterator[MatchingLines]:
     """Yield the common lines of two ranges whose first and last lines differ."""
-    a, b, c, d = span
-    anchors = _unique_line_anchors(left, right, span) if deep < DEEPEST else []
+    anchors: list[_LinePair] = []
+    if deep < DEEPEST:
+        anchors = _unique_line_anchors(left, right, ranges)
     if not anchors:
-        if b - a <= exact and d - c <= exact:
-            matcher = SequenceMatcher(None, left[a:b], right[c:d], autojunk=False)
-            yield from (
-                MatchingLines(a + m.a, c + m.b, m.size)
-                for m in matcher.get_matching_blocks()
-                if m.size
-            )
+        # The exact comparison takes minutes for long texts. Without it, the ranges count as
+        # different throughout.
+        if ranges.left_end - ranges.left <= exact and ranges.right_end - ranges.right <= exact:
+            yield from _match_exactly(left, right, ranges)
         return
-    for x, y in anchors:
-        yield from _matches_in_span(left, right, (a, x, c, y), exact, deep=deep + 1)
-        yield MatchingLines(x, y, 1)
-        a, c = x + 1, y + 1
-    yield from _matches_in_span(left, right, (a, b, c, d), exact, deep=deep + 1)
+    left_start = ranges.left
+    right_start = ranges.right
+    for anchor in anchors:
+        before_anchor = _TwoRanges(left_start, anchor.left, right_start, anchor.right)
+        yield from _matches_in_ranges(left, right, before_anchor, exact, deep=deep + 1)
+        yield MatchingLines(anchor.left, anchor.right, 1)
+        left_start = anchor.left + 1
+        right_start = anchor.right + 1
+    after_anchors = _TwoRanges(left_start, ranges.left_end, right_start, ranges.right_end)
+    yield from _matches_in_ranges(left, right, after_anchors, exact, deep=deep + 1)
+
+
+def _match_exactly(
+    left: Sequence[Any], right: Sequence[Any], ranges: _TwoRanges
+) -> Iterator[MatchingLines]:
+    matcher = SequenceMatcher(
+        None,
+        left[ranges.left : ranges.left_end],
+        right[ranges.right : ranges.right_end],
+        autojunk=False,
+    )
+    for match in matcher.get_matching_blocks():
+        # The last block is always empty.
+        if match.size:
+            yield MatchingLines(ranges.left + match.a, ranges.right + match.b, match.size)
 
 
 def _unique_line_anchors(
-    left: Sequence[Any], right: Sequence[Any], span: RangePair
-) -> list[tuple[int, int]]:
+    left: Sequence[Any], right: Sequence[Any], ranges: _TwoRanges
+) -> list[_LinePair]:
     """Return the longest run of line pairs that are unique in each text and in the same order."""
-    a, b, c, d = span
-    once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
-    once_right = {line for line, times in Counter(right[c:d]).items() if times == 1}
-    where = {right[j]: j for j in range(c, d) if right[j] in once_right}
-    pairs = [(i, where[left[i]]) for i in range(a, b) if left[i] in once_left and left[i] in where]
-    tails: list[int] = []
-    chain: list[
-        tuple[int, int]
-    ] = []  # For each pair, its number and where its predecessor is in `chain`.
-    ends: list[int] = []
-    for number, (_, j) in enumerate(pairs):
-        place = bisect_left(tails, j)
-        chain.append((number, ends[place - 1] if place else -1))
-        tails[place : place + 1] = [j]
-        ends[place : place + 1] = [number]
-    found: list[tuple[int, int]] = []
-    at = ends[-1] if ends else -1
-    while at >= 0:
-        found.append(pairs[at])
-        at = chain[at][1]
-    return found[::-1]
+    return _longest_rising_run(_pairs_of_unique_lines(left, right, ranges))
+
+
+def _pairs_of_unique_lines(
+    left: Sequence[Any], right: Sequence[Any], ranges: _TwoRanges
+) -> list[_LinePair]:
+    """Return the lines that each range has once, in the order of the first text."""
+    left_counts = Counter(left[ranges.left : ranges.left_end])
+    right_counts = Counter(right[ranges.right : ranges.right_end])
+    right_number_of: dict[Any, int] = {}
+    for right_number in range(ranges.right, ranges.right_end):
+        line = right[right_number]
+        if right_counts[line] == 1:
+            right_number_of[line] = right_number
+    pairs: list[_LinePair] = []
+    for left_number in range(ranges.left, ranges.left_end):
+        line = left[left_number]
+        if left_counts[line] == 1 and line in right_number_of:
+            pairs.append(_LinePair(left_number, right_number_of[line]))
+    return pairs
+
+
+def _longest_rising_run(pairs: Sequence[_LinePair]) -> list[_LinePair]:
+    """Return the most pairs whose lines rise in both texts. As in patience sorting, `lowest_ends`
+    has for each length the lowest line of the second text at which such a run can end.
+    """
+    lowest_ends: list[int] = []
+    # For each length, the number of the pair at which that run ends; and for each pair, the
+    # number of the one before it in its run.
+    pair_at_end: list[int] = []
+    pair_before: list[int] = []
+    for number, pair in enumerate(pairs):
+        length_before = bisect_left(lowest_ends, pair.right)
+        if length_before:
+            pair_before.append(pair_at_end[length_before - 1])
+        else:
+            pair_before.append(_NO_PAIR)
+        lowest_ends[length_before : length_before + 1] = [pair.right]
+        pair_at_end[length_before : length_before + 1] = [number]
+    run: list[_LinePair] = []
+    run_pair = _NO_PAIR
+    if pair_at_end:
+        run_pair = pair_at_end[-1]
+    while run_pair != _NO_PAIR:
+        run.append(pairs[run_pair])
+        run_pair = pair_before[run_pair]
+    run.reverse()
+    return run
 
 
 CONTEXT = 3
-BINARY_CHECK_BYTES = (
-    8_000  # As in git, a file with a zero byte among this many first bytes is binary.
-)
+# As in git, a file with a zero byte among this many first bytes is binary.
+BINARY_CHECK_BYTES = 8_000
 LONGEST_LINE = 2_000  # Changed words are not marked within lines of more characters than this.
-MOST_WORDS = (
-    40  # Longer runs of words are not compared exactly, as repeated words would take minutes.
-)
+# Longer runs of words are not compared exactly, as repeated words would take minutes.
+MOST_WORDS = 40
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 
@@ -142,7 +213,9 @@ class Hunk(ChangedLines):
 
     @property
     def unified_header(self) -> str:
-        return f"@@ -{_format_line_range(self.old, self.old_end)} +{_format_line_range(self.new, self.new_end)} @@"
+        old_range = _format_line_range(self.old, self.old_end)
+        new_range = _format_line_range(self.new, self.new_end)
+        return f"@@ -{old_range} +{new_range} @@"
 
     @property
     def stable_id(self) -> str:
@@ -157,81 +230,95 @@ def is_binary(*contents: bytes) -> bool:
 
 def split_into_lines(content: bytes) -> list[bytes]:
     """Split content into lines with their ends, which the last line may lack."""
-    lines = content.split(b"\n")
-    last = lines.pop()
-    return [line + b"\n" for line in lines] + ([last] if last else [])
+    pieces = content.split(b"\n")
+    rest = pieces.pop()
+    lines = [piece + b"\n" for piece in pieces]
+    if rest:
+        lines.append(rest)
+    return lines
 
 
 def find_changed_lines(
     old: Sequence[Any], new: Sequence[Any], exact: int = EXACT
 ) -> Iterator[ChangedLines]:
-    a = b = 0
+    old_number = 0
+    new_number = 0
     for same in _merge_touching_matches(old, new, exact):
-        if same.left > a or same.right > b:
-            yield ChangedLines(a, same.left, b, same.right)
-        a, b = same.left + same.count, same.right + same.count
-    if a < len(old) or b < len(new):
-        yield ChangedLines(a, len(old), b, len(new))
+        if same.left > old_number or same.right > new_number:
+            yield ChangedLines(old_number, same.left, new_number, same.right)
+        old_number = same.left + same.count
+        new_number = same.right + same.count
+    if old_number < len(old) or new_number < len(new):
+        yield ChangedLines(old_number, len(old), new_number, len(new))
 
 
 def _merge_touching_matches(
     old: Sequence[Any], new: Sequence[Any], exact: int = EXACT
 ) -> Iterator[MatchingLines]:
-    held: MatchingLines | None = None
+    merged: MatchingLines | None = None
     for same in find_matching_lines(old, new, exact):
-        if held is not None and (held.left + held.count, held.right + held.count) == (
-            same.left,
-            same.right,
-        ):
-            held = MatchingLines(held.left, held.right, held.count + same.count)
-            continue
-        if held is not None:
-            yield held
-        held = same
-    if held is not None:
-        yield held
+        if merged is None:
+            merged = same
+        elif merged.is_followed_by(same):
+            merged = MatchingLines(merged.left, merged.right, merged.count + same.count)
+        else:
+            yield merged
+            merged = same
+    if merged is not None:
+        yield merged
 
 
 def count_added_and_removed_lines(before: bytes, after: bytes) -> tuple[int, int]:
     """Return (0, 0) for a binary file."""
     if is_binary(before, after):
         return 0, 0
-    found = list(find_changed_lines(split_into_lines(before), split_into_lines(after)))
-    return sum(one.new_end - one.new for one in found), sum(one.old_end - one.old for one in found)
+    added = 0
+    removed = 0
+    for block in find_changed_lines(split_into_lines(before), split_into_lines(after)):
+        added += block.new_end - block.new
+        removed += block.old_end - block.old
+    return added, removed
 
 
 def find_hunks(before: bytes, after: bytes, context: int = CONTEXT) -> tuple[Hunk, ...]:
-    old, new = split_into_lines(before), split_into_lines(after)
+    old = split_into_lines(before)
+    new = split_into_lines(after)
     groups: list[list[ChangedLines]] = []
+    last_end = 0
     for block in find_changed_lines(old, new):
-        if groups and block.old - groups[-1][-1].old_end <= 2 * context:
+        # Changes whose context would touch or overlap are one hunk.
+        if groups and block.old - last_end <= 2 * context:
             groups[-1].append(block)
         else:
             groups.append([block])
+        last_end = block.old_end
     return tuple(_build_hunk(group, old, new, context) for group in groups)
 
 
 def _build_hunk(
     group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequence[bytes], context: int
 ) -> Hunk:
-    first, last = group[0], group[-1]
-    lead = min(context, first.old, first.new)
-    tail = min(context, len(old) - last.old_end, len(new) - last.new_end)
+    first = group[0]
+    last = group[-1]
+    lines_above = min(context, first.old, first.new)
+    lines_below = min(context, len(old) - last.old_end, len(new) - last.new_end)
+    hunk_start = first.old - lines_above
+    hunk_end = last.old_end + lines_below
     rows: list[tuple[str, bytes]] = []
-    at = first.old - lead
+    unchanged_start = hunk_start
     for block in group:
-        rows += [(" ", line) for line in old[at : block.old]]
+        rows += [(" ", line) for line in old[unchanged_start : block.old]]
         rows += [("-", line) for line in old[block.old : block.old_end]]
         rows += [("+", line) for line in new[block.new : block.new_end]]
-        at = block.old_end
-    rows += [(" ", line) for line in old[at : at + tail]]
+        unchanged_start = block.old_end
+    rows += [(" ", line) for line in old[unchanged_start:hunk_end]]
     return Hunk(
-        first.old - lead,
-        last.old_end + tail,
-        first.new - lead,
-        last.new_end + tail,
-        tuple(group),
-        tuple(rows),
+        old=hunk_start,
+        old_end=hunk_end,
+        new=first.new - lines_above,
+        new_end=last.new_end + lines_below,
+        blocks=tuple(group),
+        rows=tuple(rows),
     )
 
 
@@ -239,31 +326,40 @@ def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]
     """Return `now` without these hunks. Raises ActionRefused if lines in or beside them
     have changed.
     """
-    old, new, current = split_into_lines(before), split_into_lines(after), split_into_lines(now)
-    same = (
-        list(_merge_touching_matches(new, current))
-        if now != after
-        else [MatchingLines(0, 0, len(new))]
-    )
+    old = split_into_lines(before)
+    new = split_into_lines(after)
+    current = split_into_lines(now)
+    if now == after:
+        same = [MatchingLines(0, 0, len(new))]
+    else:
+        same = list(_merge_touching_matches(new, current))
+    blocks: list[ChangedLines] = []
+    for hunk in chosen:
+        blocks += hunk.blocks
+    # From the end to the start, as lines that come back would move those below them.
+    blocks.sort(key=lambda block: -block.new)
     result = list(current)
-    for block in sorted(
-        (block for hunk in chosen for block in hunk.blocks), key=lambda block: -block.new
-    ):
-        at = _position_in_later_version(block, same, len(new), len(current))
-        result[at : at + block.new_end - block.new] = old[block.old : block.old_end]
+    for block in blocks:
+        start = _position_in_later_version(block, same, len(new), len(current))
+        end = start + block.new_end - block.new
+        result[start:end] = old[block.old : block.old_end]
     return b"".join(result)
 
 
 def _position_in_later_version(
     block: ChangedLines, same: Sequence[MatchingLines], new: int, current: int
 ) -> int:
+    """Return where the block's lines are now. `new`, `current`: the number of lines of the
+    version that the block made, and of the later one.
+    """
     if block.new == block.new_end == new == current == 0:
         return 0
     for run in same:
-        inside = run.left <= block.new and block.new_end <= run.left + run.count
-        if inside and (
-            block.new < block.new_end or _has_same_neighbours(block.new, run, new, current)
-        ):
+        if block.new < run.left or run.left + run.count < block.new_end:
+            continue
+        # A block that only removed lines has none to find again, but neighbours.
+        has_lines = block.new < block.new_end
+        if has_lines or _has_same_neighbours(block.new, run, new, current):
             return block.new - run.left + run.right
     raise ActionRefused(
         "These lines were changed later, so this hunk cannot be undone on its own.",
@@ -271,12 +367,14 @@ def _position_in_later_version(
     )
 
 
-def _has_same_neighbours(at: int, run: MatchingLines, new: int, current: int) -> bool:
+def _has_same_neighbours(place: int, run: MatchingLines, new: int, current: int) -> bool:
     """Whether the lines around the place for restored lines are the same as before."""
-    end = run.left + run.count
-    above = at > run.left or (at == 0 and run.right == 0)
-    below = at < end or (at == new and run.right + run.count == current)
-    return above and below
+    run_end = run.left + run.count
+    both_start_here = place == 0 and run.right == 0
+    both_end_here = place == new and run.right + run.count == current
+    same_above = place > run.left or both_start_here
+    same_below = place < run_end or both_end_here
+    return same_above and same_below
 
 
 class LetterRange(NamedTuple):
@@ -288,28 +386,34 @@ def find_changes_within_line(old: str, new: str) -> tuple[list[LetterRange], lis
     """Return what differs in each line, or nothing if they are too different."""
     if max(len(old), len(new)) > LONGEST_LINE:
         return [], []
-    left, right = _WORD.findall(old), _WORD.findall(new)
-    found = list(find_changed_lines(left, right, MOST_WORDS))
-    common = len(old) - sum(
-        len(word) for block in found for word in left[block.old : block.old_end]
-    )
-    if common * 3 < max(len(old.strip()), len(new.strip())):
+    old_words = _WORD.findall(old)
+    new_words = _WORD.findall(new)
+    removed: list[LetterRange] = []
+    added: list[LetterRange] = []
+    for block in find_changed_lines(old_words, new_words, MOST_WORDS):
+        _append_word_range(removed, old_words, block.old, block.old_end)
+        _append_word_range(added, new_words, block.new, block.new_end)
+    letters_in_common = len(old) - sum(letters.length for letters in removed)
+    if letters_in_common * 3 < max(len(old.strip()), len(new.strip())):
         return [], []
-    gone: list[LetterRange] = []
-    come: list[LetterRange] = []
-    for block in found:
-        _append_word_range(gone, left, block.old, block.old_end)
-        _append_word_range(come, right, block.new, block.new_end)
-    return gone, come
+    return removed, added
 
 
 def _append_word_range(
-    places: list[LetterRange], words: Sequence[str], first: int, last: int
+    ranges: list[LetterRange], words: Sequence[str], first: int, end: int
 ) -> None:
-    if last > first:
-        places.append(LetterRange(sum(map(len, words[:first])), sum(map(len, words[first:last]))))
+    if end > first:
+        start = sum(map(len, words[:first]))
+        length = sum(map(len, words[first:end]))
+        ranges.append(LetterRange(start, length))
 
 
 def _format_line_range(start: int, end: int) -> str:
+    """Return a range as in a unified diff, which counts lines from 1. An empty range has the
+    number of the line before it.
+    """
     length = end - start
-    return f"{start + (1 if length else 0)},{length}"
+    first_line = start
+    if length:
+        first_line += 1
+    return f"{first_line},{length}"

@@ -23,89 +23,133 @@ _ESCAPES = {
     92: b"\\\\",
 }
 _IN_GIT = (PathKind.FILE, PathKind.TWIN, PathKind.LINK)
+_NOTHING: tuple[None, bytes] = (None, b"")  # The version of a file before or after it exists.
 
 
 def format_git_patch(
     name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]
 ) -> bytes:
     """Format a change, given the item and content before and after, if git can express it."""
-    if (
-        before[0] is not None
-        and after[0] is not None
-        and _kind_for_git(before[0]) != _kind_for_git(after[0])
-    ):
-        nothing: tuple[None, bytes] = (None, b"")
-        return format_git_patch(name, before, nothing) + format_git_patch(name, nothing, after)
-    old = before if before[0] is not None and before[0].kind in _IN_GIT else (None, b"")
-    new = after if after[0] is not None and after[0].kind in _IN_GIT else (None, b"")
-    if old == new or (old[0] is None and new[0] is None):
+    if _changes_kind_for_git(before[0], after[0]):
+        # Git has no patch from one kind to another, such as from a file to a link: the old
+        # one is deleted, and the new one is created.
+        deletion = format_git_patch(name, before, _NOTHING)
+        return deletion + format_git_patch(name, _NOTHING, after)
+    old = _version_for_git(before)
+    new = _version_for_git(after)
+    if old == new or old[0] is new[0] is None:
         return b""
     return b"".join(_patch_lines(name, old, new))
 
 
 def format_unified_diff(before: str, after: str, name: str, context: int = CONTEXT) -> str:
     """Return a text's changes for a reader, or an empty string."""
-    old, new = (text.encode("utf-8", "surrogatepass") for text in (before, after))
+    # Texts of a model or a tool may have half of a surrogate pair.
+    old = before.encode("utf-8", "surrogatepass")
+    new = after.encode("utf-8", "surrogatepass")
     hunks = find_hunks(old, new, context)
-    lines = b"".join(map(_format_hunk, hunks)).decode("utf-8", "surrogatepass")
-    return f"--- {name}\n+++ {name}\n{lines}" if hunks else ""
+    if not hunks:
+        return ""
+    rows = b"".join(map(_format_hunk, hunks)).decode("utf-8", "surrogatepass")
+    return f"--- {name}\n+++ {name}\n{rows}"
 
 
 def quote_git_name(name: bytes) -> bytes:
     """Quote a name as git does if it contains more than plain characters."""
     if all(byte in _PLAIN for byte in name):
         return name
-    safe = (
-        bytes((byte,)) if byte in _PLAIN else _ESCAPES.get(byte, b"\\%03o" % byte) for byte in name
-    )
-    return b'"' + b"".join(safe) + b'"'
+    return b'"' + b"".join(map(_escape_byte, name)) + b'"'
+
+
+def _escape_byte(byte: int) -> bytes:
+    if byte in _PLAIN:
+        return bytes((byte,))
+    if byte in _ESCAPES:
+        return _ESCAPES[byte]
+    return b"\\%03o" % byte
+
+
+def _changes_kind_for_git(before: TreeItem | None, after: TreeItem | None) -> bool:
+    if before is None or after is None:
+        return False
+    return _kind_for_git(before) != _kind_for_git(after)
 
 
 def _kind_for_git(item: TreeItem) -> PathKind:
-    return PathKind.FILE if item.kind is PathKind.TWIN else item.kind
+    """Return the kind. A file with more than one name is a plain file for git."""
+    if item.kind is PathKind.TWIN:
+        return PathKind.FILE
+    return item.kind
+
+
+def _version_for_git(version: tuple[TreeItem | None, bytes]) -> tuple[TreeItem | None, bytes]:
+    """Return the version, or nothing if git does not record this kind, such as a folder."""
+    item = version[0]
+    if item is None or item.kind not in _IN_GIT:
+        return _NOTHING
+    return version
 
 
 def _patch_lines(
     name: str, old: tuple[TreeItem | None, bytes], new: tuple[TreeItem | None, bytes]
 ) -> Iterator[bytes]:
-    raw = name.encode("utf-8", "surrogateescape")
-    left, right = quote_git_name(b"a/" + raw), quote_git_name(b"b/" + raw)
-    yield b"diff --git %s %s\n" % (left, right)
-    old_mode, new_mode = (
-        _git_mode(item) if item is not None else None for item in (old[0], new[0])
-    )
-    if old_mode is None and new_mode is not None:
-        yield b"new file mode %s\n" % new_mode
-    elif new_mode is None and old_mode is not None:
-        yield b"deleted file mode %s\n" % old_mode
-    elif old_mode is not None and new_mode is not None and old_mode != new_mode:
-        yield b"old mode %s\nnew mode %s\n" % (old_mode, new_mode)
-    if old[1] == new[1]:
+    old_item, old_content = old
+    new_item, new_content = new
+    raw_name = name.encode("utf-8", "surrogateescape")
+    old_name = quote_git_name(b"a/" + raw_name)
+    new_name = quote_git_name(b"b/" + raw_name)
+    yield b"diff --git %s %s\n" % (old_name, new_name)
+    yield _mode_lines(old_item, new_item)
+    if old_content == new_content:
         return
-    if is_binary(old[1], new[1]):
+    if is_binary(old_content, new_content):
         yield b"index %s..%s\n" % (_git_blob_hash(old), _git_blob_hash(new))
-        yield b"GIT binary patch\n" + _binary_literal(new[1]) + _binary_literal(old[1])
+        # The second literal is for `git apply --reverse`.
+        yield b"GIT binary patch\n" + _binary_literal(new_content) + _binary_literal(old_content)
         return
-    yield b"--- %s\n" % (left if old[0] is not None else NOWHERE)
-    yield b"+++ %s\n" % (right if new[0] is not None else NOWHERE)
-    yield from map(_format_hunk, find_hunks(old[1], new[1]))
+    if old_item is None:
+        old_name = NOWHERE
+    if new_item is None:
+        new_name = NOWHERE
+    yield b"--- %s\n" % old_name
+    yield b"+++ %s\n" % new_name
+    yield from map(_format_hunk, find_hunks(old_content, new_content))
+
+
+def _mode_lines(old_item: TreeItem | None, new_item: TreeItem | None) -> bytes:
+    """Return what git says of a new or deleted file, or of a changed mode."""
+    if old_item is not None and new_item is not None:
+        old_mode = _git_mode(old_item)
+        new_mode = _git_mode(new_item)
+        if old_mode == new_mode:
+            return b""
+        return b"old mode %s\nnew mode %s\n" % (old_mode, new_mode)
+    if new_item is not None:
+        return b"new file mode %s\n" % _git_mode(new_item)
+    if old_item is not None:
+        return b"deleted file mode %s\n" % _git_mode(old_item)
+    return b""
 
 
 def _git_mode(item: TreeItem) -> bytes:
     if item.kind is PathKind.LINK:
         return b"120000"
-    return b"100755" if item.mode & 0o100 else b"100644"
+    # Git records only whether the owner may run a file.
+    if item.mode & 0o100:
+        return b"100755"
+    return b"100644"
 
 
 def _format_hunk(hunk: Hunk) -> bytes:
-    return f"{hunk.unified_header}\n".encode() + b"".join(
-        _patch_row(sign, line) for sign, line in hunk.rows
-    )
+    rows = b"".join(_patch_row(sign, line) for sign, line in hunk.rows)
+    return f"{hunk.unified_header}\n".encode() + rows
 
 
 def _patch_row(sign: str, line: bytes) -> bytes:
-    ended = line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
-    return sign.encode() + ended
+    row = sign.encode() + line
+    if not line.endswith(b"\n"):
+        row += b"\n\\ No newline at end of file\n"
+    return row
 
 
 def _git_blob_hash(version: tuple[TreeItem | None, bytes]) -> bytes:
@@ -113,20 +157,22 @@ def _git_blob_hash(version: tuple[TreeItem | None, bytes]) -> bytes:
     item, content = version
     if item is None:
         return b"0" * 40
-    return (
-        hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
-        .hexdigest()
-        .encode()
-    )
+    blob = b"blob %d\0" % len(content) + content
+    return hashlib.sha1(blob, usedforsecurity=False).hexdigest().encode()
 
 
 def _binary_literal(content: bytes) -> bytes:
     packed = zlib.compress(content)
-    lines = [packed[at : at + _LINE] for at in range(0, len(packed), _LINE)]
-    return b"literal %d\n%s\n" % (len(content), b"".join(_base85_line(line) for line in lines))
+    lines: list[bytes] = []
+    for start in range(0, len(packed), _LINE):
+        lines.append(_base85_line(packed[start : start + _LINE]))
+    return b"literal %d\n%s\n" % (len(content), b"".join(lines))
 
 
 def _base85_line(line: bytes) -> bytes:
+    """Encode a line after a letter for its length: A to Z are 1 to 26, and a to z 27 to 52."""
     length = len(line)
-    letter = length + 64 if length <= 26 else length + 70
-    return bytes((letter,)) + base64.b85encode(line, pad=True) + b"\n"
+    length_letter = ord("A") + length - 1
+    if length > 26:
+        length_letter = ord("a") + length - 27
+    return bytes((length_letter,)) + base64.b85encode(line, pad=True) + b"\n"
