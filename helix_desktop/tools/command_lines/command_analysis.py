@@ -24,31 +24,37 @@ from helix_desktop.tools.command_lines.starting_uses import starts_unnamed_progr
 
 def started_by_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Find the command without git's own options, and what these and its subcommand start."""
-    found: list[StartedProgram] = []
-    at = 0
-    while at < len(rest) and rest[at].startswith("-"):
-        word = rest[at]
+    position = 0
+    while position < len(rest) and rest[position].startswith("-"):
+        word = rest[position]
         name, equals, value = word.partition("=")
         if word in program_tables.GIT_VALUES:
-            at += 1
-            value = rest[at] if at < len(rest) else ""
-        elif word.startswith("-c") and not equals and word not in program_tables.GIT_VALUES:
-            name, value = "-c", word[2:]
+            # The value is the next word.
+            position += 1
+            value = ""
+            if position < len(rest):
+                value = rest[position]
+        elif word.startswith("-c") and not equals:
+            # The setting follows at once, as in `-calias.x`.
+            name = "-c"
+            value = word[2:]
         elif name not in program_tables.GIT_FLAGS and name not in program_tables.GIT_VALUES:
             finder.doubts.append("git has an option that is not known")
-        _doubt_git_setting(finder, "-c" if word == "-c" else name, value)
-        at += 1
-    if not (words := rest[at:]):
-        return found
+        _doubt_git_setting(finder, name, value)
+        position += 1
+    words = rest[position:]
+    if not words:
+        return []
     if not is_certain_word(words[0]):
         finder.doubts.append("the shell fills in what git does")
     elif words[0] not in program_tables.GIT_COMMANDS:
         finder.doubts.append(f"git {words[0]} may stand for something else")
-    return [
-        *([StartedProgram(("git", *words))] if at else []),
-        *found,
-        *_started_by_git_subcommand(finder, words),
-    ]
+    started: list[StartedProgram] = []
+    if position > 0:
+        # A rule about `git push` also means `git -C folder push`.
+        started.append(StartedProgram(("git", *words)))
+    started += _started_by_git_subcommand(finder, words)
+    return started
 
 
 def _doubt_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
@@ -90,7 +96,8 @@ _GIVEN_TO_GREP_OR_CLONE = re.compile(r"-O.|-O$|-u$|-c$|--config")
 def _list_doubts_about_git(name: str, rest: Sequence[str]) -> list[str]:
     """Return why it is not sure what a subcommand of git starts, each a rule of its own."""
     doubts = []
-    if name == "config" and any(word.casefold().startswith("alias.") for word in rest):
+    names_alias = any(word.casefold().startswith("alias.") for word in rest)
+    if name == "config" and names_alias:
         doubts.append("git is given another name for a command")
     if name in _RUNNING_GIT_COMMANDS:
         doubts.append(f"git {name} runs other programs")
@@ -104,7 +111,8 @@ def _list_doubts_about_git(name: str, rest: Sequence[str]) -> list[str]:
             break
     # `ext::sh -c …` is an address.
     is_remote = name in ("clone", "fetch", "ls-remote", "pull")
-    if is_remote and any("::" in word for word in rest):
+    has_helper_address = any("::" in word for word in rest)
+    if is_remote and has_helper_address:
         doubts.append("git is given an address that runs a program")
     if name in ("grep", "clone") and any(map(_GIVEN_TO_GREP_OR_CLONE.match, rest)):
         doubts.append(f"git {name} is given a program or a setting")
@@ -118,53 +126,88 @@ def started_by_shell(finder: ProgramFinder, words: list[str]) -> list[StartedPro
     """Find programs in `sh -c text` or a script. Refuses commands that a shell reads
     from its input.
     """
-    name, *rest = words
-    if any(word in ("--version", "--help") for word in rest[:1]):
+    shell = words[0]
+    rest = words[1:]
+    if rest[:1] in (["--version"], ["--help"]):
         return []
-    at, runs = 0, False
-    while at < len(rest) and rest[at][:1] in ("-", "+") and rest[at] not in ("-", "--"):
-        word = rest[at]
+    option_count, runs_text = _read_shell_options(rest)
+    operands = rest[option_count:]
+    if operands[:1] in (["-"], ["--"]):
+        operands = operands[1:]
+    if not operands or MANY in operands[0]:
+        raise UnreadableCommand("another shell reads commands that are not part of this command")
+    if not runs_text:
+        return finder.add_started_script(operands[0])
+    if shell in program_tables.OTHER_SHELLS:
+        raise UnreadableCommand(f"the commands that {shell} would run cannot be read")
+    return finder.find_in_text(operands[0], bash=shell in ("bash", "rbash"))
+
+
+def _read_shell_options(rest: Sequence[str]) -> tuple[int, bool]:
+    """Return how many words are options of a shell or their values, and whether `-c` is one of them."""
+    position = 0
+    runs_text = False
+    while position < len(rest):
+        word = rest[position]
+        if not word.startswith(("-", "+")) or word in ("-", "--"):
+            break
         if not is_certain_word(word) or word in ("--rcfile", "--init-file"):
             raise UnreadableCommand(
                 "a second shell would run commands produced by a shell expansion"
             )
-        at += 1
-        if not word.startswith("--"):
-            runs |= "c" in word[1:] and word[0] == "-"
-            if "s" in word[1:] or "i" in word[1:]:
-                raise UnreadableCommand(
-                    "another shell reads commands that are not part of this command"
-                )
-            at += word[-1] in "oO"
-    at += rest[at : at + 1] in (["-"], ["--"])
-    if at >= len(rest) or MANY in rest[at]:
-        raise UnreadableCommand("another shell reads commands that are not part of this command")
-    if not runs:
-        return finder.add_started_script(rest[at])
-    if name in program_tables.OTHER_SHELLS:
-        raise UnreadableCommand(f"the commands that {name} would run cannot be read")
-    return finder.find_in_text(rest[at], bash=name in ("bash", "rbash"))
+        position += 1
+        if word.startswith("--"):
+            continue
+        letters = word[1:]
+        if "s" in letters or "i" in letters:
+            raise UnreadableCommand(
+                "another shell reads commands that are not part of this command"
+            )
+        if word.startswith("-") and "c" in letters:
+            runs_text = True
+        # `-o` and `-O` take the next word as their value, also at the end of a group as in `-eo`.
+        if word.endswith(("o", "O")):
+            position += 1
+    return position, runs_text
 
 
 def started_by_eval(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    rest = rest[1:] if rest[:1] == ["--"] else rest
-    if len(rest) < 2:
-        return finder.find_in_text(rest[0]) if rest else []
-    return [*finder.find_in_text(" ".join(rest)), *finder.find_in_words(tuple(rest), sure=False)]
+    words = _without_end_of_options(rest)
+    if not words:
+        return []
+    started = finder.find_in_text(" ".join(words))
+    # The shell reads the joined words once more, so that quotes in them may change what is meant.
+    # Both readings count.
+    if len(words) > 1:
+        started = started + finder.find_in_words(tuple(words), sure=False)
+    return started
+
+
+def _without_end_of_options(words: list[str]) -> list[str]:
+    if words[:1] == ["--"]:
+        return words[1:]
+    return words
 
 
 def started_by_source(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    return finder.add_started_script(rest[0]) if rest else []
+    if not rest:
+        return []
+    return finder.add_started_script(rest[0])
 
 
 def started_by_trap(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    rest = rest[1:] if rest[:1] == ["--"] else rest
-    return finder.find_in_text(rest[0]) if rest and rest[0] not in ("-", "-l", "-p") else []
+    words = _without_end_of_options(rest)
+    # `-` restores a signal, and the options only list traps.
+    if not words or words[0] in ("-", "-l", "-p"):
+        return []
+    return finder.find_in_text(words[0])
 
 
 def started_by_command(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    looks = rest and rest[0].startswith("-") and set(rest[0]) & set("vV")
-    return [] if looks else finder.started_by_wrapper(program_tables.WRAPPERS["command"], rest)
+    # `command -v name` only says where a program is.
+    if rest and rest[0].startswith("-") and ("v" in rest[0] or "V" in rest[0]):
+        return []
+    return finder.started_by_wrapper(program_tables.WRAPPERS["command"], rest)
 
 
 def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
@@ -177,16 +220,30 @@ def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
 
 
 def started_by_declare(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    if any(word.startswith("-") and "n" in word for word in rest) and "=" in " ".join(rest):
-        raise UnreadableCommand("it makes one variable refer to another")
-    finder.has_arithmetic |= any("[" in word.partition("=")[0] for word in rest)
-    finder.has_arithmetic |= any(re.match(r"-\w*i", word) for word in rest)
+    has_value = "=" in " ".join(rest)
+    for word in rest:
+        if has_value and word.startswith("-") and "n" in word:
+            raise UnreadableCommand("it makes one variable refer to another")
+    for word in rest:
+        is_array_item = "[" in word.partition("=")[0]
+        if is_array_item or re.match(r"-\w*i", word):
+            finder.has_arithmetic = True
     return finder.find_in_assignments(rest)
+
+
+def started_by_printf(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    """Refuse `printf -v` for risky variables. Without it, printf only prints."""
+    if rest[:1] != ["-v"]:
+        return []
+    return refuse_risky_variables(finder, rest[1:2])
 
 
 def refuse_risky_variables(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Refuse `read A`, `printf -v A` and `getopts` for risky variables, since they can set any."""
-    finder.has_arithmetic |= any("[" in word for word in rest)
+    for word in rest:
+        # Bash evaluates an array's index, and an index can contain a command.
+        if "[" in word:
+            finder.has_arithmetic = True
     for word in rest:
         if (
             word == "PATH"
@@ -211,162 +268,214 @@ def mark_arithmetic_of_test(finder: ProgramFinder, rest: list[str]) -> list[Star
 
 
 def started_by_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    found: list[StartedProgram] = []
+    started: list[StartedProgram] = []
     while rest:
         word = rest.pop(0)
         if word in ("-", "-i", "-0", "-v", "--", "--ignore-environment", "--null", "--debug"):
             continue
-        if word in ("-u", "-C", "--unset", "--chdir") and rest and MANY not in rest[0]:
+        takes_next_word = word in ("-u", "-C", "--unset", "--chdir")
+        if takes_next_word and rest and MANY not in rest[0]:
             rest.pop(0)
         elif re.match(r"-[vi]*S|--split-string", word):
-            value = word.partition("=")[2] if word.startswith("--") else word[word.index("S") + 1 :]
-            value = value or (rest.pop(0) if rest else "")
-            return [
-                *found,
-                *started_by_env(finder, _split_env_text(value) + rest),
-                *finder.guess_programs([value]),
-            ]
+            return started + _started_by_split_text(finder, word, rest)
         elif word.startswith(("--unset=", "--chdir=", "-u", "-C")) and is_certain_word(word):
             continue
         elif word.startswith("-"):
-            return [*found, *finder.guess_programs([word, *rest])]
+            return started + finder.guess_programs([word, *rest])
         elif "=" in word and MANY not in word:
-            found += finder.find_in_assignments([word])
+            started += finder.find_in_assignments([word])
         else:
-            return [*found, *finder.find_in_words((word, *rest), sure=True)]
-    return found
+            return started + finder.find_in_words((word, *rest), sure=True)
+    return started
+
+
+def _started_by_split_text(
+    finder: ProgramFinder, option: str, rest: list[str]
+) -> list[StartedProgram]:
+    """Find programs in `env -S text`, which splits the text into arguments of its own."""
+    text = option.partition("=")[2]
+    if not option.startswith("--"):
+        text = option[option.index("S") + 1 :]
+    if not text and rest:
+        text = rest.pop(0)
+    started = started_by_env(finder, _split_env_text(text) + rest)
+    return started + finder.guess_programs([text])
 
 
 def started_by_sudo(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    at = program_finder.find_end_of_options(program_tables.WRAPPERS["sudo"], rest)
-    opens = any(re.match(r"-[A-Za-z]*[sie]|--(?:shell|login|edit)", word) for word in rest[:at])
-    if opens and (at is None or at >= len(rest)):
-        raise UnreadableCommand("another shell reads commands that are not part of this command")
-    return finder.started_by_wrapper(program_tables.WRAPPERS["sudo"], rest)
+    sudo = program_tables.WRAPPERS["sudo"]
+    command_start = program_finder.find_end_of_options(sudo, rest)
+    has_command = command_start is not None and command_start < len(rest)
+    if not has_command:
+        for word in rest[:command_start]:
+            # `-s`, `-i` and `-e` open a shell or an editor.
+            if re.match(r"-[A-Za-z]*[sie]|--(?:shell|login|edit)", word):
+                raise UnreadableCommand(
+                    "another shell reads commands that are not part of this command"
+                )
+    return finder.started_by_wrapper(sudo, rest)
+
+
+_XARGS = WrapperProgram(
+    "0prtxoe", "aEILnPsdJRS", program_tables.word_set("null interactive no-run-if-empty verbose exit show-limits open-tty"),
+    program_tables.word_set("arg-file delimiter max-lines max-args max-procs max-chars eof replace process-slot-var"),
+)  # fmt: skip
 
 
 def started_by_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    prefix = WrapperProgram(
-        "0prtxoe", "aEILnPsdJRS", program_tables.word_set("null interactive no-run-if-empty verbose exit show-limits open-tty"),
-        program_tables.word_set("arg-file delimiter max-lines max-args max-procs max-chars eof replace process-slot-var"),
-    )  # fmt: skip
-    rest = ["-I{}" if word in ("-i", "--replace") else word for word in rest]
-    rest = [
-        f"-I{word[2:]}" if re.match(r"-i.", word) else word
-        for word in rest
-        if not re.fullmatch(r"-l\d*", word)
-    ]
-    if (at := program_finder.find_end_of_options(prefix, rest)) is None:
-        return finder.guess_programs(rest)
-    words = rest[at:]
-    for mark in program_finder.option_values(rest[:at], ("-I", "-J", "--replace")):
-        words = [word.replace(mark, MANY) if mark else word for word in words]
-    return finder.find_in_words((*words, MANY), sure=True) if words else []
+    arguments: list[str] = []
+    for word in rest:
+        # `-i` and `-l` are older spellings, whose value is optional. Only `-I` is known below.
+        if word in ("-i", "--replace"):
+            arguments.append("-I{}")
+        elif re.match(r"-i.", word):
+            arguments.append(f"-I{word[2:]}")
+        elif not re.fullmatch(r"-l\d*", word):
+            arguments.append(word)
+    command_start = program_finder.find_end_of_options(_XARGS, arguments)
+    if command_start is None:
+        return finder.guess_programs(arguments)
+    words = arguments[command_start:]
+    if not words:
+        return []
+    # What xargs fills in may be any number of words.
+    options = arguments[:command_start]
+    for mark in program_finder.option_values(options, ("-I", "-J", "--replace")):
+        if mark:
+            words = [word.replace(mark, MANY) for word in words]
+    return finder.find_in_words((*words, MANY), sure=True)
 
 
 def started_by_find(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    found: list[StartedProgram] = []
-    for at, word in enumerate(rest):
+    started: list[StartedProgram] = []
+    for position, word in enumerate(rest):
         if not is_certain_word(word) and word.startswith("-"):
             raise UnreadableCommand("a `find` option comes from a shell expansion")
-        if word in ("-exec", "-execdir", "-ok", "-okdir"):
-            ends = [n for n in range(at + 1, len(rest)) if rest[n] in (";", "+")]
-            words = rest[at + 1 : min(ends, default=len(rest))]
-            found += finder.find_in_words(
-                tuple(each.replace("{}", MANY) for each in words), sure=True
-            )
-    return found
+        if word not in ("-exec", "-execdir", "-ok", "-okdir"):
+            continue
+        command: list[str] = []
+        for argument in rest[position + 1 :]:
+            if argument in (";", "+"):
+                break
+            command.append(argument.replace("{}", MANY))
+        started += finder.find_in_words(tuple(command), sure=True)
+    return started
+
+
+_PARALLEL_OPTION_WITH_VALUE = re.compile(
+    r"-[jnNPILSaCdEsl]|--(?:jobs|max-args|max-procs|colsep|arg-file|delay|timeout|joblog|results)"
+)
+_PARALLEL_FLAG = re.compile(
+    r"-[jnNPL]\d+|-[kmqutX0]+|--(?:keep-order|quote|verbose|dry-run|bar|eta|null|xargs|no-notice|line-buffer|tag|ungroup)"
+)
 
 
 def started_by_parallel(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Find programs in GNU parallel's command, which is text for a shell. Refuses to
     guess without one.
     """
-    ends = [n for n, word in enumerate(rest) if re.fullmatch(r":::[:+]*", word)]
-    words = rest[: min(ends, default=len(rest))]
+    words: list[str] = []
+    for word in rest:
+        # `:::` begins the arguments that the command is run with.
+        if re.fullmatch(r":::[:+]*", word):
+            break
+        words.append(word)
     while words and words[0].startswith("-"):
-        takes = re.fullmatch(
-            r"-[jnNPILSaCdEsl]|--(?:jobs|max-args|max-procs|colsep|arg-file|delay|timeout|joblog|results)",
-            words[0],
-        )
-        flag = re.fullmatch(
-            r"-[jnNPL]\d+|-[kmqutX0]+|--(?:keep-order|quote|verbose|dry-run|bar|eta|null|xargs|no-notice|line-buffer|tag|ungroup)",
-            words[0],
-        )
-        if not takes and not flag:
+        if _PARALLEL_OPTION_WITH_VALUE.fullmatch(words[0]):
+            words = words[2:]
+        elif _PARALLEL_FLAG.fullmatch(words[0]):
+            words = words[1:]
+        else:
             return finder.guess_programs(words)
-        words = words[2 if takes else 1 :]
     if not words:
         raise UnreadableCommand("its arguments are run as commands")
-    return [
-        *finder.find_in_text(_REPLACED.sub("$x", " ".join(words)) + ' "$@"'),
-        *finder.find_in_words((*words, MANY), sure=False),
-    ]
+    shell_text = _REPLACED.sub("$x", " ".join(words)) + ' "$@"'
+    started = finder.find_in_text(shell_text)
+    return started + finder.find_in_words((*words, MANY), sure=False)
+
+
+_FLOCK = WrapperProgram(
+    "sexnuFo",
+    "wE",
+    program_tables.word_set("shared exclusive nonblock nb unlock close no-fork verbose"),
+    program_tables.word_set("timeout wait conflict-exit-code"),
+)
 
 
 def started_by_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    bare = program_tables.word_set("shared exclusive nonblock nb unlock close no-fork verbose")
-    prefix = WrapperProgram(
-        "sexnuFo", "wE", bare, program_tables.word_set("timeout wait conflict-exit-code")
-    )
-    if (at := program_finder.find_end_of_options(prefix, rest)) is None:
+    lock_file = program_finder.find_end_of_options(_FLOCK, rest)
+    if lock_file is None:
         return finder.guess_programs(rest)
-    behind = rest[at + 1 :]
-    if behind[:1] in (["-c"], ["--command"]):
-        return finder.find_in_text(behind[1]) if len(behind) > 1 else []
-    return finder.find_in_words(tuple(behind), sure=True) if behind else []
+    command = rest[lock_file + 1 :]
+    if not command:
+        return []
+    if command[0] not in ("-c", "--command"):
+        return finder.find_in_words(tuple(command), sure=True)
+    if len(command) == 1:
+        return []
+    return finder.find_in_text(command[1])
 
 
 def started_by_su_or_script(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Find programs in `script -c text` and `su -c text`. Without that, a shell reads
     what to run.
     """
-    found = program_finder.option_values(
+    texts = program_finder.option_values(
         rest, ("-c", "--command", "--session-command"), clusters=True
     )
     if "--" in rest:
         return finder.guess_programs(rest)
-    if not found and not any(word in ("--version", "--help", "-V", "-h") for word in rest):
+    only_informs = any(word in ("--version", "--help", "-V", "-h") for word in rest)
+    if not texts and not only_informs:
         raise UnreadableCommand("another shell reads commands that are not part of this command")
-    return [one for value in found for one in finder.find_in_text(value, bash=False)]
+    started: list[StartedProgram] = []
+    for text in texts:
+        started += finder.find_in_text(text, bash=False)
+    return started
 
 
 def started_by_runuser(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    if rest[:1] == ["-u"] and len(rest) > 2:
-        return finder.find_in_words(tuple(rest[3:] if rest[2] == "--" else rest[2:]), sure=True)
-    return started_by_su_or_script(finder, rest)
+    # `runuser -u user command` starts the command itself, without a shell.
+    if rest[:1] != ["-u"] or len(rest) < 3:
+        return started_by_su_or_script(finder, rest)
+    command = _without_end_of_options(rest[2:])
+    return finder.find_in_words(tuple(command), sure=True)
+
+
+_WATCH = WrapperProgram(
+    "bcCdegprtwx",
+    "nq",
+    program_tables.word_set("beep color errexit chgexit no-title exec precise no-wrap differences"),
+    program_tables.word_set("interval"),
+)
 
 
 def started_by_watch(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    bare = program_tables.word_set(
-        "beep color errexit chgexit no-title exec precise no-wrap differences"
-    )
-    prefix = WrapperProgram("bcCdegprtwx", "nq", bare, program_tables.word_set("interval"))
-    if (at := program_finder.find_end_of_options(prefix, rest)) is None:
+    command_start = program_finder.find_end_of_options(_WATCH, rest)
+    if command_start is None:
         return finder.guess_programs(rest)
-    return [
-        *finder.find_in_text(" ".join(rest[at:])),
-        *finder.find_in_words(tuple(rest[at:]), sure=False),
-    ]
+    # Whether a shell reads the words depends on `--exec`, so both readings count.
+    words = rest[command_start:]
+    started = finder.find_in_text(" ".join(words))
+    return started + finder.find_in_words(tuple(words), sure=False)
 
 
 def started_by_fd(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    for at, word in enumerate(rest):
+    for position, word in enumerate(rest):
         if word in ("-x", "-X", "--exec", "--exec-batch"):
-            return finder.find_in_words(
-                tuple(re.sub(r"\{[./]*\}", MANY, each) for each in rest[at + 1 :]), sure=True
-            )
+            command = [re.sub(r"\{[./]*\}", MANY, argument) for argument in rest[position + 1 :]]
+            return finder.find_in_words(tuple(command), sure=True)
     return finder.find_in_options("fd", rest)
 
 
 def started_by_make(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     if any(re.match(r"--eval|SHELL=|MAKEFLAGS=|\.SHELLFLAGS", word) for word in rest):
         finder.doubts.append("make gets a recipe on the command line")
-    if "-" in rest or any(
-        word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev")) or ANY in word
-        for word in rest
-    ):
-        raise UnreadableCommand("make runs commands from a makefile that is not shown here")
+    for word in rest:
+        # The makefile may come from the input, from a device, or from a shell expansion.
+        is_from_input = word == "-" or word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev"))
+        if is_from_input or ANY in word:
+            raise UnreadableCommand("make runs commands from a makefile that is not shown here")
     return []
 
 
@@ -386,7 +495,7 @@ WRAPPER_READERS: dict[str, program_finder.WrapperReader] = {
     "script": started_by_su_or_script, "su": started_by_su_or_script, "sg": started_by_su_or_script,
     "runuser": started_by_runuser, "watch": started_by_watch, "fd": started_by_fd, "fdfind": started_by_fd,
     "make": started_by_make, "gmake": started_by_make, "git": started_by_git,
-    "printf": lambda finder, rest: refuse_risky_variables(finder, rest[1:2]) if rest[:1] == ["-v"] else [],
+    "printf": started_by_printf,
     "read": refuse_risky_variables, "wait": refuse_risky_variables, "getopts": refuse_risky_variables,
     "let": mark_arithmetic, "unset": mark_arithmetic, "test": mark_arithmetic_of_test, "[": mark_arithmetic_of_test,
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), started_by_declare),
@@ -406,11 +515,11 @@ class KnownPrograms:
     @property
     def all_programs(self) -> tuple[StartedProgram, ...]:
         """Return all programs that would be started, each before those it starts itself."""
-        return tuple(
-            one
-            for command in self.commands
-            for one in (StartedProgram(command.words), *command.started_programs)
-        )
+        programs: list[StartedProgram] = []
+        for command in self.commands:
+            programs.append(StartedProgram(command.words))
+            programs += command.started_programs
+        return tuple(programs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,8 +604,9 @@ def suggest_rule_commands(command: program_finder.WrittenCommand) -> list[str]:
 def name_of_command(words: Sequence[str]) -> str:
     """What a person calls it: `ls`, `git log`, `gh pr list`. Shell expansions are shown as `…`."""
     count = max(count_safe_prefix(words), 1)
-    if count == 1 and words[0] in program_tables.PROGRAMS_WITH_SUBCOMMANDS | {"git"}:
-        count = 2 if words[1:2] and not words[1].startswith("-") else 1
+    has_subcommands = words[0] in program_tables.PROGRAMS_WITH_SUBCOMMANDS | {"git"}
+    if count == 1 and has_subcommands and len(words) > 1 and not words[1].startswith("-"):
+        count = 2
     return " ".join(words[:count]).replace(ANY, "…").replace(MANY, "…")
 
 
@@ -509,4 +619,10 @@ def list_written_files(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _quote_words(words: Sequence[str]) -> str:
-    return " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in words)
+    quoted = []
+    for word in words:
+        if _BARE.fullmatch(word):
+            quoted.append(word)
+        else:
+            quoted.append(shlex.quote(word))
+    return " ".join(quoted)
