@@ -33,6 +33,7 @@ from helix_desktop.tools.sandbox_home import ClosedHome, is_within_folder
 from helix_desktop.tools.temporary_folders import GIVEN
 
 _ECHO = ("/bin/sh", "-c", "echo started")
+_START_SECONDS = 30  # Enough for a slow machine to start a sandbox.
 PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30
 HeldPaths = tuple[Sequence[str], Sequence[str]]
 PASSED_ON = frozenset((
@@ -82,9 +83,9 @@ class Sandbox:
         """Whether closed paths can be hidden. Landlock cannot close what is inside a
         root that it allows.
         """
-        return self.kind is not SandboxKind.LANDLOCK or not self._paths_within_roots(
-            map(str, self.closed_paths)
-        )
+        if self.kind is not SandboxKind.LANDLOCK:
+            return True
+        return not self._paths_within_roots(map(str, self.closed_paths))
 
     @property
     def command_folder(self) -> Path:
@@ -101,10 +102,10 @@ class Sandbox:
         """
         if self.kind is not SandboxKind.LANDLOCK:
             return []
-        return [
-            *self._paths_within_roots(self._closed_home_for(opened, network=network).masked_paths),
-            *self._paths_within_roots(opened.hidden),
-        ]
+        home = self._closed_home_for(opened, network=network)
+        masked = self._paths_within_roots(home.masked_paths)
+        hidden = self._paths_within_roots(opened.hidden)
+        return masked + hidden
 
     def wrap_command(
         self,
@@ -123,6 +124,7 @@ class Sandbox:
             return _wrap_in_jail({"lifeline": lifeline}, argv)
         if self.kind is SandboxKind.LANDLOCK:
             return _wrap_in_jail(self._landlock_options(lifeline, opened, network=network), argv)
+        # A process with `scoped` can't gain rights, which a setuid bwrap needs.
         scoped = network and not _is_setuid_program("bwrap")
         options = {
             "lifeline": lifeline,
@@ -130,15 +132,19 @@ class Sandbox:
             "filter": True,
             "limits": process_limits(),
         }
-        return _wrap_in_jail(
-            options, [*self._bubblewrap_arguments(held, opened, network=network), "--", *argv]
-        )
+        words = self._bubblewrap_arguments(held, opened, network=network)
+        words.append("--")
+        words += argv
+        return _wrap_in_jail(options, words)
 
     def wrap_trusted_reader(self, argv: Sequence[str], lifeline: int) -> list[str] | None:
         """Return a command line for a trusted program that may read only system
         programs and the roots.
         """
-        seen = [*_SYSTEM_FOLDERS, str(Path(argv[0]).resolve().parent), *map(str, self.folders)]
+        program_folder = str(Path(argv[0]).resolve().parent)
+        seen = list(_SYSTEM_FOLDERS)
+        seen.append(program_folder)
+        seen += map(str, self.folders)
         if self.kind is SandboxKind.LANDLOCK:
             options = {
                 "lifeline": lifeline,
@@ -149,12 +155,14 @@ class Sandbox:
             }
             return _wrap_in_jail(options, argv)
         if self.kind is SandboxKind.BUBBLEWRAP:
-            binds = [word for path in seen for word in ("--ro-bind-try", path, path)]
-            masks = self._arguments_to_mask(self._paths_within_roots(map(str, self.closed_paths)))
-            return _wrap_in_jail(
-                {"lifeline": lifeline, "filter": True},
-                ["bwrap", *_ALONE, "--unshare-net", *binds, *masks, "--", *argv],
-            )
+            words = ["bwrap", *_ALONE, "--unshare-net"]
+            for path in seen:
+                words += ["--ro-bind-try", path, path]
+            closed_in_roots = self._paths_within_roots(map(str, self.closed_paths))
+            words += self._arguments_to_mask(closed_in_roots)
+            words.append("--")
+            words += argv
+            return _wrap_in_jail({"lifeline": lifeline, "filter": True}, words)
         return None
 
     def build_environment(
@@ -165,8 +173,9 @@ class Sandbox:
         free: bool = False,
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> dict[str, str]:
-        is_own = self.kind is SandboxKind.BUBBLEWRAP and not free
-        temporary = "/tmp" if is_own else str(self.scratch)  # noqa: S108 -- as above
+        temporary = str(self.scratch)
+        if self.kind is SandboxKind.BUBBLEWRAP and not free:
+            temporary = "/tmp"  # noqa: S108 -- inside, the scratch folder is mounted there
         more = opened_variables(opened, network=network)
         out = scrub_environment(environ, temporary, network=network or free, extra=more)
         if free or self.kind is SandboxKind.NONE:
@@ -184,38 +193,46 @@ class Sandbox:
     def _landlock_options(
         self, lifeline: int, opened: CommandOpenings, *, network: bool
     ) -> dict[str, object]:
-        there = self._closed_home_for(opened, network=network)
-        sockets = [
-            path for path in ("/run/user", "/run/docker.sock", "/run/dbus") if Path(path).exists()
-        ]
-        closed = [
-            *map(str, (*self.closed_paths, *there.masked_paths, *there.emptied_homes)),
-            *sockets,
-        ]
-        caches = [str(self.caches)] if self.caches is not None else []
-        self._create_cache_folders([(path, path) for path in caches])
-        write = [*(() if self.read_only else map(str, self.folders)), str(self.scratch), *caches]
-        read = [
-            *_READ_BY_LANDLOCK,
-            *(path for path, _ in there.readable_paths),
-            str(self.command_folder),
-            *map(str, self.folders),
-        ]
-        options = {
+        home = self._closed_home_for(opened, network=network)
+        closed = [str(path) for path in self.closed_paths]
+        closed += home.masked_paths
+        closed += home.emptied_homes
+        # Through these sockets a command could have other programs act for it.
+        for socket in ("/run/user", "/run/docker.sock", "/run/dbus"):
+            if Path(socket).exists():
+                closed.append(socket)
+        roots = [str(folder) for folder in self.folders]
+        write = []
+        if not self.read_only:
+            write += roots
+        write.append(str(self.scratch))
+        if self.caches is not None:
+            own_caches = str(self.caches)
+            self._create_cache_folders([(own_caches, own_caches)])
+            write.append(own_caches)
+        read = list(_READ_BY_LANDLOCK)
+        read += [path for path, _ in home.readable_paths]
+        read.append(str(self.command_folder))
+        read += roots
+        return {
             "lifeline": lifeline,
             "landlock": True,
             "read": read,
             "write": write,
             "closed": closed,
+            "network": network,
+            "limits": process_limits(),
         }
-        return {**options, "network": network, "limits": process_limits()}
 
     def _cache_variables(self) -> dict[str, str]:
         """Return variables with folders for programs that keep caches in the home,
         where they can't write.
         """
         base = self.caches or self.scratch
-        moved = {variable: f"{base}/{name}" for name, variable in sandbox_home.CACHES if variable}
+        moved = {}
+        for name, variable in sandbox_home.CACHES:
+            if variable:
+                moved[variable] = f"{base}/{name}"
         moved["MAVEN_OPTS"] = f"-Dmaven.repo.local={base}/.m2/repository"
         moved["GOMODCACHE"] = f"{base}/go/pkg/mod"
         # Java ignores TMPDIR, but Gradle needs a temporary file to start.
@@ -227,130 +244,142 @@ class Sandbox:
     def _bubblewrap_arguments(
         self, held: HeldPaths, opened: CommandOpenings, *, network: bool
     ) -> list[str]:
-        words = [
-            "bwrap",
-            *_ALONE,
-            "--ro-bind",
-            "/",
-            "/",
-            "--dev",
-            "/dev",
-            "--proc",
-            "/proc",
-            "--tmpfs",
-            "/run",
-        ]
-        words += [
-            word
-            for name in _OF_PROC
-            for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
-        ]
+        words = ["bwrap", *_ALONE]
+        words += ["--ro-bind", "/", "/"]
+        words += ["--dev", "/dev"]
+        words += ["--proc", "/proc"]
+        words += ["--tmpfs", "/run"]
+        for name in _OF_PROC:
+            words += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
         for kept in _KEPT_OF_RUN:
             words += ["--ro-bind-try", kept, kept]
         if network:
+            # Names of hosts are looked up there. With /run empty, none would be found.
             words += ["--ro-bind-try", "/run/systemd/resolve", "/run/systemd/resolve"]
         else:
             words += ["--unshare-net"]
         words += ["--bind", str(self.scratch), "/tmp"]  # noqa: S108 -- inside, /tmp is a folder of the workspace's own
-        there = self._closed_home_for(opened, network=network)
-        words += self._arguments_to_close_homes(there)
-        words += self._arguments_to_show_home(there, opened, network=network)
+        home = self._closed_home_for(opened, network=network)
+        # bubblewrap mounts in the order of its arguments, so the order below decides what is seen:
+        # the home is emptied, parts of it are shown, and what is hidden lies above all of these.
+        words += self._arguments_to_close_homes(home)
+        words += self._arguments_to_show_home(home, opened, network=network)
         words += self._arguments_for_roots(held)
-        inside = [
-            *self._paths_within_roots(there.masked_paths),
-            *self._paths_within_roots(map(str, self.closed_paths)),
-        ]
-        words += self._arguments_to_mask(inside)
-        words += self._arguments_to_show_again(there, inside)
+        masked = self._paths_within_roots(home.masked_paths)
+        masked += self._paths_within_roots(map(str, self.closed_paths))
+        words += self._arguments_to_mask(masked)
+        words += self._arguments_to_show_again(home, masked)
         words += self._arguments_to_mask(opened.hidden)
-        words += [
-            word
-            for path in there.emptied_homes
-            if path not in map(str, self.folders)
-            for word in ("--remount-ro", path)
-        ]
+        roots = [str(folder) for folder in self.folders]
+        for emptied in home.emptied_homes:
+            # All mounts in it are made now, so nothing has to be created in it any more.
+            if emptied not in roots:
+                words += ["--remount-ro", emptied]
         return words
 
     def _arguments_to_close_homes(self, home: ClosedHome) -> list[str]:
         """Return arguments that hide homes, and what their links lead to, before parts
         are shown again.
         """
-        outside = [path for path in home.masked_paths if not self._paths_within_roots([path])]
-        own = [
-            path
-            for path in map(str, self.closed_paths)
-            if not any(is_within_folder(path, empty) for empty in home.emptied_homes)
-        ]
-        masks = self._arguments_to_mask([*outside, *own], [path for path, _ in home.readable_paths])
-        return [
-            *masks,
-            *(word for path in sorted(home.emptied_homes, key=len) for word in ("--tmpfs", path)),
-        ]
+        to_mask = [path for path in home.masked_paths if not self._paths_within_roots([path])]
+        for path in map(str, self.closed_paths):
+            # What lies in an emptied home is hidden with it.
+            if not any(is_within_folder(path, emptied) for emptied in home.emptied_homes):
+                to_mask.append(path)
+        shown_again = [path for path, _ in home.readable_paths]
+        words = self._arguments_to_mask(to_mask, shown_again)
+        # The outer one of two homes is mounted first. It would cover the inner one.
+        for emptied in sorted(home.emptied_homes, key=len):
+            words += ["--tmpfs", emptied]
+        return words
 
     def _arguments_to_show_home(
         self, home: ClosedHome, opened: CommandOpenings, *, network: bool
     ) -> list[str]:
         self._create_cache_folders(home.cache_paths)
-        linked = _caches_to_link(home)
-        kept = frozenset(home.cache_paths) - frozenset(linked)
+        linked_caches = _caches_to_link(home)
+        mounted_caches = frozenset(home.cache_paths) - frozenset(linked_caches)
         words: list[str] = []
         # A folder must be mounted after the one that contains it.
-        for path, place in sorted((*home.readable_paths, *kept), key=lambda pair: len(pair[1])):
-            words += ["--bind" if (path, place) in kept else "--ro-bind-try", path, place]
-        if linked:
-            inside = f"{home.emptied_homes[0]}/{_CACHES_IN_HOME}"
-            words += ["--bind", str(self.caches), inside]
-            words += [
-                word
-                for path, place in linked
-                for word in ("--symlink", inside + path.removeprefix(str(self.caches)), place)
-            ]
+        mounts = sorted((*home.readable_paths, *mounted_caches), key=lambda pair: len(pair[1]))
+        for path, place in mounts:
+            if (path, place) in mounted_caches:
+                words += ["--bind", path, place]
+            else:
+                words += ["--ro-bind-try", path, place]
+        if linked_caches:
+            caches_inside = f"{home.emptied_homes[0]}/{_CACHES_IN_HOME}"
+            words += ["--bind", str(self.caches), caches_inside]
+            for path, place in linked_caches:
+                target = caches_inside + path.removeprefix(str(self.caches))
+                words += ["--symlink", target, place]
         for socket in opened_sockets(opened, os.environ, network=network):
-            real = os.path.realpath(socket)
-            words += ["--bind-try", real, real]
-        if home.emptied_homes and not ("git" in opened.names and network):
-            given = str(self.command_folder / "git")
-            with suppress(
-                FileNotFoundError
-            ):  # When the sandbox is tried out, there is no identity yet.
-                git_identity.write_attributes_of_hidden_files(Path(given), opened.hidden)
-            words += [
-                word
-                for path in home.emptied_homes
-                for word in ("--ro-bind-try", given, f"{path}/.config/git")
-            ]
+            real_socket = os.path.realpath(socket)
+            words += ["--bind-try", real_socket, real_socket]
+        uses_own_git_settings = "git" in opened.names and network
+        if home.emptied_homes and not uses_own_git_settings:
+            words += self._arguments_to_give_git_identity(home, opened)
+        return words
+
+    def _arguments_to_give_git_identity(
+        self, home: ClosedHome, opened: CommandOpenings
+    ) -> list[str]:
+        """Return arguments that put a git identity in place of the user's hidden git settings."""
+        git_settings = str(self.command_folder / "git")
+        # When the sandbox is tried out, there is no identity yet.
+        with suppress(FileNotFoundError):
+            git_identity.write_attributes_of_hidden_files(Path(git_settings), opened.hidden)
+        words = []
+        for emptied in home.emptied_homes:
+            words += ["--ro-bind-try", git_settings, f"{emptied}/.config/git"]
         return words
 
     def _arguments_for_roots(self, held: HeldPaths) -> list[str]:
+        held_folders, held_files = held
         words: list[str] = []
-        for root in self.folders:
-            words += ["--ro-bind-try" if self.read_only else "--bind-try", str(root), str(root)]
+        for root in map(str, self.folders):
+            words += [self._option_to_bind_roots, root, root]
         if not self.read_only:
             # Git's folder or file is mounted separately, so that it can't be moved or replaced.
-            for path in held[0]:
-                words += ["--bind-try" if Path(path).is_dir() else "--ro-bind-try", path, path]
-        return words + [
-            word
-            for path in held[1]
-            if not os.path.islink(path)  # noqa: PTH114
-            for word in ("--ro-bind-try", path, path)
-        ]
+            for path in held_folders:
+                if Path(path).is_dir():
+                    words += ["--bind-try", path, path]
+                else:
+                    words += ["--ro-bind-try", path, path]
+        for path in held_files:
+            # A mount over a link would be made where the link leads to.
+            if not os.path.islink(path):  # noqa: PTH114 -- for each command
+                words += ["--ro-bind-try", path, path]
+        return words
+
+    @property
+    def _option_to_bind_roots(self) -> str:
+        if self.read_only:
+            return "--ro-bind-try"
+        return "--bind-try"
 
     def _arguments_to_show_again(self, home: ClosedHome, masked: Sequence[str]) -> list[str]:
         """Return arguments that show open paths again in a folder that was just hidden
         inside a root.
         """
         words: list[str] = []
-        for path, place in (*home.readable_paths, *home.cache_paths):
-            if any(is_within_folder(place, mask) for mask in masked):
-                words += ["--ro-bind-try" if path == place else "--bind", path, place]
+        for path, place in home.readable_paths + home.cache_paths:
+            if not any(is_within_folder(place, mask) for mask in masked):
+                continue
+            # Only a cache appears in another place than its own, and only caches can be written to.
+            if path == place:
+                words += ["--ro-bind-try", path, place]
+            else:
+                words += ["--bind", path, place]
         for root in map(str, self.folders):
             if any(is_within_folder(root, mask) for mask in masked):
-                words += ["--ro-bind-try" if self.read_only else "--bind-try", root, root]
+                words += [self._option_to_bind_roots, root, root]
         return words
 
     def _closed_home_for(self, opened: CommandOpenings, *, network: bool) -> ClosedHome:
-        caches = str(self.caches) if self.caches is not None else ""
+        caches = ""
+        if self.caches is not None:
+            caches = str(self.caches)
         return sandbox_home.build_closed_home(
             [str(path) for path in self.folders], os.environ, caches, opened, network=network
         )
@@ -368,12 +397,12 @@ class Sandbox:
         for path in sorted(paths, key=len):
             if not any(is_within_folder(path, other) for other in masked):
                 masked.append(path)
-        roots = [*map(str, self.folders), *filter(os.path.isdir, shown)]
-        return [
-            word
-            for path in masked
-            for word in _arguments_to_mask_path(path, self._ensure_empty_file, roots)
-        ]
+        places = [str(folder) for folder in self.folders]
+        places += filter(os.path.isdir, shown)
+        words: list[str] = []
+        for path in masked:
+            words += _arguments_to_mask_path(path, self._ensure_empty_file, places)
+        return words
 
     def _ensure_empty_file(self) -> Path:
         """Return the empty file that takes the place of hidden files."""
@@ -385,11 +414,12 @@ class Sandbox:
         return empty
 
     def _paths_within_roots(self, paths: Iterable[str]) -> list[str]:
-        return [
-            path
-            for path in paths
-            if any(is_within_folder(path, str(root)) for root in self.folders)
-        ]
+        roots = [str(folder) for folder in self.folders]
+        within = []
+        for path in paths:
+            if any(is_within_folder(path, root) for root in roots):
+                within.append(path)
+        return within
 
 
 # No cgroup namespace: Java looks up its limits by the outer names, so Gradle builds would fail.
@@ -433,33 +463,37 @@ def process_limits() -> dict[str, int]:
 
 
 def _arguments_to_mask_path(
-    path: str, empty: Callable[[], Path], roots: Sequence[str]
-) -> tuple[str, ...]:
-    """Return arguments that put an empty folder, with places for roots in it, or an
+    path: str, empty_file: Callable[[], Path], shown_places: Sequence[str]
+) -> list[str]:
+    """Return arguments that put an empty folder, with places for what is shown in it, or an
     empty file over a real path.
     """
     if os.path.isdir(path):  # noqa: PTH112 -- for each command
-        places = [
-            word for root in roots if is_within_folder(root, path) for word in ("--dir", root)
-        ]
-        return ("--tmpfs", path, *places, "--remount-ro", path)
-    return ("--ro-bind", str(empty()), path) if os.path.exists(path) else ()  # noqa: PTH110
+        words = ["--tmpfs", path]
+        for place in shown_places:
+            if is_within_folder(place, path):
+                words += ["--dir", place]
+        return [*words, "--remount-ro", path]
+    if os.path.exists(path):  # noqa: PTH110 -- as above
+        return ["--ro-bind", str(empty_file()), path]
+    return []
 
 
 def _caches_to_link(home: ClosedHome) -> list[tuple[str, str]]:
     """Return caches to be links in an emptied home, since many mounts would double a command's
     start time. A cache that contains a toolchain, or is inside one, is mounted instead.
     """
-    shown = [place for _, place in home.readable_paths]
-    return [
-        (path, place)
-        for path, place in home.cache_paths
-        if home.emptied_homes
-        and is_within_folder(place, home.emptied_homes[0])
-        and not any(
-            is_within_folder(place, each) or is_within_folder(each, place) for each in shown
+    if not home.emptied_homes:
+        return []
+    linked = []
+    for path, place in home.cache_paths:
+        touches_toolchain = any(
+            is_within_folder(place, shown) or is_within_folder(shown, place)
+            for _, shown in home.readable_paths
         )
-    ]
+        if is_within_folder(place, home.emptied_homes[0]) and not touches_toolchain:
+            linked.append((path, place))
+    return linked
 
 
 def _is_setuid_program(program: str) -> bool:
@@ -479,10 +513,11 @@ async def find_sandbox(
     """
     for kind in (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK):
         sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed), caches=caches)
-        if sandbox.can_hide_paths and (
-            await is_sandbox_effective(sandbox)
-            or (kind is SandboxKind.BUBBLEWRAP and await _can_start_bubblewrap())
-        ):
+        if not sandbox.can_hide_paths:
+            continue
+        if await is_sandbox_effective(sandbox):
+            return sandbox
+        if kind is SandboxKind.BUBBLEWRAP and await _can_start_bubblewrap():
             return sandbox
     return Sandbox(SandboxKind.NONE, tuple(folders), scratch, tuple(closed), caches=caches)
 
@@ -497,11 +532,9 @@ async def _can_start_bubblewrap() -> bool:
 def _is_kind_available(kind: SandboxKind) -> bool:
     if not sys.platform.startswith("linux"):
         return False
-    return (
-        shutil.which("bwrap") is not None
-        if kind is SandboxKind.BUBBLEWRAP
-        else jail.landlock_version() > 0
-    )
+    if kind is SandboxKind.BUBBLEWRAP:
+        return shutil.which("bwrap") is not None
+    return jail.landlock_version() > 0
 
 
 async def is_sandbox_effective(sandbox: Sandbox) -> bool:
@@ -513,31 +546,29 @@ async def is_sandbox_effective(sandbox: Sandbox) -> bool:
     probe = sandbox.scratch.parent / f".probe-{os.getpid()}"
     argv = ["/bin/sh", "-c", f"echo started; : > '{probe}'"]
     try:
-        said = await _can_start_command(
+        has_started = await _can_start_command(
             lambda lifeline: sandbox.wrap_command(argv, lifeline, network=False)
         )
-        return said and not probe.exists()
+        return has_started and not probe.exists()
     finally:
         probe.unlink(missing_ok=True)
 
 
 async def _can_start_command(command_line: CommandLine) -> bool:
-    said = b""
+    output = b""
     try:
         command = await RunningCommand.start_in_jail(
             ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX),
             command_line,
         )
         try:
-            async with asyncio.timeout(
-                30
-            ):  # Seconds, enough for a slow machine to start a sandbox.
-                said = b"".join([piece async for piece in command.iterate_output()])
+            async with asyncio.timeout(_START_SECONDS):
+                output = b"".join([piece async for piece in command.iterate_output()])
         finally:
             await command.kill_and_wait()
     except (OSError, TimeoutError):
         return False
-    return said.startswith(b"started\n")
+    return output.startswith(b"started\n")
 
 
 def scrub_environment(
@@ -546,21 +577,17 @@ def scrub_environment(
     """Return the variables that a command gets, chosen by name, so that no key or token
     is among them.
     """
-    wanted = (
-        PASSED_ON
-        | set(extra)
-        | ({*PROXIES, *sandbox_home.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
-    )
-    out = {
-        name: value
-        for name, value in environment.items()
-        if name in wanted or name.startswith("LC_")
-    }
-    if out.get("VIRTUAL_ENV") == sys.prefix:  # This program's own environment, not the user's.
-        del out["VIRTUAL_ENV"]
+    wanted = PASSED_ON | set(extra)
+    if network:
+        wanted |= PROXIES | set(sandbox_home.CERTIFICATES) | {"SSL_CERT_DIR"}
+    names = [name for name in environment if name in wanted or name.startswith("LC_")]
+    passed_on = {name: environment[name] for name in names}
+    if passed_on.get("VIRTUAL_ENV") == sys.prefix:
+        # This program's own environment, not the user's.
+        del passed_on["VIRTUAL_ENV"]
     caches = {
         "XDG_CACHE_HOME": f"{temporary}/cache",
         "npm_config_cache": f"{temporary}/npm",
         "TMPDIR": temporary,
     }
-    return {**out, **_QUIET, **caches, "PYTHONUNBUFFERED": "1"}
+    return passed_on | _QUIET | caches | {"PYTHONUNBUFFERED": "1"}
