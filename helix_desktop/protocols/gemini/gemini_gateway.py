@@ -14,6 +14,7 @@ from helix_desktop.json_values import (
     object_at,
     text_at,
     value_at,
+    without_fields,
 )
 from helix_desktop.protocols import gateway_message, loaded_state
 from helix_desktop.protocols.event_stream import encode_event
@@ -36,10 +37,11 @@ def gemini_parameters(schema: Object) -> Object:
     """Return `{"parameters": …}` for a function's declaration, or nothing for one
     without arguments.
     """
-    written = _convert_schema(
-        schema, object_at(schema, "$defs") | object_at(schema, "definitions"), 0
-    )
-    return {"parameters": written} if written.get("properties") else {}
+    definitions = object_at(schema, "$defs") | object_at(schema, "definitions")
+    parameters = _convert_schema(schema, definitions, 0)
+    if not parameters.get("properties"):
+        return {}
+    return {"parameters": parameters}
 
 
 def _convert_schema(schema: Json, definitions: Object, depth: int) -> Object:
@@ -49,86 +51,117 @@ def _convert_schema(schema: Json, definitions: Object, depth: int) -> Object:
     alternatives = list_at(schema, "anyOf") or list_at(schema, "oneOf")
     if alternatives:
         return _convert_alternatives(schema, alternatives, definitions, depth)
-    parts = map(object_at, list_at(schema, "allOf"))
-    schema = {**{name: value for part in parts for name, value in part.items()}, **schema}
-    kind, nullable = _single_type(schema)
-    written: Object = {
-        "type": kind,
-        **{name: value for name, value in schema.items() if name in _KEPT},
-    }
-    if nullable:
+    whole_schema: Object = {}
+    for part in list_at(schema, "allOf"):
+        whole_schema.update(object_at(part))
+    whole_schema.update(schema)
+    kind = _first_type(whole_schema)
+    written: Object = {"type": kind}
+    for name, value in whole_schema.items():
+        if name in _KEPT:
+            written[name] = value
+    if _may_be_null(whole_schema):
         written["nullable"] = True
-    written.update(_schema_details(kind, schema, definitions, depth))
+    written.update(_schema_details(kind, whole_schema, definitions, depth))
     return written
 
 
 def _resolve_reference(schema: Object, definitions: Object) -> Object:
     """Replace a reference by its target. The depth limit ends circular ones."""
-    if not (name := text_at(schema, "$ref").rpartition("/")[2]):
+    name = text_at(schema, "$ref").rpartition("/")[2]
+    if not name:
         return schema
-    beside = {key: value for key, value in schema.items() if key != "$ref"}
-    return {**object_at(definitions, name), **beside}
+    return {**object_at(definitions, name), **without_fields(schema, "$ref")}
 
 
 def _convert_alternatives(
     schema: Object, alternatives: list[Json], definitions: Object, depth: int
 ) -> Object:
-    real = [one for one in alternatives if value_at(one, "type") != "null"]
-    nullable = len(real) < len(alternatives)
-    options: list[Json] = [_convert_schema(one, definitions, depth + 1) for one in real]
-    described: Object = (
-        {"description": schema["description"]} if text_at(schema, "description") else {}
-    )
-    single = options[0] if len(options) == 1 else None
-    written = (
-        {**single, **described} if isinstance(single, dict) else {**described, "anyOf": options}
-    )
-    return {**written, "nullable": True} if nullable else written
+    # Gemini has no type "null": what may be null says so beside its type.
+    options: list[Object] = []
+    is_nullable = False
+    for alternative in alternatives:
+        if value_at(alternative, "type") == "null":
+            is_nullable = True
+        else:
+            options.append(_convert_schema(alternative, definitions, depth + 1))
+    written: Object = {}
+    if len(options) == 1:
+        written.update(options[0])
+    if text_at(schema, "description"):
+        written["description"] = schema["description"]
+    if len(options) != 1:
+        written["anyOf"] = list(options)
+    if is_nullable:
+        written["nullable"] = True
+    return written
 
 
-def _single_type(schema: Object) -> tuple[str, bool]:
-    """Return a schema's first type, or what its fields suggest, and whether it may be null."""
+def _first_type(schema: Object) -> str:
+    """Return a schema's first type, or what its fields suggest."""
     kind = value_at(schema, "type")
     if isinstance(kind, list):
-        real = [one for one in kind if isinstance(one, str) and one != "null"]
-        return (real[0] if real else "string"), "null" in kind
+        for listed_type in kind:
+            if isinstance(listed_type, str) and listed_type != "null":
+                return listed_type
+        return "string"
     if isinstance(kind, str) and kind != "null":
-        return kind, False
+        return kind
     if object_at(schema, "properties"):
-        return "object", False
-    return ("array" if "items" in schema else "string"), kind == "null"
+        return "object"
+    if "items" in schema:
+        return "array"
+    return "string"
+
+
+def _may_be_null(schema: Object) -> bool:
+    kind = value_at(schema, "type")
+    if isinstance(kind, list):
+        return "null" in kind
+    # What has properties is an object, whatever its type says.
+    return kind == "null" and not object_at(schema, "properties")
 
 
 def _schema_details(kind: str, schema: Object, definitions: Object, depth: int) -> Object:
     if kind == "object":
         return _object_schema(schema, definitions, depth)
     if kind == "array":
-        return {
-            "items": _convert_schema(
-                value_at(schema, "items") or {"type": "string"}, definitions, depth + 1
-            )
-        }
+        item_schema = value_at(schema, "items") or {"type": "string"}
+        return {"items": _convert_schema(item_schema, definitions, depth + 1)}
     details: Object = {}
-    allowed = list_at(schema, "enum") or ([schema["const"]] if "const" in schema else [])
-    if kind == "string" and allowed:
-        details["enum"] = [one for one in allowed if isinstance(one, str) and one]
+    allowed_values = _allowed_values(schema)
+    if kind == "string" and allowed_values:
+        # Gemini refuses a choice that is empty or no text.
+        details["enum"] = [
+            value for value in allowed_values if isinstance(value, str) and value != ""
+        ]
     if text_at(schema, "format") in _FORMATS.get(kind, set()):
         details["format"] = schema["format"]
     return details
 
 
+def _allowed_values(schema: Object) -> list[Json]:
+    choices = list_at(schema, "enum")
+    if not choices and "const" in schema:
+        return [schema["const"]]
+    return choices
+
+
 def _object_schema(schema: Object, definitions: Object, depth: int) -> Object:
-    properties = {
-        name: _convert_schema(one, definitions, depth + 1)
-        for name, one in object_at(schema, "properties").items()
-    }
+    properties: Object = {}
+    for name, property_schema in object_at(schema, "properties").items():
+        properties[name] = _convert_schema(property_schema, definitions, depth + 1)
     if not properties:
         return {}
-    required: list[Json] = [
-        name for name in list_at(schema, "required") if isinstance(name, str) and name in properties
-    ]
-    written: Object = {"properties": {**properties}}
-    return {**written, "required": required} if required else written
+    written: Object = {"properties": properties}
+    # Gemini refuses a required property that is not declared.
+    required: list[Json] = []
+    for name in list_at(schema, "required"):
+        if isinstance(name, str) and name in properties:
+            required.append(name)
+    if required:
+        written["required"] = required
+    return written
 
 
 NAME = "gemini"
@@ -188,8 +221,10 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
                 numbering.assign_call_number(piece.name)
             elif piece.kind is PieceKind.RESULT:
                 numbering.pop_oldest_open_call(piece.name)
-    new = list_at(body, "contents")[len(before) :]
-    return [*before, *(parse_message(unit, numbering) for unit in new)]
+    messages = list(before)
+    for unit in list_at(body, "contents")[len(before) :]:
+        messages.append(parse_message(unit, numbering))
+    return messages
 
 
 def parse_message(unit: Json, numbering: CallNumbering | None = None) -> Wired:
@@ -199,10 +234,10 @@ def parse_message(unit: Json, numbering: CallNumbering | None = None) -> Wired:
     speaker = gateway_message.Speaker.USER
     if role == "model":
         speaker = gateway_message.Speaker.ASSISTANT
-    pieces = [
-        _piece_of_gemini_part(object_at(part), (0, "parts", at), numbering)
-        for at, part in enumerate(list_at(value, "parts"))
-    ]
+    pieces: list[Piece] = []
+    for position, part in enumerate(list_at(value, "parts")):
+        path = (0, "parts", position)
+        pieces.append(_piece_of_gemini_part(object_at(part), path, numbering))
     has_known_role = role in ("", "user", "model", "function")
     if not has_known_role or loaded_state.has_unknown_fields(value, CONTENT_FIELDS):
         return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
@@ -277,12 +312,11 @@ def user_message(text: str) -> Json:
 
 def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     del call
-    return {
-        "role": "user",
-        "parts": [
-            {"functionResponse": {"name": name, "response": {"output" if ok else "error": text}}}
-        ],
-    }
+    response = {"output": text}
+    if not ok:
+        response = {"error": text}
+    part = {"functionResponse": {"name": name, "response": response}}
+    return {"role": "user", "parts": [part]}
 
 
 def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
@@ -296,21 +330,24 @@ def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
 
 
 def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
-    ours = tools_as_json(tools)
-    given = list(list_at(body, "tools"))
-    for at, tool in enumerate(given):
+    own_tools = tools_as_json(tools)
+    groups = list(list_at(body, "tools"))
+    for position, group in enumerate(groups):
         for field in ("functionDeclarations", "function_declarations"):
-            if isinstance(object_at(tool).get(field), list):
-                given[at] = {**tool, field: [*ours, *tool[field]]}
-                return {**body, "tools": given}
-    return {**body, "tools": [{"functionDeclarations": ours}, *given]}
+            if isinstance(object_at(group).get(field), list):
+                groups[position] = {**group, field: own_tools + group[field]}
+                return {**body, "tools": groups}
+    groups.insert(0, {"functionDeclarations": own_tools})
+    return {**body, "tools": groups}
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
-    return [
-        {"name": t.name, "description": t.description, **gemini_parameters(schema_of_tool(t))}
-        for t in tools
-    ]
+    declarations: list[dict[str, Json]] = []
+    for tool in tools:
+        declaration: dict[str, Json] = {"name": tool.name, "description": tool.description}
+        declaration.update(gemini_parameters(schema_of_tool(tool)))
+        declarations.append(declaration)
+    return declarations
 
 
 # --- Reading replies, whole or from a stream
@@ -321,13 +358,19 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     candidate = object_at(value, "candidates", 0)
     content = object_at(candidate, "content")
     wired = parse_message({"role": "model", "parts": list(list_at(content, "parts"))})
-    reason = text_at(candidate, "finishReason")
-    stop = STOPS.get(reason, Stop.FILTERED if reason else Stop.CUT)
+    stop = _stop_of_reason(text_at(candidate, "finishReason"))
     if stop is Stop.END and wired.pieces_of_kind(PieceKind.CALL):
         stop = Stop.CALLS
     return gateway_message.WireReply(
         wired, stop, parse_usage(object_at(value, "usageMetadata")), text_at(value, "modelVersion")
     )
+
+
+def _stop_of_reason(reason: str) -> Stop:
+    if not reason:
+        return Stop.CUT
+    # Google adds reasons for withholding a reply, so one that is not known here is such a reason.
+    return STOPS.get(reason, Stop.FILTERED)
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
@@ -352,24 +395,30 @@ class ReplyAssembler:
         return bool(text_at(self._candidate, "finishReason"))
 
     def add_reply_event(self, event: Mapping[str, Json]) -> None:
-        self.whole.update({k: v for k, v in event.items() if k != "candidates"})
+        self.whole.update(without_fields(event, "candidates"))
         candidate = object_at(event, "candidates", 0)
-        self._candidate.update({k: v for k, v in candidate.items() if k != "content"})
-        for part in map(object_at, list_at(candidate, "content", "parts")):
-            self._add_gemini_part(dict(part))
+        self._candidate.update(without_fields(candidate, "content"))
+        for part in list_at(candidate, "content", "parts"):
+            self._add_gemini_part(dict(object_at(part)))
 
     def _add_gemini_part(self, part: dict[str, Json]) -> None:
         """Join pieces of one text into a part, unless a signature is between them."""
-        last = self._parts[-1] if self._parts else {}
-        alike = "text" in part and "text" in last and part.get("thought") == last.get("thought")
-        if alike and "thoughtSignature" not in last:
-            last.update({**part, "text": text_at(last, "text") + text_at(part, "text")})
-        else:
+        if not self._parts or not _continues_text(self._parts[-1], part):
             self._parts.append(part)
+            return
+        last = self._parts[-1]
+        joined_text = text_at(last, "text") + text_at(part, "text")
+        last.update({**part, "text": joined_text})
 
     def whole_reply(self) -> dict[str, Json]:
         content = {"role": "model", "parts": self._parts}
         return {**self.whole, "candidates": [{**self._candidate, "content": content}]}
+
+
+def _continues_text(last: Mapping[str, Json], part: Mapping[str, Json]) -> bool:
+    are_texts = "text" in last and "text" in part
+    are_of_same_kind = last.get("thought") == part.get("thought")
+    return are_texts and are_of_same_kind and "thoughtSignature" not in last
 
 
 # --- Hiding calls to this program's own tools from the agent
@@ -396,7 +445,9 @@ class GeminiCallFilter(HiddenCallFilter):
         if self._holds_thoughts(parts, kept) and not is_last:
             self._held_events.append((raw, event))
             return b""
-        released = self._release_thoughts() if is_last or kept else b""
+        released = b""
+        if is_last or kept:
+            released = self._release_thoughts()
         self.shown_count += len(kept)
         if kept == parts and not self.any_hidden:
             return released + raw
@@ -410,9 +461,10 @@ class GeminiCallFilter(HiddenCallFilter):
             shown = self._filter_gemini_part(object_at(part))
             if shown is not None:
                 kept.append(shown)
-        if self.holds_reasoning and self.has_only_hidden_calls:
-            return [part for part in kept if not part.get("thought")]
-        return kept
+        if not self.holds_reasoning or not self.has_only_hidden_calls:
+            return kept
+        # The thoughts that led to a hidden call are hidden with it.
+        return [part for part in kept if not part.get("thought")]
 
     def _holds_thoughts(self, parts: Sequence[Json], kept: Sequence[Json]) -> bool:
         """Whether a chunk is only thoughts, which may belong to a hidden call."""
@@ -423,7 +475,9 @@ class GeminiCallFilter(HiddenCallFilter):
     def _release_thoughts(self) -> bytes:
         held = b"".join(raw for raw, _ in self._held_events)
         self._held_events = []
-        return b"" if self.has_only_hidden_calls else held
+        if self.has_only_hidden_calls:
+            return b""
+        return held
 
     def _encode_with_parts(
         self, event: Mapping[str, Json], candidate: Mapping[str, Json], parts: Sequence[Json]
@@ -454,9 +508,10 @@ class GeminiCallFilter(HiddenCallFilter):
         usage = value.get("usageMetadata")
         if not isinstance(usage, Mapping) or not before:
             return value
-        told = {**usage, "candidatesTokenCount": number_at(usage, "candidatesTokenCount") + before}
-        told["totalTokenCount"] = number_at(usage, "totalTokenCount") + before
-        return {**value, "usageMetadata": told}
+        whole_usage = dict(usage)
+        whole_usage["candidatesTokenCount"] = number_at(usage, "candidatesTokenCount") + before
+        whole_usage["totalTokenCount"] = number_at(usage, "totalTokenCount") + before
+        return {**value, "usageMetadata": whole_usage}
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         parts: list[Json] = []

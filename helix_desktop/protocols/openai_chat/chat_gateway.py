@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
-from helix_desktop.json_values import list_at, number_at, object_at, text_at, value_at
+from helix_desktop.json_values import (
+    list_at,
+    number_at,
+    object_at,
+    text_at,
+    value_at,
+    without_fields,
+)
 from helix_desktop.protocols import gateway_message, loaded_state
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.gateway_message import (
@@ -74,14 +81,14 @@ def parse_message(unit: Json) -> Wired:
     role = text_at(value, "role")
     if role in ("tool", "function"):
         return Wired(Speaker.USER, (unit,), (_piece_of_result(value),))
-    pieces = [
-        Piece(PieceKind.REASONING, text_at(value, name), (0, name))
-        for name in REASONING
-        if text_at(value, name)
-    ]
+    pieces: list[Piece] = []
+    for name in REASONING:
+        text = text_at(value, name)
+        if text:
+            pieces.append(Piece(PieceKind.REASONING, text, (0, name)))
     pieces += _pieces_of_content(value.get("content"))
-    for at, call in enumerate(list_at(value, "tool_calls")):
-        pieces.append(_piece_of_chat_call(object_at(call), (0, "tool_calls", at)))
+    for position, call in enumerate(list_at(value, "tool_calls")):
+        pieces.append(_piece_of_chat_call(object_at(call), (0, "tool_calls", position)))
     speaker = _SPEAKERS.get(role, Speaker.USER)
     if _goes_on_as_a_whole(value, role):
         return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
@@ -131,8 +138,15 @@ def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> lis
 def _path_and_value_of_edit(
     _units: Json, piece: Piece, text: str
 ) -> tuple[gateway_message.Path, Json]:
-    fields = {PieceKind.CALL: ("function", "arguments"), PieceKind.RESULT: ("content",)}
-    return fields.get(piece.kind, () if len(piece.path) == 2 else ("text",)), text
+    if piece.kind is PieceKind.CALL:
+        return ("function", "arguments"), text
+    if piece.kind is PieceKind.RESULT:
+        return ("content",), text
+    # The path leads to the text itself, or to a part of a list that has it.
+    is_text_itself = len(piece.path) == 2
+    if is_text_itself:
+        return (), text
+    return ("text",), text
 
 
 def user_message(text: str) -> Json:
@@ -154,7 +168,7 @@ def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dic
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
-    return [{"type": "function", "function": function_of_tool(t)} for t in tools]
+    return [{"type": "function", "function": function_of_tool(tool)} for tool in tools]
 
 
 # --- Reading replies, whole or from a stream
@@ -163,9 +177,10 @@ def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
 def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     """Return a whole reply, the first choice."""
     choice = object_at(value, "choices", 0)
-    unit = {
-        k: v for k, v in object_at(choice, "message").items() if v is not None or k == "content"
-    }
+    # Clients send a message back without the fields that were null, except for the content.
+    message = object_at(choice, "message")
+    null_fields = {name for name, field_value in message.items() if field_value is None}
+    unit = without_fields(message, *(null_fields - {"content"}))
     stop = STOPS.get(text_at(choice, "finish_reason"), Stop.CUT)
     wired = parse_message({"role": "assistant", **unit})
     return gateway_message.WireReply(
@@ -175,19 +190,22 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
     """Return the usage, under the names that OpenAI, DeepSeek, OpenRouter and Moonshot use."""
-    reads = (
+    cache_read = max(
         number_at(value, "prompt_tokens_details", "cached_tokens"),
         number_at(value, "prompt_cache_hit_tokens"),
         number_at(value, "cached_tokens"),
     )
-    cost = value_at(value, "cost")
+    cost = 0.0
+    stated_cost = value_at(value, "cost")
+    if isinstance(stated_cost, int | float) and stated_cost > 0:
+        cost = float(stated_cost)
     return Usage(
         input=number_at(value, "prompt_tokens"),
-        cache_read=max(reads),
+        cache_read=cache_read,
         cache_write=number_at(value, "prompt_tokens_details", "cache_write_tokens"),
         output=number_at(value, "completion_tokens"),
         reasoning=number_at(value, "completion_tokens_details", "reasoning_tokens"),
-        cost=float(cost) if isinstance(cost, int | float) and cost > 0 else 0.0,
+        cost=cost,
     )
 
 
@@ -213,16 +231,20 @@ class ReplyAssembler:
 
     def _add_delta(self, delta: Mapping[str, Json]) -> None:
         for name, value in delta.items():
-            before = self._message.get(name)
             if name == "tool_calls":
-                for call in map(object_at, list_at(value)):
-                    self._add_call_piece_to_reply(call)
-            elif isinstance(value, str) and name != "role":
-                self._message[name] = (before or "") + value
-            elif isinstance(value, list) and isinstance(before, list):
-                self._message[name] = before + value
+                for call in list_at(value):
+                    self._add_call_piece_to_reply(object_at(call))
             elif value is not None:
-                self._message[name] = value
+                self._add_field(name, value)
+
+    def _add_field(self, name: str, value: Json) -> None:
+        earlier_value = self._message.get(name)
+        if isinstance(value, str) and name != "role":
+            self._message[name] = (earlier_value or "") + value
+        elif isinstance(value, list) and isinstance(earlier_value, list):
+            self._message[name] = earlier_value + value
+        else:
+            self._message[name] = value
 
     def _add_call_piece_to_reply(self, piece: Mapping[str, Json]) -> None:
         empty = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
@@ -252,6 +274,7 @@ class ChatCallFilter(HiddenCallFilter):
 
     def __init__(self, *, hold: bool) -> None:
         super().__init__(hold=hold)
+        # The index under which the agent sees a call, by the provider's. None: it is hidden.
         self._numbers: dict[int, int | None] = {}
         self._calls = 0
         self._id: Json = None
@@ -275,24 +298,27 @@ class ChatCallFilter(HiddenCallFilter):
         kept = self._filter_delta(delta)
         is_last = bool(choice.get("finish_reason"))
         released = self._release_reasoning_before(delta, is_last=is_last)
-        self.shown_count += bool(delta.get("content") or kept.get("tool_calls"))
-        # The next reply continues this one, which thus has no end and no usage.
-        goes_on = self.has_only_hidden_calls
-        if is_last and goes_on:
-            has_something_to_show = bool(kept.get("content"))
-        else:
-            has_something_to_show = is_last or bool(kept)
-        if not has_something_to_show:
+        if delta.get("content") or kept.get("tool_calls"):
+            self.shown_count += 1
+        if not self._has_something_to_show(kept, is_last=is_last):
             return released
-        is_changed = kept != delta
-        if goes_on and (is_last or "usage" in event):
-            event = {**event, "usage": None}
-            choice = {**choice, "finish_reason": None}
-            is_changed = True
-        if not is_changed and not self.replies_before:
+        loses_end = self.has_only_hidden_calls and (is_last or "usage" in event)
+        if kept == delta and not loses_end and not self.replies_before:
             return released + self._add_earlier_usage(raw, event)
-        changed = {**event, "id": self._id, "choices": [{**choice, "delta": kept}]}
-        return released + self._add_earlier_usage(b"", changed)
+        changed_event = {**event, "id": self._id}
+        changed_choice = {**choice, "delta": kept}
+        if loses_end:
+            # The next reply continues this one, which thus has no end and no usage.
+            changed_event["usage"] = None
+            changed_choice["finish_reason"] = None
+        changed_event["choices"] = [changed_choice]
+        return released + self._add_earlier_usage(b"", changed_event)
+
+    def _has_something_to_show(self, kept: Mapping[str, Json], *, is_last: bool) -> bool:
+        if not is_last:
+            return bool(kept)
+        # The end itself is shown, unless the next reply continues this one.
+        return not self.has_only_hidden_calls or bool(kept.get("content"))
 
     def _hides_reasoning_now(self, raw: bytes, event: Json) -> bool:
         """Whether reasoning is kept back, or left out since the agent has seen an answer."""
@@ -333,13 +359,20 @@ class ChatCallFilter(HiddenCallFilter):
     def _filter_call_piece(self, call: Mapping[str, Json]) -> Json | None:
         index = number_at(call, "index")
         if index not in self._numbers:
-            is_hidden = self.count_and_check_hidden(text_at(call, "function", "name"))
-            self._numbers[index] = None if is_hidden else self._calls
-            self._calls += not is_hidden
-        shown = self._numbers[index]
-        if shown is None or shown == index:
-            return None if shown is None else call
-        return {**call, "index": shown}
+            self._number_call(index, text_at(call, "function", "name"))
+        shown_index = self._numbers[index]
+        if shown_index is None:
+            return None
+        if shown_index == index:
+            return call
+        return {**call, "index": shown_index}
+
+    def _number_call(self, index: int, tool_name: str) -> None:
+        if self.count_and_check_hidden(tool_name):
+            self._numbers[index] = None
+        else:
+            self._numbers[index] = self._calls
+            self._calls += 1
 
     def _add_earlier_usage(self, raw: bytes, value: Mapping[str, Json]) -> bytes:
         """Report the usage of all replies together."""
@@ -350,17 +383,17 @@ class ChatCallFilter(HiddenCallFilter):
             return b""
         if not self.any_hidden:
             return raw or encode_event(value)
-        told = add_earlier_output(
+        usage_of_all = add_earlier_output(
             usage, self.output_tokens_before, "completion_tokens", "prompt_tokens"
         )
-        return encode_event({**value, "id": self._id, "usage": told})
+        return encode_event({**value, "id": self._id, "usage": usage_of_all})
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         last = values[-1]
         messages = [object_at(value, "choices", 0, "message") for value in values]
         message: dict[str, Any] = dict(messages[-1])
-        said = "".join(text_at(each, "content") for each in messages)
-        message["content"] = said or message.get("content")
+        text_of_all = "".join(text_at(reply_message, "content") for reply_message in messages)
+        message["content"] = text_of_all or message.get("content")
         calls = []
         for call in list_at(message, "tool_calls"):
             if text_at(call, "function", "name") not in HIDDEN_TOOLS:

@@ -131,17 +131,26 @@ def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
 
 
 def parse_message(items: Sequence[Json]) -> Wired:
-    first = object_at(items[0]) if items else {}
-    speaker = Speaker.ASSISTANT if not items or _belongs_to_reply(first) else Speaker.USER
-    if text_at(first, "role") in ("system", "developer"):
-        speaker = Speaker.SYSTEM
-    pieces = [
-        piece for at, item in enumerate(items) for piece in _pieces_of_item(object_at(item), at)
-    ]
-    is_known = speaker is Speaker.ASSISTANT or text_at(first, "role") in ("", "user")
-    if speaker is Speaker.SYSTEM or not is_known:
-        return Wired(speaker, tuple(items), loaded_state.mark_all(pieces, first))
-    return Wired(speaker, tuple(items), loaded_state.mark_loaded_state(pieces))
+    if not items:  # A reply without any item.
+        return Wired(Speaker.ASSISTANT, (), loaded_state.mark_loaded_state([]))
+    pieces: list[Piece] = []
+    for position, item in enumerate(items):
+        pieces += _pieces_of_item(object_at(item), position)
+    first_item = object_at(items[0])
+    speaker = _speaker_of_item(first_item)
+    is_users = speaker is Speaker.USER and text_at(first_item, "role") in ("", "user")
+    if speaker is Speaker.ASSISTANT or is_users:
+        return Wired(speaker, tuple(items), loaded_state.mark_loaded_state(pieces))
+    # Instructions, and messages of roles that are not known here, outlive folds as a whole.
+    return Wired(speaker, tuple(items), loaded_state.mark_all(pieces, first_item))
+
+
+def _speaker_of_item(item: Mapping[str, Json]) -> Speaker:
+    if text_at(item, "role") in ("system", "developer"):
+        return Speaker.SYSTEM
+    if _belongs_to_reply(item):
+        return Speaker.ASSISTANT
+    return Speaker.USER
 
 
 def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
@@ -203,7 +212,9 @@ def _path_and_value_of_edit(
         output = value_at(units, *piece.path, "output")
         return ("output",), gateway_message.replace_text_in_content(output, text, "input_text")
     is_plain_text = piece.path[-1] == "content" or len(piece.path) == 1
-    return (() if is_plain_text else ("text",)), text
+    if is_plain_text:
+        return (), text
+    return ("text",), text
 
 
 def user_message(text: str) -> Json:
@@ -220,13 +231,16 @@ def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
 
 
 def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
-    ours = tools_as_json(tools)
-    for at, item in enumerate(list_at(body, "input") if "tools" not in body else ()):
+    own_tools = tools_as_json(tools)
+    if "tools" in body:
+        return {**body, "tools": own_tools + list_at(body, "tools")}
+    # Codex can offer its tools in an item of the input instead.
+    items = list(list_at(body, "input"))
+    for position, item in enumerate(items):
         if isinstance(object_at(item).get("tools"), list):
-            given = list(body["input"])
-            given[at] = {**item, "tools": [*ours, *item["tools"]]}
-            return {**body, "input": given}
-    return {**body, "tools": [*ours, *list_at(body, "tools")]}
+            items[position] = {**item, "tools": own_tools + item["tools"]}
+            return {**body, "input": items}
+    return {**body, "tools": own_tools}
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
@@ -245,12 +259,16 @@ def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
         item.pop("status", None)
     wired = parse_message(items)
     status = text_at(value, "status")
-    why = text_at(value, "incomplete_details", "reason")
+    reason = text_at(value, "incomplete_details", "reason")
     stop = Stop.CUT
-    if status == "completed":
-        stop = Stop.CALLS if wired.pieces_of_kind(PieceKind.CALL) else Stop.END
+    if status == "completed" and wired.pieces_of_kind(PieceKind.CALL):
+        stop = Stop.CALLS
+    elif status == "completed":
+        stop = Stop.END
+    elif status == "incomplete" and reason == "content_filter":
+        stop = Stop.FILTERED
     elif status == "incomplete":
-        stop = Stop.FILTERED if why == "content_filter" else Stop.LENGTH
+        stop = Stop.LENGTH
     return gateway_message.WireReply(
         wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model")
     )
@@ -286,11 +304,10 @@ class ReplyAssembler:
             self.whole = dict(object_at(event, "response"))
 
     def whole_reply(self) -> dict[str, Json]:
-        given = list_at(self.whole, "output")
-        return {
-            **self.whole,
-            "output": list(given) or [item for _, item in sorted(self._items.items())],
-        }
+        output = list(list_at(self.whole, "output"))
+        if not output:  # From a server whose last event does not repeat the items.
+            output = [self._items[index] for index in sorted(self._items)]
+        return {**self.whole, "output": output}
 
 
 # --- Hiding calls to this program's own tools from the agent
@@ -332,8 +349,11 @@ class ResponsesCallFilter(NumberedCallFilter):
         kind = text_at(item, "type")
         if kind != "function_call" and kind.endswith("_call"):
             self.visible_count += 1
-        call = text_at(item, "name") if kind == "function_call" else None
-        return self.begin_reply_part(index, thinks=kind == "reasoning", called_tool=call)
+        called_tool = None
+        if kind == "function_call":
+            called_tool = text_at(item, "name")
+        is_reasoning = kind == "reasoning"
+        return self.begin_reply_part(index, thinks=is_reasoning, called_tool=called_tool)
 
     def renumber_event(
         self, raw: bytes, event: Mapping[str, Json], index: int, shown: int
@@ -348,14 +368,15 @@ class ResponsesCallFilter(NumberedCallFilter):
         self, raw: bytes, event: Mapping[str, Json], *, changed: bool = False
     ) -> bytes:
         """Number an event as the client sees it."""
-        given = event.get("sequence_number")
-        self._rewriting |= changed or (given is not None and given != self._sent)
-        if not self._rewriting:
-            self._sent += 1
-            return raw
-        if given is not None:
-            event = {**event, "sequence_number": self._sent}
+        providers_number = event.get("sequence_number")
+        clients_number = self._sent
         self._sent += 1
+        if changed or providers_number not in (None, clients_number):
+            self._rewriting = True
+        if not self._rewriting:
+            return raw
+        if providers_number is not None:
+            event = {**event, "sequence_number": clients_number}
         return encode_event(event, text_at(event, "type"))
 
     def _finish_response(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
