@@ -24,16 +24,19 @@ def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
     ways = {
         "key": (key, again),
         "length": (go_on,),
-        **dict.fromkeys(("credit", "model", "window"), (other, again)),
+        "credit": (other, again),
+        "model": (other, again),
+        "window": (other, again),
     }
-    return translate_name("failure", cause, otherwise=tr("Something went wrong")), ways.get(
-        cause, (again,)
-    )
+    title = translate_name("failure", cause, otherwise=tr("Something went wrong"))
+    return title, ways.get(cause, (again,))
 
 
 def describe_retry_pause(seconds: float) -> str:
     left = max(0, round(seconds))
-    return tr("Retrying in {seconds} s", seconds=left) if left else tr("Retrying…")
+    if left == 0:
+        return tr("Retrying…")
+    return tr("Retrying in {seconds} s", seconds=left)
 
 
 class FailureCardBox(LayoutBox):
@@ -50,7 +53,8 @@ class FailureCardBox(LayoutBox):
         failed: bool,
     ) -> None:
         super().__init__(ink, width)
-        self._title, self._failed = title, failed
+        self._title = title
+        self._failed = failed
         self._pad = ink.scaled_pixels(12)
         metrics = QFontMetricsF(ink.text)
         gap = ink.scaled_pixels(8)
@@ -60,21 +64,27 @@ class FailureCardBox(LayoutBox):
         title_width = QFontMetricsF(ink.name).horizontalAdvance(title)
         # In a narrow pane, buttons beside the title would cover it.
         stands_below = bool(ways) and width - taken - 2 * self._pad < title_width
-        room = width - 2 * self._pad - (0 if stands_below else taken)
+        room = width - 2 * self._pad
+        if not stands_below:
+            room -= taken
         self._line = QFontMetricsF(ink.name).height() * 1.3
-        self._body = (
-            TextBox(ink, room, ParagraphBlock(backticks_to_code_spans(words))) if words else None
-        )
-        self.text = f"{title}. {words}" if words else title
-        inner = self._line + (self._body.height + ink.scaled_pixels(2) if self._body else 0)
-        top: float = self._pad
-        left = width - self._pad - taken + gap
+        self._body: TextBox | None = None
+        self.text = title
+        inner_height = self._line
+        if words:
+            self._body = TextBox(ink, room, ParagraphBlock(backticks_to_code_spans(words)))
+            self.text = f"{title}. {words}"
+            inner_height += self._body.height + ink.scaled_pixels(2)
         if stands_below:
-            top += inner + gap
+            top = self._pad + inner_height + gap
             left = self._pad
             self.height = top + button_height + self._pad
         else:
-            self.height = 2 * self._pad + max(inner, button_height if ways else 0)
+            top = self._pad
+            left = width - self._pad - taken + gap
+            if ways:
+                inner_height = max(inner_height, button_height)
+            self.height = 2 * self._pad + inner_height
         for button_width, (name, act) in zip(widths, ways, strict=True):
             self.hot_spots.append(
                 HotSpot(QRectF(left, top, button_width, button_height), act, name)
@@ -83,21 +93,28 @@ class FailureCardBox(LayoutBox):
 
     def update_card_title(self, title: str) -> bool:
         """Sets the title. Returns whether it differs from the last one."""
-        changed, self._title = title != self._title, title
-        return changed
+        if title == self._title:
+            return False
+        self._title = title
+        return True
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
         frame = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
-        ink.draw_frame(painter, frame, "danger_soft" if self._failed else "code", 8)
+        surface = "code"
+        title_colour = "text"
+        if self._failed:
+            surface = "danger_soft"
+            title_colour = "danger"
+        ink.draw_frame(painter, frame, surface, 8)
         if marks.selected[1] > marks.selected[0] or marks.found:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(ink.selection_colour)
             painter.drawRoundedRect(
                 QRectF(0, 0, self.width, self.height), ink.scaled_pixels(8), ink.scaled_pixels(8)
             )
-        title = QRectF(self._pad, self._pad, self.width - 2 * self._pad, self._line)
-        ink.draw_words(painter, title, self._title, ink.name, "danger" if self._failed else "text")
+        title_area = QRectF(self._pad, self._pad, self.width - 2 * self._pad, self._line)
+        ink.draw_words(painter, title_area, self._title, ink.name, title_colour)
         if self._body is not None:
             below = QPointF(self._pad, self._pad + self._line + ink.scaled_pixels(2))
             painter.translate(below)
@@ -108,5 +125,8 @@ class FailureCardBox(LayoutBox):
 
     def _draw_card_button(self, painter: QPainter, hot: HotSpot, *, near: bool) -> None:
         ink = self.ink
-        ink.draw_frame(painter, hot.place, "window" if near else "panel", 8, edge="edge")
+        surface = "panel"
+        if near:
+            surface = "window"
+        ink.draw_frame(painter, hot.place, surface, 8, edge="edge")
         ink.draw_words(painter, hot.place, hot.name, ink.text, "text", Qt.AlignmentFlag.AlignCenter)

@@ -33,6 +33,7 @@ from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.transcript.collapsed_calls import CallGroup
 from helix_desktop.gui.transcript.failure_cards import (
     FailureCardBox,
+    Way,
     describe_retry_pause,
     failure_title_and_actions,
 )
@@ -58,6 +59,8 @@ LIMIT = 48_000
 USER_LIMIT = 4_000
 MORE = 48_000
 NESTED = 40
+INLINE_FORMULA_SIZE = 15
+DISPLAY_FORMULA_SIZE = 17
 # The space between the line that closes what a rewind removed and the first item, in
 # pixels.
 BELOW_HEADER = 20
@@ -77,12 +80,17 @@ class BoxBuildRequest:
 def build_item_boxes(page: LayoutContext, index: int, start: int = 0) -> Iterator[LayoutBox]:
     """Yields the boxes of an item, from the top, or only those of the chunks from `start` on."""
     item = page.items.all[index]
-    rewind = page.items.rewind_opened_above(index) if not start else -1
+    rewind = -1
+    if start == 0:
+        rewind = page.items.rewind_opened_above(index)
+    first_gap = 0.0  # There is space between items already.
     if rewind >= 0:  # What a rewind removed can be closed again where it begins.
         yield from _build_rewound_header(BoxBuildRequest(page, rewind, page.items.all[rewind], 0))
-    for number, box in enumerate(_MAKERS[item.kind](BoxBuildRequest(page, index, item, start))):
-        if number == 0 and not start:  # There is space between items already.
-            box.gap = page.ink.scaled_pixels(BELOW_HEADER) if rewind >= 0 else 0.0
+        first_gap = page.ink.scaled_pixels(BELOW_HEADER)
+    request = BoxBuildRequest(page, index, item, start)
+    for number, box in enumerate(_MAKERS[item.kind](request)):
+        if number == 0 and start == 0:
+            box.gap = first_gap
         yield box
     if page.items.is_item_pinned(index):
         yield ChipRowBox(page.ink, page.width, [LineChip(tr("pinned"))], gap=6)
@@ -94,14 +102,21 @@ def _build_markdown_boxes(
     """Yields Markdown as boxes. `limit` is how much is shown before the user asks for more."""
 
     def find_formula_picture(latex: str, display: bool) -> basic_boxes.FormulaPicture | None:  # noqa: FBT001
-        size = page.ink.theme.text_zoom * (17 if display else 15)
+        size = INLINE_FORMULA_SIZE
+        if display:
+            size = DISPLAY_FORMULA_SIZE
         return page.contents.get_or_draw_formula(
-            latex, display=display, size=size, colour=page.ink.token_colour("text").name()
+            latex,
+            display=display,
+            size=page.ink.theme.text_zoom * size,
+            colour=page.ink.token_colour("text").name(),
         )
 
     text = item_source_text(item)[:limit]
     # Code in an unfinished reply is coloured immediately. Colouring it later would cause flicker.
-    at_once = AT_ONCE if item.kind is TranscriptItemKind.LIVE_REPLY else 0
+    at_once = 0
+    if item.kind is TranscriptItemKind.LIVE_REPLY:
+        at_once = AT_ONCE
     return build_boxes_from_markdown(
         page.ink,
         page.width,
@@ -116,36 +131,57 @@ def _build_markdown_boxes(
 
 
 def _build_user_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, item = at.page, at.item
+    page = at.page
+    item = at.item
     fact = item.source_fact
     if not isinstance(fact, facts.UserSaid):
         return
     text = item_source_text(item)
-    limit = USER_LIMIT + page.section_amounts.get(page.section_key("limit", item.fact_seq, 0), 0)
+    limit_key = page.section_key("limit", item.fact_seq, 0)
+    limit = USER_LIMIT + page.section_amounts.get(limit_key, 0)
     if text.strip():
         yield from _build_markdown_boxes(page, item, 0, limit, breaks=True)
         yield from _build_show_more_box(page, item, len(text), limit)
     for number, part in enumerate(fact.parts):
         if isinstance(part, facts.Attachment):
-            fold = page.items.history.branch.fold_shown_for_part(
-                facts.PartRef(item.fact_seq, number)
-            )
+            part_ref = facts.PartRef(item.fact_seq, number)
+            fold = page.items.history.branch.fold_shown_for_part(part_ref)
             yield from _build_attachment_boxes(page, part, fold)
 
 
 def _build_addition_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     """Yields a line that says what an agent added, and its text when the line is open."""
-    page, item, fact = at.page, at.item, at.item.source_fact
-    part = fact.parts[item.part] if isinstance(fact, facts.UserSaid) else None
-    attached = part if isinstance(part, facts.Attachment) else None
-    name = make_safe_text(name_of_agent_addition(attached.name if attached else item.text))
-    words = tr("{agent} added: {what}", agent=page.items.writer_of_answer(at.index), what=name)
+    page = at.page
+    attachment = _attachment_of_item(at.item)
+    if attachment is None:
+        name = name_of_agent_addition(at.item.text)
+    else:
+        name = name_of_agent_addition(attachment.name)
+    words = tr(
+        "{agent} added: {what}",
+        agent=page.items.writer_of_answer(at.index),
+        what=make_safe_text(name),
+    )
     opened, act = page.section_state("added", at.index)
     yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=opened)
-    if opened:
-        text = page.contents.get_or_fetch_entry_text(attached.stored) if attached else item.text
-        yield from _build_muted_text_boxes(page, text or tr("Loading output…"), LIMIT)
-        yield from _build_attachment_boxes(page, attached, None) if attached else ()
+    if not opened:
+        return
+    if attachment is None:
+        yield from _build_muted_text_boxes(page, at.item.text or tr("Loading output…"), LIMIT)
+        return
+    text = page.contents.get_or_fetch_entry_text(attachment.stored)
+    yield from _build_muted_text_boxes(page, text or tr("Loading output…"), LIMIT)
+    yield from _build_attachment_boxes(page, attachment, None)
+
+
+def _attachment_of_item(item: TranscriptItem) -> facts.Attachment | None:
+    fact = item.source_fact
+    if not isinstance(fact, facts.UserSaid):
+        return None
+    part = fact.parts[item.part]
+    if not isinstance(part, facts.Attachment):
+        return None
+    return part
 
 
 def _build_attachment_boxes(
@@ -161,7 +197,10 @@ def _build_attachment_boxes(
             n=format_token_count(fold.tokens),
             all=format_token_count(part.tokens),
         )
-        figures = " · ".join(filter(None, [describe_document_pages(part), sent]))
+        figures = sent
+        pages = describe_document_pages(part)
+        if pages:
+            figures = f"{pages} · {sent}"
     chip = LineChip(f"{make_safe_text(part.name)} · {figures}", want=OpenEntry(part.stored.digest))
     if part.stored.media_type.startswith("image/"):
         yield from _build_picture_boxes(page, part.stored, part.name)
@@ -171,7 +210,8 @@ def _build_attachment_boxes(
 def _build_picture_boxes(
     page: LayoutContext, stored: facts.Stored, name: str
 ) -> Iterator[LayoutBox]:
-    if (image := page.contents.get_or_fetch_entry_image(stored)) is not None:
+    image = page.contents.get_or_fetch_entry_image(stored)
+    if image is not None:
         yield basic_boxes.PictureBox(
             page.ink,
             page.width,
@@ -180,26 +220,29 @@ def _build_picture_boxes(
             gap=8,
             act=chat_actions.OpenPicture(stored, name),
         )
-    elif trouble := page.contents.explain_missing_entry(stored.digest):
+        return
+    trouble = page.contents.explain_missing_entry(stored.digest)
+    if trouble:
         yield build_note_box(page.ink, page.width, trouble, gap=8, colour="danger")
 
 
 def _build_reply_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, item, start = at.page, at.item, at.start
-    if item.is_first_of_answer and start == 0:
+    page = at.page
+    item = at.item
+    first_gap = 0.0
+    if item.is_first_of_answer and at.start == 0:
         choice = page.items.answer_choice_of(at.index)
         yield AnswerNameAndChoiceBox(
             page.ink, page.width, page.items.writer_of_answer(at.index), choice
         )
-    text = item_source_text(item)
-    limit = LIMIT + page.section_amounts.get(page.section_key("limit", item.fact_seq, item.part), 0)
-    first = start == 0
-    for box in _build_markdown_boxes(page, item, start, limit):
-        if first:
-            box.gap = page.ink.scaled_pixels(3) if item.is_first_of_answer else 0.0
-            first = False
+        first_gap = page.ink.scaled_pixels(3)
+    limit_key = page.section_key("limit", item.fact_seq, item.part)
+    limit = LIMIT + page.section_amounts.get(limit_key, 0)
+    for number, box in enumerate(_build_markdown_boxes(page, item, at.start, limit)):
+        if number == 0 and at.start == 0:
+            box.gap = first_gap
         yield box
-    yield from _build_show_more_box(page, item, len(text), limit)
+    yield from _build_show_more_box(page, item, len(item_source_text(item)), limit)
 
 
 def _build_show_more_box(
@@ -213,26 +256,30 @@ def _build_show_more_box(
 
 def _build_grouped_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     """Yields the line of a group, on its first item, and then the item if it is visible."""
-    if (group := at.page.items.groups.group_headed_by(at.index)) is not None:
-        act = ToggleSection(at.page.section_key("group", at.index))
+    page = at.page
+    group = page.items.groups.group_headed_by(at.index)
+    if group is not None:
+        act = ToggleSection(page.section_key("group", at.index))
         words = describe_call_group(group)
         if group.has_additions:
-            words = tr(
-                "{agent} added: {what}", agent=at.page.items.writer_of_answer(at.index), what=words
-            )
-        yield ExpandableHeaderBox(at.page.ink, at.page.width, words, act, opened=group.opened)
+            writer = page.items.writer_of_answer(at.index)
+            words = tr("{agent} added: {what}", agent=writer, what=words)
+        yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=group.opened)
         if at.index in group.collapsed_items:
             return
     for number, box in enumerate(_GROUPED_MAKERS[at.item.kind](at)):
-        box.gap = 6.0 if number == 0 and group is not None else box.gap
+        if number == 0 and group is not None:
+            box.gap = 6.0
         yield box
 
 
 def describe_call_group(group: CallGroup) -> str:
-    tools = [
-        f"{make_safe_text(tool)} ×{n}" if n > 1 else make_safe_text(tool)
-        for tool, n in group.tools.most_common()
-    ]
+    tools: list[str] = []
+    for tool, call_count in group.tools.most_common():
+        name = make_safe_text(tool)
+        if call_count > 1:
+            name = f"{name} ×{call_count}"
+        tools.append(name)
     words = [", ".join(tools)]
     if len(tools) > 1 and not group.has_additions:
         words.append(format_count(group.done + group.failed, "{n} tool call", "{n} tool calls"))
@@ -244,12 +291,18 @@ def describe_call_group(group: CallGroup) -> str:
 
 
 def _build_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, item = at.page, at.item
+    page = at.page
+    item = at.item
     fact = item.source_fact
-    part = fact.parts[item.part] if isinstance(fact, facts.ModelReplied) else None
-    tokens = part.tokens if isinstance(part, facts.Reasoning) else 0
+    tokens = 0
+    if isinstance(fact, facts.ModelReplied):
+        part = fact.parts[item.part]
+        if isinstance(part, facts.Reasoning):
+            tokens = part.tokens
+    words = tr("Reasoning")
+    if tokens:
+        words = f"{words} · {describe_token_count(tokens)}"
     opened, act = page.section_state("open", item.fact_seq, item.part)
-    words = f"{tr('Reasoning')} · {describe_token_count(tokens)}" if tokens else tr("Reasoning")
     yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=opened)
     if opened:
         yield from _build_muted_text_boxes(page, item_source_text(item), LIMIT)
@@ -263,14 +316,18 @@ def _build_live_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_muted_text_boxes(page: LayoutContext, text: str, limit: int) -> Iterator[LayoutBox]:
-    for piece in make_safe_text(text[:limit]).strip().split("\n"):
-        for start in range(0, len(piece), 4_000) if piece.strip() else ():
-            yield build_note_box(page.ink, page.width, piece[start : start + 4_000], gap=4)
+    for line in make_safe_text(text[:limit]).strip().split("\n"):
+        if not line.strip():
+            continue
+        # A long line is many boxes, so that no slice of the layout waits for all of it.
+        for start in range(0, len(line), 4_000):
+            yield build_note_box(page.ink, page.width, line[start : start + 4_000], gap=4)
 
 
 def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, index, item = at.page, at.index, at.item
-    state = page.items.tool_call_state(index)
+    page = at.page
+    item = at.item
+    state = page.items.tool_call_state(at.index)
     opened, act = page.section_state("open", item.fact_seq, item.part)
     yield ToolCallBox(page.ink, page.width, tool_call_lines.build_call_line(state, page.now()), act)
     if state.returned is not None:
@@ -283,7 +340,8 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_call_detail_boxes(
     page: LayoutContext, item: TranscriptItem, state: ToolCallState
 ) -> Iterator[LayoutBox]:
-    if arguments := _mark_up_long_arguments(state.call.arguments):
+    arguments = _mark_up_long_arguments(state.call.arguments)
+    if arguments:
         more = page.section_key("arguments", item.fact_seq, item.part)
         lines = 12 + page.section_amounts.get(more, 0)
         yield CodeBox(page.ink, page.width, arguments, "json", gap=6, more=more, lines=lines)
@@ -294,10 +352,9 @@ def _build_call_detail_boxes(
         yield build_note_box(page.ink, page.width, make_safe_text(state.decided.why[:1000]), gap=6)
     if state.returned is None:
         if state.printed_text:
-            last = "\n".join(
-                terminal_output_text(state.printed_text[-16_000:]).rstrip("\n").split("\n")[-24:]
-            )
-            yield CodeBox(page.ink, page.width, last, gap=6)
+            printed = terminal_output_text(state.printed_text[-16_000:])
+            last_lines = printed.rstrip("\n").split("\n")[-24:]
+            yield CodeBox(page.ink, page.width, "\n".join(last_lines), gap=6)
         return
     yield from _build_output_boxes(page, item, state, state.returned)
     if state.returned.child:
@@ -308,14 +365,17 @@ def _build_output_boxes(
     page: LayoutContext, item: TranscriptItem, state: ToolCallState, returned: facts.ToolReturned
 ) -> Iterator[LayoutBox]:
     stored = returned.output
-    whole = len(returned.head.encode("utf-8", "replace")) >= stored.size
-    text = returned.head if whole else page.contents.get_or_fetch_entry_text(stored)
+    # A short output is whole in the fact. Only the rest is fetched from the store.
+    is_head_whole = len(returned.head.encode("utf-8", "replace")) >= stored.size
+    text: str | None = returned.head
+    if not is_head_whole:
+        text = page.contents.get_or_fetch_entry_text(stored)
     if text is None:
         trouble = page.contents.explain_missing_entry(stored.digest)
-        colour = "danger" if trouble else "muted"
-        yield build_note_box(
-            page.ink, page.width, trouble or tr("Loading output…"), gap=6, colour=colour
-        )
+        if trouble:
+            yield build_note_box(page.ink, page.width, trouble, gap=6, colour="danger")
+        else:
+            yield build_note_box(page.ink, page.width, tr("Loading output…"), gap=6)
         return
     if text.strip():
         more = page.section_key("lines", item.fact_seq, item.part)
@@ -341,8 +401,8 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
             page.ink, page.width, tr("Loading the sub-agent's conversation…"), gap=6
         )
         return
-    by = page.ink.scaled_pixels(18)
-    inner = page.nested_context(items, by, (*page.key_prefix, conversation))
+    indent = page.ink.scaled_pixels(18)
+    inner_page = page.nested_context(items, indent, (*page.key_prefix, conversation))
     first = max(0, len(items.all) - NESTED)
     words = format_count(
         len(items.all),
@@ -353,10 +413,11 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
         page.ink, page.width, words, chat_actions.OpenConversation(conversation), gap=6
     )
     for index in range(first, len(items.all)):
-        for number, box in enumerate(build_item_boxes(inner, index)):
-            box.left += by
+        for number, box in enumerate(build_item_boxes(inner_page, index)):
+            box.left += indent
             box.is_from_subagent = True
-            box.gap += page.ink.scaled_pixels(6) if number == 0 else 0.0
+            if number == 0:
+                box.gap += page.ink.scaled_pixels(6)
             yield box
 
 
@@ -367,33 +428,43 @@ def _mark_up_long_arguments(text: str) -> str:
     if len(text) > LONGEST_ARGUMENTS:
         return mark_text(text[:LONGEST_ARGUMENTS]) + "…"
     try:
-        return mark_text(
-            json.dumps(json.loads(text), indent=2, ensure_ascii=False).replace("\\n", "\n")
-        )
+        indented = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return mark_text(text)
+    # The text of a file in an argument is read line by line.
+    return mark_text(indented.replace("\\n", "\n"))
 
 
 def _build_live_call_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, index = at.page, at.index
-    name, arguments = page.items.live_call_text(index)
-    right = format_count(len(arguments), "writing… {n} character", "writing… {n} characters")
-    line = ToolCallLine(tool_call_lines.format_call(name, arguments), CallStatus.RUNNING, (), right)
-    yield ToolCallBox(page.ink, page.width, line, ToggleSection(page.section_key("live", index)))
+    page = at.page
+    name, arguments = page.items.live_call_text(at.index)
+    progress = format_count(len(arguments), "writing… {n} character", "writing… {n} characters")
+    line = ToolCallLine(
+        tool_call_lines.format_call(name, arguments), CallStatus.RUNNING, outcome=progress
+    )
+    act = ToggleSection(page.section_key("live", at.index))
+    yield ToolCallBox(page.ink, page.width, line, act)
 
 
 def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, index, item = at.page, at.index, at.item
-    folds = page.items.folds_of_line(index)
-    fact = folds[0] if folds else item.source_fact
+    page = at.page
+    item = at.item
+    folds = page.items.folds_of_line(at.index)
+    fact = item.source_fact
+    if folds:
+        fact = folds[0]
     if not isinstance(fact, facts.Folded):
         return
-    before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
-    own = [
-        each.fold for each in folds if each.kind is fact.kind
-    ]  # Markers folded with a document may stay in force.
-    undone = page.items.history.branch.live.keys().isdisjoint(own)
-    change = describe_token_change(fact, page.items.history.facts, item.fact_seq, before, after)
+    # Markers folded with a document may stay in force when its own fold is undone.
+    own_names = [fold.fold for fold in folds if fold.kind is fact.kind]
+    undone = page.items.history.branch.live.keys().isdisjoint(own_names)
+    change = describe_token_change(
+        fact,
+        page.items.history.facts,
+        item.fact_seq,
+        sum(fold.tokens_before for fold in folds),
+        sum(fold.tokens for fold in folds),
+    )
     words = describe_fold(fact, len(folds), change)
     yield FoldLineBox(
         page.ink, page.width, words, tr("Show"), chat_actions.OpenFold(fact.fold), undone=undone
@@ -401,19 +472,21 @@ def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_file_changes_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, item = at.page, at.item
-    undone, act = page.items.is_changes_line_undone(item), OpenChanges(item.fact_seq)
+    page = at.page
+    item = at.item
+    undone = page.items.is_changes_line_undone(item)
+    act = OpenChanges(item.fact_seq)
     yield FoldLineBox(page.ink, page.width, item.text, tr("Review"), act, undone=undone)
 
 
 def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, item = at.page, at.item
+    page = at.page
+    item = at.item
     if isinstance(item.source_fact, facts.FoldFailed):
-        again = (
-            ((tr("Try again"), AskToFold(item.source_fact.kind)),)
-            if at.index == page.items.failed_fold
-            else ()
-        )
+        again: tuple[Way, ...] = ()
+        # Only the last failure can be tried again: a later fold has settled the others.
+        if at.index == page.items.failed_fold:
+            again = ((tr("Try again"), AskToFold(item.source_fact.kind)),)
         title = tr("No summary was written; all messages stay here")
         if item.source_fact.kind in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
             title = tr("Nothing was shortened, and nothing is lost")
@@ -426,50 +499,58 @@ def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_failure_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, item = at.page, at.item
-    cause = item.source_fact.cause if isinstance(item.source_fact, facts.TurnEnded) else ""
-    title, ways = failure_title_and_actions(cause)
-    ways = ways if page.items.can_continue_after(at.index) else ()
+    page = at.page
+    item = at.item
+    cause = ""
+    if isinstance(item.source_fact, facts.TurnEnded):
+        cause = item.source_fact.cause
+    title, actions = failure_title_and_actions(cause)
+    if not page.items.can_continue_after(at.index):
+        actions = ()
     yield FailureCardBox(
-        page.ink, page.width, title, make_safe_text(item.text[:4_000]), ways, failed=True
+        page.ink, page.width, title, make_safe_text(item.text[:4_000]), actions, failed=True
     )
 
 
 def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, item = at.page, at.item
-    if not isinstance(item.source_fact, facts.TodoSet):
+    page = at.page
+    fact = at.item.source_fact
+    if not isinstance(fact, facts.TodoSet):
         return
-    opened, act = page.section_state("open", item.fact_seq, 0, default=True)
-    done = sum(1 for _, state in item.source_fact.items if state == "done")
-    words = tr("Plan · {done} of {all} done", done=done, all=len(item.source_fact.items))
+    opened, act = page.section_state("open", at.item.fact_seq, 0, default=True)
+    done = sum(1 for _, state in fact.items if state == "done")
+    words = tr("Plan · {done} of {all} done", done=done, all=len(fact.items))
     yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=opened)
+    if not opened:
+        return
     signs = {"done": "☑", "doing": "◐", "open": "☐"}
-    for text, state in item.source_fact.items[:100] if opened else ():
-        paragraph = ParagraphBlock(
-            (StyledSpan(make_safe_text(text[:1000])),), indent=1, marker=signs.get(state, "☐")
-        )
-        colour = "muted" if state == "done" else "text"
+    for text, state in fact.items[:100]:
+        span = StyledSpan(make_safe_text(text[:1000]))
+        paragraph = ParagraphBlock((span,), indent=1, marker=signs.get(state, "☐"))
+        colour = "text"
+        if state == "done":
+            colour = "muted"
         yield basic_boxes.TextBox(page.ink, page.width, paragraph, gap=3, colour=colour)
 
 
 def _build_rewound_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, index = at.page, at.index
-    first, last, opened = page.items.rewound_range_of(index)
-    what = format_count(
-        last - first + 1,
+    page = at.page
+    rewound = page.items.rewound_range_of(at.index)
+    words = format_count(
+        rewound.last - rewound.first + 1,
         "{n} earlier item that was replaced",
         "{n} earlier items that were replaced",
     )
-    act = ToggleSection(page.section_key("rewound", index))
-    yield ExpandableHeaderBox(page.ink, page.width, what, act, opened=opened)
+    act = ToggleSection(page.section_key("rewound", at.index))
+    yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=rewound.are_shown)
 
 
 def _build_retry_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, item = at.page, at.item
+    page = at.page
     title = describe_retry_pause(page.items.retry_at - page.now())
     again = ((tr("Try now"), chat_actions.ConversationAct.RETRY_MODEL_NOW),)
     yield FailureCardBox(
-        page.ink, page.width, title, make_safe_text(item.text[:1000]), again, failed=False
+        page.ink, page.width, title, make_safe_text(at.item.text[:1000]), again, failed=False
     )
 
 

@@ -36,7 +36,7 @@ from helix_desktop.gui.transcript.status_lines import (
     describe_changed_files,
     describe_fact_if_needed,
 )
-from helix_desktop.gui.transcript.tool_call_records import ToolCallRecords
+from helix_desktop.gui.transcript.tool_call_records import ToolCallRecord, ToolCallRecords
 from helix_desktop.gui.transcript.transcript_item import (
     ItemChanges,
     ToolCallState,
@@ -50,9 +50,17 @@ _BUSY = frozenset(
 )
 PIECE = 500
 FARTHEST = 2_000  # The search for the end of an answer covers at most this many items.
-_NOT_YET = (
-    1 << 60
-)  # Stands for the fact number of an unfinished item. It is larger than any real number.
+# Stands for the fact number of an unfinished item. It is larger than any real number.
+_NOT_YET = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class RewoundItems:
+    """The items from `first` to `last`, which a rewind removed."""
+
+    first: int
+    last: int
+    are_shown: bool
 
 
 @dataclass(slots=True)
@@ -70,14 +78,12 @@ class TranscriptItems:
     _is_foreign: bool = False  # True if an agent's own program writes the conversation now.
     _last_cut: int = 0  # The fact number of the last reply if its stream broke, otherwise 0.
     _broken_reply_seq: int = 0  # The fact number of a broken reply that is being repeated, or 0.
-    _replaced: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # Fact numbers of broken replies and replacements.
+    # Fact numbers of broken replies and of their replacements.
+    _replaced: list[tuple[int, int]] = field(default_factory=list)
     retry_at: float = 0.0  # The time at which the model is asked again after a failed request.
     _error: int = -1  # The index of the last failure's item if nothing follows it, otherwise -1.
-    failed_fold: int = (
-        -1
-    )  # The index of the last failed fold's item if no fold follows it, otherwise -1.
+    # The index of the last failed fold's item if no fold follows it, otherwise -1.
+    failed_fold: int = -1
     _seqs: "array[int]" = field(default_factory=lambda: array("q"))
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
@@ -87,18 +93,15 @@ class TranscriptItems:
     _fold_items: dict[str, int] = field(default_factory=dict)
     _batches: dict[str, list[facts.Folded]] = field(default_factory=dict)
     newest_seq: int = 0  # The number of the newest fact.
-    _opened: set[int] = field(
-        default_factory=set
-    )  # The fact numbers of rewinds whose items are shown.
+    # The fact numbers of rewinds whose items are shown.
+    _opened: set[int] = field(default_factory=set)
     # The ranges of hidden items, or None if they must be computed again.
     _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
-    _changes: dict[int, facts.FilesChanged] = field(
-        default_factory=dict
-    )  # The turn's changes until now.
-    _changes_of_line: dict[int, tuple[int, ...]] = field(
-        default_factory=dict
-    )  # Keyed by the turn's last fact.
+    # The turn's changes until now.
+    _changes: dict[int, facts.FilesChanged] = field(default_factory=dict)
+    # Keyed by the turn's last fact.
+    _changes_of_line: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _undone_changes: set[int] = field(default_factory=set)
 
     def add_many_facts(self, recorded_facts: Iterable[facts.Recorded]) -> None:
@@ -110,7 +113,8 @@ class TranscriptItems:
         try:
             for recorded in recorded_facts:
                 self._advance_history(recorded)
-                if (step := _STEPS.get(type(recorded.fact))) is not None:
+                step = _STEPS.get(type(recorded.fact))
+                if step is not None:
                     step(self, recorded, recorded.fact)
         finally:
             if collecting:
@@ -118,14 +122,16 @@ class TranscriptItems:
 
     def clear_in_slices(self) -> Iterator[None]:
         """Empties the object in slices: to free a long conversation at once would block."""
-        for held in (
-            getattr(owner, each.name) for owner in (self, self.calls) for each in fields(owner)
-        ):
-            while isinstance(held, list | dict) and held:
-                take = held.pop if isinstance(held, list) else held.popitem
-                for _ in range(min(PIECE, len(held))):
-                    take()
-                yield
+        for owner in (self, self.calls):
+            for owner_field in fields(owner):
+                container = getattr(owner, owner_field.name)
+                while isinstance(container, list | dict) and container:
+                    for _ in range(min(PIECE, len(container))):
+                        if isinstance(container, list):
+                            container.pop()
+                        else:
+                            container.popitem()
+                    yield
 
     def show_session_event(self, event: session_events.Event, now: float) -> ItemChanges | None:
         """Applies an event. Returns None for one that the chat does not show."""
@@ -151,16 +157,25 @@ class TranscriptItems:
 
     def show_fact(self, recorded: facts.Recorded) -> ItemChanges:
         self._advance_history(recorded)
-        if (step := _STEPS.get(type(recorded.fact))) is None:
+        step = _STEPS.get(type(recorded.fact))
+        if step is None:
             return ItemChanges(len(self.all))
+        # After these facts, nothing of the unfinished reply is left to show.
         if isinstance(recorded.fact, facts.ModelReplied | facts.TurnEnded | facts.Rewound):
             self._remove_live_items()
-        waiting = [] if self._live_from < 0 else self._detach_live_items()
-        before = len(self.all)
+        live_items: list[TranscriptItem] = []
+        if self._live_from >= 0:
+            live_items = self._detach_live_items()
+        first_new = len(self.all)
         changed = step(self, recorded, recorded.fact)
-        self._reattach_live_items(waiting)
-        hidden = isinstance(recorded.fact, facts.Rewound) or (self._hidden_ranges is None)
-        return ItemChanges(before, frozenset(index for index in changed if index < before), hidden)
+        self._reattach_live_items(live_items)
+        return ItemChanges(
+            first_new,
+            frozenset(index for index in changed if index < first_new),
+            is_visibility_changed=(
+                isinstance(recorded.fact, facts.Rewound) or self._hidden_ranges is None
+            ),
+        )
 
     def append_reply_delta(self, delta: Delta, now: float = 0.0) -> ItemChanges:
         if isinstance(delta, TextDelta):
@@ -179,47 +194,58 @@ class TranscriptItems:
 
     def set_run_state(self, running: ConversationActivity) -> ItemChanges:
         self.running = running
-        return self.build_changes((*self.calls.open_items, *self._latest_failure_item()))
+        changed = list(self.calls.open_items)
+        changed.extend(self._latest_failure_item())
+        return self.build_changes(changed)
 
     def toggle_rewound_items(self, index: int) -> ItemChanges:
         """Shows or hides the items that the rewind at `index` removed."""
-        self._opened ^= {self.all[index].fact_seq}
+        rewind_seq = self.all[index].fact_seq
+        if rewind_seq in self._opened:
+            self._opened.remove(rewind_seq)
+        else:
+            self._opened.add(rewind_seq)
         self._hidden_ranges = None
         return ItemChanges(len(self.all), frozenset({index}), is_visibility_changed=True)
 
     def toggle_call_group(self, index: int) -> ItemChanges:
-        if (group := self.groups.group_of_item(index)) is not None:
+        group = self.groups.group_of_item(index)
+        if group is not None:
             group.opened = not group.opened
         return ItemChanges(len(self.all), is_visibility_changed=True)
 
     def reveal_hidden_item(self, index: int) -> ItemChanges | None:
-        rewinds = frozenset[int]()
+        rewinds = set[int]()
         if self.is_hidden_as_replaced(index):
-            later = (
-                at
-                for at in range(index + 1, len(self.all))
-                if self.all[at].kind is TranscriptItemKind.REWOUND
-            )
-            rewinds = frozenset(at for at in later if self.rewound_range_of(at)[0] <= index)
-            self._opened.update(self.all[at].fact_seq for at in rewinds)
+            # Rewinds may lie within each other: all that removed the item are opened.
+            for later_index in range(index + 1, len(self.all)):
+                later_item = self.all[later_index]
+                if later_item.kind is not TranscriptItemKind.REWOUND:
+                    continue
+                if self.rewound_range_of(later_index).first <= index:
+                    rewinds.add(later_index)
+                    self._opened.add(later_item.fact_seq)
             self._hidden_ranges = None
         if self.groups.is_in_collapsed_group(index):
             self.toggle_call_group(index)
         elif not rewinds:
             return None
-        return ItemChanges(len(self.all), rewinds, is_visibility_changed=True)
+        return ItemChanges(len(self.all), frozenset(rewinds), is_visibility_changed=True)
 
     def is_item_hidden(self, index: int) -> bool:
         return self.groups.is_in_collapsed_group(index) or self.is_hidden_as_replaced(index)
 
     def answer_choice_of(self, index: int) -> AnswerChoice:
         """Returns which of several answers to a message the item at `index` belongs to."""
-        for at in range(index, max(-1, index - FARTHEST), -1):
-            item = self.all[at]
-            if item.kind is TranscriptItemKind.USER and not self.is_hidden_as_replaced(at):
-                return self._answers.find_answer_choice(
-                    item.fact_seq, self.history.record, self.newest_seq
-                )
+        for earlier_index in range(index, max(-1, index - FARTHEST), -1):
+            item = self.all[earlier_index]
+            if item.kind is not TranscriptItemKind.USER:
+                continue
+            if self.is_hidden_as_replaced(earlier_index):
+                continue
+            return self._answers.find_answer_choice(
+                item.fact_seq, self.history.record, self.newest_seq
+            )
         return AnswerChoice()
 
     def writer_of_answer(self, index: int) -> str:
@@ -227,66 +253,75 @@ class TranscriptItems:
         or a model.
         """
         item = self.all[index]
-        at = bisect_right(self._starts, item.fact_seq or _NOT_YET, key=lambda start: start.seq)
-        started = self._starts[at - 1].fact if at else None
-        main = self.history.record.settings_at(item.fact_seq or _NOT_YET).model_for_role(
-            facts.ModelRole.MAIN
-        )
-        named = started if isinstance(started, facts.ConversationStarted) else None
-        return make_safe_text(name_over_answer(named, item.source_fact, main.model if main else ""))
+        seq = item.fact_seq or _NOT_YET
+        # A fork has more than one start. The last one before the answer names its writer.
+        earlier_starts = bisect_right(self._starts, seq, key=lambda start: start.seq)
+        conversation_start: facts.ConversationStarted | None = None
+        if earlier_starts:
+            start_fact = self._starts[earlier_starts - 1].fact
+            if isinstance(start_fact, facts.ConversationStarted):
+                conversation_start = start_fact
+        main_model = self.history.record.settings_at(seq).model_for_role(facts.ModelRole.MAIN)
+        model_name = main_model.model if main_model else ""
+        return make_safe_text(name_over_answer(conversation_start, item.source_fact, model_name))
 
     def is_hidden_as_replaced(self, index: int) -> bool:
         """Whether an item was rewound or replaced by another answer."""
-        at = bisect_right(self.hidden_item_ranges(), (index, len(self.all))) - 1
-        return at >= 0 and self.hidden_item_ranges()[at][1] >= index
+        ranges = self.hidden_item_ranges()
+        last_range_before = bisect_right(ranges, (index, len(self.all))) - 1
+        if last_range_before < 0:
+            return False
+        return ranges[last_range_before][1] >= index
 
     def is_shown_though_replaced(self, index: int) -> bool:
         """Whether an item is shown only because the user opened what a rewind removed."""
-        if (
-            not self._opened
-            or not (seq := self.all[index].fact_seq)
-            or self.is_hidden_as_replaced(index)
-        ):
+        seq = self.all[index].fact_seq
+        if not self._opened or not seq or self.is_hidden_as_replaced(index):
             return False
         return not is_fact_on_path(self.history.record.runs_leading_to(self.newest_seq), seq)
 
     def rewind_opened_above(self, index: int) -> int:
         """Returns the newest rewind whose opened items begin at `index`, or -1."""
-        for seq in (
-            sorted(self._opened, reverse=True) if self.is_shown_though_replaced(index) else ()
-        ):
+        if not self.is_shown_though_replaced(index):
+            return -1
+        for seq in sorted(self._opened, reverse=True):
             rewind = bisect_left(self._seqs, seq)
-            shown = (
-                at
-                for at in range(self.rewound_range_of(rewind)[0], rewind)
-                if not self.is_hidden_as_replaced(at)
-            )
-            if next(shown, -1) == index and not self.is_hidden_as_replaced(rewind):
+            if self._first_shown_item_of_rewind(rewind) != index:
+                continue
+            if not self.is_hidden_as_replaced(rewind):
                 return rewind
         return -1
 
-    def rewound_range_of(self, index: int) -> tuple[int, int, bool]:
-        """Returns the first and last item that the rewind at `index` removed, and
-        whether they are shown.
-        """
+    def _first_shown_item_of_rewind(self, rewind: int) -> int:
+        for index in range(self.rewound_range_of(rewind).first, rewind):
+            if not self.is_hidden_as_replaced(index):
+                return index
+        return -1
+
+    def rewound_range_of(self, index: int) -> RewoundItems:
+        """Returns the items that the rewind at `index` removed."""
         item = self.all[index]
-        to = item.source_fact.to if isinstance(item.source_fact, facts.Rewound) else item.fact_seq
-        return bisect_right(self._seqs, to), index - 1, item.fact_seq in self._opened
+        last_kept_seq = item.fact_seq
+        if isinstance(item.source_fact, facts.Rewound):
+            last_kept_seq = item.source_fact.to
+        return RewoundItems(
+            first=bisect_right(self._seqs, last_kept_seq),
+            last=index - 1,
+            are_shown=item.fact_seq in self._opened,
+        )
 
     def hidden_item_ranges(self) -> list[tuple[int, int]]:
         if self._hidden_ranges is None:
-            runs = self._abandoned_fact_ranges(self.newest_seq)
-            places = (
-                (bisect_left(self._seqs, first), bisect_right(self._seqs, last) - 1)
-                for first, last in runs
-            )
-            self._hidden_ranges = _merge_ranges(
-                [
-                    (first, last)
-                    for first, last in (*places, *self._item_ranges_of_replaced_replies())
-                    if first <= last
-                ]
-            )
+            fact_ranges = list(self._abandoned_fact_ranges(self.newest_seq))
+            fact_ranges.extend(self._fact_ranges_of_replaced_replies())
+            item_ranges: list[tuple[int, int]] = []
+            for first_seq, last_seq in fact_ranges:
+                first_item = bisect_left(self._seqs, first_seq)
+                last_item = bisect_right(self._seqs, last_seq) - 1
+                # Many facts have no item of their own.
+                if first_item <= last_item:
+                    item_ranges.append((first_item, last_item))
+            self._hidden_ranges = _merge_ranges(item_ranges)
         return self._hidden_ranges
 
     def _abandoned_fact_ranges(self, current_seq: int, after: int = 0) -> Iterator[tuple[int, int]]:
@@ -296,44 +331,47 @@ class TranscriptItems:
         end = 0
         for first, last in self.history.record.runs_leading_to(current_seq):
             begin = max(end, after) + 1
-            if begin < first and first in self._opened:
-                yield from self._abandoned_fact_ranges(first - 1, begin - 1)
-            elif begin < first:
-                yield begin, first - 1
+            if begin < first:
+                # The fact after a gap is the rewind that made it.
+                if first in self._opened:
+                    yield from self._abandoned_fact_ranges(first - 1, begin - 1)
+                else:
+                    yield begin, first - 1
             end = last
 
-    def _item_ranges_of_replaced_replies(self) -> Iterator[tuple[int, int]]:
-        """Yields the items of replaced replies, unless a rewind leads back to a fact
+    def _fact_ranges_of_replaced_replies(self) -> Iterator[tuple[int, int]]:
+        """Yields the facts of replaced replies, unless a rewind leads back to a fact
         between the two.
         """
-        way = self.history.record.runs_leading_to(self.newest_seq)
-        for seq, other in self._replaced:
+        path = self.history.record.runs_leading_to(self.newest_seq)
+        for broken_seq, replacement_seq in self._replaced:
+            is_replacement_awaited = replacement_seq > self.newest_seq
             if (
-                other > self.newest_seq
-                or is_fact_on_path(way, other)
-                or not is_fact_on_path(way, seq)
+                is_replacement_awaited
+                or is_fact_on_path(path, replacement_seq)
+                or not is_fact_on_path(path, broken_seq)
             ):
-                yield bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
+                yield broken_seq, broken_seq
 
     def item_of_fact(self, seq: int) -> int:
         """The item that shows the fact `seq`, or the nearest one before it; -1 without items."""
         if seq in self.calls.item_by_result:
             return self.calls.item_by_result[seq]
+        if not self.all:
+            return -1
         first = bisect_left(self._seqs, seq)
         if first < len(self._seqs) and self._seqs[first] == seq:
             return first
-        return max(first - 1, 0) if len(self.all) else -1
+        return max(first - 1, 0)
 
     def item_of_fold(self, fold: str) -> int:
         """Returns the item of a fold, or of its call, or -1 if it is not shown."""
         if fold in self._fold_items:
             return self._fold_items[fold]
         folded = self._folds.get(fold)
-        return (
-            self.item_of_fact(folded.cover.seq)
-            if folded and isinstance(folded.cover, facts.PartRef)
-            else -1
-        )
+        if folded and isinstance(folded.cover, facts.PartRef):
+            return self.item_of_fact(folded.cover.seq)
+        return -1
 
     def tool_call_state(self, index: int) -> ToolCallState:
         item = self.all[index]
@@ -342,25 +380,46 @@ class TranscriptItems:
         call = item.source_fact.parts[item.part]
         if not isinstance(call, facts.ToolCall):
             raise TypeError(f"item {index} is not a call")
-        branch, record = self.history.branch, self.calls.record_of_chat_item(index)
-        results = record.results
-        if branch.has_message(item.fact_seq):  # Results from an abandoned branch are left out.
-            results = tuple(one for one in results if branch.has_message(one.seq))
-        returned = results[-1] if results else None
-        output = branch.fold_shown_for_part(facts.PartRef(returned.seq, 0)) if returned else None
+        branch = self.history.branch
+        record = self.calls.record_of_chat_item(index)
+        begun_at = record.began
+        if begun_at is None:
+            begun_at = item.recorded.time
+        recorded_result = self._newest_result_of_call(item, record)
+        returned: facts.ToolReturned | None = None
+        returned_seq = 0
+        output_fold: facts.Folded | None = None
+        if recorded_result is not None:
+            if isinstance(recorded_result.fact, facts.ToolReturned):
+                returned = recorded_result.fact
+            returned_seq = recorded_result.seq
+            output_fold = branch.fold_shown_for_part(facts.PartRef(returned_seq, 0))
         return ToolCallState(
-            call,
-            item.recorded.time if record.began is None else record.began,
-            returned.fact if returned and isinstance(returned.fact, facts.ToolReturned) else None,
-            returned.seq if returned else 0,
-            output,
-            branch.fold_shown_for_part(facts.PartRef(item.fact_seq, item.part)),
-            record.decided,
-            self.running in _BUSY and self.calls.is_open(call, index),
-            record.printed,
-            self.calls.is_asked_about(call),
-            record.stage,
+            call=call,
+            begun_at=begun_at,
+            returned=returned,
+            returned_seq=returned_seq,
+            fold=output_fold,
+            argument_fold=branch.fold_shown_for_part(facts.PartRef(item.fact_seq, item.part)),
+            decided=record.decided,
+            running=self.running in _BUSY and self.calls.is_open(call, index),
+            printed_text=record.printed,
+            waiting=self.calls.is_asked_about(call),
+            stage=record.stage,
         )
+
+    def _newest_result_of_call(
+        self, item: TranscriptItem, record: ToolCallRecord
+    ) -> facts.Recorded | None:
+        """Returns a call's last result. Results from an abandoned branch are left out, unless the
+        call itself is on one.
+        """
+        branch = self.history.branch
+        is_call_on_branch = branch.has_message(item.fact_seq)
+        for recorded_result in reversed(record.results):
+            if not is_call_on_branch or branch.has_message(recorded_result.seq):
+                return recorded_result
+        return None
 
     def part_ref_of(self, index: int) -> facts.PartRef | None:
         """Returns what is folded or pinned of an item: a message, a part of a reply, or
@@ -369,56 +428,66 @@ class TranscriptItems:
         item = self.all[index]
         if item.kind is TranscriptItemKind.CALL:
             state = self.tool_call_state(index)
-            return facts.PartRef(state.returned_seq) if state.returned is not None else None
+            if state.returned is None:
+                return None
+            return facts.PartRef(state.returned_seq)
         if isinstance(item.source_fact, facts.UserSaid):
             return facts.PartRef(item.fact_seq, 0)
-        return (
-            facts.PartRef(item.fact_seq, item.part)
-            if isinstance(item.source_fact, facts.ModelReplied)
-            else None
-        )
+        if isinstance(item.source_fact, facts.ModelReplied):
+            return facts.PartRef(item.fact_seq, item.part)
+        return None
 
     def is_item_pinned(self, index: int) -> bool:
-        return (pins := self.history.branch.pins) != {} and self.part_ref_of(index) in pins
+        pins = self.history.branch.pins
+        # The state of a call takes time to compute, so it is not asked for without pins.
+        if not pins:
+            return False
+        return self.part_ref_of(index) in pins
 
     def folds_of_line(self, index: int) -> Sequence[facts.Folded]:
         fact = self.all[index].source_fact
         if not isinstance(fact, facts.Folded):
             return []
-        made = self._batches[fact.batch or fact.fold]
-        return [self.history.find_fold(fold.fold) or fold for fold in made]
+        batch = self._batches[fact.batch or fact.fold]
+        # The history's fold has the user's wording, if the user has edited it.
+        return [self.history.find_fold(fold.fold) or fold for fold in batch]
 
     def running_call_items(self) -> list[int]:
-        busy = self.running in {ConversationActivity.TOOLS, ConversationActivity.ASKING}
-        return self.calls.open_items if busy else []
+        if self.running in {ConversationActivity.TOOLS, ConversationActivity.ASKING}:
+            return self.calls.open_items
+        return []
 
     @property
     def retry_wait_item(self) -> int:
         """Returns the line with the time until the retry, or -1 if none is pending."""
-        return (
-            len(self.all) - 1
-            if self.all and self.all[-1].kind is TranscriptItemKind.WAITING
-            else -1
-        )
+        if self.all and self.all[-1].kind is TranscriptItemKind.WAITING:
+            return len(self.all) - 1
+        return -1
 
     def can_continue_after(self, index: int) -> bool:
         """Whether the failure at `index` is the last event, and nothing is running."""
         return index == self._error and self.running not in _BUSY
 
     def _latest_failure_item(self) -> tuple[int, ...]:
-        return (self._error,) if self._error >= 0 else ()
+        if self._error < 0:
+            return ()
+        return (self._error,)
 
     def _clear_latest_failure(self) -> tuple[int, ...]:
-        past, self._error = self._latest_failure_item(), -1
-        return past
+        past_failure = self._latest_failure_item()
+        self._error = -1
+        return past_failure
 
     # --- For each kind of fact, a method that returns the items whose look it changes
 
     def _show_user_message(self, recorded: facts.Recorded, fact: facts.UserSaid) -> Iterable[int]:
         if fact.by:
             return self._add_fact_note(recorded, fact)
-        words, additions = split_off_agent_additions(fact.parts) if self._is_foreign else ("", [])
-        changed = list[int]()
+        words = ""
+        additions: list[tuple[int, str]] = []
+        if self._is_foreign:
+            words, additions = split_off_agent_additions(fact.parts)
+        changed: list[int] = []
         for number, text in additions:
             self._append_item(TranscriptItem(TranscriptItemKind.ADDITION, recorded, number, text))
             if self.grouping:
@@ -427,8 +496,10 @@ class TranscriptItems:
         if not (additions and is_added_by_agent(fact.parts)):
             self._append_item(TranscriptItem(TranscriptItemKind.USER, recorded, 0, words))
             self._has_answer_name = False
-        self._broken_reply_seq, self._last_cut = 0, 0
-        return (*changed, *self._clear_latest_failure())
+        self._broken_reply_seq = 0
+        self._last_cut = 0
+        changed.extend(self._clear_latest_failure())
+        return changed
 
     def _remember_conversation_start(
         self, recorded: facts.Recorded, fact: facts.ConversationStarted
@@ -441,19 +512,19 @@ class TranscriptItems:
         self.calls.forget_returned_calls_of_last_reply()
         if fact.parts:
             self._hide_broken_reply_replaced_by(recorded.seq)
-        self._last_cut = recorded.seq if fact.stop is facts.Stop.CUT else 0
+        self._last_cut = 0
+        if fact.stop is facts.Stop.CUT:
+            self._last_cut = recorded.seq
         for number, part in enumerate(fact.parts):
             if type(part) is facts.Text:
                 if part.text.strip():
-                    self._append_item(
-                        TranscriptItem(
-                            TranscriptItemKind.REPLY,
-                            recorded,
-                            number,
-                            "",
-                            not self._has_answer_name,
-                        )
+                    reply_item = TranscriptItem(
+                        TranscriptItemKind.REPLY,
+                        recorded,
+                        number,
+                        is_first_of_answer=not self._has_answer_name,
                     )
+                    self._append_item(reply_item)
                     self._has_answer_name = True
             elif type(part) is facts.ToolCall:
                 self.calls.record_running_call(part, len(self.all))
@@ -466,77 +537,94 @@ class TranscriptItems:
     def _show_tool_result(
         self, recorded: facts.Recorded, fact: facts.ToolReturned
     ) -> Iterable[int]:
-        if (answered := self.history.record.answered.get(recorded.seq)) is None:
+        answered = self.history.record.answered.get(recorded.seq)
+        if answered is None:
             return ()
+        # The items of a reply's parts follow each other.
         index = bisect_left(self._seqs, answered.ref.seq)
         while self.all[index].part != answered.ref.part:
             index += 1
         self.calls.add_result(fact.call, index, recorded)
-        return (
-            index,
-            *self.groups.add_result_and_list_items_to_redraw(index, answered.call.name, fact),
+        changed = [index]
+        changed.extend(
+            self.groups.add_result_and_list_items_to_redraw(index, answered.call.name, fact)
         )
+        return changed
 
     def _show_fold_of_parts(self, recorded: facts.Recorded, fact: facts.Folded) -> Iterable[int]:
         self._folds[fact.fold] = fact
-        batch = self._batches.setdefault(
-            fact.batch or fact.fold, []
-        )  # Markers that are folded together with a document belong to the same batch.
+        # Markers that are folded together with a document belong to the same batch.
+        batch = self._batches.setdefault(fact.batch or fact.fold, [])
         batch.append(fact)
         changed: list[int] = []
         if isinstance(fact.cover, facts.PartRef):
             changed.append(self.item_of_fact(fact.cover.seq))
         if fact.kind is facts.FoldKind.EXCERPT:
             return changed
-        first = next(one.fold for one in batch if one.kind is not facts.FoldKind.EXCERPT)
-        if first in self._fold_items:
-            self._fold_items[fact.fold] = self._fold_items[first]
-            return [*changed, self._fold_items[first]]
+        # A batch has one line. An excerpt has none: it is shown at its call.
+        first_fold_with_line = next(
+            fold.fold for fold in batch if fold.kind is not facts.FoldKind.EXCERPT
+        )
+        if first_fold_with_line in self._fold_items:
+            line_index = self._fold_items[first_fold_with_line]
+            self._fold_items[fact.fold] = line_index
+            changed.append(line_index)
+            return changed
         self._fold_items[fact.fold] = len(self.all)
         self._append_item(TranscriptItem(TranscriptItemKind.FOLD, recorded))
-        return [*changed, *self._clear_failed_fold()]
+        changed.extend(self._clear_failed_fold())
+        return changed
 
     def _list_items_changed_by_unfolding(
         self, recorded: facts.Recorded, fact: facts.Unfolded | facts.Refolded
     ) -> Iterable[int]:
-        if (folded := self._folds.get(fact.fold)) is None:
+        folded = self._folds.get(fact.fold)
+        if folded is None:
             return ()
-        changed = [self._fold_items[fact.fold]] if fact.fold in self._fold_items else []
-        return (
-            [*changed, *self._indexes_of_covered_items(folded.cover)]
-            if isinstance(folded.cover, facts.PartRef)
-            else changed
-        )
+        changed: list[int] = []
+        if fact.fold in self._fold_items:
+            changed.append(self._fold_items[fact.fold])
+        if isinstance(folded.cover, facts.PartRef):
+            changed.extend(self._indexes_of_covered_items(folded.cover))
+        return changed
 
     def _item_of_edited_document(
         self, recorded: facts.Recorded, fact: facts.DocumentEdited
     ) -> Iterable[int]:
         index = self.item_of_fold(fact.fold)
-        return (index,) if index >= 0 else ()
+        if index < 0:
+            return ()
+        return (index,)
 
     def _items_of_pinned_part(
         self, recorded: facts.Recorded, fact: facts.Pinned | facts.Unpinned
     ) -> Iterable[int]:
-        of_message = range(0)
         if isinstance(fact.ref, facts.PartRef):
-            of_message = range(
-                bisect_left(self._seqs, fact.ref.seq), bisect_right(self._seqs, fact.ref.seq)
-            )
-        return of_message or self._indexes_of_covered_items(fact.ref)
+            first_item = bisect_left(self._seqs, fact.ref.seq)
+            after_last_item = bisect_right(self._seqs, fact.ref.seq)
+            if first_item < after_last_item:
+                return range(first_item, after_last_item)
+        # The result of a call has no item of its own: it is shown by that of the call.
+        return self._indexes_of_covered_items(fact.ref)
 
     def _add_fact_note(self, recorded: facts.Recorded, fact: facts.Fact) -> Iterable[int]:
-        if text := describe_fact_if_needed(fact):
+        text = describe_fact_if_needed(fact)
+        if text:
             self._append_item(TranscriptItem(TranscriptItemKind.NOTE, recorded, 0, text))
         return ()
 
     def _show_failed_fold(self, recorded: facts.Recorded, fact: facts.FoldFailed) -> Iterable[int]:
-        past, self.failed_fold = self._clear_failed_fold(), len(self.all)
+        past_failure = self._clear_failed_fold()
+        self.failed_fold = len(self.all)
         self._add_fact_note(recorded, fact)
-        return past
+        return past_failure
 
     def _clear_failed_fold(self) -> Sequence[int]:
-        past, self.failed_fold = self.failed_fold, -1
-        return (past,) if past >= 0 else ()
+        past_failure = self.failed_fold
+        self.failed_fold = -1
+        if past_failure < 0:
+            return ()
+        return (past_failure,)
 
     def _append_plan_item(self, recorded: facts.Recorded, fact: facts.TodoSet) -> Iterable[int]:
         if fact.items:
@@ -544,20 +632,20 @@ class TranscriptItems:
         return ()
 
     def _add_turn_end_items(self, recorded: facts.Recorded, fact: facts.TurnEnded) -> Iterable[int]:
-        stopped = self.calls.mark_running_calls_ended()
-        stopped += self._clear_latest_failure()
+        changed = self.calls.mark_running_calls_ended()
+        changed += self._clear_latest_failure()
         if fact.reason is facts.TurnEnd.FAILED:
             self._error = len(self.all)
-            self._append_item(
-                TranscriptItem(TranscriptItemKind.ERROR, recorded, 0, translate_sentences(fact.why))
-            )
+            why = translate_sentences(fact.why)
+            self._append_item(TranscriptItem(TranscriptItemKind.ERROR, recorded, 0, why))
         else:
             self._add_fact_note(recorded, fact)
-        if words := describe_changed_files([*self._changes.values()]):
+        words = describe_changed_files(list(self._changes.values()))
+        if words:
             self._changes_of_line[recorded.seq] = tuple(self._changes)
             self._append_item(TranscriptItem(TranscriptItemKind.CHANGES, recorded, 0, words))
         self._changes = {}
-        return stopped
+        return changed
 
     def _record_file_changes_or_undo(
         self, recorded: facts.Recorded, fact: facts.FilesChanged
@@ -565,30 +653,35 @@ class TranscriptItems:
         if fact.by != "undo":
             self._changes[recorded.seq] = fact
             return ()
-        about = set(fact.undoes)
-        self._undone_changes = (
-            self._undone_changes | about if fact.is_whole else self._undone_changes - about
-        )
-        ends = [
-            end for end, changes in self._changes_of_line.items() if about.intersection(changes)
-        ]
-        return [bisect_right(self._seqs, end) - 1 for end in ends]
+        undone_seqs = set(fact.undoes)
+        # A line counts as undone only once none of its changes is left.
+        if fact.is_whole:
+            self._undone_changes = self._undone_changes | undone_seqs
+        else:
+            self._undone_changes = self._undone_changes - undone_seqs
+        changed: list[int] = []
+        for turn_end_seq, change_seqs in self._changes_of_line.items():
+            if undone_seqs.intersection(change_seqs):
+                changed.append(bisect_right(self._seqs, turn_end_seq) - 1)
+        return changed
 
     def is_changes_line_undone(self, item: TranscriptItem) -> bool:
-        return self._undone_changes.issuperset(self._changes_of_line.get(item.fact_seq, (0,)))
+        change_seqs = self._changes_of_line.get(item.fact_seq)
+        if change_seqs is None:
+            return False
+        return self._undone_changes.issuperset(change_seqs)
 
     def _show_rewind(self, recorded: facts.Recorded, fact: facts.Rewound) -> Iterable[int]:
         self.calls.mark_running_calls_ended()
         self.groups.is_last_closed = True
         self._error = -1
-        self._has_answer_name, self._hidden_ranges, self._broken_reply_seq, self._last_cut = (
-            False,
-            None,
-            0,
-            0,
-        )
+        self._has_answer_name = False
+        self._hidden_ranges = None
+        self._broken_reply_seq = 0
+        self._last_cut = 0
         self._answers.add_answer_of_rewind(recorded.seq, fact, self.history.record)
-        if not fact.again and bisect_right(self._seqs, fact.to) < len(self.all):
+        has_removed_items = bisect_right(self._seqs, fact.to) < len(self.all)
+        if has_removed_items and not fact.again:
             self._append_item(TranscriptItem(TranscriptItemKind.REWOUND, recorded))
         return range(len(self.all))
 
@@ -604,14 +697,20 @@ class TranscriptItems:
         """Hides the reply that broke off once its replacement arrives, so that only one
         answer is shown.
         """
-        seq, self._broken_reply_seq = self._broken_reply_seq, 0
-        first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
-        if seq and first <= last:
-            self._replaced.append((seq, replacement_seq))
-            self._has_answer_name = self._has_answer_name and not any(
-                item.is_first_of_answer for item in self.all[first : last + 1]
-            )
-            self._hidden_ranges = None
+        broken_seq = self._broken_reply_seq
+        self._broken_reply_seq = 0
+        if not broken_seq:
+            return
+        first = bisect_left(self._seqs, broken_seq)
+        after_last = bisect_right(self._seqs, broken_seq)
+        broken_items = self.all[first:after_last]
+        if not broken_items:
+            return
+        self._replaced.append((broken_seq, replacement_seq))
+        self._hidden_ranges = None
+        # If the name over the answer is hidden with the broken reply, the replacement shows it.
+        if any(item.is_first_of_answer for item in broken_items):
+            self._has_answer_name = False
 
     def _advance_history(self, recorded: facts.Recorded) -> None:
         self.newest_seq = recorded.seq
@@ -619,12 +718,15 @@ class TranscriptItems:
             self.history.advance_state(recorded)
 
     def _append_item(self, item: TranscriptItem) -> None:
-        if self.grouping and item[0] in _GROUPED:
+        if self.grouping and item.kind in _GROUPED:
             self.groups.add_item_to_last_group(
-                len(self.all), collapsible=item[0] is TranscriptItemKind.REASONING
+                len(self.all), collapsible=item.kind is TranscriptItemKind.REASONING
             )
         self.all.append(item)
-        self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
+        if item.recorded is None:
+            self._seqs.append(_NOT_YET)
+        else:
+            self._seqs.append(item.recorded.seq)
 
     def _indexes_of_covered_items(self, cover: facts.Cover) -> Iterable[int]:
         if isinstance(cover, facts.PartRef):
@@ -636,8 +738,8 @@ class TranscriptItems:
         if self._live_from < 0 or self.all[last].kind is not kind:
             if kind is TranscriptItemKind.LIVE_REPLY:
                 self._hide_broken_reply_replaced_by(self.newest_seq + 1)
-            head = kind is TranscriptItemKind.LIVE_REPLY and not self._has_answer_name
-            return self._add_live_item(kind, text, is_first_of_answer=head)
+            is_first = kind is TranscriptItemKind.LIVE_REPLY and not self._has_answer_name
+            return self._add_live_item(kind, text, is_first_of_answer=is_first)
         pieces = self._live[last]
         pieces.append(text)
         if len(pieces) > 1:
@@ -653,10 +755,10 @@ class TranscriptItems:
             self._live[len(self.all) - 1] = [delta.name, delta.arguments]
             self._live_calls[delta.index] = len(self.all) - 1
             return change
-        name, arguments = self._live[index]
-        grown = arguments + delta.arguments
-        self._live[index] = [name or delta.name, grown]
-        self.all[index] = self.all[index]._replace(text=grown)
+        name, earlier_arguments = self._live[index]
+        arguments = earlier_arguments + delta.arguments
+        self._live[index] = [name or delta.name, arguments]
+        self.all[index] = self.all[index]._replace(text=arguments)
         return self.build_changes({index})
 
     def live_call_text(self, index: int) -> tuple[str, str]:
@@ -669,15 +771,20 @@ class TranscriptItems:
     ) -> ItemChanges:
         if self._live_from < 0:
             self._live_from = len(self.all)
-        tail = len(self.all)
+        index = len(self.all)
         if kind is TranscriptItemKind.LIVE_REPLY:
             self._has_answer_name = True
-        if self.all and self.all[-1].kind is TranscriptItemKind.WAITING and tail > self._live_from:
-            tail -= 1
-            self._truncate_item_list(tail)
-        self._live[tail] = [text]
-        self._append_item(TranscriptItem(kind, None, 0, text, is_first_of_answer))
-        return ItemChanges(tail, is_visibility_changed=self._hidden_ranges is None)
+        # The line that waits for a retry goes once something arrives.
+        has_live_items = index > self._live_from
+        if self.all and self.all[-1].kind is TranscriptItemKind.WAITING and has_live_items:
+            index -= 1
+            self._truncate_item_list(index)
+        self._live[index] = [text]
+        live_item = TranscriptItem(
+            kind, recorded=None, text=text, is_first_of_answer=is_first_of_answer
+        )
+        self._append_item(live_item)
+        return ItemChanges(index, is_visibility_changed=self._hidden_ranges is None)
 
     def _remove_live_items(self) -> None:
         if self._live_from < 0:
@@ -693,18 +800,18 @@ class TranscriptItems:
         """Removes the live items temporarily, so that a fact other than their reply is
         inserted before them.
         """
-        lifted = self.all[self._live_from :]
+        live_items = self.all[self._live_from :]
         self._truncate_item_list(self._live_from)
-        return lifted
+        return live_items
 
-    def _reattach_live_items(self, lifted: list[TranscriptItem]) -> None:
-        if not lifted:
+    def _reattach_live_items(self, live_items: list[TranscriptItem]) -> None:
+        if not live_items:
             return
-        moved = len(self.all) - self._live_from
+        shift = len(self.all) - self._live_from
         self._live_from = len(self.all)
-        self._live = {index + moved: pieces for index, pieces in self._live.items()}
-        self._live_calls = {number: index + moved for number, index in self._live_calls.items()}
-        for item in lifted:
+        self._live = {index + shift: pieces for index, pieces in self._live.items()}
+        self._live_calls = {number: index + shift for number, index in self._live_calls.items()}
+        for item in live_items:
             self._append_item(item)
 
     def _truncate_item_list(self, length: int) -> None:
@@ -713,13 +820,15 @@ class TranscriptItems:
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
-        else:
-            found.append((first, last))
-    return found
+        if merged:
+            merged_first, merged_last = merged[-1]
+            if first <= merged_last + 1:
+                merged[-1] = (merged_first, max(last, merged_last))
+                continue
+        merged.append((first, last))
+    return merged
 
 
 _STEPS: dict[type, Callable[..., Iterable[int]]] = {
