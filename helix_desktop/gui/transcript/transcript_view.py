@@ -6,7 +6,7 @@ from functools import partial
 
 from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSizeF, Qt, Signal
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 
 from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.view import ConversationState
@@ -54,7 +54,8 @@ class TranscriptView(TranscriptCanvas):
         self._bar: tuple[object, message_bar.HoverBar] | None = None
 
     def show_history(self, history: ConversationState) -> None:
-        self._over, self._bar = -1, None
+        self._over = -1
+        self._bar = None
         super().show_history(history)
 
     def hot_spot_rect_of(self, want: chat_actions.ChatIntent) -> QRect:
@@ -62,36 +63,43 @@ class TranscriptView(TranscriptCanvas):
         there is none.
         """
         for index, spot in self.visible_hot_spots():
-            laid = self.column.existing_layout(index)
-            if (
-                laid is not None
-                and spot.box != message_bar.BAR
-                and laid.hot_spot_and_rect(spot)[0].act == want
-            ):
-                return self.rect_in_viewport(index, laid.hot_spot_and_rect(spot)[1]).toRect()
+            layout = self.column.existing_layout(index)
+            if layout is None or spot.box == message_bar.BAR:
+                continue
+            hot_spot, rect = layout.hot_spot_and_rect(spot)
+            if hot_spot.act == want:
+                return self.rect_in_viewport(index, rect).toRect()
         return QRect()
 
     def hover_bar_of(self, index: int) -> message_bar.HoverBar | None:
         """Returns the bar of a message, or None if the item has none or is hidden."""
-        there = 0 <= index < len(self.items.all) and not self.items.is_item_hidden(index)
-        if not there or not message_bar.has_hover_bar(self.items.all[index]):
+        if not 0 <= index < len(self.items.all) or self.items.is_item_hidden(index):
             return None
-        item, ink = self.items.all[index], self.column.page.ink
+        item = self.items.all[index]
+        if not message_bar.has_hover_bar(item):
+            return None
+        ink = self.column.page.ink
+        # The bar is asked for at each move of the pointer, so the last one is kept.
         key = (index, item, ink, self.items.answer_choice_of(index))
-        if self._bar is None or self._bar[0] != key:
-            words = message_bar.format_message_time(item.recorded.time) if item.recorded else ""
-            intents = list_item_intents(self.items, index)
-            buttons = message_bar.list_hover_bar_buttons(self.items, index, intents)
-            self._bar = (key, message_bar.HoverBar(ink, words, buttons))
-        return self._bar[1]
+        if self._bar is not None and self._bar[0] == key:
+            return self._bar[1]
+        time_words = ""
+        if item.recorded is not None:
+            time_words = message_bar.format_message_time(item.recorded.time)
+        intents = list_item_intents(self.items, index)
+        buttons = message_bar.list_hover_bar_buttons(self.items, index, intents)
+        bar = message_bar.HoverBar(ink, time_words, buttons)
+        self._bar = (key, bar)
+        return bar
 
     def hover_bar_rect(self, index: int, bar: message_bar.HoverBar) -> QRectF:
-        laid = self.column.existing_layout(index)
-        height = float(laid.current_height) if laid is not None else 0.0
+        layout = self.column.existing_layout(index)
+        height = 0.0
+        if layout is not None:
+            height = float(layout.current_height)
         message = self.rect_in_viewport(index, QRectF(0, 0, self.column.page.width, height))
-        return QRectF(
-            message_bar.position_of_hover_bar(bar, message), QSizeF(bar.width, bar.height)
-        )
+        position = message_bar.position_of_hover_bar(bar, message)
+        return QRectF(position, QSizeF(bar.width, bar.height))
 
     @property
     def _item_with_hover_bar(self) -> int:
@@ -118,25 +126,28 @@ class TranscriptView(TranscriptCanvas):
         painter.end()
 
     def _overlay_rect(self) -> QRect:
-        bar = self.hover_bar_of(self._item_with_hover_bar)
-        return (
-            self.hover_bar_rect(self._item_with_hover_bar, bar).toAlignedRect()
-            if bar is not None
-            else QRect()
-        )
+        index = self._item_with_hover_bar
+        bar = self.hover_bar_of(index)
+        if bar is None:
+            return QRect()
+        return self.hover_bar_rect(index, bar).toAlignedRect()
 
     # --- Selecting and copying text
 
     def select_all_text(self) -> None:
-        if (last := len(self.items.all) - 1) >= 0:
-            end = TextPosition(last, self.column.lay_out_fully(last).end_offset)
-            self.selection.set_both_ends(TextPosition(0, 0), end)
-            self.viewport().update()
+        if not self.items.all:
+            return
+        last = len(self.items.all) - 1
+        end = TextPosition(last, self.column.lay_out_fully(last).end_offset)
+        self.selection.set_both_ends(TextPosition(0, 0), end)
+        self.viewport().update()
 
     def copy_selected_as_markdown(self) -> None:
-        if text := build_selected_text(
+        text = build_selected_text(
             self.selection, self.items, self.column.lay_out_fully, markdown=True
-        ):
+        )
+        # Without a selection, what the clipboard holds stays.
+        if text:
             QtGui.QGuiApplication.clipboard().setText(text)
 
     def selected_text(self) -> str:
@@ -156,12 +167,13 @@ class TranscriptView(TranscriptCanvas):
         )
 
     def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
-        by = event.pixelDelta().x() or event.angleDelta().x() // 2
-        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and not by:
-            by = event.angleDelta().y() // 2
-        if by and abs(by) > abs(event.pixelDelta().y()):
+        # A touchpad reports pixels, a wheel eighths of a degree.
+        sideways = event.pixelDelta().x() or event.angleDelta().x() // 2
+        if not sideways and event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            sideways = event.angleDelta().y() // 2
+        if sideways and abs(sideways) > abs(event.pixelDelta().y()):
             box = self.nearest_box_at_point(event.position().toPoint())
-            if isinstance(box, CodeBox) and box.scroll_sideways(-float(by)):
+            if isinstance(box, CodeBox) and box.scroll_sideways(-float(sideways)):
                 self.viewport().update()
             event.accept()
             return
@@ -172,41 +184,54 @@ class TranscriptView(TranscriptCanvas):
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Leave:
-            self._over, self._pointed = -1, None
+            self._over = -1
+            self._pointed = None
         return super().viewportEvent(event)
 
     def update_hover(self, point: QPoint) -> None:
         super().update_hover(point)
-        hot, index = self.hot_spot_at_point(point), self.item_and_point_under(point)[0]
-        if (index, hot) != (self._over, self._pointed):
-            self._over, self._pointed = index, hot
+        hot_spot = self.hot_spot_at_point(point)
+        index, _ = self.item_and_point_under(point)
+        if index != self._over or hot_spot != self._pointed:
+            self._over = index
+            self._pointed = hot_spot
             self.viewport().update()
-        self.viewport().setToolTip(self._hot_spot_tooltip(hot))
+        self.viewport().setToolTip(self._hot_spot_tooltip(hot_spot))
 
     def _hot_spot_tooltip(self, hot: HotSpot | None) -> str:
         """Returns the address of a link, or the meaning of an icon on the bar."""
-        if hot is not None and isinstance(hot.act, LinkAddress):
+        if hot is None:
+            return ""
+        if isinstance(hot.act, LinkAddress):
             return safe_tooltip(hot.act.address[:500])
         bar = self.hover_bar_of(self._over)
-        return hot.name if hot is not None and bar is not None and hot in bar.hot_spots else ""
+        if bar is not None and hot in bar.hot_spots:
+            return hot.name
+        return ""
 
     def hot_spot_at_point(self, point: QPoint) -> HotSpot | None:
-        if (bar := self.hover_bar_of(self._over)) is not None:
+        bar = self.hover_bar_of(self._over)
+        if bar is not None:  # The bar covers what is under it.
             place = self.hover_bar_rect(self._over, bar)
             if place.contains(point):
                 return bar.find_hot_spot(QPointF(point) - place.topLeft())
         index, inner = self.item_and_point_under(point)
-        laid = self.column.existing_layout(index) if index >= 0 else None
-        return laid.hot_spot_at(inner) if laid is not None else None
+        if index < 0:
+            return None
+        layout = self.column.existing_layout(index)
+        if layout is None:
+            return None
+        return layout.hot_spot_at(inner)
 
     def nearest_box_at_point(self, point: QPoint) -> LayoutBox | None:
         index, inner = self.item_and_point_under(point)
-        laid = self.column.existing_layout(index) if index >= 0 else None
-        return (
-            laid.boxes[laid.nearest_box_and_inner_place(inner)[0]]
-            if laid is not None and laid.boxes
-            else None
-        )
+        if index < 0:
+            return None
+        layout = self.column.existing_layout(index)
+        if layout is None or not layout.boxes:
+            return None
+        box_number, _ = layout.nearest_box_and_inner_place(inner)
+        return layout.boxes[box_number]
 
     def update_following_for_scroll(self, wanted: int) -> None:
         bar = self.verticalScrollBar()
@@ -226,18 +251,21 @@ class TranscriptView(TranscriptCanvas):
             super().keyPressEvent(event)
 
     def _move_along_hover_bar(self, key: Qt.Key) -> bool:
-        if (
-            self._spot is None
-            or self._spot[1].box != message_bar.BAR
-            or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right)
-        ):
+        if self._spot is None:
             return False
-        if (bar := self.hover_bar_of(self._spot[0])) is not None:
-            by = 1 if key == Qt.Key.Key_Right else -1
-            self._spot = (
-                self._spot[0],
-                HotSpotIndex(message_bar.BAR, (self._spot[1].hot + by) % len(bar.hot_spots)),
-            )
+        index, focused = self._spot
+        if focused.box != message_bar.BAR:
+            return False
+        if key == Qt.Key.Key_Right:
+            step = 1
+        elif key == Qt.Key.Key_Left:
+            step = -1
+        else:
+            return False
+        bar = self.hover_bar_of(index)
+        if bar is not None:
+            next_button = (focused.hot + step) % len(bar.hot_spots)
+            self._spot = (index, HotSpotIndex(message_bar.BAR, next_button))
             self._scroll_to_and_announce_focused_hot_spot()
             self.viewport().update()
         return True
@@ -273,43 +301,40 @@ class TranscriptView(TranscriptCanvas):
 
     def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
         """The bar of a message is one stop, in which the arrow keys move."""
-        return (
-            (spot[0], HotSpotIndex(message_bar.BAR, 0))
-            if spot and spot[1].box == message_bar.BAR
-            else spot
-        )
+        if spot is None:
+            return None
+        index, inner = spot
+        if inner.box == message_bar.BAR:
+            return index, HotSpotIndex(message_bar.BAR, 0)
+        return spot
 
     def visible_hot_spots(self) -> list[HotSpotPlace]:
-        return [
-            (index, spot)
-            for index in self.column.visible_items(
-                self.verticalScrollBar().value(), self.viewport().height()
-            )
-            if (laid := self.column.existing_layout(index)) is not None
-            for spot in (
-                *laid.list_hot_spots(),
-                *(
-                    [HotSpotIndex(message_bar.BAR, 0)]
-                    if message_bar.has_hover_bar(self.items.all[index])
-                    else ()
-                ),
-            )
-        ]
+        hot_spots: list[HotSpotPlace] = []
+        y = self.verticalScrollBar().value()
+        for index in self.column.visible_items(y, self.viewport().height()):
+            layout = self.column.existing_layout(index)
+            if layout is None:
+                continue
+            for spot in layout.list_hot_spots():
+                hot_spots.append((index, spot))
+            if message_bar.has_hover_bar(self.items.all[index]):
+                hot_spots.append((index, HotSpotIndex(message_bar.BAR, 0)))
+        return hot_spots
 
     def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
         index, inner = spot
         if inner.box == message_bar.BAR:  # The bar is always visible, so its place is not needed.
             bar = self.hover_bar_of(index)
-            return (
-                (bar.hot_spots[min(inner.hot, len(bar.hot_spots) - 1)], QRectF())
-                if bar is not None
-                else None
-            )
-        laid = self.column.existing_layout(index)
-        if laid is None or inner not in laid.list_hot_spots():
+            if bar is None:
+                return None
+            # The bar may have fewer buttons now than when it got the focus.
+            button = min(inner.hot, len(bar.hot_spots) - 1)
+            return bar.hot_spots[button], QRectF()
+        layout = self.column.existing_layout(index)
+        if layout is None or inner not in layout.list_hot_spots():
             return None
-        hot, place = laid.hot_spot_and_rect(inner)
-        return hot, self.rect_in_viewport(index, place)
+        hot_spot, place = layout.hot_spot_and_rect(inner)
+        return hot_spot, self.rect_in_viewport(index, place)
 
     def perform_box_action(self, act: BoxAction) -> None:
         if isinstance(act, ToggleSection):
@@ -341,20 +366,28 @@ class TranscriptView(TranscriptCanvas):
         ask_to_choose_one(self, tr("Open a link"), text, "", ways)
 
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
-        index, _ = self.item_and_point_under(self.viewport().mapFromGlobal(event.globalPos()))
         menu = build_popup_menu(self)
-        chosen = not self.selection.is_empty_selection
-        menu.addAction(tr("Copy"), self.copy_selected_text).setEnabled(chosen)
-        menu.addAction(tr("Copy as Markdown"), self.copy_selected_as_markdown).setEnabled(chosen)
+        has_selection = not self.selection.is_empty_selection
+        copy_action = menu.addAction(tr("Copy"), self.copy_selected_text)
+        copy_action.setEnabled(has_selection)
+        markdown_action = menu.addAction(tr("Copy as Markdown"), self.copy_selected_as_markdown)
+        markdown_action.setEnabled(has_selection)
         menu.addAction(tr("Select all"), self.select_all_text)
-        if index >= 0 and message_bar.has_hover_bar(self.items.all[index]):
-            copy = CopyText(item_source_text(self.items.all[index]))
-            menu.addAction(tr("Copy message"), partial(self.perform_box_action, copy))
-        if index >= 0 and (wants := list_item_intents(self.items, index)):
-            menu.addSeparator()
-            for words, want in wants:
-                menu.addAction(words, partial(self.intent_requested.emit, want))
+        index, _ = self.item_and_point_under(self.viewport().mapFromGlobal(event.globalPos()))
+        if index >= 0:
+            self._add_item_actions(menu, index)
         menu.popup(event.globalPos())
+
+    def _add_item_actions(self, menu: QMenu, index: int) -> None:
+        item = self.items.all[index]
+        if message_bar.has_hover_bar(item):
+            copy = CopyText(item_source_text(item))
+            menu.addAction(tr("Copy message"), partial(self.perform_box_action, copy))
+        intents = list_item_intents(self.items, index)
+        if intents:
+            menu.addSeparator()
+        for words, intent in intents:
+            menu.addAction(words, partial(self.intent_requested.emit, intent))
 
 
 def list_item_intents(
@@ -363,22 +396,22 @@ def list_item_intents(
     item = items.all[index]
     if item.recorded is None:
         return []
-    found: list[tuple[str, chat_actions.ChatIntent]] = []
+    intents: list[tuple[str, chat_actions.ChatIntent]] = []
     if item.kind is TranscriptItemKind.USER:
-        found.append((tr("Edit and resend…"), ActOnMessage(MessageAct.EDIT, item.fact_seq)))
+        intents.append((tr("Edit and resend…"), ActOnMessage(MessageAct.EDIT, item.fact_seq)))
     if item.kind is TranscriptItemKind.REPLY:
-        found.append((tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, item.fact_seq)))
-        found.append(
+        intents.append((tr("Regenerate"), ActOnMessage(MessageAct.REGENERATE, item.fact_seq)))
+        intents.append(
             (tr("What the model saw"), ActOnMessage(MessageAct.SHOW_REQUEST, item.fact_seq))
         )
-    found.append((tr("Fork from here"), ActOnMessage(MessageAct.FORK, item.fact_seq)))
-    found.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, item.fact_seq)))
+    intents.append((tr("Fork from here"), ActOnMessage(MessageAct.FORK, item.fact_seq)))
+    intents.append((tr("Rewind to here…"), ActOnMessage(MessageAct.REWIND, item.fact_seq)))
     ref = items.part_ref_of(index)
     if ref is not None:
         is_pinned = ref in items.history.branch.pins
         words = tr("Unpin") if is_pinned else tr("Pin: never shorten")
-        found.append((words, chat_actions.PinPart(ref, is_pinned=not is_pinned)))
-    return found
+        intents.append((words, chat_actions.PinPart(ref, is_pinned=not is_pinned)))
+    return intents
 
 
 _STEPS = {
@@ -397,14 +430,18 @@ def move_caret(
     conversation with `whole`.
     """
     if key == Qt.Key.Key_Home:
-        return TextPosition(0 if whole else caret.number, 0)
+        if whole:
+            return TextPosition(0, 0)
+        return TextPosition(caret.number, 0)
     if key == Qt.Key.Key_End:
-        last = len(column.page.items.all) - 1 if whole else caret.number
-        return TextPosition(last, column.lay_out_fully(last).end_offset)
-    lines, letters = _STEPS[key]
-    return (
-        _move_by_line(column, caret, lines) if lines else _move_by_character(column, caret, letters)
-    )
+        index = caret.number
+        if whole:
+            index = len(column.page.items.all) - 1
+        return TextPosition(index, column.lay_out_fully(index).end_offset)
+    lines, characters = _STEPS[key]
+    if lines:
+        return _move_by_line(column, caret, lines)
+    return _move_by_character(column, caret, characters)
 
 
 def _move_by_character(column: ItemColumn, caret: TextPosition, steps: int) -> TextPosition:
@@ -413,26 +450,35 @@ def _move_by_character(column: ItemColumn, caret: TextPosition, steps: int) -> T
     index = _next_visible_item(column, caret.number, steps)
     if index == caret.number:
         return caret
-    return TextPosition(index, 0 if steps > 0 else column.lay_out_fully(index).end_offset)
+    if steps > 0:
+        return TextPosition(index, 0)
+    return TextPosition(index, column.lay_out_fully(index).end_offset)
 
 
 def _move_by_line(column: ItemColumn, caret: TextPosition, steps: int) -> TextPosition:
-    laid = column.lay_out_fully(caret.number)
-    where = laid.caret_rect_at(caret.offset)
-    y = where.center().y() + steps * where.height()
-    if laid.vertical_padding <= y <= laid.current_height - laid.vertical_padding:
-        return TextPosition(caret.number, laid.text_offset_at(QPointF(where.x(), y)))
+    layout = column.lay_out_fully(caret.number)
+    caret_rect = layout.caret_rect_at(caret.offset)
+    y = caret_rect.center().y() + steps * caret_rect.height()
+    if layout.vertical_padding <= y <= layout.current_height - layout.vertical_padding:
+        return TextPosition(caret.number, layout.text_offset_at(QPointF(caret_rect.x(), y)))
     index = _next_visible_item(column, caret.number, steps)
-    if index == caret.number:
-        return TextPosition(index, laid.end_offset if steps > 0 else 0)
-    other = column.lay_out_fully(index)
-    inset = other.vertical_padding + 1
-    y = inset if steps > 0 else other.current_height - inset
-    return TextPosition(index, other.text_offset_at(QPointF(where.x(), y)))
+    if index == caret.number:  # The first or the last line of the conversation.
+        if steps > 0:
+            return TextPosition(index, layout.end_offset)
+        return TextPosition(index, 0)
+    next_layout = column.lay_out_fully(index)
+    inset = next_layout.vertical_padding + 1
+    y_in_next = inset
+    if steps < 0:
+        y_in_next = next_layout.current_height - inset
+    return TextPosition(index, next_layout.text_offset_at(QPointF(caret_rect.x(), y_in_next)))
 
 
 def _next_visible_item(column: ItemColumn, index: int, steps: int) -> int:
-    items, beyond = column.page.items, index + steps
-    while 0 <= beyond < len(items.all) and items.is_item_hidden(beyond):
-        beyond += steps
-    return beyond if 0 <= beyond < len(items.all) else index
+    items = column.page.items
+    next_index = index + steps
+    while 0 <= next_index < len(items.all):
+        if not items.is_item_hidden(next_index):
+            return next_index
+        next_index += steps
+    return index
