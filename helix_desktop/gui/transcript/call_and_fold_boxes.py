@@ -11,6 +11,9 @@ from helix_desktop.gui.translation import tr
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 _DASHES = [1.75, 1.0]
+# The corners of an arrow, in steps from the left and from the middle of its line.
+_ARROW_RIGHT = ((1.5, -1.0), (2.5, 0.0), (1.5, 1.0))
+_ARROW_DOWN = ((1.0, -0.5), (2.0, 0.5), (3.0, -0.5))
 
 
 class ToolCallBox(LayoutBox):
@@ -36,27 +39,37 @@ class ToolCallBox(LayoutBox):
         self._place_words_chips_and_hot_spots(toggle)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        ink = self.ink
+        surface = "panel"
+        if near:
+            surface = "window"
         frame = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
-        self.ink.draw_frame(painter, frame, "window" if near else "panel", 9)
-        if marks.selected[1] > marks.selected[0]:
+        ink.draw_frame(painter, frame, surface, 9)
+        if _has_selection(marks):
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self.ink.selection_colour)
-            painter.drawRoundedRect(frame, self.ink.scaled_pixels(9), self.ink.scaled_pixels(9))
-        size = self.ink.scaled_pixels(9 if self.line.status is CallStatus.CACHED else 8)
-        dot = QRectF(self.ink.scaled_pixels(13), (self.height - size) / 2, size, size)
-        draw_status_dot(painter, dot, self.line.status, self.ink)
+            painter.setBrush(ink.selection_colour)
+            painter.drawRoundedRect(frame, ink.scaled_pixels(9), ink.scaled_pixels(9))
+        dot_size = ink.scaled_pixels(8)
+        if self.line.status is CallStatus.CACHED:  # A ring looks smaller than a filled dot.
+            dot_size = ink.scaled_pixels(9)
+        dot_top = (self.height - dot_size) / 2
+        dot = QRectF(ink.scaled_pixels(13), dot_top, dot_size, dot_size)
+        draw_status_dot(painter, dot, self.line.status, ink)
         self._draw_call_words(painter, marks)
         for chip, place in self._chips:
-            draw_chip(painter, place, chip, self.ink)
-        colour, right = self._outcome_colour_name(), _MIDDLE | Qt.AlignmentFlag.AlignRight
-        self.ink.draw_words(painter, self._right, self.line.outcome, self.ink.text, colour, right)
+            draw_chip(painter, place, chip, ink)
+        colour = self._outcome_colour_name()
+        alignment = _MIDDLE | Qt.AlignmentFlag.AlignRight
+        ink.draw_words(painter, self._right, self.line.outcome, ink.text, colour, alignment)
 
     def _outcome_colour_name(self) -> str:
         if self._act is not None:
             return "accent"
-        return {CallStatus.FAILED: "danger", CallStatus.WAITING: "handover_text"}.get(
-            self.line.status, "muted"
-        )
+        if self.line.status is CallStatus.FAILED:
+            return "danger"
+        if self.line.status is CallStatus.WAITING:
+            return "handover_text"
+        return "muted"
 
     def _draw_call_words(self, painter: QPainter, marks: TextMarks) -> None:
         painter.setFont(self.ink.mono)
@@ -66,8 +79,10 @@ class ToolCallBox(LayoutBox):
             before = metrics.horizontalAdvance(self.text[:start])
             width = metrics.horizontalAdvance(self.text[start : start + size])
             place = QRectF(self._words.left() + before, self.height / 2 - 9, width, 18)
-            name = "found_current" if number == marks.current else "found"
-            painter.fillRect(place & self._words, self.ink.token_colour(name))
+            colour_name = "found"
+            if number == marks.current:
+                colour_name = "found_current"
+            painter.fillRect(place & self._words, self.ink.token_colour(colour_name))
         shown = metrics.elidedText(self.text, Qt.TextElideMode.ElideRight, self._words.width())
         painter.drawText(self._words, _MIDDLE, shown)
 
@@ -75,37 +90,38 @@ class ToolCallBox(LayoutBox):
         """Places chips and words. Chips keep their width, words are shortened, the
         figure is always complete.
         """
-        ink, line = self.ink, self.line
-        pad, between = ink.scaled_pixels(13), ink.scaled_pixels(10)
-        least = ink.scaled_pixels(96) if line.status is CallStatus.RUNNING else 0
-        right = max(QFontMetricsF(ink.text).horizontalAdvance(line.outcome), least)
-        self._right = QRectF(self.width - pad - right - 2, 0, right + 2, self.height)
+        ink = self.ink
+        line = self.line
+        pad = ink.scaled_pixels(13)
+        between = ink.scaled_pixels(10)
+        outcome_width = QFontMetricsF(ink.text).horizontalAdvance(line.outcome)
+        if line.status is CallStatus.RUNNING:
+            # The elapsed time grows by a digit without moving what stands beside it.
+            outcome_width = max(outcome_width, ink.scaled_pixels(96))
+        outcome_left = self.width - pad - outcome_width - 2
+        self._right = QRectF(outcome_left, 0, outcome_width + 2, self.height)
         left = pad + ink.scaled_pixels(8) + between
-        room = self._right.left() - between - left
-        wanted = QFontMetricsF(ink.mono).horizontalAdvance(self.text) + 2
-        sizes = [measure_chip(chip, ink) for chip in line.chips]
-        chips = sum(width + between for width, _ in sizes)
-        words = min(wanted, max(room - chips, room * 0.4))
-        self._words = QRectF(left, 0, words, self.height)
+        room = outcome_left - between - left
+        wanted_width = QFontMetricsF(ink.mono).horizontalAdvance(self.text) + 2
+        chip_sizes = [measure_chip(chip, ink) for chip in line.chips]
+        width_of_chips = sum(width + between for width, _ in chip_sizes)
+        words_width = min(wanted_width, max(room - width_of_chips, room * 0.4))
+        self._words = QRectF(left, 0, words_width, self.height)
         x = self._words.right() + between
-        for chip, (width, height) in zip(line.chips, sizes, strict=True):
-            fits = min(width, self._right.left() - between - x)
-            if fits < ink.scaled_pixels(40):
+        for chip, (width, height) in zip(line.chips, chip_sizes, strict=True):
+            shown_width = min(width, outcome_left - between - x)
+            if shown_width < ink.scaled_pixels(40):
                 break
-            self._chips.append((chip, QRectF(x, (self.height - height) / 2, fits, height)))
-            x += fits + between
-        self.hot_spots = [
-            HotSpot(place, chip.want, chip.text)
-            for chip, place in self._chips
-            if chip.want is not None
-        ]
+            chip_top = (self.height - height) / 2
+            self._chips.append((chip, QRectF(x, chip_top, shown_width, height)))
+            x += shown_width + between
+        # The first spot under the pointer counts, so that of the whole line is the last.
+        self.hot_spots = _list_hot_spots_of_chips(self._chips)
         if self._act is not None:
-            self.hot_spots.append(
-                HotSpot(self._right.adjusted(-4, 6, 4, -6), self._act, line.outcome)
-            )
-        self.hot_spots.append(
-            HotSpot(QRectF(0, 0, self.width, self.height), toggle, line.spoken_line)
-        )
+            outcome_area = self._right.adjusted(-4, 6, 4, -6)
+            self.hot_spots.append(HotSpot(outcome_area, self._act, line.outcome))
+        whole_line = QRectF(0, 0, self.width, self.height)
+        self.hot_spots.append(HotSpot(whole_line, toggle, line.spoken_line))
 
 
 class FoldLineBox(LayoutBox):
@@ -124,7 +140,10 @@ class FoldLineBox(LayoutBox):
         undone: bool = False,
     ) -> None:
         super().__init__(ink, width)
-        self._words, self._end = words, " · " + tr("undone") if undone else ""
+        self._words = words
+        self._end = ""
+        if undone:
+            self._end = " · " + tr("undone")
         self.text = words + self._end
         self._link = link
         self._font = QFont(ink.small)
@@ -137,34 +156,35 @@ class FoldLineBox(LayoutBox):
         self.hot_spots = [HotSpot(self._place, act, words)]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
-        ink, middle = self.ink, round(self.height / 2)
+        ink = self.ink
+        middle = round(self.height / 2)
         between = ink.scaled_pixels(12)
-        painter.fillRect(
-            QRectF(0, middle, self._place.left() - between, 1), ink.token_colour("line")
-        )
-        after = QRectF(self._place.right() + between, middle, self.width, 1)
-        painter.fillRect(after & QRectF(0, 0, self.width, self.height), ink.token_colour("line"))
+        line_before = QRectF(0, middle, self._place.left() - between, 1)
+        painter.fillRect(line_before, ink.token_colour("line"))
+        line_after = QRectF(self._place.right() + between, middle, self.width, 1)
+        whole_box = QRectF(0, 0, self.width, self.height)
+        painter.fillRect(line_after & whole_box, ink.token_colour("line"))
+        words_colour = "muted"
         if marks.found:
             painter.fillRect(self._place, ink.token_colour("found"))
-        if marks.selected[1] > marks.selected[0]:
+            words_colour = "text"
+        if _has_selection(marks):
             painter.fillRect(self._place, ink.selection_colour)
+            words_colour = "text"
         painter.setFont(self._font)
-        marked = bool(marks.found) or marks.selected[1] > marks.selected[0]
-        painter.setPen(ink.token_colour("text" if marked else "muted"))
-        said = self._place.adjusted(0, 0, -self._link_width, 0)
-        metrics, left = (
-            QFontMetricsF(self._font),
-            Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft,
-        )
-        room = said.width() + 1 - metrics.horizontalAdvance(self._end)
+        painter.setPen(ink.token_colour(words_colour))
+        words_area = self._place.adjusted(0, 0, -self._link_width, 0)
+        metrics = QFontMetricsF(self._font)
+        at_left = _MIDDLE | Qt.AlignmentFlag.AlignLeft
+        room = words_area.width() + 1 - metrics.horizontalAdvance(self._end)
         words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
-        painter.drawText(said, left, words)
+        painter.drawText(words_area, at_left, words)
+        # What says that the fold was undone is not struck out itself.
         painter.setFont(ink.small)
-        painter.drawText(said.adjusted(metrics.horizontalAdvance(words), 0, 0, 0), left, self._end)
+        end_area = words_area.adjusted(metrics.horizontalAdvance(words), 0, 0, 0)
+        painter.drawText(end_area, at_left, self._end)
         painter.setPen(ink.token_colour("accent"))
-        painter.drawText(
-            self._place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, self._link
-        )
+        painter.drawText(self._place, _MIDDLE | Qt.AlignmentFlag.AlignRight, self._link)
 
 
 class ExpandableHeaderBox(LayoutBox):
@@ -184,7 +204,8 @@ class ExpandableHeaderBox(LayoutBox):
         self.text = words
         self._opened = opened
         self.height = ink.scaled_pixels(20)
-        metrics, self._left = QFontMetricsF(ink.small), ink.scaled_pixels(16)
+        metrics = QFontMetricsF(ink.small)
+        self._left = ink.scaled_pixels(16)
         self._words = metrics.elidedText(words, Qt.TextElideMode.ElideRight, width - self._left)
         reach = metrics.horizontalAdvance(words) + ink.scaled_pixels(20)
         self.hot_spots = [HotSpot(QRectF(0, 0, min(reach, width), self.height), act, words)]
@@ -192,12 +213,16 @@ class ExpandableHeaderBox(LayoutBox):
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(self.ink.token_colour("muted"), 1.4))
-        middle, step = self.height / 2, self.ink.scaled_pixels(3)
-        points = (
-            [(1, -0.5), (2, 0.5), (3, -0.5)] if self._opened else [(1.5, -1), (2.5, 0), (1.5, 1)]
-        )
-        painter.drawPolyline([QPointF(x * step, middle + y * step) for x, y in points])
-        place, colour = QRectF(self._left, 0, self.width, self.height), "text" if near else "muted"
+        middle = self.height / 2
+        step = self.ink.scaled_pixels(3)
+        arrow = _ARROW_RIGHT
+        if self._opened:
+            arrow = _ARROW_DOWN
+        painter.drawPolyline([QPointF(x * step, middle + y * step) for x, y in arrow])
+        colour = "muted"
+        if near:
+            colour = "text"
+        place = QRectF(self._left, 0, self.width, self.height)
         self.ink.draw_words(painter, place, self._words, self.ink.small, colour, _MIDDLE)
 
 
@@ -208,20 +233,19 @@ class ChipRowBox(LayoutBox):
         super().__init__(ink, width, gap=gap)
         self.text = "  ".join(chip.text for chip in chips)
         self._chips: list[tuple[LineChip, QRectF]] = []
-        x, y, between = 0.0, 0.0, ink.scaled_pixels(6)
+        x = 0.0
+        y = 0.0
+        between = ink.scaled_pixels(6)
         for chip in chips:
-            reach, height = measure_chip(chip, ink)
-            reach = min(reach, width)
-            if x and x + reach > width:
-                x, y = 0.0, y + height + between
-            self._chips.append((chip, QRectF(x, y, reach, height)))
-            x += reach + between
+            wanted_width, height = measure_chip(chip, ink)
+            chip_width = min(wanted_width, width)
+            if x > 0 and x + chip_width > width:
+                x = 0.0
+                y += height + between
+            self._chips.append((chip, QRectF(x, y, chip_width, height)))
+            x += chip_width + between
         self.height = max((place.bottom() for _, place in self._chips), default=0.0)
-        self.hot_spots = [
-            HotSpot(place, chip.want, chip.text)
-            for chip, place in self._chips
-            if chip.want is not None
-        ]
+        self.hot_spots = _list_hot_spots_of_chips(self._chips)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -229,21 +253,40 @@ class ChipRowBox(LayoutBox):
             draw_chip(painter, place, chip, self.ink)
 
 
+def _has_selection(marks: TextMarks) -> bool:
+    start, end = marks.selected
+    return end > start
+
+
+def _list_hot_spots_of_chips(chips: list[tuple[LineChip, QRectF]]) -> list[HotSpot]:
+    hot_spots: list[HotSpot] = []
+    for chip, place in chips:
+        if chip.want is not None:
+            hot_spots.append(HotSpot(place, chip.want, chip.text))
+    return hot_spots
+
+
+def _font_of_chip(chip: LineChip, ink: DrawingStyle) -> QFont:
+    if chip.is_monospaced:
+        return ink.chip_mono
+    return ink.chip
+
+
 def measure_chip(chip: LineChip, ink: DrawingStyle) -> tuple[float, float]:
-    metrics = QFontMetricsF(ink.chip_mono if chip.is_monospaced else ink.chip)
-    return round(metrics.horizontalAdvance(chip.text) + ink.scaled_pixels(16)), ink.scaled_pixels(
-        20
-    )
+    """Returns the width and the height of a chip."""
+    words_width = QFontMetricsF(_font_of_chip(chip, ink)).horizontalAdvance(chip.text)
+    return round(words_width + ink.scaled_pixels(16)), ink.scaled_pixels(20)
 
 
 def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyle) -> None:
     if chip.strong:
         ink.theme.fill_surface(painter, place, "accent_soft", ink.scaled_pixels(5))
+        painter.setPen(ink.token_colour("accent"))
     else:
         ink.draw_frame(painter, place.adjusted(0.5, 0.5, -0.5, -0.5), "", 5)
-    font = ink.chip_mono if chip.is_monospaced else ink.chip
+        painter.setPen(ink.token_colour("muted"))
+    font = _font_of_chip(chip, ink)
     painter.setFont(font)
-    painter.setPen(ink.token_colour("accent" if chip.strong else "muted"))
     inner = place.adjusted(ink.scaled_pixels(7), 0, -ink.scaled_pixels(7), 0)
     words = QFontMetricsF(font).elidedText(
         chip.text, Qt.TextElideMode.ElideRight, inner.width() + 1.5

@@ -77,10 +77,10 @@ class FailureCardBox(LayoutBox):
             inner_height += self._body.height + ink.scaled_pixels(2)
         if stands_below:
             top = self._pad + inner_height + gap
-            left = self._pad
+            left = float(self._pad)
             self.height = top + button_height + self._pad
         else:
-            top = self._pad
+            top = float(self._pad)
             left = width - self._pad - taken + gap
             if ways:
                 inner_height = max(inner_height, button_height)

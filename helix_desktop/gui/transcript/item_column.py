@@ -53,14 +53,22 @@ def compute_scroll_and_redraw(
     """Returns how far most drawn pieces moved and what to redraw, or None if everything
     must be redrawn.
     """
-    shifts = Counter(now[what][0] - top for what, (top, _, _) in before.items() if what in now)
-    if not shifts:
+    shift_counts: Counter[int] = Counter()
+    for piece, (top_before, _, _) in before.items():
+        if piece in now:
+            top_now, _, _ = now[piece]
+            shift_counts[top_now - top_before] += 1
+    if not shift_counts:
         return None
-    by = max(shifts, key=shifts.__getitem__)
-    there = {what: (top + by, below, high) for what, (top, below, high) in before.items()}
-    return by, [
-        (top + below, top + below + high) for _, (top, below, high) in now.items() ^ there.items()
-    ]
+    shift = max(shift_counts, key=shift_counts.__getitem__)
+    scrolled: DrawnPlaces = {}
+    for piece, (top, offset, height) in before.items():
+        scrolled[piece] = (top + shift, offset, height)
+    # What stands elsewhere than scrolling alone would put it: both places are drawn again.
+    to_redraw: list[tuple[float, float]] = []
+    for _, (top, offset, height) in now.items() ^ scrolled.items():
+        to_redraw.append((top + offset, top + offset + height))
+    return shift, to_redraw
 
 
 class ItemColumn:
@@ -78,7 +86,8 @@ class ItemColumn:
 
     def set_style_and_width(self, ink: DrawingStyle, width: float) -> None:
         """Sets another theme or width. The old heights become estimates."""
-        self.page.ink, self.page.width = ink, width
+        self.page.ink = ink
+        self.page.width = width
         self._laid.clear()
 
     def apply_item_changes(self, change: ItemChanges) -> None:
@@ -91,18 +100,17 @@ class ItemColumn:
             self._replace_last_items(change.first_new)
 
     def discard_layouts(self, is_outdated: Callable[[ItemLayout], bool]) -> None:
-        for index in [index for index, laid in self._laid.items() if is_outdated(laid)]:
+        outdated = [index for index, layout in self._laid.items() if is_outdated(layout)]
+        for index in outdated:
             del self._laid[index]
 
     def reveal_found_item(self, index: int) -> None:
         """Shows an item in which something was found, and opens it if it is what an agent added."""
         change = self.page.items.reveal_hidden_item(index)
-        if (
-            group := self.page.items.groups.group_headed_by(index)
-        ) is not None and not group.opened:
-            change = self.page.items.toggle_call_group(
-                index
-            )  # The group's line stands for its first item, too.
+        # The group's line stands for its first item, too.
+        group = self.page.items.groups.group_headed_by(index)
+        if group is not None and not group.opened:
+            change = self.page.items.toggle_call_group(index)
         if change is not None:
             self.apply_item_changes(change)
         if self.page.items.all[index].kind is TranscriptItemKind.ADDITION:
@@ -110,21 +118,37 @@ class ItemColumn:
             self._laid.pop(index, None)
 
     def toggle_section(self, act: ToggleSection) -> None:
-        items, opened = self.page.items, self.page.section_amounts
-        if act.key[-2:-1] in (("rewound",), ("group",)):
-            change = (
-                items.toggle_rewound_items if act.key[-2] == "rewound" else items.toggle_call_group
-            )
-            self.apply_item_changes(change(int(str(act.key[-1]))))
+        # Inside a sub-agent's conversation, a key has that conversation's id in front.
+        section_kind = act.key[-2:-1]
+        if section_kind == ("rewound",):
+            index = int(str(act.key[-1]))
+            self.apply_item_changes(self.page.items.toggle_rewound_items(index))
             return
-        seq = act.key[1] if len(act.key) > 1 else 0
-        index = items.item_of_fact(seq) if isinstance(seq, int) else -1
-        default = act.key[0] == "live" or (
-            index >= 0 and items.all[index].kind is TranscriptItemKind.PLAN
-        )
-        more = opened.get(act.key, 0) + act.extra_lines
-        opened[act.key] = more if act.extra_lines else int(not opened.get(act.key, default))
-        self.discard_layouts(lambda _laid: True)
+        if section_kind == ("group",):
+            index = int(str(act.key[-1]))
+            self.apply_item_changes(self.page.items.toggle_call_group(index))
+            return
+        amounts = self.page.section_amounts
+        if act.extra_lines:
+            amounts[act.key] = amounts.get(act.key, 0) + act.extra_lines
+        else:
+            is_open = amounts.get(act.key, self._is_section_open_by_default(act))
+            amounts[act.key] = int(not is_open)
+        self.discard_layouts(lambda _layout: True)
+
+    def _is_section_open_by_default(self, act: ToggleSection) -> bool:
+        """Whether a section is open until somebody closes it: live reasoning and plans are."""
+        if act.key[0] == "live":
+            return True
+        seq: object = 0
+        if len(act.key) > 1:
+            seq = act.key[1]
+        if not isinstance(seq, int):
+            return False
+        index = self.page.items.item_of_fact(seq)
+        if index < 0:
+            return False
+        return self.page.items.all[index].kind is TranscriptItemKind.PLAN
 
     @property
     def total_height(self) -> int:
@@ -138,7 +162,9 @@ class ItemColumn:
         the chat does not show it.
         """
         index = self.page.items.item_of_fact(seq)
-        return self.heights.total_height_before(index) + below if seq and index >= 0 else None
+        if seq == 0 or index < 0:
+            return None
+        return self.heights.total_height_before(index) + below
 
     def existing_layout(self, index: int) -> ItemLayout | None:
         return self._laid.get(index)
@@ -149,28 +175,34 @@ class ItemColumn:
         if before < 0:
             return self.page.ink.scaled_pixels(TOP)
         all_items = self.page.items.all
-        tight = all_items[index].kind in _TIGHT and all_items[before].kind in _TIGHT
-        return self.page.ink.scaled_pixels(CLOSE if tight else BETWEEN)
+        gap = BETWEEN
+        if all_items[index].kind in _TIGHT and all_items[before].kind in _TIGHT:
+            gap = CLOSE
+        return self.page.ink.scaled_pixels(gap)
 
     def _visible_item_above(self, index: int) -> int:
         """Returns the nearest visible item above this one, or -1."""
         if index > 0 and self.heights[index - 1]:
             return index - 1
         top = self.heights.total_height_before(index)
-        return self.heights.item_covering(top - 1) if top > 0 else -1
+        if top <= 0:
+            return -1
+        return self.heights.item_covering(top - 1)
 
     def visible_items(self, y: int, height: int) -> Iterator[int]:
         return self.heights.visible_items(y, y + height)
 
     def drawn_places(self, y: int, height: int) -> DrawnPlaces:
-        found: DrawnPlaces = {}
+        places: DrawnPlaces = {}
         for index in self.visible_items(y, height):
-            laid, top = self.existing_layout(index), self.content_top(index) - y
-            for what, below, high in (
-                laid.pieces_with_top_and_height(-top, height - top) if laid is not None else ()
-            ):
-                found[what] = (top, below, high)
-        return found
+            layout = self.existing_layout(index)
+            if layout is None:
+                continue
+            top = self.content_top(index) - y
+            pieces = layout.pieces_with_top_and_height(-top, height - top)
+            for piece, offset, piece_height in pieces:
+                places[piece] = (top, offset, piece_height)
+        return places
 
     def lay_out_fully(self, index: int) -> ItemLayout:
         """Lays out an item completely, however long that takes, for selecting and finding."""
@@ -189,26 +221,29 @@ class ItemColumn:
         `anchor` is the item that must not move, by default one that was visible already. What is at
         `y` is laid out first.
         """
-        anchor = anchor if anchor >= 0 else self._find_anchor_item(y, height)
-        above = y - self.heights.total_height_before(anchor) if anchor >= 0 else 0
+        if anchor < 0:
+            anchor = self._find_anchor_item(y, height)
+        above = 0  # How much of the anchor is above the visible part.
+        if anchor >= 0:
+            above = y - self.heights.total_height_before(anchor)
         complete = True
         index = self.heights.item_covering(y)
         bottom = y + height
         while 0 <= index < len(self.heights) and self.heights.total_height_before(index) < bottom:
             if self.heights[index]:
-                laid = self._ensure_item_layout(index)
-                if not laid.done:
-                    laid.lay_out_slice(deadline, y - self.content_top(index))
-                    self._record_item_height(index, laid)
-                    complete = complete and laid.done
+                layout = self._ensure_item_layout(index)
+                if not layout.done:
+                    layout.lay_out_slice(deadline, y - self.content_top(index))
+                    self._record_item_height(index, layout)
+                    complete = complete and layout.done
+                    # The height was an estimate until now: the view follows its anchor.
                     if anchor >= 0:
                         y = self.heights.total_height_before(anchor) + above
                         bottom = y + height
             index += 1
             if time.perf_counter() > deadline:
-                complete = complete and all(
-                    self.is_laid_out(each) for each in self.visible_items(y, height)
-                )
+                visible = self.visible_items(y, height)
+                complete = complete and all(map(self.is_laid_out, visible))
                 break
         return y, complete
 
@@ -216,10 +251,12 @@ class ItemColumn:
         """Lays out from the last item upwards, so that the end is right at once. See
         `lay_out_visible`.
         """
+        # Each layout replaces estimates by heights, which brings other items into view.
         for _ in range(8):
-            before = self.total_height
-            _, complete = self.lay_out_visible(max(0, before - height), height, deadline)
-            if self.total_height == before or time.perf_counter() > deadline:
+            height_before = self.total_height
+            end = max(0, height_before - height)
+            _, complete = self.lay_out_visible(end, height, deadline)
+            if self.total_height == height_before or time.perf_counter() > deadline:
                 break
         return max(0, self.total_height - height), complete
 
@@ -228,19 +265,23 @@ class ItemColumn:
         whether all is done.
         """
         anchor = self._find_anchor_item(y, height)
-        above = y - self.heights.total_height_before(anchor) if anchor >= 0 else 0
-        for index in (
-            *self.visible_items(y + height, height),
-            *reversed(list(self.visible_items(max(0, y - height), min(height, y)))),
-        ):
+        above = 0
+        if anchor >= 0:
+            above = y - self.heights.total_height_before(anchor)
+        items_below = list(self.visible_items(y + height, height))
+        items_above = list(self.visible_items(max(0, y - height), min(height, y)))
+        items_above.reverse()  # The nearest first.
+        for index in items_below + items_above:
             if self.is_laid_out(index):
                 continue
-            laid = self._ensure_item_layout(index)
-            laid.lay_out_slice(deadline)
-            self._record_item_height(index, laid)
+            layout = self._ensure_item_layout(index)
+            layout.lay_out_slice(deadline)
+            self._record_item_height(index, layout)
             if time.perf_counter() > deadline:
                 return self.heights.total_height_before(anchor) + above, False
-        return (self.heights.total_height_before(anchor) + above if anchor >= 0 else y), True
+        if anchor < 0:
+            return y, True
+        return self.heights.total_height_before(anchor) + above, True
 
     def is_laid_out(self, index: int) -> bool:
         laid = self._laid.get(index)
@@ -250,10 +291,11 @@ class ItemColumn:
         """Returns the first visible item with a known height, or else the first visible one."""
         first = -1
         for index in self.visible_items(y, height):
-            first = index if first < 0 else first
-            if self.is_laid_out(index) and (
-                self.heights.total_height_before(index) >= y or index == first
-            ):
+            if first < 0:
+                first = index
+            if not self.is_laid_out(index):
+                continue
+            if index == first or self.heights.total_height_before(index) >= y:
                 return index
         return first
 
@@ -278,30 +320,35 @@ class ItemColumn:
         hidden = self.page.items.is_item_hidden(index)
         if hidden is not (self.heights[index] == 0):
             self._laid.pop(index, None)
-            self.heights.set_item_height(
-                index, 0 if hidden else self._estimate_item_height(self.page.items.all[index])
-            )
+            height = 0
+            if not hidden:
+                height = self._estimate_item_height(self.page.items.all[index])
+            self.heights.set_item_height(index, height)
             return
-        laid = self._laid.get(index)
-        if laid is not None and laid.item.kind is TranscriptItemKind.LIVE_REPLY:
-            laid.extend_answer_layout(index)
-        elif laid is not None:
-            self._laid[index] = ItemLayout(self.page, index, laid.current_height)
+        layout = self._laid.get(index)
+        if layout is None:
+            return
+        if layout.item.kind is TranscriptItemKind.LIVE_REPLY:
+            layout.extend_answer_layout(index)
+        else:
+            self._laid[index] = ItemLayout(self.page, index, layout.current_height)
 
     def _replace_last_items(self, first_replaced: int) -> None:
         """Replaces live items by those of their facts. An answer with the same words
         keeps its layout.
         """
-        old = [self._laid.pop(index) for index in sorted(self._laid) if index >= first_replaced]
+        replaced_indexes = [index for index in sorted(self._laid) if index >= first_replaced]
+        old_layouts = [self._laid.pop(index) for index in replaced_indexes]
         self.heights.truncate_items(first_replaced)
         for height in self._estimate_heights(first_replaced):
             self.heights.append_item_height(height)
         for index in range(first_replaced, len(self.page.items.all)):
-            same = next((laid for laid in old if laid.take_over_continued_answer(index)), None)
-            if same is not None:
-                old.remove(same)
-                self._laid[index] = same
-                self._record_item_height(index, same)
+            for layout in old_layouts:
+                if layout.take_over_continued_answer(index):
+                    old_layouts.remove(layout)
+                    self._laid[index] = layout
+                    self._record_item_height(index, layout)
+                    break
 
     def _estimate_heights(self, start: int) -> list[int]:
         """Estimates heights by the length of the text, before anything is laid out."""
@@ -309,10 +356,11 @@ class ItemColumn:
         between = self.page.ink.scaled_pixels(BETWEEN)
         zoom = self.page.ink.theme.text_zoom
         constant = {kind: int(height * zoom) + between for kind, height in _CONSTANT.items()}
-        guesses = [
-            constant.get(item[0]) or self._estimate_item_height(item) + between
-            for item in (items[start:] if start else items)
-        ]
+        if start > 0:
+            items = items[start:]
+        guesses: list[int] = []
+        for item in items:
+            guesses.append(constant.get(item.kind) or self._estimate_item_height(item) + between)
         for first, last in self.page.items.hidden_item_ranges():
             for index in range(max(first, start), last + 1):
                 guesses[index - start] = 0
@@ -321,16 +369,18 @@ class ItemColumn:
         return guesses
 
     def _estimate_item_height(self, item: TranscriptItem) -> int:
-        kind, recorded, number, _, _ = item
         zoom = self.page.ink.theme.text_zoom
-        if kind in _CONSTANT:
-            return int(_CONSTANT[kind] * zoom)
-        fact = recorded.fact if recorded else None
-        size = 0
+        if item.kind in _CONSTANT:
+            return int(_CONSTANT[item.kind] * zoom)
+        fact = item.source_fact
+        characters = 0
         if type(fact) is ModelReplied:
-            part = fact.parts[number]
-            size = len(part.text) if type(part) is Text else 0
+            part = fact.parts[item.part]
+            if type(part) is Text:
+                characters = min(len(part.text), 48_000)
         elif type(fact) is UserSaid:
-            size = min(sum(len(part.text) for part in fact.parts if type(part) is Text), 4_000)
-        lines = 1 + int(min(size, 48_000) * 7 * zoom / self.page.width)
+            characters = sum(len(part.text) for part in fact.parts if type(part) is Text)
+            characters = min(characters, 4_000)
+        # A letter is about 7 pixels wide, a line about 22 high.
+        lines = 1 + int(characters * 7 * zoom / self.page.width)
         return int((24 + 22 * lines) * zoom)
