@@ -10,6 +10,7 @@ import re
 from dataclasses import field, replace
 from enum import IntEnum
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from helix_desktop.fast_dataclass import dataclass
@@ -110,18 +111,19 @@ def _build_markdown_parser(*, typed: bool) -> "MarkdownIt":
     from helix_desktop.gui.transcript.formula_syntax import add_formula_syntax
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    return parser.disable(_NOT_TYPED) if typed else add_formula_syntax(parser)
+    if typed:
+        return parser.disable(_NOT_TYPED)
+    return add_formula_syntax(parser)
 
 
 def find_link_reference_lines(text: str) -> str:
     """The lines that define link references, parsed along with every chunk that may use them."""
     if "]:" not in text:
         return ""
-    found = (
-        match.group()
-        for match, _ in zip(_DEFINITION.finditer(text), range(_MOST_DEFINITIONS), strict=False)
-    )
-    return "\n".join(found)
+    definitions: list[str] = []
+    for match in islice(_DEFINITION.finditer(text), _MOST_DEFINITIONS):
+        definitions.append(match.group())
+    return "\n".join(definitions)
 
 
 def parse_markdown_blocks(
@@ -133,61 +135,106 @@ def parse_markdown_blocks(
     source = text[chunk.start : chunk.end]
     if chunk.is_fence:
         return (_parse_fence(source),)
+    # What is so long is data. To parse it would block the window, so it is shown as it is.
     if len(source) > LONGEST * 2 or any(len(line) > LONGEST for line in source.split("\n")):
-        pieces = (source[at : at + LONGEST].rstrip("\n") for at in range(0, len(source), LONGEST))
-        return tuple(ParagraphBlock((StyledSpan(piece),)) for piece in pieces)
-    whole = f"{chunk.head}{source}\n\n{link_references}" if link_references else chunk.head + source
-    tokens = _build_markdown_parser(typed=breaks).parse(whole)
-    parsed = _MarkdownBlockBuilder(tokens, "\n" if breaks else " ").blocks
-    if chunk.is_table_continuation:
-        return tuple(
-            replace(each, rows=each.rows[1:], continues=True)
-            for each in parsed
-            if isinstance(each, TableBlock)
-        )
-    return tuple(parsed)
+        return _split_into_plain_paragraphs(source)
+    markdown = chunk.head + source
+    if link_references:
+        markdown = f"{markdown}\n\n{link_references}"
+    tokens = _build_markdown_parser(typed=breaks).parse(markdown)
+    soft_break = " "
+    if breaks:
+        soft_break = "\n"
+    blocks = _MarkdownBlockBuilder(tokens, soft_break).blocks
+    if not chunk.is_table_continuation:
+        return tuple(blocks)
+    # The header was added for the parser alone: the first chunk of the table shows it.
+    tables: list[Block] = []
+    for block in blocks:
+        if isinstance(block, TableBlock):
+            tables.append(replace(block, rows=block.rows[1:], continues=True))
+    return tuple(tables)
+
+
+def _split_into_plain_paragraphs(source: str) -> tuple[Block, ...]:
+    paragraphs: list[Block] = []
+    for start in range(0, len(source), LONGEST):
+        piece = source[start : start + LONGEST].rstrip("\n")
+        paragraphs.append(ParagraphBlock((StyledSpan(piece),)))
+    return tuple(paragraphs)
 
 
 def block_as_plain_text(block: Block) -> str:
     if isinstance(block, CodeBlock):
         return block.text
     if isinstance(block, TableBlock):
-        return "\n".join("\t".join(join_span_texts(cell) for cell in row) for row in block.rows)
+        lines: list[str] = []
+        for row in block.rows:
+            lines.append("\t".join(map(join_span_texts, row)))
+        return "\n".join(lines)
     if isinstance(block, MathBlock):
         return f"$${block.text}$$"
     if isinstance(block, RuleBlock):
         return "———"
-    before = (
-        f"{'  ' * max(0, block.indent - 1)}{block.marker} " if block.marker else "  " * block.indent
-    )
-    return before + join_span_texts(block.spans)
+    text = join_span_texts(block.spans)
+    if not block.marker:
+        return "  " * block.indent + text
+    # The marker stands in the indent of its item.
+    indent = "  " * max(0, block.indent - 1)
+    return f"{indent}{block.marker} {text}"
 
 
 def backticks_to_code_spans(text: str) -> tuple[StyledSpan, ...]:
-    pieces = _QUOTED.split(text)
-    styles = (TextStyle.PLAIN, TextStyle.CODE)
-    return tuple(
-        StyledSpan(piece, styles[number % 2]) for number, piece in enumerate(pieces) if piece
-    )
+    spans: list[StyledSpan] = []
+    for number, piece in enumerate(_QUOTED.split(text)):
+        style = TextStyle.PLAIN
+        if number % 2:  # Every second piece stood between backticks.
+            style = TextStyle.CODE
+        if piece:
+            spans.append(StyledSpan(piece, style))
+    return tuple(spans)
 
 
 def join_span_texts(spans: tuple[StyledSpan, ...]) -> str:
-    return "".join(f"${span.text}$" if span.style & TextStyle.MATH else span.text for span in spans)
+    texts: list[str] = []
+    for span in spans:
+        if span.style & TextStyle.MATH:
+            texts.append(f"${span.text}$")
+        else:
+            texts.append(span.text)
+    return "".join(texts)
 
 
 def _parse_fence(source: str) -> CodeBlock:
     opening, _, body = source.partition("\n")
-    mark = opening.strip()
-    width = len(mark) - len(mark.lstrip(mark[0]))
-    words = mark[width:].split()
+    mark_and_info = opening.strip()
+    mark_letter = mark_and_info[0]
+    mark_width = len(mark_and_info) - len(mark_and_info.lstrip(mark_letter))
     lines = body.split("\n")
     if lines and not lines[-1].strip():
         lines.pop()
-    if lines and len(lines[-1].strip()) >= width and not lines[-1].strip().strip(mark[0]):
-        lines.pop()
-    if indent := len(opening) - len(opening.lstrip(" ")):
-        lines = [line[min(indent, len(line) - len(line.lstrip(" "))) :] for line in lines]
-    return CodeBlock("\n".join(lines), words[0][:40].lower() if words else "")
+    # A fence that is still being written has no closing line.
+    if lines:
+        last_line = lines[-1].strip()
+        if len(last_line) >= mark_width and not last_line.strip(mark_letter):
+            lines.pop()
+    # The lines of an indented fence lose as much of their indent as the fence has.
+    fence_indent = _count_leading_spaces(opening)
+    if fence_indent:
+        lines = [line[min(fence_indent, _count_leading_spaces(line)) :] for line in lines]
+    return CodeBlock("\n".join(lines), _language_of_fence(mark_and_info[mark_width:]))
+
+
+def _count_leading_spaces(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _language_of_fence(info: str) -> str:
+    """Returns the first of the words that stand behind the mark of a fence."""
+    words = info.split()
+    if not words:
+        return ""
+    return words[0][:40].lower()
 
 
 @dataclass(slots=True)
@@ -223,17 +270,19 @@ class _MarkdownBlockBuilder:
             elif kind in {"th_open", "td_open"}:
                 in_cell = True
                 if kind == "th_open":
-                    self.aligned.append(
-                        str(token.attrs.get("style", "")).partition(":")[2] or "left"
-                    )
+                    # The parser writes `text-align:right`, or nothing.
+                    _, _, alignment = str(token.attrs.get("style", "")).partition(":")
+                    self.aligned.append(alignment or "left")
             elif kind in {"th_close", "td_close"}:
                 in_cell = False
             else:
                 self._add_block_or_change_nesting(token)
 
     def _add_block_or_change_nesting(self, token: "Token") -> None:
-        if (kind := token.type) in {"bullet_list_open", "ordered_list_open"}:
-            self.lists.append(_OpenList(kind[0] == "o", int(token.attrs.get("start", 1))))
+        kind = token.type
+        if kind in {"bullet_list_open", "ordered_list_open"}:
+            is_ordered = kind == "ordered_list_open"
+            self.lists.append(_OpenList(is_ordered, int(token.attrs.get("start", 1))))
         elif kind in {"bullet_list_close", "ordered_list_close"}:
             self.lists.pop()
         elif kind == "list_item_open":
@@ -243,10 +292,9 @@ class _MarkdownBlockBuilder:
         elif kind in {"blockquote_open", "blockquote_close"}:
             self.quote += token.nesting
         elif kind in {"fence", "code_block"}:
-            language = token.info.split()[0][:40].lower() if token.info.split() else ""
-            self.blocks.append(
-                CodeBlock(token.content.rstrip("\n"), language, len(self.lists), self.quote)
-            )
+            code = token.content.rstrip("\n")
+            language = _language_of_fence(token.info)
+            self.blocks.append(CodeBlock(code, language, len(self.lists), self.quote))
         elif kind == "math_block":
             self.blocks.append(MathBlock(token.content, len(self.lists), self.quote))
         elif kind == "hr":
@@ -256,7 +304,8 @@ class _MarkdownBlockBuilder:
 
     def _collect_table_rows(self, kind: str) -> None:
         if kind == "table_open":
-            self.rows, self.aligned = [], []
+            self.rows = []
+            self.aligned = []
         elif kind == "tr_open":
             self.rows.append([])
         elif kind == "table_close":
@@ -267,79 +316,104 @@ class _MarkdownBlockBuilder:
 
     def _next_list_marker(self) -> str:
         current = self.lists[-1]
-        if not current.ordered:
-            return "•" if len(self.lists) % 2 else "◦"
-        current.number += 1
-        return f"{current.number - 1}."
+        if current.ordered:
+            marker = f"{current.number}."
+            current.number += 1
+            return marker
+        # Each level of a list has the other bullet.
+        if len(self.lists) % 2:
+            return "•"
+        return "◦"
 
     def _add_paragraph_block(self, spans: tuple[StyledSpan, ...]) -> None:
         marker = self.marker
-        if marker and not marker[0].isdigit() and spans and (task := _TASK.match(spans[0].text)):
-            marker = "☐" if task.group(1) == " " else "☑"
-            spans = (replace(spans[0], text=spans[0].text[task.end() :]), *spans[1:])
+        is_bullet = bool(marker) and not marker[0].isdigit()
+        if is_bullet and spans:
+            first_span = spans[0]
+            task = _TASK.match(first_span.text)
+            if task is not None:
+                marker = "☑"
+                if task.group(1) == " ":
+                    marker = "☐"
+                words = replace(first_span, text=first_span.text[task.end() :])
+                spans = (words, *spans[1:])
         self.blocks.append(ParagraphBlock(spans, self.heading, len(self.lists), self.quote, marker))
-        self.marker, self.heading = "", 0
+        self.marker = ""
+        self.heading = 0
 
 
 def _build_styled_spans(tokens: "list[Token]", soft_break: str) -> tuple[StyledSpan, ...]:
     """Returns runs of one style. A bare address becomes a link to itself."""
-    found: list[StyledSpan] = []
-    depth = dict.fromkeys(_STYLES, 0)
-    links: list[str] = []
+    spans: list[StyledSpan] = []
+    nesting_depth = dict.fromkeys(_STYLES, 0)
+    open_links: list[str] = []
     for token in tokens:
-        name = token.type.removesuffix("_open").removesuffix("_close")
-        style = sum(bit for each, bit in _STYLES.items() if depth[each])
-        link = links[-1] if links else ""
-        if name in depth:
-            depth[name] += token.nesting
+        style_name = token.type.removesuffix("_open").removesuffix("_close")
+        if style_name in nesting_depth:
+            nesting_depth[style_name] += token.nesting
         elif token.type == "link_open":
-            links.append(str(token.attrs.get("href", "")))
+            open_links.append(str(token.attrs.get("href", "")))
         elif token.type == "link_close":
-            links.pop()
-        elif token.type in _WHOLE:
-            whole_style = style | _WHOLE[token.type]
-            if token.type == "code_inline":
-                found += _link_file_references(token.content, whole_style, link)
-            else:
-                found.append(StyledSpan(token.content, whole_style, link))
-        elif token.type == "image":
-            address = str(token.attrs.get("src", ""))
-            found.append(StyledSpan(f"[picture: {token.content or address}]", style, address))
-        elif token.type in {"softbreak", "hardbreak"}:
-            found.append(StyledSpan(soft_break if token.type == "softbreak" else "\n", style, link))
-        elif token.content:
-            found.extend(_link_bare_addresses(token.content, style, link))
-    return tuple(found)
+            open_links.pop()
+        else:
+            style = 0
+            for open_name, style_bit in _STYLES.items():
+                if nesting_depth[open_name] > 0:
+                    style |= style_bit
+            link = ""
+            if open_links:
+                link = open_links[-1]
+            spans.extend(_build_spans_of_token(token, style, link, soft_break))
+    return tuple(spans)
+
+
+def _build_spans_of_token(
+    token: "Token", style: int, link: str, soft_break: str
+) -> list[StyledSpan]:
+    if token.type == "code_inline":
+        return _link_file_references(token.content, style | _WHOLE[token.type], link)
+    if token.type in _WHOLE:
+        return [StyledSpan(token.content, style | _WHOLE[token.type], link)]
+    # A picture becomes a link: nothing is loaded just because a text names it.
+    if token.type == "image":
+        address = str(token.attrs.get("src", ""))
+        return [StyledSpan(f"[picture: {token.content or address}]", style, address)]
+    line_ends = {"softbreak": soft_break, "hardbreak": "\n"}
+    if token.type in line_ends:
+        return [StyledSpan(line_ends[token.type], style, link)]
+    if token.content:
+        return _link_bare_addresses(token.content, style, link)
+    return []
 
 
 def _link_bare_addresses(text: str, style: int, link: str) -> list[StyledSpan]:
     if link or "://" not in text:
         return _link_file_references(text, style, link)
-    found: list[StyledSpan] = []
+    spans: list[StyledSpan] = []
     end = 0
     for match in _ADDRESS.finditer(text):
         address = match.group().rstrip(".,;:!?)]}*_")
         if match.start() > end:
-            found += _link_file_references(text[end : match.start()], style, "")
-        found.append(StyledSpan(address, style, address))
+            spans += _link_file_references(text[end : match.start()], style, "")
+        spans.append(StyledSpan(address, style, address))
         end = match.start() + len(address)
     if end < len(text):
-        found += _link_file_references(text[end:], style, "")
-    return found
+        spans += _link_file_references(text[end:], style, "")
+    return spans
 
 
 def _link_file_references(text: str, style: int, link: str) -> list[StyledSpan]:
     """Returns the text with each path of a file as a link of its own."""
     if link:
         return [StyledSpan(text, style, link)]
-    found: list[StyledSpan] = []
+    spans: list[StyledSpan] = []
     end = 0
     for reference in find_file_references(text):
         if reference.start > end:
-            found.append(StyledSpan(text[end : reference.start], style))
+            spans.append(StyledSpan(text[end : reference.start], style))
         words = text[reference.start : reference.end]
-        found.append(StyledSpan(words, style, FILE_LINK + words))
+        spans.append(StyledSpan(words, style, FILE_LINK + words))
         end = reference.end
     if end < len(text):
-        found.append(StyledSpan(text[end:], style))
-    return found
+        spans.append(StyledSpan(text[end:], style))
+    return spans
