@@ -39,7 +39,8 @@ class NextMessageCostLabel(QLabel):
         self, price: NextMessageCost | None, saving: Callable[[], float] = float
     ) -> None:
         """What the next message costs, if known. `saving`: what folding first would save."""
-        self._next, self._estimate_fold_saving = price, saving
+        self._next = price
+        self._estimate_fold_saving = saving
         self._update_next_message_cost()
 
     def offer_folding_only_if_idle(self, *, idle: bool) -> None:
@@ -47,44 +48,49 @@ class NextMessageCostLabel(QLabel):
         self._update_next_message_cost()
 
     def _update_next_message_cost(self) -> None:
-        price, now = self._next, self.now()
-        words = (
-            [
-                tr(
-                    "Next message: about {price}",
-                    price=_format_rough_dollars(price.cost_when_sent(now)),
-                )
-            ]
-            if price
-            else []
-        )
-        if price and price.warm_until:
-            left = math.ceil((price.warm_until - now) / 60)
-            words.append(
-                tr("cache expires in {n} min", n=left) if left > 0 else tr("cache expired")
-            )
-        if price and price.kept:
-            words.append(
-                tr("cache kept alive for {price}", price=_format_rough_dollars(price.kept))
-            )
+        now = self.now()
+        self._show_cost_and_cache_time(now)
+        self._offer_folding_if_it_saves_money(now)
+        # Only a countdown changes by itself; everything else is shown when it happens.
+        if self._next and self._next.is_cache_warm(now) and self._next.warm_until:
+            self._aging.start()
+        else:
+            self._aging.stop()
+        self.changed.emit()
+
+    def _show_cost_and_cache_time(self, now: float) -> None:
+        price = self._next
+        if price is None:
+            self.setText("")
+            self.setToolTip("")
+            self.setAccessibleDescription("")
+            return
+        cost = _format_rough_dollars(price.cost_when_sent(now))
+        words = [tr("Next message: about {price}", price=cost)]
+        if price.warm_until:
+            minutes_left = math.ceil((price.warm_until - now) / 60)
+            if minutes_left > 0:
+                words.append(tr("cache expires in {n} min", n=minutes_left))
+            else:
+                words.append(tr("cache expired"))
+        if price.kept:
+            cost_of_keeping = _format_rough_dollars(price.kept)
+            words.append(tr("cache kept alive for {price}", price=cost_of_keeping))
         self.setText(" · ".join(words))
-        self.setToolTip(safe_tooltip(_describe_next_message_cost(price)) if price else "")
+        self.setToolTip(safe_tooltip(_describe_next_message_cost(price)))
         self.setAccessibleDescription(self.toolTip())
-        saved = (
-            self._estimate_fold_saving()
-            if price and not price.is_cache_warm(now) and self._idle
-            else 0.0
-        )
+
+    def _offer_folding_if_it_saves_money(self, now: float) -> None:
+        saved = 0.0
+        # While the cache is warm, a fold would replace the cached beginning, which costs more.
+        if self._next and not self._next.is_cache_warm(now) and self._idle:
+            saved = self._estimate_fold_saving()
         self._fold.setVisible(saved >= LEAST_SAVED)
         hint = tr(
             "Before the message is sent, each old output is reduced to one line. This saves about {saved}. You can recall the outputs later.",
             saved=format_dollars(saved),
         )
         self._fold.setToolTip(hint)
-        self._aging.start() if price and price.is_cache_warm(
-            now
-        ) and price.warm_until else self._aging.stop()
-        self.changed.emit()
 
 
 def _format_rough_dollars(dollars: float) -> str:
@@ -92,27 +98,23 @@ def _format_rough_dollars(dollars: float) -> str:
 
 
 def _describe_next_message_cost(price: NextMessageCost) -> str:
-    reply = tr(
-        "Assumes a reply of typical length for this conversation: {tokens} tokens.",
-        tokens=format_token_count(price.reply),
+    warm_cost = _format_rough_dollars(price.warm)
+    cold_cost = _format_rough_dollars(price.cold)
+    if price.reply:
+        reply = tr(
+            "Assumes a reply of typical length for this conversation: {tokens} tokens.",
+            tokens=format_token_count(price.reply),
+        )
+    else:
+        reply = tr(
+            "The reply is not included: this conversation has no replies yet to base an estimate on."
+        )
+    lines = (
+        tr("While the provider's cache is warm: {price}", price=warm_cost),
+        tr("After the provider's cache has expired: {price}", price=cold_cost),
+        reply,
+        tr(
+            "Not included: the text and files you are about to send, and further steps if the agent uses tools."
+        ),
     )
-    return "\n".join(
-        [
-            tr(
-                "While the provider's cache is warm: {price}",
-                price=_format_rough_dollars(price.warm),
-            ),
-            tr(
-                "After the provider's cache has expired: {price}",
-                price=_format_rough_dollars(price.cold),
-            ),
-            reply
-            if price.reply
-            else tr(
-                "The reply is not included: this conversation has no replies yet to base an estimate on."
-            ),
-            tr(
-                "Not included: the text and files you are about to send, and further steps if the agent uses tools."
-            ),
-        ]
-    )
+    return "\n".join(lines)

@@ -12,11 +12,28 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QWidget
 
 from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.widgets import build_combo_box, build_plain_label, build_surface
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.json_values import list_at, object_at
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChoice:
+    """A value that the server allows, and the words that people read for it."""
+
+    value: Any
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaField:
+    """A field of the form. `read_value` returns what is entered, or raises InvalidInput."""
+
+    widget: QWidget
+    read_value: Callable[[], Any]
 
 
 class SchemaForm(QWidget):
@@ -46,23 +63,28 @@ class SchemaForm(QWidget):
         return item.widget() if item is not None else None
 
     def values_as_json(self) -> str:
-        found: dict[str, Any] = {}
-        for name, read in self._readers.items():
-            if (value := read()) not in ("", None, []):
-                found[name] = value
+        values: dict[str, Any] = {}
+        for name, read_value in self._readers.items():
+            value = read_value()
+            # An empty field is left out, so that "" does not count as an entered value.
+            if value not in ("", None, []):
+                values[name] = value
             elif name in self._required:
                 raise InvalidInput(tr("{name} is required.", name=name))
-        return json.dumps(found, ensure_ascii=False)
+        return json.dumps(values, ensure_ascii=False)
 
     def _add_schema_field(self, name: str, about: Mapping[str, Any]) -> None:
         title = str(about.get("title") or name)
-        widget, self._readers[name] = self._build_schema_field(name, about)
-        widget.setAccessibleName(title)
-        self._layout.addRow(
-            self._build_field_label(f"{title} *" if name in self._required else title), widget
-        )
-        if sentence := str(about.get("description") or ""):
-            note = self._build_field_label(sentence)
+        field = self._build_schema_field(name, about)
+        self._readers[name] = field.read_value
+        field.widget.setAccessibleName(title)
+        label = title
+        if name in self._required:
+            label = f"{title} *"
+        self._layout.addRow(self._build_field_label(label), field.widget)
+        description = str(about.get("description") or "")
+        if description:
+            note = self._build_field_label(description)
             note.setProperty("look", "small")
             note.setWordWrap(True)
             self._layout.addRow("", note)
@@ -70,81 +92,112 @@ class SchemaForm(QWidget):
     def _build_field_label(self, text: str) -> QLabel:
         return build_plain_label(make_safe_text(text[:500]), parent=self, wraps=False)
 
-    def _build_schema_field(
-        self, name: str, about: Mapping[str, Any]
-    ) -> tuple[QWidget, Callable[[], Any]]:
-        kind, default = about.get("type"), about.get("default")
-        if choices := _list_schema_choices(about):
-            box = build_combo_box(make_safe_text(str(about.get("title") or name)[:500]), self)
-            for value, words in [
-                *([] if name in self._required else [("", tr("(none)"))]),
-                *choices,
-            ]:
-                box.addItem(words, value)
-            box.setCurrentIndex(max(box.findData(default), 0))
-            return box, box.currentData
-        if kind == "array" and (choices := _list_schema_choices(object_at(about, "items"))):
-            return self._build_multiple_choice(
-                choices, default if isinstance(default, list) else []
-            )
+    def _build_schema_field(self, name: str, about: Mapping[str, Any]) -> SchemaField:
+        kind = about.get("type")
+        choices = _list_schema_choices(about)
+        if choices:
+            return self._build_single_choice(name, about, choices)
+        if kind == "array":
+            item_choices = _list_schema_choices(object_at(about, "items"))
+            if item_choices:
+                return self._build_multiple_choice(item_choices, list_at(about, "default"))
         if kind == "boolean":
             check = QCheckBox(self)
-            check.setChecked(bool(default))
-            return check, check.isChecked
+            check.setChecked(bool(about.get("default")))
+            return SchemaField(check, check.isChecked)
         if kind in ("string", "number", "integer"):
-            line = QLineEdit("" if default is None else str(default), self)
-            line.returnPressed.connect(lambda: self.entered.emit() if line.isModified() else None)
-            return (
-                line,
-                lambda: (
-                    _parse_field_number(name, line.text(), str(kind))
-                    if kind != "string"
-                    else line.text()
-                ),
-            )
+            return self._build_line_field(name, about, str(kind))
         text = QPlainTextEdit(self)
         text.setProperty("look", "mono")
-        return text, lambda: _parse_field_json(name, text.toPlainText())
+        return SchemaField(text, lambda: _parse_field_json(name, text.toPlainText()))
+
+    def _build_single_choice(
+        self, name: str, about: Mapping[str, Any], choices: list[SchemaChoice]
+    ) -> SchemaField:
+        title = str(about.get("title") or name)
+        box = build_combo_box(make_safe_text(title[:500]), self)
+        if name not in self._required:
+            box.addItem(tr("(none)"), "")
+        for choice in choices:
+            box.addItem(choice.label, choice.value)
+        box.setCurrentIndex(max(box.findData(about.get("default")), 0))
+        return SchemaField(box, box.currentData)
+
+    def _build_line_field(self, name: str, about: Mapping[str, Any], kind: str) -> SchemaField:
+        line = QLineEdit(self)
+        default = about.get("default")
+        if default is not None:
+            line.setText(str(default))
+
+        def send_if_edited() -> None:
+            # Enter in an untouched field could send values that nobody has looked at.
+            if line.isModified():
+                self.entered.emit()
+
+        def read_value() -> Any:
+            if kind == "string":
+                return line.text()
+            return _parse_field_number(name, line.text(), kind)
+
+        line.returnPressed.connect(send_if_edited)
+        return SchemaField(line, read_value)
 
     def _build_multiple_choice(
-        self, choices: list[tuple[Any, str]], chosen: list[Any]
-    ) -> tuple[QWidget, Callable[[], Any]]:
+        self, choices: list[SchemaChoice], chosen_values: list[Any]
+    ) -> SchemaField:
         group = build_surface(self, "plain")
         column = build_column(owner=group, margins=0)
-        checks = []
-        for value, words in choices:
-            check = QCheckBox(words.replace("&", "&&"), group)
-            check.setChecked(value in chosen)
-            column.addWidget(check)
-            checks.append((value, check))
-        return group, lambda: [value for value, check in checks if check.isChecked()]
+        check_boxes: list[tuple[Any, QCheckBox]] = []
+        for choice in choices:
+            # Qt would take "&" for the mark of a shortcut key.
+            check_box = QCheckBox(choice.label.replace("&", "&&"), group)
+            check_box.setChecked(choice.value in chosen_values)
+            column.addWidget(check_box)
+            check_boxes.append((choice.value, check_box))
+
+        def read_checked_values() -> list[Any]:
+            return [value for value, check_box in check_boxes if check_box.isChecked()]
+
+        return SchemaField(group, read_checked_values)
 
 
-def _list_schema_choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
+def _list_schema_choices(about: Mapping[str, Any]) -> list[SchemaChoice]:
     """Returns choices and labels, in any of the forms that versions of the protocol define."""
-    named = about.get("oneOf") or about.get("anyOf")
-    if isinstance(named, list):
-        constants = [each for each in map(object_at, named) if "const" in each]
-        return [(each["const"], str(each.get("title", each["const"]))) for each in constants]
-    values, words = about.get("enum"), about.get("enumNames")
+    alternatives = about.get("oneOf") or about.get("anyOf")
+    choices: list[SchemaChoice] = []
+    if isinstance(alternatives, list):
+        for alternative in map(object_at, alternatives):
+            if "const" in alternative:
+                value = alternative["const"]
+                label = str(alternative.get("title", value))
+                choices.append(SchemaChoice(value, label))
+        return choices
+    values = about.get("enum")
     if not isinstance(values, list):
         return []
-    if not isinstance(words, list) or len(words) != len(values):
-        words = values
-    return [(value, str(word)) for value, word in zip(values, words, strict=True)]
+    labels = about.get("enumNames")
+    if not isinstance(labels, list) or len(labels) != len(values):
+        labels = values
+    for value, label in zip(values, labels, strict=True):
+        choices.append(SchemaChoice(value, str(label)))
+    return choices
 
 
 def _parse_field_number(name: str, text: str, kind: str) -> float | None:
     if not text.strip():
         return None
     try:
-        return int(text) if kind == "integer" else float(text)
+        if kind == "integer":
+            return int(text)
+        return float(text)
     except ValueError as error:
         raise InvalidInput(tr("{name} must be a number.", name=name)) from error
 
 
 def _parse_field_json(name: str, text: str) -> Any:
+    if not text.strip():
+        return None
     try:
-        return json.loads(text) if text.strip() else None
+        return json.loads(text)
     except ValueError as error:
         raise InvalidInput(tr("{name} must be JSON.", name=name)) from error

@@ -61,11 +61,14 @@ class TurnEndHelpLine(QWidget):
 
     def show_last_turn_end(self, session: Session | None) -> None:
         """Explains how the last turn ended if something can be done about it."""
-        unrecorded_failure = _describe_unrecorded_failure(session)
-        help_kind = None if self.elsewhere else find_turn_end_help(session)
+        if self.elsewhere:
+            self.hide()
+            return
+        help_kind = find_turn_end_help(session)
         if help_kind is None:
             self.hide()
             return
+        unrecorded_failure = _describe_unrecorded_failure(session)
         words = translate_name("help after a turn", help_kind)
         if help_kind is TurnEndHelp.BROKEN and _was_reply_cut(session):
             words = ""  # The transcript already says that the reply was cut off.
@@ -89,20 +92,37 @@ def find_turn_end_help(session: Session | None) -> TurnEndHelp | None:
     """Returns what the last turn needs, or None if it runs, or ended as it should."""
     if session is None or session.running not in _AT_REST:
         return None
-    facts = session.conversation.state.facts
-    last_fact = facts[-1].fact if facts else None
-    end = last_fact if isinstance(last_fact, TurnEnded) else None
-    reason = end.reason if end is not None else None
-    if end is not None and reason in _LIMITS:
-        return TurnEndHelp.REPEATING if end.cause == TEXT_CAUSE else TurnEndHelp.LIMITED
+    end = _find_turn_end(session)
+    if end is not None and end.reason in _LIMITS:
+        if end.cause == TEXT_CAUSE:
+            return TurnEndHelp.REPEATING
+        return TurnEndHelp.LIMITED
+    was_stopped = end is not None and end.reason is TurnEnd.STOPPED
+    was_closed = end is not None and was_stopped and end.why == CLOSED
+    has_failed = end is not None and end.reason is TurnEnd.FAILED
+    messages_wait = bool(session.queue) and not has_failed
+    help_kind: TurnEndHelp | None = None
     # The program ended in the middle of the turn, or it was closed.
-    if session.conversation.state.branch.turn.running:
-        return TurnEndHelp.BROKEN
-    if end is not None and reason is TurnEnd.STOPPED and end.why == CLOSED:
-        return TurnEndHelp.BROKEN
-    if session.queue and reason is not TurnEnd.FAILED:
-        return TurnEndHelp.STOPPED if reason is TurnEnd.STOPPED else TurnEndHelp.WAITING
-    return TurnEndHelp.FAILED if _describe_unrecorded_failure(session) else None
+    if session.conversation.state.branch.turn.running or was_closed:
+        help_kind = TurnEndHelp.BROKEN
+    elif messages_wait and was_stopped:
+        help_kind = TurnEndHelp.STOPPED
+    elif messages_wait:
+        help_kind = TurnEndHelp.WAITING
+    elif _describe_unrecorded_failure(session):
+        help_kind = TurnEndHelp.FAILED
+    return help_kind
+
+
+def _find_turn_end(session: Session) -> TurnEnded | None:
+    """Returns the end of the last turn, if nothing was recorded after it."""
+    facts = session.conversation.state.facts
+    if not facts:
+        return None
+    last_fact = facts[-1].fact
+    if isinstance(last_fact, TurnEnded):
+        return last_fact
+    return None
 
 
 def _was_reply_cut(session: Session | None) -> bool:
@@ -124,8 +144,7 @@ def _describe_unrecorded_failure(session: Session | None) -> str:
     """Says why the last turn failed, if the failure could not be recorded in the transcript."""
     if session is None or session.running is not ConversationActivity.FAILED:
         return ""
-    facts = session.conversation.state.facts
-    end = facts[-1].fact if facts else None
-    if isinstance(end, TurnEnded) and end.why == session.why:
+    end = _find_turn_end(session)
+    if end is not None and end.why == session.why:
         return ""
     return translate_sentences(session.why)

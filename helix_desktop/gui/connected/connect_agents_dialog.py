@@ -3,7 +3,7 @@ copy, and the gateway's switch.
 """
 
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,13 +31,17 @@ class FigureTile(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         widgets.set_surface_look(self, "card")
-        self._labels = [widgets.build_plain_label("", look) for look in ("small", "large", "faint")]
-        build_column(*self._labels, 1, owner=self, margins=(16, 12, 16, 12), spacing=2)
+        self._name = widgets.build_plain_label("", "small")
+        self._figure = widgets.build_plain_label("", "large")
+        self._below = widgets.build_plain_label("", "faint")
+        labels = (self._name, self._figure, self._below)
+        build_column(*labels, 1, owner=self, margins=(16, 12, 16, 12), spacing=2)
         self.hide()
 
     def show_figure(self, name: str, figure: str, below: str) -> None:
-        for label, words in zip(self._labels, (name, figure, below), strict=True):
-            label.setText(words)
+        self._name.setText(name)
+        self._figure.setText(figure)
+        self._below.setText(below)
 
 
 class ConnectedAgentCard(QWidget):
@@ -49,9 +53,8 @@ class ConnectedAgentCard(QWidget):
         super().__init__(parent)
         widgets.set_surface_look(self, "card")
         self.row = connected_agents.ConnectedAgentRow("", "", "")
-        self._name, self._state = (
-            widgets.build_plain_label("", look) for look in ("title", "small")
-        )
+        self._name = widgets.build_plain_label("", "title")
+        self._state = widgets.build_plain_label("", "small")
         self._mark = widgets.build_plain_label(tr("connected"), "chip", wraps=False)
         self.copy = widgets.build_push_button(
             tr("Copy command"),
@@ -70,12 +73,21 @@ class ConnectedAgentCard(QWidget):
         if row == self.row:
             return
         self.row = row
-        set_widget_look(self._state, "danger" if row.last_failure else "small")
+        state_look = "small"
+        if row.last_failure:
+            state_look = "danger"
+        set_widget_look(self._state, state_look)
         self._name.setText(row.title)
         self._mark.setVisible(row.connected)
         self.change.setVisible(row.installed or row.connected)
-        self.change.setText(tr("Disconnect…") if row.connected else tr("Connect…"))
-        set_widget_look(self.change, "primary" if row.installed and not row.connected else "")
+        change_look = ""
+        if row.connected:
+            self.change.setText(tr("Disconnect…"))
+        else:
+            self.change.setText(tr("Connect…"))
+            if row.installed:
+                change_look = "primary"
+        set_widget_look(self.change, change_look)
         self.change.setAccessibleName(f"{self.change.text()} {row.title}")
         self.copy.setToolTip(safe_tooltip(row.start_command))
         self.copy.setAccessibleName(f"{self.copy.text()} {row.title}")
@@ -102,22 +114,27 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
     if row.reason_not_folded and not row.last_failure:
         return tr("Not folded: the agent is signed in with a subscription")
     if row.requests:
-        today = format_count(row.conversations, "{n} conversation today", "{n} conversations today")
-        parts = [
-            today if row.conversations else "",
-            format_count(row.requests, "{n} request", "{n} requests"),
-            tr("last request {when}", when=format_time_ago(row.last_request_time, now)),
-            tr("{share} saved", share=format_percent(1 - row.sent / row.without))
-            if row.without > row.sent
-            else "",
-            tr("Not answered: {why}", why=translate_sentences(row.last_failure))
-            if row.last_failure
-            else "",
-        ]
-        return " · ".join(filter(None, parts))
+        return _describe_agent_requests(row, now)
     if row.connected:
         return tr("Connected. Waiting for the first request.")
-    return tr("Found on this computer") if row.installed else tr("Not found on this computer")
+    if row.installed:
+        return tr("Found on this computer")
+    return tr("Not found on this computer")
+
+
+def _describe_agent_requests(row: connected_agents.ConnectedAgentRow, now: float) -> str:
+    parts: list[str] = []
+    if row.conversations:
+        parts.append(
+            format_count(row.conversations, "{n} conversation today", "{n} conversations today")
+        )
+    parts.append(format_count(row.requests, "{n} request", "{n} requests"))
+    parts.append(tr("last request {when}", when=format_time_ago(row.last_request_time, now)))
+    if row.without > row.sent:
+        parts.append(tr("{share} saved", share=format_percent(1 - row.sent / row.without)))
+    if row.last_failure:
+        parts.append(tr("Not answered: {why}", why=translate_sentences(row.last_failure)))
+    return " · ".join(filter(None, parts))
 
 
 MARGINS = (40, 28, 40, 28)
@@ -163,24 +180,28 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._timer.timeout.connect(self.refresh_connections)
 
     def _lay_out_gateway_dialog(self) -> None:
-        told = tr("Turn on the gateway, and set its address in an agent you already use. Helix Desktop then stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
-        about = widgets.build_plain_label(told, "muted")
+        explanation = tr("Turn on the gateway, and set its address in an agent you already use. Helix Desktop then stores what the agent sees, sends less of it to the provider, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
+        about = widgets.build_plain_label(explanation, "muted")
         page = widgets.build_surface(self, "page")
-        tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12)
-        agents = self._agent_column, build_row((self._missing, 1), self._show_missing)
         title = (widgets.build_plain_label(tr("Connect an agent"), "large"), 1)
-        head = (
+        column = build_column(
             build_row(title, self._address, self.switch, spacing=14, wraps=True),
             about,
             self._words,
+            build_row(*((tile, 1) for tile in self._tiles), spacing=12),
+            self._agent_column,
+            build_row((self._missing, 1), self._show_missing),
+            owner=page,
+            margins=MARGINS,
+            spacing=14,
         )
-        column = build_column(*head, tiles, *agents, owner=page, margins=MARGINS, spacing=14)
-        for words, line in (
+        lines_to_copy = (
             (tr("Just once, from a terminal"), self._once_line),
             (tr("Any other program"), self._other_program_line),
-        ):
+        )
+        for heading, line in lines_to_copy:
             column.addSpacing(4)
-            column.addWidget(widgets.build_plain_label(words, "heading"))
+            column.addWidget(widgets.build_plain_label(heading, "heading"))
             column.addWidget(line)
         column.addStretch(1)
         build_column(widgets.build_scroll_area(page, self), owner=self, margins=0)
@@ -192,64 +213,83 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             self._agents.list_agent_connections(), then=self._show_connections, owner=self
         )
 
-    def _show_connections(self, found: connected_agents.AgentConnections) -> None:
-        for row in sorted(found.agents, key=lambda row: not _is_agent_present(row)):
+    def _show_connections(self, connections: connected_agents.AgentConnections) -> None:
+        # The cards are updated even if nothing changed: "5 seconds ago" grows older by itself.
+        for row in sorted(connections.agents, key=lambda row: not _is_agent_present(row)):
             self._get_or_build_card_of_agent(row).show_connected_agent(row, time.time())
-        if found == self._shown:
+        if connections == self._shown:
             return
-        missing = (
-            [row for row in found.agents if not _is_agent_present(row)]
-            if not self._shows_missing
-            else []
-        )
-        for row in found.agents:
-            self._cards[row.name].setVisible(row not in missing)
-        names = ", ".join(row.title for row in missing)
+        self._hide_or_show_missing_agents(connections.agents)
+        self._shown = connections
+        address = connections.address.partition("//")[2]
+        if address:
+            self._address.setText(tr("Gateway on {address}", address=address))
+        else:
+            self._address.setText(tr("The gateway is off"))
+        if connections.for_others:
+            self.switch.setText(tr("Turn off"))
+            setting = f"ANTHROPIC_BASE_URL={connections.for_others}"
+        else:
+            self.switch.setText(tr("Turn on"))
+            setting = ""
+        self._other_program_line.show_command_line(setting)
+        self._show_figures_of_today(connections)
+        installed = (row.start_command for row in connections.agents if row.installed)
+        example = next(installed, connections.agents[0].start_command)
+        self._once_line.show_command_line(example)
+
+    def _hide_or_show_missing_agents(
+        self, agents: Sequence[connected_agents.ConnectedAgentRow]
+    ) -> None:
+        hidden_titles: list[str] = []
+        for row in agents:
+            is_hidden = not self._shows_missing and not _is_agent_present(row)
+            self._cards[row.name].setVisible(not is_hidden)
+            if is_hidden:
+                hidden_titles.append(row.title)
+        names = ", ".join(hidden_titles)
         self._missing.setText(tr("Not found on this computer: {agents}", agents=names))
-        for part in (self._missing, self._show_missing):
-            part.setVisible(bool(missing))
-        self._shown = found
-        place = found.address.partition("//")[2]
-        self._address.setText(
-            tr("Gateway on {address}", address=place) if place else tr("The gateway is off")
-        )
-        self.switch.setText(tr("Turn off") if found.for_others else tr("Turn on"))
-        self._show_figures_of_today(found)
-        installed = (row.start_command for row in found.agents if row.installed)
-        self._once_line.show_command_line(next(installed, found.agents[0].start_command))
-        self._other_program_line.show_command_line(
-            f"ANTHROPIC_BASE_URL={found.for_others}" if found.for_others else ""
-        )
+        self._missing.setVisible(bool(hidden_titles))
+        self._show_missing.setVisible(bool(hidden_titles))
 
     def _show_missing_agents(self) -> None:
-        self._shows_missing, self._shown = True, None
+        self._shows_missing = True
+        self._shown = None
         self.refresh_connections()
 
-    def _show_figures_of_today(self, found: connected_agents.AgentConnections) -> None:
-        today = found.today
+    def _show_figures_of_today(self, connections: connected_agents.AgentConnections) -> None:
+        today = connections.today
         for tile in self._tiles:
             tile.setVisible(today.requests > 0)
-        paid = today.paid_without > 0
-        whole, billed = (today.paid_without, today.paid) if paid else (today.without, today.sent)
-
-        def format_amount(amount: float) -> str:
-            return format_dollars(amount) if paid else describe_token_count(amount)
-
+        # Tokens stand in for dollars as long as no price is known.
+        if today.paid_without > 0:
+            billed_title = tr("Billed")
+            format_amount: Callable[[float], str] = format_dollars
+            whole = today.paid_without
+            billed = today.paid
+        else:
+            billed_title = tr("Sent")
+            format_amount = describe_token_count
+            whole = today.without
+            billed = today.sent
         saved = max(0.0, whole - billed)
+        saved_share = 0.0
+        if whole:
+            saved_share = saved / whole
+        cached_share = 0.0
+        if today.sent:
+            cached_share = today.cache_read / today.sent
         requests = format_count(today.requests, "{n} request", "{n} requests")
-        own = tr(
+        condition = tr(
             "if requests had been sent unchanged. Counted: the workspaces that the gateway has open"
         )
-        self._without.show_figure(tr("Today without Helix Desktop"), format_amount(whole), own)
-        self._billed.show_figure(
-            tr("Billed") if paid else tr("Sent"), format_amount(billed), requests
+        share = tr("{share}, including recalls", share=format_percent(saved_share))
+        cached = tr("{share} read from the provider's cache", share=format_percent(cached_share))
+        self._without.show_figure(
+            tr("Today without Helix Desktop"), format_amount(whole), condition
         )
-        share = format_percent(saved / whole) if whole else format_percent(0)
-        self._saved.show_figure(
-            tr("Saved"), format_amount(saved), tr("{share}, including recalls", share=share)
-        )
-        read = format_percent(today.cache_read / today.sent) if today.sent else format_percent(0)
-        cached = tr("{share} read from the provider's cache", share=read)
+        self._billed.show_figure(billed_title, format_amount(billed), requests)
+        self._saved.show_figure(tr("Saved"), format_amount(saved), share)
         self._recalls.show_figure(
             tr("Recall requests answered from the cache"), format_number(today.recalls), cached
         )
@@ -259,7 +299,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
     ) -> ConnectedAgentCard:
         card = self._cards.get(row.name)
         if card is None:
-            card = self._cards[row.name] = ConnectedAgentCard(self)
+            card = ConnectedAgentCard(self)
+            self._cards[row.name] = card
             card.change_wanted.connect(lambda: self._fetch_and_confirm_connection_change(card.row))
             self._agent_column.addWidget(card)
         return card
@@ -280,9 +321,10 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self, row: connected_agents.ConnectedAgentRow, difference: str
     ) -> None:
         change = partial(self._agents.toggle_agent_connection, row.name)
-        title = (tr("Disconnect {agent}?") if row.connected else tr("Connect {agent}?")).format(
-            agent=row.title
-        )
+        if row.connected:
+            title = tr("Disconnect {agent}?", agent=row.title)
+        else:
+            title = tr("Connect {agent}?", agent=row.title)
         sentence = tr("This would change the agent's settings file:")
 
         def change_the_file() -> None:

@@ -38,21 +38,19 @@ class ReplayLabDialog(TransientDialog):
         runner: BackgroundRunner,
         parent: QWidget,
     ) -> None:
-        alone = len(conversations) == 1
-        title = (
-            tr("What would other settings have cost here?")
-            if alone
-            else tr("What each preset would have cost")
-        )
+        if len(conversations) == 1:
+            title = tr("What would other settings have cost here?")
+        else:
+            title = tr("What each preset would have cost")
         super().__init__(title, parent, 760, 320)
-        self._bench, self._runner, self._count = bench, runner, len(conversations)
-        self._paid, self._dollars_per_token = sum(row.cost for row in conversations), 0.0
-        self._names, self._window = dict(policies), conversations[0].window
-        self._lacks_price = any(
-            has_unknown_price(model)
-            for model in bench.models.model_facts()
-            if model.role is ModelRole.MAIN
-        )
+        self._bench = bench
+        self._runner = runner
+        self._count = len(conversations)
+        self._paid = sum(row.cost for row in conversations)
+        self._dollars_per_token = 0.0
+        self._names = dict(policies)
+        self._window = conversations[0].window
+        self._lacks_price = _is_price_of_main_model_unknown(bench)
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
@@ -63,14 +61,15 @@ class ReplayLabDialog(TransientDialog):
         close = build_row(1, build_push_button(tr("Close"), self, self.reject))
         column = (self.answer, self._bar, self._table, self._status_label, 1, close)
         build_column(*column, owner=self, margins=20, spacing=12)
+        work = play(
+            bench,
+            [row.id for row in conversations],
+            list(self._names),
+            self._window,
+            self._show_replay_progress,
+        )
         self._working: CancellableWork = runner.run_in_background(
-            play(
-                bench,
-                [one.id for one in conversations],
-                list(self._names),
-                self._window,
-                self._show_replay_progress,
-            ),
+            work,
             then=self._show_outcomes,
             owner=self,
             failed=self._show_replay_error,
@@ -92,26 +91,38 @@ class ReplayLabDialog(TransientDialog):
         self._bar.hide()
         # What was really paid is the cost of the preset in use. The meter and the
         # timeline show the same amount.
-        of_preset = {one.policy: one for one in outcomes}
-        self._baseline = in_use = of_preset.get(self._bench.policy_name, outcomes[-1])
-        is_paid = in_use.billed > 0 and self._bench.policy_name in of_preset
-        self._dollars_per_token = self._paid / in_use.billed if is_paid else 0.0
-        sendable = [one for one in outcomes if one.peak <= 1] or outcomes
-        # Of presets with equal cost, the one in use comes first: a change would gain nothing.
-        cheapest = min(
-            sendable, key=lambda one: (round(self._cost_share(one) * 100), one is not in_use)
-        )
-        self.answer.setText(self._describe_cheapest(cheapest))
-        for column, head in enumerate((tr("Preset"), tr("Cost"), tr("Peak"), tr("In view"), "")):
-            self._table.addWidget(build_plain_label(head, "faint", self, wraps=False), 0, column)
+        outcome_of_policy = {outcome.policy: outcome for outcome in outcomes}
+        policy_in_use = self._bench.policy_name
+        self._baseline = outcome_of_policy.get(policy_in_use, outcomes[-1])
+        self._dollars_per_token = 0.0
+        if self._baseline.billed > 0 and policy_in_use in outcome_of_policy:
+            self._dollars_per_token = self._paid / self._baseline.billed
+        self.answer.setText(self._describe_cheapest(self._find_cheapest(outcomes)))
+        headings = (tr("Preset"), tr("Cost"), tr("Peak"), tr("In view"), "")
+        for column, heading in enumerate(headings):
+            label = build_plain_label(heading, "faint", self, wraps=False)
+            self._table.addWidget(label, 0, column)
         for line, outcome in enumerate(outcomes, 1):
             for column, cell in enumerate(self._build_policy_cells(outcome)):
                 self._table.addWidget(cell, line, column)
         self._table.setColumnStretch(4, 1)
 
+    def _find_cheapest(self, outcomes: Sequence[PolicyOutcome]) -> PolicyOutcome:
+        # What would not have fit into the window could not have been sent at any price.
+        sendable = [outcome for outcome in outcomes if outcome.peak <= 1]
+
+        def rank_by_cost(outcome: PolicyOutcome) -> tuple[int, bool]:
+            # Of presets with equal cost, the one in use comes first: a change would gain nothing.
+            percent = round(self._cost_share(outcome) * 100)
+            return percent, outcome is not self._baseline
+
+        return min(sendable or outcomes, key=rank_by_cost)
+
     def _cost_share(self, outcome: PolicyOutcome) -> float:
         """Returns the cost as a share of what the preset in use cost."""
-        return outcome.billed / self._baseline.billed if self._baseline.billed else 1.0
+        if not self._baseline.billed:
+            return 1.0
+        return outcome.billed / self._baseline.billed
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
         if self._lacks_price:
@@ -119,39 +130,51 @@ class ReplayLabDialog(TransientDialog):
             alone = tr("No price is known for the model in use, so costs cannot be compared. The table compares how much text would have been sent.")  # fmt: skip
             several = alone
         elif outcome is self._baseline:
-            alone, several = tr("No other preset would have cost less here."), tr("In your last {n} conversations, no other preset would have cost less.", n=self._count)  # fmt: skip
+            alone = tr("No other preset would have cost less here.")
+            several = tr("In your last {n} conversations, no other preset would have cost less.", n=self._count)  # fmt: skip
         else:
-            name, in_use = self._names[outcome.policy], self._names[self._baseline.policy]
-            cost = format_percent(self._cost_share(outcome))
-            shown = {"name": name, "in_use": in_use, "cost": cost}
+            shown = {
+                "name": self._names[outcome.policy],
+                "in_use": self._names[self._baseline.policy],
+                "cost": format_percent(self._cost_share(outcome)),
+            }
             alone = tr(
                 "“{name}” would have cost least here: {cost} of what “{in_use}” cost.",
                 **shown,
             )
             several = tr("In your last {n} conversations, “{name}” would have cost least: {cost} of what “{in_use}” cost.", n=self._count, **shown)  # fmt: skip
-        return several if self._count > 1 else alone
+        if self._count > 1:
+            return several
+        return alone
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
-        shares = self._cost_share(outcome), outcome.peak, outcome.in_view
-        share, *others = map(format_percent, shares)
+        cost = format_percent(self._cost_share(outcome))
         dollars = outcome.billed * self._dollars_per_token
-        cost = f"{format_dollars(dollars)} · {share}" if dollars else share
-        words = (name, cost if outcome.peak <= 1 else tr("would not have fit"), *others)
-        act, spoken = (
-            partial(self._adopt_policy, outcome.policy),
-            f"{tr('Use this preset')}: {name}",
-        )
-        adopt = self._adopting[outcome.policy] = build_push_button(
-            "", self, act, "link", name=spoken
-        )
+        if outcome.peak > 1:
+            cost = tr("would not have fit")
+        elif dollars:
+            cost = f"{format_dollars(dollars)} · {cost}"
+        cells: list[QWidget] = []
+        for words in (name, cost, format_percent(outcome.peak), format_percent(outcome.in_view)):
+            cells.append(build_plain_label(words, "small", self, wraps=False))
+        adopt_policy = partial(self._adopt_policy, outcome.policy)
+        # Every row has this button, so a screen reader needs the preset's name in it.
+        spoken_name = f"{tr('Use this preset')}: {name}"
+        button = build_push_button("", self, adopt_policy, "link", name=spoken_name)
+        self._adopting[outcome.policy] = button
         self._mark_policy_in_use()
-        return (*(build_plain_label(each, "small", self, wraps=False) for each in words), adopt)
+        cells.append(button)
+        return cells
 
     def _mark_policy_in_use(self) -> None:
-        for policy, adopt in self._adopting.items():
-            adopt.setEnabled(policy != self._bench.policy_name)
-            adopt.setText(tr("Use this preset") if adopt.isEnabled() else tr("in use"))
+        for policy, button in self._adopting.items():
+            is_in_use = policy == self._bench.policy_name
+            button.setEnabled(not is_in_use)
+            if is_in_use:
+                button.setText(tr("in use"))
+            else:
+                button.setText(tr("Use this preset"))
 
     def _adopt_policy(self, policy: str) -> None:
         def report_adopted_policy(_done: None) -> None:
@@ -165,3 +188,10 @@ class ReplayLabDialog(TransientDialog):
         self._runner.run_in_background(
             work, then=report_adopted_policy, owner=self, failed=self._show_replay_error
         )
+
+
+def _is_price_of_main_model_unknown(bench: Workbench) -> bool:
+    for model in bench.models.model_facts():
+        if model.role is ModelRole.MAIN and has_unknown_price(model):
+            return True
+    return False
