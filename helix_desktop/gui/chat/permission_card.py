@@ -36,8 +36,12 @@ if TYPE_CHECKING:
 
 LOW = 400  # If a narrow window is lower than this, only the question and its buttons are shown.
 WIDE = 1_080  # The width in pixels of a card with many long lines.
-MANY, LONG_LINE = 8, 76  # More lines and characters than these.
-MANY_IN_COLUMNS, LONG_IN_COLUMN = 36, 36  # The same for lines that fit only in two columns.
+# A preview with more lines than MANY, and one longer than LONG_LINE, gets a wide card.
+MANY = 8
+LONG_LINE = 76
+# The same for lines that fit only in two columns.
+MANY_IN_COLUMNS = 36
+LONG_IN_COLUMN = 36
 WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
@@ -55,7 +59,11 @@ def is_asked_by_server(question: PermissionQuestion) -> bool:
 
 def build_question_announcement(question: PermissionQuestion) -> str:
     title = question_title(question)
-    words = title if is_asked_by_server(question) else tr("Permission needed: {what}", what=title)
+    # A server asks for values, not for a permission.
+    if is_asked_by_server(question):
+        words = title
+    else:
+        words = tr("Permission needed: {what}", what=title)
     return f"{words} {describe_asking_agent(question)}".strip()
 
 
@@ -79,8 +87,9 @@ def format_uncovered_files(state: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     shown = [mark_on_one_line(name) for name in names[:NAMED]]
-    more = [tr("and {n} more", n=format_number(len(names) - NAMED))] if len(names) > NAMED else []
-    return tr("Undo cannot restore: {names}", names=", ".join([*shown, *more]))
+    if len(names) > NAMED:
+        shown.append(tr("and {n} more", n=format_number(len(names) - NAMED)))
+    return tr("Undo cannot restore: {names}", names=", ".join(shown))
 
 
 def describe_asking_agent(question: PermissionQuestion) -> str:
@@ -91,9 +100,12 @@ def describe_asking_agent(question: PermissionQuestion) -> str:
         )
     if not question.by:
         return ""
-    task, more = mark_text(question.by[:LONGEST]), len(question.by) - LONGEST
+    task = mark_text(question.by[:LONGEST])
     words = tr("Asked by a sub-agent working on: {task}", task=task)
-    return words + (tr(" … {n} more characters", n=format_number(more)) if more > 0 else "")
+    left_out = len(question.by) - LONGEST
+    if left_out > 0:
+        words += tr(" … {n} more characters", n=format_number(left_out))
+    return words
 
 
 class PermissionQuestionCard(QtWidgets.QWidget):
@@ -111,61 +123,50 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         super().__init__(parent, accessibleName=build_question_announcement(question))
         self._theme = theme
         self._question = question
-        self._taken = -math.inf  # The time at which the card got the focus.
-        self._read_since = (
-            math.inf
-        )  # The time at which the text was painted, or infinity before that.
+        # The time at which the card got the focus.
+        self._taken = -math.inf
+        # The time at which the text was painted, or infinity before that.
+        self._read_since = math.inf
         self._form: SchemaForm | None = None
-        self._actions: dict[
-            QtWidgets.QPushButton, str
-        ] = {}  # By button: the window action that does the same.
+        # By button: the window action that does the same.
+        self._actions: dict[QtWidgets.QPushButton, str] = {}
         self._answers: QtWidgets.QBoxLayout | None = None
         self._columns: QtWidgets.QPushButton | None = None
         self._below_change: QtWidgets.QHBoxLayout | None = None
         self._change: ExactDifferenceView | None = None
-        self._tried = (
-            0,
-            0,
-        )  # The missing pixels and the width for which two columns were last tried.
+        # The missing pixels and the width for which two columns were last tried.
+        self._tried = (0, 0)
         widgets.set_surface_look(self, "ask")
         self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
         self._build_question_label(question_title(question), "title")
-        if who := describe_asking_agent(question):
-            self._build_question_label(who, "small")
-        why = (
-            question.why
-            if is_asked_by_server(question) and not question.form
-            else translate_sentences(question.why)
-        )
-        self._why = self._build_question_label(mark_text(why[:1].upper() + why[1:]), "small")
-        self._why.setVisible(bool(why))
+        asking_agent = describe_asking_agent(question)
+        if asking_agent:
+            self._build_question_label(asking_agent, "small")
+        self._build_reason_label()
         if uncovered:
             self._build_question_label(uncovered, "small")
         self._allowing: list[QtWidgets.QPushButton] = []
-        self._plan = self._build_plan_editor() if question.plan else None
-        self._preview = self._build_preview() if question.preview and not question.plan else None
+        self._plan: QtWidgets.QPlainTextEdit | None = None
+        self._preview: ExactTextView | ExactDifferenceView | None = None
+        if question.plan:
+            self._plan = self._build_plan_editor()
+        elif question.preview:
+            self._preview = self._build_preview()
         if question.programs:
             self._inside.addLayout(self._build_programs_row())
         if question.form:
-            from helix_desktop.gui.chat import schema_form
-
-            self._form = schema_form.SchemaForm(question.form, self)
-            self._form.entered.connect(self._open_page_or_send_form_values)
-            self._inside.addWidget(self._form)
+            self._form = self._build_form()
         self._wrong = self._build_question_label("", "danger")
         self._wrong.hide()
         self._first: QtWidgets.QWidget = self
         self._words = QtWidgets.QLineEdit(self)
-        self._rule = (
-            self._build_rule_chooser()
-            if question.rules and not is_asked_by_server(question)
-            else None
-        )
-        self._inside.addLayout(
-            self._build_server_buttons()
-            if is_asked_by_server(question)
-            else self._build_answer_buttons()
-        )
+        self._rule: QtWidgets.QComboBox | None = None
+        if is_asked_by_server(question):
+            self._inside.addLayout(self._build_server_buttons())
+        else:
+            if question.rules:
+                self._rule = self._build_rule_chooser()
+            self._inside.addLayout(self._build_answer_buttons())
         self._enable_buttons_if_preview_is_read()
 
     def allow_or_show_next_part(self, scope: str) -> None:
@@ -177,14 +178,19 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         if self._preview is not None and not self._preview.is_end_seen:
             self._preview.show_next_part()
             return
-        try:
-            values = self._form.values_as_json() if self._form is not None else ""
-            values = self._plan.toPlainText() if self._plan is not None else values
-        except InvalidInput as error:
-            self._wrong.setText(translate_sentences(error.what))
-            self._wrong.show()
-            return
-        rule = self._rule.currentIndex() if self._rule is not None else 0
+        values = ""
+        if self._plan is not None:
+            values = self._plan.toPlainText()
+        elif self._form is not None:
+            try:
+                values = self._form.values_as_json()
+            except InvalidInput as error:
+                self._wrong.setText(translate_sentences(error.what))
+                self._wrong.show()
+                return
+        rule = 0
+        if self._rule is not None:
+            rule = self._rule.currentIndex()
         self.answered.emit(PermissionAnswer(allowed=True, scope=scope, values=values, rule=rule))
 
     def allow_by_shortcut(self, scope: str) -> None:
@@ -192,23 +198,26 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         if not self.is_in_sight() or time.monotonic() - self._read_since < READING:
             return
         if self._preview is not None and not self._preview.is_end_seen:
-            self._read_since = (
-                time.monotonic()
-            )  # The user must have time to read the next part, too.
+            # The user must have time to read the next part, too.
+            self._read_since = time.monotonic()
         self.allow_or_show_next_part(scope)
 
     def is_in_sight(self) -> bool:
         """Whether the card is shown and not covered by another window, such as the settings."""
+        if not self.isVisible():
+            return False
+        own_window = self.window()
         place = QRect(self.mapToGlobal(QPoint()), self.size())
-        kinds = (Qt.WindowType.Window, Qt.WindowType.Dialog)
-        others = (
-            each
-            for each in QtWidgets.QApplication.topLevelWidgets()
-            if each.isVisible() and each.windowType() in kinds
-        )
-        return self.isVisible() and not any(
-            each is not self.window() and each.frameGeometry().intersects(place) for each in others
-        )
+        # Menus and tooltips are top-level widgets, too, but they hide a card only for a moment.
+        covering_kinds = (Qt.WindowType.Window, Qt.WindowType.Dialog)
+        for window in QtWidgets.QApplication.topLevelWidgets():
+            if window is own_window or not window.isVisible():
+                continue
+            if window.windowType() not in covering_kinds:
+                continue
+            if window.frameGeometry().intersects(place):
+                return False
+        return True
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -223,28 +232,44 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def focus_first_control(self) -> None:
         self._taken = time.monotonic()
-        first = self._first if self._first.isEnabled() or self._preview is None else self._preview
+        first = self._first
+        if not first.isEnabled() and self._preview is not None:
+            first = self._preview
         first.setFocus(SHOWN)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Ignores a press too early to be meant for this question, and the second click
         of a double click.
         """
-        if (
-            isinstance(event, QKeyEvent)
-            and event.type() == QEvent.Type.KeyPress
-            and event.key() in _PRESSING
-        ):
-            return event.isAutoRepeat() or time.monotonic() - self._taken < READING
-        return (
-            event.type() == QEvent.Type.MouseButtonDblClick
-            and time.monotonic() - self._read_since < READING
-        )
+        now = time.monotonic()
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            is_too_early = event.isAutoRepeat() or now - self._taken < READING
+            return is_too_early and event.key() in _PRESSING
+        is_double_click = event.type() == QEvent.Type.MouseButtonDblClick
+        return is_double_click and now - self._read_since < READING
 
     def _build_question_label(self, text: str, look: str) -> QtWidgets.QLabel:
         label = widgets.build_plain_label(text, look, self)
         self._inside.addWidget(label)
         return label
+
+    def _build_reason_label(self) -> None:
+        why = self._question.why
+        # What a server says without a form is its own text, which no translation may change.
+        if self._question.form or not is_asked_by_server(self._question):
+            why = translate_sentences(why)
+        sentence = why[:1].upper() + why[1:]
+        self._why = self._build_question_label(mark_text(sentence), "small")
+        self._why.setVisible(bool(why))
+
+    def _build_form(self) -> "SchemaForm":
+        # Few conversations ask for a form, so the start does not wait for this module.
+        from helix_desktop.gui.chat import schema_form
+
+        form = schema_form.SchemaForm(self._question.form, self)
+        form.entered.connect(self._open_page_or_send_form_values)
+        self._inside.addWidget(form)
+        return form
 
     def _build_plan_editor(self) -> QtWidgets.QPlainTextEdit:
         # What is approved is the text in this field, so nothing in it may be hidden.
@@ -273,9 +298,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._inside.addWidget(shown)
         self._length = widgets.build_plain_label("", "faint", self)
         self._full_size = self._build_full_size_button(shown)
-        if self._change is not None and {"-", "+"} <= {
-            line.mark for line in self._change.shown_lines
-        }:
+        if self._change is not None and _has_both_sides(self._change):
             self._columns = self._build_columns_button(self._change)
             self._below_change = build_row((self._length, 1), self._full_size, self._columns)
             self._inside.addLayout(self._below_change)
@@ -348,7 +371,10 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
         def choose_columns(two: bool) -> None:  # noqa: FBT001 -- as the button says it
             difference.show_columns(two=two)
-            button.setText(tr("Unified") if two else tr("Side by side"))
+            if two:
+                button.setText(tr("Unified"))
+            else:
+                button.setText(tr("Side by side"))
 
         button.toggled.connect(choose_columns)
         return button
@@ -358,17 +384,18 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         the window, and two are not.
         """
         change, button = self._change, self._columns
-        if (
-            change is None
-            or button is None
-            or button.isHidden()
-            or self._tried == (missing, change.width())
-        ):
+        if change is None or button is None or button.isHidden():
             return
-        before, self._tried = change.content_height, (missing, change.width())
-        if missing * 2 < before and not button.isChecked():  # Two columns are at best half as high.
+        attempt = (missing, change.width())
+        if attempt == self._tried:
+            return
+        self._tried = attempt
+        height_of_one_column = change.content_height
+        # Two columns are at best half as high.
+        if missing * 2 < height_of_one_column and not button.isChecked():
             change.show_columns(two=True)
-            button.setChecked(before - change.content_height > missing)
+            saved_height = height_of_one_column - change.content_height
+            button.setChecked(saved_height > missing)
             change.show_columns(two=button.isChecked())
 
     def _build_rule_chooser(self) -> QtWidgets.QComboBox:
@@ -384,14 +411,16 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
         only = widgets.build_plain_label(choice.currentText(), "mono", self)
-        is_choice = (
-            len(self._question.rules) > 1
-        )  # In a list of one choice, Escape would stop the agent.
+        # In a list of one choice, Escape would stop the agent.
+        is_choice = len(self._question.rules) > 1
         choice.setVisible(is_choice)
         only.setVisible(not is_choice)
-        if self._below_change is None or is_choice:
-            self._inside.addLayout(build_row(label, (choice if is_choice else only, 1)))
-        else:  # Each line that the card does not need may be one of the change.
+        if is_choice:
+            self._inside.addLayout(build_row(label, (choice, 1)))
+        elif self._below_change is None:
+            self._inside.addLayout(build_row(label, (only, 1)))
+        else:
+            # Each line that the card does not need may be one of the change.
             self._below_change.insertWidget(1, label)
             self._below_change.insertWidget(2, only)
         return choice
@@ -400,15 +429,16 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         """Enables the buttons once the end of the preview has been shown."""
         if self._preview is None:
             return
+        is_read = self._preview.is_end_seen
         self._length.setText(self._preview.describe_length_and_warnings())
         self._length.setVisible(bool(self._length.text()))
-        if not self._preview.is_end_seen:
+        if not is_read:
             self._full_size.show()
-        if not self._preview.is_end_seen and any(button.hasFocus() for button in self._allowing):
+        if not is_read and any(button.hasFocus() for button in self._allowing):
             self._preview.setFocus(SHOWN)  # Otherwise Qt would move the focus out of the card.
         for button in self._allowing:
-            button.setEnabled(self._preview.is_end_seen)
-        if self._preview.is_end_seen and self._preview.hasFocus():
+            button.setEnabled(is_read)
+        if is_read and self._preview.hasFocus():
             # The buttons were disabled until the preview's end had been shown.
             self.focus_first_control()
 
@@ -418,27 +448,26 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         """
         self._words.hide()
         row = build_row(1, spacing=8)
-        send = tr("Send to server") if self._form is not None else tr("Agree and open page")
-        ways = (
-            (
-                tr("Cancel"),
-                "",
-                "",
-                lambda: self.answered.emit(PermissionAnswer(allowed=False, scope="cancel")),
-            ),
-            (tr("Decline"), "refuse", "danger", self.refuse_permission),
-            (send, "allow-once", "primary", self._open_page_or_send_form_values),
-        )
-        for text, action, look, act in ways:
-            button = self._build_answer_button(text, action, look)
-            button.clicked.connect(lambda _checked=False, a=act: a())
-            row.addWidget(button)
-            self._first = button
-        self._allowing = [button]
-        self._first = (
-            self._form.first_field or self._first if self._form is not None else self._first
-        )
+        cancel = self._build_answer_button(tr("Cancel"), "", "")
+        cancel.clicked.connect(self._dismiss_server_question)
+        row.addWidget(cancel)
+        decline = self._build_answer_button(tr("Decline"), "refuse", "danger")
+        decline.clicked.connect(self.refuse_permission)
+        row.addWidget(decline)
+        agreement = tr("Agree and open page")
+        if self._form is not None:
+            agreement = tr("Send to server")
+        agree = self._build_answer_button(agreement, "allow-once", "primary")
+        agree.clicked.connect(self._open_page_or_send_form_values)
+        row.addWidget(agree)
+        self._allowing = [agree]
+        self._first = agree
+        if self._form is not None and self._form.first_field is not None:
+            self._first = self._form.first_field
         return row
+
+    def _dismiss_server_question(self) -> None:
+        self.answered.emit(PermissionAnswer(allowed=False, scope="cancel"))
 
     def _open_page_or_send_form_values(self) -> None:
         if self._form is None and (self._preview is None or self._preview.is_end_seen):
@@ -446,24 +475,33 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self.allow_or_show_next_part("once")
 
     def _build_answer_buttons(self) -> QtWidgets.QBoxLayout:
-        hint = tr("What is missing?") if self._question.plan else tr("What to do instead")
+        if self._question.plan:
+            hint = tr("What is missing?")
+            refusal = tr("Keep planning")
+            refusal_look = ""
+        else:
+            hint = tr("What to do instead")
+            refusal = tr("Deny")
+            refusal_look = "danger"
         self._words.setPlaceholderText(hint)
         self._words.setAccessibleName(hint)
         self._words.returnPressed.connect(self.refuse_permission)
-        row = self._answers = QtWidgets.QBoxLayout(QtWidgets.QBoxLayout.Direction.LeftToRight)
+        row = QtWidgets.QBoxLayout(QtWidgets.QBoxLayout.Direction.LeftToRight)
+        self._answers = row
         row.setSpacing(8)
         row.addWidget(self._words, 1, Qt.AlignmentFlag.AlignTop)
         self._ways_on = QtWidgets.QWidget(self)
         self._ways_on.setProperty("look", "plain")
         ways = build_row(owner=self._ways_on, margins=0, spacing=8, wraps=True)
         row.addWidget(self._ways_on)
-        no, look = (tr("Keep planning"), "") if self._question.plan else (tr("Deny"), "danger")
-        refuse = self._build_answer_button(no, "refuse", look)
+        refuse = self._build_answer_button(refusal, "refuse", refusal_look)
         refuse.clicked.connect(self.refuse_permission)
         ways.addWidget(refuse)
         self._first = refuse
         for scope in reversed(self._question.scopes):
-            look = "primary" if scope == self._question.scopes[0] else ""
+            look = ""
+            if scope == self._question.scopes[0]:
+                look = "primary"
             words = self._describe_lasting_answer(scope)
             button = self._build_answer_button(words, f"allow-{scope}", look)
             button.clicked.connect(lambda _checked=False, s=scope: self.allow_or_show_next_part(s))
@@ -486,24 +524,24 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         """Moves the text above the buttons if there is too little room beside them, and
         hides it in a very low window.
         """
-        if self._answers is not None:
-            px, way = self._theme.zoomed_pixels, QtWidgets.QBoxLayout.Direction
-            width = (
-                sum(
-                    each.sizeHint().width() + 8
-                    for each in self._ways_on.findChildren(QtWidgets.QPushButton)
-                )
-                - 8
-            )
-            wide = self.width() - 28 >= width + 8 + px(WORDS)
-            self._words.setMinimumWidth(px(WORDS))
-            self._ways_on.setMinimumWidth(width if wide else 0)
-            self._answers.setDirection(way.LeftToRight if wide else way.TopToBottom)
-            if self._columns is not None:  # There is only room for two columns in a wide window.
-                self._columns.setVisible(wide or self._columns.isChecked())
-            low = not wide and self.window().height() < px(LOW)
-            self._words.setVisible(not low)
-            self._why.setVisible(not low and bool(self._why.text()))
+        if self._answers is None:
+            return
+        px = self._theme.zoomed_pixels
+        buttons = self._ways_on.findChildren(QtWidgets.QPushButton)
+        width = sum(button.sizeHint().width() + 8 for button in buttons) - 8
+        is_wide = self.width() - 28 >= width + 8 + px(WORDS)
+        self._words.setMinimumWidth(px(WORDS))
+        if is_wide:
+            self._ways_on.setMinimumWidth(width)
+            self._answers.setDirection(QtWidgets.QBoxLayout.Direction.LeftToRight)
+        else:
+            self._ways_on.setMinimumWidth(0)
+            self._answers.setDirection(QtWidgets.QBoxLayout.Direction.TopToBottom)
+        if self._columns is not None:  # There is only room for two columns in a wide window.
+            self._columns.setVisible(is_wide or self._columns.isChecked())
+        is_low = not is_wide and self.window().height() < px(LOW)
+        self._words.setVisible(not is_low)
+        self._why.setVisible(not is_low and bool(self._why.text()))
 
     def _build_answer_button(self, text: str, action: str, look: str) -> QtWidgets.QPushButton:
         button = QtWidgets.QPushButton(text, self)
@@ -518,8 +556,17 @@ class PermissionQuestionCard(QtWidgets.QWidget):
     def show_shortcuts_on_answers(self, keys: Mapping[str, str]) -> None:
         """Names the keys of the answering actions on the buttons."""
         for button, action in self._actions.items():
+            hint = button.text()
             key = keys.get(action, "")
-            button.setToolTip(f"{button.text()} ({key})" if key else button.text())
+            if key:
+                hint = f"{hint} ({key})"
+            button.setToolTip(hint)
+
+
+def _has_both_sides(change: "ExactDifferenceView") -> bool:
+    """Whether lines are removed and added. Otherwise one of two columns would be empty."""
+    marks = {line.mark for line in change.shown_lines}
+    return "-" in marks and "+" in marks
 
 
 class PermissionQuestionPanel(QtWidgets.QWidget):
@@ -554,12 +601,7 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         """
         number = min(questions, default=0)
         question = questions.get(number)
-        focused = QtWidgets.QApplication.focusWidget()
-        held = (
-            self.visible_card is not None
-            and focused is not None
-            and self.visible_card.isAncestorOf(focused)
-        )
+        had_focus = self._has_card_focus()
         self._more.setText(format_count(len(questions) - 1, "{n} more permission request waiting", "{n} more permission requests waiting"))  # fmt: skip
         self._more.setVisible(len(questions) > 1)
         self.setVisible(bool(questions))
@@ -572,19 +614,37 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
             self.visible_card = None
         self._question = question
         if question is not None:
-            not_undone = uncovered if question.call.name in COMMANDS else ""
-            card = self.visible_card = PermissionQuestionCard(
-                self._theme, question, self, not_undone
-            )
+            # Only a command can change what an undo does not restore.
+            not_undone = ""
+            if question.call.name in COMMANDS:
+                not_undone = uncovered
+            card = PermissionQuestionCard(self._theme, question, self, not_undone)
+            self.visible_card = card
             card.show_shortcuts_on_answers(self._keys)
             card.answered.connect(lambda answer: self.answered.emit(number, answer))
-            lines = question.preview.split("\n")
-            most = LONG_IN_COLUMN if len(lines) > MANY_IN_COLUMNS else LONG_LINE
-            width = WIDE if len(lines) > MANY and max(map(len, lines)) > most else widgets.COLUMN
+            width = _choose_card_width(question.preview)
             self._middle.setMaximumWidth(self._theme.zoomed_pixels(width))
             self._column.insertWidget(0, card)
             card.show()
-            if held:
+            if had_focus:
                 card.focus_first_control()
-        elif held:
+        elif had_focus:
             self.left.emit()
+
+    def _has_card_focus(self) -> bool:
+        focused = QtWidgets.QApplication.focusWidget()
+        if self.visible_card is None or focused is None:
+            return False
+        return self.visible_card.isAncestorOf(focused)
+
+
+def _choose_card_width(preview: str) -> int:
+    """A preview of many long lines gets a wide card; anything else is as wide as the text."""
+    lines = preview.split("\n")
+    longest_fitting = LONG_LINE
+    # So many lines may be shown in two columns, each of which has half the width.
+    if len(lines) > MANY_IN_COLUMNS:
+        longest_fitting = LONG_IN_COLUMN
+    if len(lines) > MANY and max(map(len, lines)) > longest_fitting:
+        return WIDE
+    return widgets.COLUMN
