@@ -33,18 +33,14 @@ from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 
-BAR, MOST_BAR = (
-    60,
-    132,
-)  # The minimum and, at 100 % text size, the maximum width of the meter, in pixels.
-LEAST_BAR = (
-    20  # The minimum width in pixels of the meter's bar when there is no room for the figures.
-)
+BAR = 60  # The minimum width of the meter in pixels.
+MOST_BAR = 132  # The maximum width of the meter in pixels, at 100 % text size.
+# The minimum width in pixels of the meter's bar when there is no room for the figures.
+LEAST_BAR = 20
 LEAST = 30  # The minimum width in pixels of the permission mode's shortened name.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
-UNKNOWN_METER = WindowMeter(
-    {}, used=0, window=0, reserve=0, factor=1.0
-)  # Used if the window is unknown.
+# Used if the window is unknown.
+UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)
 
 
 class Composer(QWidget):
@@ -71,7 +67,9 @@ class Composer(QWidget):
         self._edited = 0
         # The draft that was set aside while the user edits an earlier message.
         self._interrupted_draft: tuple[UserPart, ...] = ()
-        self._measured, self._cost, self._left_out = UNKNOWN_METER, "", ""
+        self._measured = UNKNOWN_METER
+        self._cost = ""
+        self._left_out = ""
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
         self._was_empty = True
@@ -161,12 +159,16 @@ class Composer(QWidget):
         )
         self.text.textChanged.connect(self._save_draft_and_update_send_button)
         self.price.changed.connect(self._fit_controls_to_width)
-        self.text.focused.connect(
-            lambda focused: set_widget_look(self._box, "focused-box" if focused else "box")
-        )
+        self.text.focused.connect(self._mark_box_as_focused)
         self.attachments.changed.connect(self._update_meter_with_attachments)
         self.attachments.changed.connect(self._save_draft_and_update_send_button)
         self._theme.changed.connect(self._restyle_composer)
+
+    def _mark_box_as_focused(self, focused: bool) -> None:  # noqa: FBT001 -- as the signal says it
+        if focused:
+            set_widget_look(self._box, "focused-box")
+        else:
+            set_widget_look(self._box, "box")
 
     def show_draft_of(self, workspace: str, conversation: str, name: str) -> None:
         """Shows a conversation's draft and sent messages; the previous draft has been saved."""
@@ -177,10 +179,14 @@ class Composer(QWidget):
         if place != self._begun_from_new:
             self._begun_from_new = None
         self.draft_place = ("", "")
-        draft, edited = self.drafts.get_draft(place), self.drafts.get_edited_message(place)
-        self._edited, self._interrupted_draft = (
-            (edited.seq, edited.interrupted_draft) if edited else (0, ())
-        )
+        draft = self.drafts.get_draft(place)
+        edited = self.drafts.get_edited_message(place)
+        if edited is not None:
+            self._edited = edited.seq
+            self._interrupted_draft = edited.interrupted_draft
+        else:
+            self._edited = 0
+            self._interrupted_draft = ()
         self._editing.setVisible(edited is not None)
         self.attachments.show_attachments([part for part in draft if isinstance(part, Attachment)])
         words = "".join(part.text for part in draft if isinstance(part, Text))
@@ -197,10 +203,11 @@ class Composer(QWidget):
         """Uses the text that was typed meanwhile as the draft of the conversation,
         which was just created.
         """
-        before, after = self.draft_place, (self.draft_place[0], conversation)
-        if before[1] == "new":
-            self.drafts.move_draft(before, after)
-            self._begun_from_new = after
+        workspace, shown_conversation = self.draft_place
+        if shown_conversation == "new":
+            place = (workspace, conversation)
+            self.drafts.move_draft(self.draft_place, place)
+            self._begun_from_new = place
 
     def show_window_meter(
         self,
@@ -210,24 +217,31 @@ class Composer(QWidget):
         has_price: bool = True,
     ) -> None:
         """Shows how full the window is, and the cost. A "+" stands for requests of unknown cost."""
-        self._measured, self._left_out = meter, ""
+        self._measured = meter
         self._cost = ""
+        self._left_out = ""
         if not has_price:  # No figure stands there, and words would displace the meter.
             self._left_out = tr("The price is not known.")
         if figures is not None and (figures.paid >= 0.0005 or figures.unpriced):
-            self._cost = f"{format_dollars(figures.paid)}{' +' if figures.unpriced else ''}"
+            self._cost = format_dollars(figures.paid)
             if figures.unpriced:
+                self._cost += " +"
                 words = tr("Not included: requests of unknown cost")
                 self._left_out = f"{words}: {format_number(figures.unpriced)}"
         self._update_meter_with_attachments()
 
     def _update_meter_with_attachments(self) -> None:
         meter = self._measured
-        attached = (
-            round(self.attachments.attached_token_count * meter.factor) if meter.window else 0
-        )
-        more = {ContextKind.CONVERSATION: attached}
-        ordered = [(kind, meter.parts.get(kind, 0) + more.get(kind, 0)) for kind in ContextKind]
+        attached = 0
+        if meter.window:
+            attached = round(self.attachments.attached_token_count * meter.factor)
+        ordered: list[tuple[ContextKind, int]] = []
+        for kind in ContextKind:
+            tokens = meter.parts.get(kind, 0)
+            # Attachments will be part of the conversation once the message is sent.
+            if kind is ContextKind.CONVERSATION:
+                tokens += attached
+            ordered.append((kind, tokens))
         is_estimate = meter.is_estimate or attached > 0
         self.meter.show_meter_parts(ordered, meter.window, is_estimate=is_estimate)
         figures = describe_window_fill(ordered, meter.window)
@@ -247,16 +261,20 @@ class Composer(QWidget):
         self.price.offer_folding_only_if_idle(idle=running is ConversationActivity.IDLE)
         works = running in WORKING_STATES
         self._stop.setVisible(works or is_folding)
-        self._stop.setToolTip(
-            tr("Stop shortening (Esc)") if is_folding and not works else tr("Stop the agent (Esc)")
-        )
-        self._stop.setAccessibleName(self._stop.toolTip())
-        hint = (
-            tr("Send when the agent is done (Enter)") if works else tr("Send the message (Enter)")
-        )
-        self._send.setText(tr("Send when done") if works else tr("Send"))
-        self._send.setToolTip(hint)
-        self._send.setAccessibleName(hint)
+        if is_folding and not works:
+            stop_hint = tr("Stop shortening (Esc)")
+        else:
+            stop_hint = tr("Stop the agent (Esc)")
+        self._stop.setToolTip(stop_hint)
+        self._stop.setAccessibleName(stop_hint)
+        if works:
+            self._send.setText(tr("Send when done"))
+            send_hint = tr("Send when the agent is done (Enter)")
+        else:
+            self._send.setText(tr("Send"))
+            send_hint = tr("Send the message (Enter)")
+        self._send.setToolTip(send_hint)
+        self._send.setAccessibleName(send_hint)
         self._save_draft_and_update_send_button()
         self._fit_controls_to_width()
 
@@ -265,7 +283,11 @@ class Composer(QWidget):
         self._modes = modes
         self._mode_words = dict(modes).get(current, current)
         self._mode.setVisible(bool(modes))
-        set_widget_look(self._mode, "danger-chip" if current == ALLOW_ALL else "quiet")
+        # A mode that never asks must be noticed all the time.
+        if current == ALLOW_ALL:
+            set_widget_look(self._mode, "danger-chip")
+        else:
+            set_widget_look(self._mode, "quiet")
         self._fit_controls_to_width()
 
     def show_waiting_messages(
@@ -275,7 +297,8 @@ class Composer(QWidget):
         self.text.has_queued_messages = bool(messages)
 
     def send_composed_message(self, *, steer: bool) -> None:
-        if not (parts := self.message_parts()):
+        parts = self.message_parts()
+        if not parts:
             return
         edited = self._edited
         self._add_to_sent_history(self.text.toPlainText())
@@ -290,7 +313,8 @@ class Composer(QWidget):
     def edit_earlier_message(self, seq: int, parts: Sequence[UserPart]) -> None:
         """Edits the message at `seq`. When it is sent again, what followed it is rewound."""
         self.stop_editing_and_restore_draft()
-        self._interrupted_draft, self._edited = self.message_parts(), seq
+        self._interrupted_draft = self.message_parts()
+        self._edited = seq
         self.drafts.save_edited_message(
             self.draft_place, EditedMessage(seq, self._interrupted_draft)
         )
@@ -310,7 +334,11 @@ class Composer(QWidget):
 
     def message_parts(self) -> tuple[UserPart, ...]:
         words = self.text.toPlainText().strip()
-        return (*((Text(words),) if words else ()), *self.attachments.listed_attachments)
+        parts: list[UserPart] = []
+        if words:
+            parts.append(Text(words))
+        parts.extend(self.attachments.listed_attachments)
+        return tuple(parts)
 
     def put_message_back(self, parts: Sequence[UserPart], *, takes_focus: bool = True) -> None:
         """Puts a message back into the composer, above the text that is already there."""
@@ -319,10 +347,13 @@ class Composer(QWidget):
             self.text.setFocus()
 
     def _add_message_parts(self, parts: Sequence[UserPart]) -> None:
-        if words := [part.text for part in parts if isinstance(part, Text)]:
-            begun = ["\n\n"] if self.text.toPlainText().strip() else []
+        texts = [part.text for part in parts if isinstance(part, Text)]
+        if texts:
+            words = "\n\n".join(texts)
+            if self.text.toPlainText().strip():
+                words += "\n\n"
             # Inserting text with a separate cursor leaves the user's cursor where it is.
-            QTextCursor(self.text.document()).insertText("".join(["\n\n".join(words), *begun]))
+            QTextCursor(self.text.document()).insertText(words)
             self.text.ensureCursorVisible()
         for part in parts:
             if isinstance(part, Attachment):
@@ -337,15 +368,19 @@ class Composer(QWidget):
             "waiting", *self.draft_place, default=list[object]()
         )
         self._state_file.remember_value("waiting", *self.draft_place, value=[])
-        unrecorded = find_unrecorded_messages(waited, recorded)
-        self._add_message_parts([part for parts in unrecorded for part in parts])
+        unrecorded_parts: list[UserPart] = []
+        for parts in find_unrecorded_messages(waited, recorded):
+            unrecorded_parts.extend(parts)
+        self._add_message_parts(unrecorded_parts)
 
     def is_message_of(self, place: DraftPlace) -> bool:
         """Whether this composer writes the message at `place`, even if its conversation
         was created since.
         """
-        begun = self.draft_place == self._begun_from_new and place == (self.draft_place[0], "new")
-        return place == self.draft_place or begun
+        if place == self.draft_place:
+            return True
+        place_before_creation = (self.draft_place[0], "new")
+        return self.draft_place == self._begun_from_new and place == place_before_creation
 
     def add_and_tell_if_shown(
         self, place: DraftPlace, parts: Sequence[UserPart], *, takes_focus: bool = True
@@ -391,10 +426,10 @@ class Composer(QWidget):
             self._steer.setVisible(shows_steer)
             self._fit_controls_to_width()
         if self.draft_place[1]:
-            self.drafts.save_draft(
-                self.draft_place,
-                (Text(words), *self.attachments.listed_attachments) if filled else (),
-            )
+            draft: tuple[UserPart, ...] = ()
+            if filled:
+                draft = (Text(words), *self.attachments.listed_attachments)
+            self.drafts.save_draft(self.draft_place, draft)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -408,32 +443,64 @@ class Composer(QWidget):
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
         self._attach.setText(tr("+ Attach"))
-        room = min(self.width() - px(32), px(widgets.COLUMN)) - px(32)
-        buttons = (self._attach, self._mode, self._fold, self._stop, self._steer, self._send)
-        room -= sum(each.sizeHint().width() + px(10) for each in buttons if not each.isHidden())
-        figures, known = self._figures.sizeHint().width() + px(22), self._measured.window > 0
-        if room < (figures if known else 0):
+        room = self._measure_room_beside_buttons()
+        figures_width = self._figures.sizeHint().width() + px(22)
+        needed_for_figures = 0
+        needed_for_bar = 0
+        is_window_known = self._measured.window > 0
+        if is_window_known:
+            needed_for_figures = figures_width
+            needed_for_bar = px(LEAST_BAR)
+        if room < needed_for_figures:
             room += self._attach.sizeHint().width()
             self._attach.setText("+")
             room -= self._attach.sizeHint().width()
+        if room < needed_for_bar and not self._mode.isHidden():
+            room += self._shorten_mode_name(needed_for_bar - room)
+        price_width = 0
+        # The price is shown once text is typed.
+        if self.price.text() and self.text.toPlainText().strip():
+            price_width = self.price.sizeHint().width() + px(10)
+        self.price.setVisible(price_width > 0 and room >= figures_width + price_width)
+        self.context_button.setVisible(is_window_known and room >= px(LEAST_BAR))
+        self._share_room_of_context_button(room, figures_width, price_width)
+
+    def _measure_room_beside_buttons(self) -> int:
+        """The pixels that are left for the price, the meter and its figures."""
+        px = self._theme.zoomed_pixels
+        room = min(self.width() - px(32), px(widgets.COLUMN)) - px(32)
+        buttons = (self._attach, self._mode, self._fold, self._stop, self._steer, self._send)
+        for button in buttons:
+            if not button.isHidden():
+                room -= button.sizeHint().width() + px(10)
+        return room
+
+    def _shorten_mode_name(self, missing: int) -> int:
+        """Shortens the mode by the missing pixels if it can, and returns how many it gave."""
         metrics = self._mode.fontMetrics()
-        whole = metrics.horizontalAdvance(self._mode_words)
-        missing = (px(LEAST_BAR) if known else 0) - room
-        if missing > 0 and not self._mode.isHidden():
-            shortened = min(max(whole - missing, px(LEAST)), whole)
-            self._show_mode_name(
-                metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened)
-            )
-            room += whole - shortened
-        written = bool(self.text.toPlainText().strip())  # The price is shown once text is typed.
-        price = self.price.sizeHint().width() + px(10) if self.price.text() and written else 0
-        self.price.setVisible(price > 0 and room >= figures + price)
-        with_figures, with_bar = room >= figures, room < figures or room >= figures + price + BAR
-        self._figures.setVisible(with_figures)
-        self.meter.setVisible(with_bar)
-        self.context_button.setVisible(known and room >= px(LEAST_BAR))
-        bar = min(room - (price if with_figures else 0), figures + px(MOST_BAR))
-        self.context_button.setFixedWidth(max(bar, 0) if with_bar else figures)
+        whole_width = metrics.horizontalAdvance(self._mode_words)
+        shortened = max(whole_width - missing, self._theme.zoomed_pixels(LEAST))
+        shortened = min(shortened, whole_width)
+        self._show_mode_name(
+            metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened)
+        )
+        return whole_width - shortened
+
+    def _share_room_of_context_button(
+        self, room: int, figures_width: int, price_width: int
+    ) -> None:
+        """Shows the figures where they fit, and the bar where it fits beside or instead of them."""
+        has_figures = room >= figures_width
+        has_bar = not has_figures or room >= figures_width + price_width + BAR
+        self._figures.setVisible(has_figures)
+        self.meter.setVisible(has_bar)
+        if not has_bar:
+            self.context_button.setFixedWidth(figures_width)
+            return
+        if has_figures:
+            room -= price_width
+        widest = figures_width + self._theme.zoomed_pixels(MOST_BAR)
+        self.context_button.setFixedWidth(max(min(room, widest), 0))
 
     def _show_mode_name(self, words: str) -> None:
         self._mode.setText(f"{words.replace('&', '&&')} ▾")

@@ -59,12 +59,11 @@ def is_asked_by_server(question: PermissionQuestion) -> bool:
 
 def build_question_announcement(question: PermissionQuestion) -> str:
     title = question_title(question)
+    asking_agent = describe_asking_agent(question)
     # A server asks for values, not for a permission.
-    if is_asked_by_server(question):
-        words = title
-    else:
-        words = tr("Permission needed: {what}", what=title)
-    return f"{words} {describe_asking_agent(question)}".strip()
+    if not is_asked_by_server(question):
+        title = tr("Permission needed: {what}", what=title)
+    return f"{title} {asking_agent}".strip()
 
 
 def question_title(question: PermissionQuestion) -> str:
