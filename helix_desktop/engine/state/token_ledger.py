@@ -22,10 +22,11 @@ from helix_desktop.engine.fold_economics import RelativePrices, relative_prices
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 
-CLAUDE_FACTOR = (
-    1.32  # Claude models bill this many tokens for each one we count, as 600 requests showed.
-)
-LEAST_RATE, MOST_RATE = 0.5, 3.0  # A report with a factor outside this range is ignored.
+# Claude models bill this many tokens for each one we count, as 600 requests showed.
+CLAUDE_FACTOR = 1.32
+# A report with a factor outside this range is ignored.
+LEAST_RATE = 0.5
+MOST_RATE = 3.0
 MOST_MEASURED_RATE = 20.0  # The template of a short first message may be longer than it.
 PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
 REPORTS_USED = 9  # The factor is learned from this many of the latest reports.
@@ -42,8 +43,11 @@ NOT_FOR_FOLDS = frozenset(
 
 def _median(values: Sequence[float]) -> float:
     """Return the median. Importing `statistics` would delay the program's start."""
-    ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,15 @@ class Savings:
 
     @property
     def saved_share(self) -> float:
-        return max(0.0, 1 - self.sent / self.without) if self.without else 0.0
+        if not self.without:
+            return 0.0
+        return max(0.0, 1 - self.sent / self.without)
 
     @property
     def cache_read_share(self) -> float:
-        return self.cache_read / self.sent if self.sent else 0.0
+        if not self.sent:
+            return 0.0
+        return self.cache_read / self.sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,39 @@ class BilledStep:
         return sent + (reply + self.summary) * prices.output
 
 
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """A summary that replaces what is in the cache. `asked`, `written`: its request and its text,
+    in billed tokens; `left`: its text in tokens as we count them.
+    """
+
+    asked: int
+    written: int
+    left: int
+
+
+def _summarise_if_that_makes_room(
+    cached: int, new_tokens: int, factor: float, limit: int
+) -> _Summary | None:
+    """Return the summary that replaces `cached` tokens, or None if that and what is new would
+    still exceed the limit.
+    """
+    written = limit // SUMMARY_PARTS
+    left = round(written / factor)
+    if round((left + new_tokens) * factor) > limit:
+        return None
+    return _Summary(asked=round(cached * factor), written=written, left=left)
+
+
+@dataclass(frozen=True, slots=True)
+class _PaidReply:
+    """When a reply was recorded, its cost, and its cost without folds."""
+
+    time: float
+    cost: float
+    cost_without: float
+
+
 @dataclass(slots=True)
 class SummaryBaseline:
     """The conversation without folds: everything is sent, or a summary if that does not fit."""
@@ -123,31 +164,47 @@ class SummaryBaseline:
 
     def bill_step(self, shown: int, whole: int, sent: int, read: int) -> BilledStep:
         """Return a step's tokens, with a summary before it if needed."""
-        as_sent = BilledStep(sent, min(max(0, read), sent))
+        read_here = min(max(0, read), sent)
+        as_sent = BilledStep(sent, read_here)
         if not shown or not whole:
             return as_sent
-        factor, limit = sent / shown, max(self.window, sent) if self.window else 0
         if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
-        # Without folds, the first step would have read as much from the cache.
-        usual, before = (
-            whole - self._left_out,
-            self._in_cache or max(0, read) * shown // max(1, sent),
-        )
-        asked = written = 0
-        if limit and round(usual * factor) > limit:
-            summary = limit // SUMMARY_PARTS
-            least = round(summary / factor) + max(0, usual - before)
-            if round(least * factor) <= limit:
-                asked, written, usual, before = round(before * factor), summary, least, 0
-            else:  # A summary does not make enough room: what is new is shortened, as it is here.
+        factor = sent / shown
+        # What the step would have sent without folds, in tokens as we count them.
+        usual = whole - self._left_out
+        cached = self._in_cache
+        if not cached:
+            # Without folds, the first step would have read as much from the cache.
+            cached = max(0, read) * shown // max(1, sent)
+        asked = 0
+        written = 0
+        limit = max(self.window, sent)
+        if self.window and round(usual * factor) > limit:
+            new_tokens = max(0, usual - cached)
+            summary = _summarise_if_that_makes_room(cached, new_tokens, factor, limit)
+            if summary is None:
+                # What is new is shortened, as it is here.
                 usual = shown
-        self._whole, self._left_out, self._in_cache = whole, whole - usual, usual
+            else:
+                asked = summary.asked
+                written = summary.written
+                usual = summary.left + new_tokens
+                cached = 0
+        self._whole = whole
+        self._left_out = whole - usual
+        self._in_cache = usual
         if usual == shown and not written:
             return as_sent
-        without = round(usual * factor)
-        old = round(without * min(before, usual) / usual) if usual else 0
-        return BilledStep(asked + without, asked + old, written)
+        sent_without = round(usual * factor)
+        cached_without = 0
+        if usual:
+            cached_without = round(sent_without * min(cached, usual) / usual)
+        return BilledStep(
+            sent=asked + sent_without,
+            cached=asked + cached_without,
+            summary=written,
+        )
 
 
 @dataclass(slots=True)
@@ -155,14 +212,12 @@ class TokenLedger:
     """Grows with the facts. `shown`, `whole`: the view's tokens after a fact, and without folds."""
 
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
-    whole: array[int] = field(
-        default_factory=lambda: array("q", [0])
-    )  # Like `shown`, if nothing had been folded.
+    # Like `shown`, if nothing had been folded.
+    whole: array[int] = field(default_factory=lambda: array("q", [0]))
     # Like `shown`, by `ContextKind`: for each fact one number per kind, one after another.
     kinds: array[int] = field(default_factory=lambda: array("q", [0] * len(ContextKind)))
-    requests: array[int] = field(
-        default_factory=lambda: array("q")
-    )  # Fact numbers of replies and other requests.
+    # Fact numbers of replies and other requests.
+    requests: array[int] = field(default_factory=lambda: array("q"))
     sums: dict[str, array[int]] = field(
         default_factory=lambda: {name: array("q", [0]) for name in COLUMNS}
     )
@@ -171,20 +226,15 @@ class TokenLedger:
     reports: dict[str, BillingReports] = field(default_factory=dict)
     # By model; not recorded, because the next request is counted again.
     measured: dict[str, MeasuredFactor] = field(default_factory=dict)
-    elsewhere: list[Run] = field(
-        default_factory=list
-    )  # By import: its first fact, and the first after it.
+    # By import: its first fact, and the first after it.
+    elsewhere: list[Run] = field(default_factory=list)
     # The facts that the fork took over from another conversation.
     copied: list[Run] = field(default_factory=list)
     # By the number of an import: its whole cost if none of its steps states its own, or else 0.
     unstated: dict[int, float] = field(default_factory=dict)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
     _prices: RelativePrices = field(default_factory=RelativePrices)  # The main model's.
-    _last_paid: tuple[float, float, float] = (
-        0.0,
-        0.0,
-        0.0,
-    )  # Time, cost and usual cost of the last reply.
+    _last_paid: _PaidReply = _PaidReply(0.0, 0.0, 0.0)
     _was_rewound: bool = False  # Since the last reply.
 
     def billing_factor(self, model: str, seq: int) -> float:
@@ -194,15 +244,22 @@ class TokenLedger:
         measured = self.measured.get(model)
         if measured is not None and seq >= measured.seq:
             return measured.factor
-        expected = CLAUDE_FACTOR if "claude" in model.lower() else 1.0
-        known = self.reports.get(model)
-        told = known.last_proportions(seq) if known else ()
-        sound = [
-            share
-            for at, share in told
-            if LEAST_RATE <= share <= MOST_RATE and not self._was_recorded_elsewhere(at, seq)
-        ]
-        return _median([expected] * PRIOR_WEIGHT + sound) if sound else expected
+        expected = 1.0
+        if "claude" in model.lower():
+            expected = CLAUDE_FACTOR
+        reports = self.reports.get(model)
+        if reports is None:
+            return expected
+        factors: list[float] = []
+        for reply_seq, factor in reports.last_proportions(seq):
+            is_sound = LEAST_RATE <= factor <= MOST_RATE
+            if is_sound and not self._was_recorded_elsewhere(reply_seq, seq):
+                factors.append(factor)
+        if not factors:
+            return expected
+        # With the expected factor among them, one odd report changes little.
+        factors += [expected] * PRIOR_WEIGHT
+        return _median(factors)
 
     def set_measured_factor(self, model: str, seq: int, factor: float) -> None:
         """Remember what the model's own tokenizer counted for the view at `seq`, until it
@@ -219,21 +276,36 @@ class TokenLedger:
             case facts.ModelSet(role=facts.ModelRole.MAIN) as chosen:
                 self._baseline.window = chosen.window
                 self._prices = relative_prices(chosen)
-            case facts.Spent(purpose=purpose, usage=usage):
-                share = int(purpose in NOT_FOR_FOLDS)
-                self._append_running_sums(
-                    recorded.seq, usage, sent=usage.input, without=usage.input * share
-                )
-                self.paid_without[-1] += usage.cost * share
+            case facts.Spent() as spent:
+                self._add_other_request(recorded.seq, spent)
             case facts.Rewound():
                 self._was_rewound = True
             case facts.ConversationStarted(forked_from=origin) if origin:
                 self.copied = [(1, recorded.seq)]
-            case facts.BroughtIn(first=first, undone=False, cost=cost):
-                stated = self.paid[-1] - self.paid[bisect_left(self.requests, first)]
-                self.unstated[recorded.seq] = 0.0 if stated else cost
-                before = self.elsewhere[-1][1] if self.elsewhere else 1
-                self.elsewhere.append((min(max(first, before), recorded.seq), recorded.seq))
+            case facts.BroughtIn(undone=False) as brought_in:
+                self._add_import(recorded.seq, brought_in)
+
+    def _add_other_request(self, seq: int, spent: facts.Spent) -> None:
+        usage = spent.usage
+        if spent.purpose in NOT_FOR_FOLDS:
+            self._append_running_sums(seq, usage, sent=usage.input, without=usage.input)
+            self.paid_without[-1] += usage.cost
+        else:
+            self._append_running_sums(seq, usage, sent=usage.input)
+
+    def _add_import(self, seq: int, brought_in: facts.BroughtIn) -> None:
+        """Remember which facts another program recorded, and what it says that they cost."""
+        stated = self.paid[-1] - self.paid[bisect_left(self.requests, brought_in.first)]
+        if stated:
+            self.unstated[seq] = 0.0
+        else:
+            self.unstated[seq] = brought_in.cost
+        # An import that overlaps the one before must not be subtracted twice.
+        end_of_last = 1
+        if self.elsewhere:
+            end_of_last = self.elsewhere[-1][1]
+        first = min(max(brought_in.first, end_of_last), seq)
+        self.elsewhere.append((first, seq))
 
     def _was_recorded_elsewhere(self, fact_seq: int, seq: int) -> bool:
         """Whether it is known at `seq` that the fact `fact_seq` is another program's."""
@@ -253,18 +325,30 @@ class TokenLedger:
         """Return what was paid until then, by other programs too, but not for what a
         fork copied.
         """
-        copied = self.copied[-1][1] if self.copied else 0
-        before, until = (self.paid[bisect_right(self.requests, at)] for at in (copied, seq))
-        return max(0.0, until - before)
+        copied_dollars = self.paid[bisect_right(self.requests, self._end_of_copied_facts())]
+        dollars = self.paid[bisect_right(self.requests, seq)]
+        return max(0.0, dollars - copied_dollars)
+
+    def _end_of_copied_facts(self) -> int:
+        """Return the first fact of this conversation's own after those a fork copied, or 0."""
+        if not self.copied:
+            return 0
+        return self.copied[-1][1]
 
     def unstated_dollars_until(self, seq: int) -> float:
-        return sum(dollars for at, dollars in self.unstated.items() if at <= seq)
+        total = 0.0
+        for import_seq, dollars in self.unstated.items():
+            if import_seq <= seq:
+                total += dollars
+        return total
 
     def request_tokens(self, seq: int) -> int:
         """Return the tokens of the request that the fact `seq` answered or paid for."""
         row = bisect_right(self.requests, seq)
+        if row == 0:
+            return 0
         column = self.sums["sent"]
-        return column[row] - column[row - 1] if row else 0
+        return column[row] - column[row - 1]
 
     def count_requests(self, seq: int) -> int:
         """Return the number of requests up to `seq`, without those of other programs."""
@@ -278,93 +362,119 @@ class TokenLedger:
         which may still be cached.
         """
         reports = self.reports.get(model)
-        row = bisect_right(reports.seqs, seq) if reports else 0
-        if reports is None or not row or self._was_recorded_elsewhere(reports.seqs[row - 1], seq):
+        if reports is None:
             return 0, 0
-        return reports.seqs[row - 1], reports.billed[row - 1]
+        row = bisect_right(reports.seqs, seq) - 1
+        if row < 0 or self._was_recorded_elsewhere(reports.seqs[row], seq):
+            return 0, 0
+        return reports.seqs[row], reports.billed[row]
 
     def median_reply_tokens(self, seq: int) -> int:
         """Return the median tokens of the last replies reported, or 0 before the first."""
-        row = bisect_right(self.requests, seq)
+        last_row = bisect_right(self.requests, seq)
         column = self.sums["output"]
-        last = (column[at] - column[at - 1] for at in range(row, max(0, row - REPORTS_USED), -1))
-        known = [length for length in last if length]
-        return round(_median(known)) if known else 0
+        lengths: list[int] = []
+        for row in range(last_row, max(0, last_row - REPORTS_USED), -1):
+            length = column[row] - column[row - 1]
+            if length:  # Requests that are no replies, and replies without a report, have none.
+                lengths.append(length)
+        if not lengths:
+            return 0
+        return round(_median(lengths))
 
     def savings_until(self, seq: int, *, is_priced: bool = False) -> Savings:
         """Return the savings up to `seq`. `is_priced`: whether the model's price is known."""
-        at = {name: self._sum_paid_here(column, seq) for name, column in self.sums.items()}
-        paid, ever = (
-            self._sum_paid_here(self.paid, seq),
-            self.paid[bisect_right(self.requests, seq)],
-        )
-        paid_without = self._sum_paid_here(self.paid_without, seq)
-        before = max(0.0, ever - paid) + self.unstated_dollars_until(seq)
-        tokens = at["steps"], at["sent"], at["without"], at["read"]
+        paid_here = self._sum_paid_here(self.paid, seq)
+        paid_in_all = self.paid[bisect_right(self.requests, seq)]
+        paid_before = max(0.0, paid_in_all - paid_here) + self.unstated_dollars_until(seq)
+        # Without a price or a payment, no request is an exception: none has a known cost.
+        unpriced = 0
+        if paid_here or is_priced:
+            unpriced = self._sum_paid_here(self.sums["unpriced"], seq)
         return Savings(
-            *tokens, paid, paid_without, before, at["unpriced"] if paid or is_priced else 0
+            steps=self._sum_paid_here(self.sums["steps"], seq),
+            sent=self._sum_paid_here(self.sums["sent"], seq),
+            without=self._sum_paid_here(self.sums["without"], seq),
+            cache_read=self._sum_paid_here(self.sums["read"], seq),
+            paid=paid_here,
+            paid_without=self._sum_paid_here(self.paid_without, seq),
+            paid_before=paid_before,
+            unpriced=unpriced,
         )
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
         """Return a running sum up to `seq`, without imports and copied facts."""
         total = column[bisect_right(self.requests, seq)]
-        for run in self._runs_paid_elsewhere():
-            first, behind = (bisect_left(self.requests, min(one, seq + 1)) for one in run)
-            total -= column[behind] - column[first]
+        for first_seq, end_seq in self._runs_paid_elsewhere():
+            first_row = bisect_left(self.requests, min(first_seq, seq + 1))
+            end_row = bisect_left(self.requests, min(end_seq, seq + 1))
+            total -= column[end_row] - column[first_row]
         return total
 
     def _runs_paid_elsewhere(self) -> list[Run]:
         """Return the runs of facts that another conversation or program paid for."""
-        start = self.copied[-1][1] if self.copied else 0
-        return [
-            *self.copied,
-            *((max(first, start), behind) for first, behind in self.elsewhere if behind > start),
-        ]
+        runs = list(self.copied)
+        # An import among the copied facts is not counted twice.
+        start = self._end_of_copied_facts()
+        for first, end in self.elsewhere:
+            if end > start:
+                runs.append((max(first, start), end))
+        return runs
 
     def _add_step(self, recorded: facts.Recorded, reply: facts.ModelReplied) -> None:
-        saw, usage = newest_fact_seen_by(recorded), reply.usage
-        shown, whole = self.shown[saw], self.whole[saw]
+        newest_seen = newest_fact_seen_by(recorded)
+        shown = self.shown[newest_seen]
+        whole = self.whole[newest_seen]
+        usage = reply.usage
+        is_reported = usage.input > 0
         sent = usage.input
-        if sent > 0 and shown > 0:
+        if not is_reported:
+            sent = round(shown * self.billing_factor(reply.model, recorded.seq))
+        elif shown > 0:
             reports = self.reports.setdefault(reply.model, BillingReports())
             reports.seqs.append(recorded.seq)
             reports.counted.append(shown)
             reports.billed.append(sent)
-        elif sent <= 0:
-            sent = round(shown * self.billing_factor(reply.model, recorded.seq))
-        usual = self._baseline.bill_step(shown, whole, sent, usage.cache_read)
         written = usage.output or sum(part.tokens for part in reply.parts)
+        reported_output = 0
+        if is_reported:
+            reported_output = written
+        without_folds = self._baseline.bill_step(shown, whole, sent, usage.cache_read)
         self._append_running_sums(
             recorded.seq,
             usage,
             steps=1,
             sent=sent,
-            without=usual.sent,
-            output=written if usage.input > 0 else 0,
+            without=without_folds.sent,
+            output=reported_output,
         )
-        listed = BilledStep(sent, min(max(0, usage.cache_read), sent)).list_price(
-            written, self._prices
-        )
-        cost_without = usage.cost * (
-            usual.list_price(written, self._prices) / listed if listed else 1
-        )
+        as_sent = BilledStep(sent, min(max(0, usage.cache_read), sent))
+        list_price = as_sent.list_price(written, self._prices)
+        list_price_without = without_folds.list_price(written, self._prices)
+        cost_without = usage.cost
+        if list_price:
+            cost_without = usage.cost * (list_price_without / list_price)
         self.paid_without[-1] += cost_without
         # An import that was there before a reply's end rewinds to it and appends the whole reply.
-        if self._was_rewound and self._last_paid[0] == recorded.time:
-            self.paid[-1] -= self._last_paid[1]
-            self.paid_without[-1] -= self._last_paid[2]
-        self._last_paid, self._was_rewound = (recorded.time, usage.cost, cost_without), False
+        if self._was_rewound and self._last_paid.time == recorded.time:
+            self.paid[-1] -= self._last_paid.cost
+            self.paid_without[-1] -= self._last_paid.cost_without
+        self._last_paid = _PaidReply(recorded.time, usage.cost, cost_without)
+        self._was_rewound = False
 
     def _append_running_sums(self, seq: int, usage: facts.Usage, **more: int) -> None:
+        """Append a request to all columns. `more`: figures by column; the others stay equal."""
         self.requests.append(seq)
         more.update(read=usage.cache_read, unpriced=int(usage.cost <= 0))
         for name, column in self.sums.items():
-            column.append(column[-1] + max(-_MOST_TOKENS, min(more.get(name, 0), _MOST_TOKENS)))
+            figure = max(-_MOST_TOKENS, min(more.get(name, 0), _MOST_TOKENS))
+            column.append(column[-1] + figure)
         self.paid.append(self.paid[-1] + usage.cost)
         self.paid_without.append(self.paid_without[-1])
 
 
 def newest_fact_seen_by(recorded: facts.Recorded) -> int:
     """Return the newest fact that a reply's request had. Version 0.1 stored 0 if unknown."""
-    saw = recorded.fact.saw if isinstance(recorded.fact, facts.ModelReplied) else 0
-    return saw if 0 < saw < recorded.seq else recorded.seq - 1
+    if isinstance(recorded.fact, facts.ModelReplied) and 0 < recorded.fact.saw < recorded.seq:
+        return recorded.fact.saw
+    return recorded.seq - 1
