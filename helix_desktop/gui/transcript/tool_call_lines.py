@@ -73,90 +73,131 @@ class ToolCallLine:
 
     @property
     def spoken_line(self) -> str:
-        state = translate_name("state of a call", self.status, otherwise=self.outcome)
-        return ", ".join([self.words, state, *(chip.text for chip in self.chips)])
+        spoken = [self.words]
+        spoken.append(translate_name("state of a call", self.status, otherwise=self.outcome))
+        for chip in self.chips:
+            spoken.append(chip.text)
+        return ", ".join(spoken)
 
 
 def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
     words = format_call(state.call.name, state.call.arguments)
-    if (returned := state.returned) is None:
+    returned = state.returned
+    if returned is None:
         return _build_unfinished_line(state, words, now)
-    chips = [*_build_chips_of_folds(state), *_build_result_chips(state, returned)]
+    chips = _build_chips_of_folds(state)
+    chips += _build_result_chips(state, returned)
     if state.fold is not None and state.fold.kind is FoldKind.MARKER:
         return ToolCallLine(
             words,
             CallStatus.CACHED,
             tuple(chips),
-            tr("Recall"),
-            chat_actions.RecallEntry(returned.output.digest),
+            outcome=tr("Recall"),
+            want=chat_actions.RecallEntry(returned.output.digest),
         )
     if state.decided is not None and not state.decided.allowed:
-        if said := shorten_to_line(
-            make_safe_text(returned.head.partition(USER_WORDS)[2][:120]), 60
-        ):
-            chips.append(LineChip(f"“{said}”"))
+        chips += _build_chips_of_denial(returned)
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("denied"))
-    if returned.stopped or (returned.head in (UNREAD, NOT_BEGUN) and not returned.ok):
-        outcome = tr("stopped before it ran") if returned.head == NOT_BEGUN else tr("stopped")
+    if _was_stopped(returned):
+        outcome = tr("stopped")
+        if returned.head == NOT_BEGUN:
+            outcome = tr("stopped before it ran")
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), outcome)
     if not returned.ok:
-        code = "" if returned.exit_code is None else tr("exit {code}", code=returned.exit_code)
-        return ToolCallLine(words, CallStatus.FAILED, tuple(chips), code or tr("failed"))
-    took = format_duration(returned.seconds) if returned.seconds >= 0.1 else ""
-    return ToolCallLine(words, CallStatus.DONE, tuple(chips), took)
+        outcome = tr("failed")
+        if returned.exit_code is not None:
+            outcome = tr("exit {code}", code=returned.exit_code)
+        return ToolCallLine(words, CallStatus.FAILED, tuple(chips), outcome)
+    duration = ""
+    if returned.seconds >= 0.1:  # A shorter time is of no interest.
+        duration = format_duration(returned.seconds)
+    return ToolCallLine(words, CallStatus.DONE, tuple(chips), duration)
+
+
+def _build_chips_of_denial(returned: ToolReturned) -> list[LineChip]:
+    """Shows what the user said to the agent when denying the call."""
+    _, _, user_words = returned.head.partition(USER_WORDS)
+    shown_words = shorten_to_line(make_safe_text(user_words[:120]), 60)
+    if not shown_words:
+        return []
+    return [LineChip(f"“{shown_words}”")]
+
+
+def _was_stopped(returned: ToolReturned) -> bool:
+    if returned.stopped:
+        return True
+    # Helix itself writes these outputs for calls that the end of a turn cut off.
+    return returned.head in (UNREAD, NOT_BEGUN) and not returned.ok
 
 
 def format_call(name: str, arguments: str) -> str:
     """Formats a call as `read_file src/lock/table.rs`, or as the command line of a command."""
-    argument = call_subject(arguments)
-    return argument if name in _COMMANDS and argument else f"{name} {argument}".strip()
+    subject = call_subject(arguments)
+    if subject and name in _COMMANDS:
+        return subject
+    return f"{name} {subject}".strip()
 
 
 def path_of_file_call(call: ToolCall) -> str:
     """Returns the path that a call read or wrote, or nothing if it is about something else."""
     if not call.name.endswith(_FILE_TOOLS):
         return ""
-    path = find_call_subject_and_place(call.arguments)[0]
-    return "" if _ENTRY_HASH.fullmatch(path) else path
+    path, _ = find_call_subject_and_place(call.arguments)
+    # A document may be named by the hash of its entry in the cache.
+    if _ENTRY_HASH.fullmatch(path):
+        return ""
+    return path
 
 
 def call_as_one_line(item: TranscriptItem) -> str:
     """Returns the call that an item shows. Empty for another item."""
-    if item.kind is TranscriptItemKind.CALL and isinstance(item.source_fact, ModelReplied):
-        call = item.source_fact.parts[item.part]
-        return format_call(call.name, call.arguments) if isinstance(call, ToolCall) else ""
-    return ""
+    if item.kind is not TranscriptItemKind.CALL:
+        return ""
+    if not isinstance(item.source_fact, ModelReplied):
+        return ""
+    call = item.source_fact.parts[item.part]
+    if not isinstance(call, ToolCall):
+        return ""
+    return format_call(call.name, call.arguments)
 
 
 def call_subject(arguments: str) -> str:
     """Returns what a call is about: its path and lines, its command, its query, or else
     its first text.
     """
-    named = (
-        make_safe_text(text[: _LONGEST * 2]) for text in find_call_subject_and_place(arguments)
-    )
-    what, where = (shorten_to_line(text, _LONGEST) for text in named)
+    subject, place = find_call_subject_and_place(arguments)
+    what = _shorten_argument(subject)
+    where = _shorten_argument(place)
+    if where:
+        return tr("{what} in {where}", what=what, where=where)
     lines = dict(_LINES.findall(arguments[: _LONGEST * 2]))
-    if lines and not where:
+    if lines:
         return f"{what}:{lines.get('first', 1)}–{lines.get('last', '')}"
-    return tr("{what} in {where}", what=what, where=where) if where else what
+    return what
+
+
+def _shorten_argument(text: str) -> str:
+    return shorten_to_line(make_safe_text(text[: _LONGEST * 2]), _LONGEST)
 
 
 def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChip]:
     """Builds chips for a fold: a hash and figures for a marker; for an excerpt, what
     the agent asked to keep.
     """
+    open_fold = OpenFold(fold.fold)
     if fold.kind is FoldKind.MARKER:
-        figures = LineChip(
-            format_token_change(fold.tokens_before, fold.tokens), want=OpenFold(fold.fold)
-        )
-        return [digest_chip, figures] if digest_chip else [figures]
-    words = shorten_to_line(make_safe_text(fold.asked[:160]), 80)
-    kept = (
-        tr("kept: the agent asked for “{words}”", words=words) if fold.asked else tr("excerpt kept")
-    )
+        chips: list[LineChip] = []
+        if digest_chip is not None:
+            chips.append(digest_chip)
+        figures = format_token_change(fold.tokens_before, fold.tokens)
+        chips.append(LineChip(figures, want=open_fold))
+        return chips
+    kept = tr("excerpt kept")
+    if fold.asked:
+        words = shorten_to_line(make_safe_text(fold.asked[:160]), 80)
+        kept = tr("kept: the agent asked for “{words}”", words=words)
     shrunk = f"{format_token_count(fold.tokens_before)} → {format_token_count(fold.tokens)}"
-    return [LineChip(kept, want=OpenFold(fold.fold)), LineChip(shrunk, want=OpenFold(fold.fold))]
+    return [LineChip(kept, want=open_fold), LineChip(shrunk, want=open_fold)]
 
 
 def format_diff_counts(diff: str) -> str:
@@ -164,21 +205,27 @@ def format_diff_counts(diff: str) -> str:
     if "@@" not in diff and not diff.startswith(("---", "diff ")):
         return ""
     signs = [match.group("sign") for match in _COUNTED.finditer(diff)]
-    return f"+{signs.count('+')} −{signs.count('-')}" if signs else ""
+    if not signs:
+        return ""
+    return f"+{signs.count('+')} −{signs.count('-')}"
 
 
 def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> ToolCallLine:
-    chip = LineChip(tr("sub-agent"), want=chat_actions.OpenSubAgent(state.call.id))
-    chips = (chip,) if state.call.name == ToolName.DELEGATE else ()
-    if state.running and state.waiting:
+    if not state.running:
+        return ToolCallLine(words, CallStatus.REFUSED, (), tr("not finished"))
+    chips: tuple[LineChip, ...] = ()
+    if state.call.name == ToolName.DELEGATE:
+        open_sub_agent = chat_actions.OpenSubAgent(state.call.id)
+        chips = (LineChip(tr("sub-agent"), want=open_sub_agent),)
+    if state.waiting:
         return ToolCallLine(words, CallStatus.WAITING, chips, tr("waiting for you"))
-    if state.running and state.stage is not CallStage.RUNNING:
-        outcome = tr("done") if state.stage is CallStage.DONE else tr("queued")
-        return ToolCallLine(words, CallStatus.RUNNING, (), outcome)
-    if state.running:
-        text = tr("running… {time}", time=format_duration(max(0.0, now - state.begun_at)))
-        return ToolCallLine(words, CallStatus.RUNNING, chips, text)
-    return ToolCallLine(words, CallStatus.REFUSED, (), tr("not finished"))
+    if state.stage is CallStage.RUNNING:
+        elapsed = format_duration(max(0.0, now - state.begun_at))
+        return ToolCallLine(words, CallStatus.RUNNING, chips, tr("running… {time}", time=elapsed))
+    # Parallel calls are recorded together, so one that is done may wait for the others.
+    if state.stage is CallStage.DONE:
+        return ToolCallLine(words, CallStatus.RUNNING, (), tr("done"))
+    return ToolCallLine(words, CallStatus.RUNNING, (), tr("queued"))
 
 
 def _build_chips_of_folds(state: ToolCallState) -> list[LineChip]:
@@ -187,9 +234,10 @@ def _build_chips_of_folds(state: ToolCallState) -> list[LineChip]:
         chips += build_fold_chips(state.fold, build_entry_chip(state.returned.output.digest))
     if state.argument_fold is not None:
         entries = state.argument_fold.entries
-        chips += build_fold_chips(
-            state.argument_fold, build_entry_chip(entries[0]) if entries else None
-        )
+        entry_chip: LineChip | None = None
+        if entries:
+            entry_chip = build_entry_chip(entries[0])
+        chips += build_fold_chips(state.argument_fold, entry_chip)
     return chips
 
 
@@ -198,10 +246,11 @@ def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[Li
     path = path_of_file_call(state.call)
     if path and returned.ok:
         chips.append(LineChip(tr("Preview"), want=chat_actions.OpenFile(path)))
-    if returned.changes and (lines := format_diff_counts(returned.head)):
-        chips.append(
-            LineChip(lines, want=OpenChanges(state.returned_seq, returned.changes[0].path))
-        )
+    if returned.changes:
+        line_counts = format_diff_counts(returned.head)
+        if line_counts:
+            first_path = returned.changes[0].path
+            chips.append(LineChip(line_counts, want=OpenChanges(state.returned_seq, first_path)))
     if returned.repeat_of:
         chips.append(LineChip(tr("unchanged, from cache")))
     if returned.child:

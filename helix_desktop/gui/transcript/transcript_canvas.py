@@ -15,10 +15,10 @@ from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QResizeEvent, QSho
 from PySide6.QtWidgets import QAbstractSlider, QScrollBar, QWidget
 
 from helix_desktop.engine import session_events
-from helix_desktop.engine.facts import ModelReplied, Text
+from helix_desktop.engine.facts import Fact, ModelReplied, Text
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.basic_boxes import LayoutBox
+from helix_desktop.gui.transcript.basic_boxes import LayoutBox, SectionKey
 from helix_desktop.gui.transcript.call_and_fold_boxes import ToolCallBox
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
@@ -68,9 +68,8 @@ class TranscriptCanvas(BoxSurface):
             LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time)
         )
         self._ready: ItemColumn | None = None
-        self._left: Iterator[None] = iter(
-            ()
-        )  # Each step frees a part of the conversations that were closed.
+        # Each step frees a part of the conversations that were closed.
+        self._left: Iterator[None] = iter(())
         self._letting_go = QTimer(self, interval=0)
         self._letting_go.timeout.connect(self._clear_closed_conversations)
         self._later = QTimer(self, interval=0, singleShot=True)
@@ -88,20 +87,26 @@ class TranscriptCanvas(BoxSurface):
         content.formulas_drawn.connect(self._lay_out_boxes_with_drawn_formulas)
 
     def show_history(self, history: ConversationState) -> None:
-        ready, self._ready = self._ready, None
+        column = self._ready
+        self._ready = None
+        # What a thread read may be of another conversation by now, or in another theme.
         if (
-            ready is None
-            or ready.page.items.history is not history
-            or ready.page.ink is not self.column.page.ink
+            column is None
+            or column.page.items.history is not history
+            or column.page.ink is not self.column.page.ink
         ):
-            ready = _build_item_column(history, self.column.page)
+            column = _build_item_column(history, self.column.page)
         self._left = chain(self._left, self.items.clear_in_slices())
         self._letting_go.start()
-        self.column, self.items = ready, ready.page.items
+        self.column = column
+        self.items = column.page.items
         for recorded in history.facts[self.items.newest_seq :]:
             self.column.apply_item_changes(self.items.show_fact(recorded))
         self.selection.clear_selection()
-        self.finding, self._spot, self._near, self._marked_item = None, None, None, -1
+        self.finding = None
+        self._spot = None
+        self._near = None
+        self._marked_item = -1
         self._fit_column_width()
         self.scrolling.set_following_end(following=True)
         self._lay_out_and_draw()
@@ -120,29 +125,32 @@ class TranscriptCanvas(BoxSurface):
             gc.freeze()  # These objects live long, so garbage collection can skip them from now on.
 
     def apply_events(self, events: Sequence[session_events.Event]) -> None:
-        seq, below, follow = self.reading_position()
+        # The reader's place is taken before anything changes its height.
+        seq, below, is_following_end = self.reading_position()
         for event in events:
-            if (change := self.items.show_session_event(event, self.column.page.now())) is not None:
+            change = self.items.show_session_event(event, self.column.page.now())
+            if change is not None:
                 self.column.apply_item_changes(change)
         if self.items.running_call_items() or self.items.retry_wait_item >= 0:
             self._clock.start()
         else:
             self._clock.stop()
         if self.isVisible() or not self.scrolling.is_following_end:
-            self._lay_out_and_draw(
-                None if follow else self.column.scroll_value_of_fact(seq, below), anew=False
-            )
-        appended = (
-            event.recorded.fact
-            for event in events
-            if isinstance(event, session_events.FactAppended)
-        )
-        replies = (fact.parts for fact in appended if isinstance(fact, ModelReplied))
-        for said in filter(
-            None,
-            ("\n".join(one.text for one in parts if isinstance(one, Text)) for parts in replies),
-        ):
-            self.reply_finished.emit(said)
+            y: int | None = None
+            if not is_following_end:
+                y = self.column.scroll_value_of_fact(seq, below)
+            self._lay_out_and_draw(y, anew=False)
+        for event in events:
+            if isinstance(event, session_events.FactAppended):
+                self._announce_reply(event.recorded.fact)
+
+    def _announce_reply(self, fact: Fact) -> None:
+        if not isinstance(fact, ModelReplied):
+            return
+        texts = [part.text for part in fact.parts if isinstance(part, Text)]
+        reply_text = "\n".join(texts)
+        if reply_text:
+            self.reply_finished.emit(reply_text)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Lays out what was not laid out while the canvas was hidden and followed the end."""
@@ -183,12 +191,16 @@ class TranscriptCanvas(BoxSurface):
         """
         if not 0 <= index < len(self.items.all):
             return
-        if (change := self.items.reveal_hidden_item(index)) is not None:
+        change = self.items.reveal_hidden_item(index)
+        if change is not None:
             self.column.apply_item_changes(change)
         self.scrolling.set_following_end(following=False)
         self._marked_item = index
-        inner = self.column.lay_out_fully(index).caret_rect_at(offset).top() if offset else 0
-        wanted = int(self.column.content_top(index) + inner - self.viewport().height() / 3)
+        top_in_item = 0.0
+        if offset:
+            top_in_item = self.column.lay_out_fully(index).caret_rect_at(offset).top()
+        place = self.column.content_top(index) + top_in_item
+        wanted = int(place - self.viewport().height() / 3)
         self._lay_out_and_draw(max(0, wanted), anchor=index)
 
     def _lay_out_and_draw(
@@ -200,7 +212,8 @@ class TranscriptCanvas(BoxSurface):
         complete = True
         height = self.viewport().height()
         if len(self.column.heights):
-            y = self.verticalScrollBar().value() if y is None else y
+            if y is None:
+                y = self.verticalScrollBar().value()
             until = time.perf_counter() + BUDGET
             if self.scrolling.is_following_end:
                 y, complete = self.column.lay_out_end(height, until)
@@ -216,37 +229,39 @@ class TranscriptCanvas(BoxSurface):
     def _update_viewport(self, *, anew: bool) -> None:
         """Scrolls what has only moved, instead of drawing it again."""
         viewport = self.viewport()
-        before, self._drawn = self._drawn, self._currently_drawn_places()
-        marked = (
-            not self.selection.is_empty_selection
-            or self.finding is not None
-            or self.has_focus_frame
-        )
-        # With a fractional screen scale, scrolling would move the content by fractions of a pixel.
-        whole = self.devicePixelRatioF().is_integer()
-        found = (
-            compute_scroll_and_redraw(before, self._drawn)
-            if whole and not (anew or marked)
-            else None
-        )
-        if found is None:
+        drawn_before = self._drawn
+        self._drawn = self._currently_drawn_places()
+        if anew or not self._can_scroll_what_is_drawn():
             viewport.update()
             return
-        by, places = found
-        free = viewport.rect()
+        scroll_and_redraw = compute_scroll_and_redraw(drawn_before, self._drawn)
+        if scroll_and_redraw is None:
+            viewport.update()
+            return
+        shift, places = scroll_and_redraw
+        scrolled_area = viewport.rect()
+        # Qt cannot scroll an area that another widget covers.
         if self.over is not None and self.over.isVisible():
-            free.setBottom(
-                self.over.y() - 1
-            )  # Qt cannot scroll an area that another widget covers.
-        if by:
-            viewport.scroll(0, by, free)
-            viewport.update(0, free.bottom() + 1, viewport.width(), viewport.height())
+            scrolled_area.setBottom(self.over.y() - 1)
+        if shift:
+            viewport.scroll(0, shift, scrolled_area)
+            viewport.update(0, scrolled_area.bottom() + 1, viewport.width(), viewport.height())
         for top, bottom in places:
             viewport.update(0, int(top) - EDGE, viewport.width(), int(bottom - top) + 2 * EDGE + 1)
-        was, floats = self._floated.translated(0, by), self._overlay_rect()
-        if was != floats:
-            viewport.update(was)
-            viewport.update(floats)
+        # The overlay was scrolled along, but it stands at a place of its own.
+        scrolled_overlay = self._floated.translated(0, shift)
+        overlay = self._overlay_rect()
+        if scrolled_overlay != overlay:
+            viewport.update(scrolled_overlay)
+            viewport.update(overlay)
+
+    def _can_scroll_what_is_drawn(self) -> bool:
+        # With a fractional screen scale, scrolling would move the content by fractions of a pixel.
+        if not self.devicePixelRatioF().is_integer():
+            return False
+        # Marks may have changed in any item.
+        has_marks = not self.selection.is_empty_selection or self.finding is not None
+        return not has_marks and not self.has_focus_frame
 
     def _currently_drawn_places(self) -> DrawnPlaces:
         return self.column.drawn_places(self.verticalScrollBar().value(), self.viewport().height())
@@ -256,39 +271,44 @@ class TranscriptCanvas(BoxSurface):
         return QRect()
 
     def _describe_visible_items_to_screen_reader(self) -> None:
-        if QAccessible.isActive():
-            y, height = self.verticalScrollBar().value(), self.viewport().height()
-            laid = [
-                self.column.existing_layout(index) for index in self.column.visible_items(y, height)
-            ]
-            texts = [
-                each.text_between_offsets(0, each.text_length) for each in laid if each is not None
-            ]
-            self.setAccessibleDescription("\n".join(texts)[:DESCRIBED])
+        if not QAccessible.isActive():
+            return
+        y = self.verticalScrollBar().value()
+        texts: list[str] = []
+        for index in self.column.visible_items(y, self.viewport().height()):
+            layout = self.column.existing_layout(index)
+            if layout is not None:
+                texts.append(layout.text_between_offsets(0, layout.text_length))
+        self.setAccessibleDescription("\n".join(texts)[:DESCRIBED])
 
     def _continue_idle_work(self) -> None:
         """Runs a slice of idle work: first the rest of the visible items, then colours,
         then the next screen.
         """
-        y, height = self.verticalScrollBar().value(), self.viewport().height()
+        y = self.verticalScrollBar().value()
+        height = self.viewport().height()
         until = time.perf_counter() + SLICE
-        visible = [
-            self.column.existing_layout(index) for index in self.column.visible_items(y, height)
-        ]
-        if not all(laid is not None and laid.done for laid in visible):
-            self._lay_out_and_draw(anew=False)
-            return
-        for laid in visible:
-            if laid is not None and laid.has_uncoloured_code:
-                if laid.colour_code_boxes_and_report_change(until):
+        visible_layouts: list[ItemLayout] = []
+        for index in self.column.visible_items(y, height):
+            layout = self.column.existing_layout(index)
+            if layout is None or not layout.done:
+                self._lay_out_and_draw(anew=False)
+                return
+            visible_layouts.append(layout)
+        for layout in visible_layouts:
+            if layout.has_uncoloured_code:
+                if layout.colour_code_boxes_and_report_change(until):
                     self.viewport().update()
                 self._later.start()
                 return
+        # Whoever follows the end does not scroll, so the next screen is not needed.
         if self.scrolling.is_following_end:
             return
-        y, ready = self.column.lay_out_nearby(y, height, until)
-        self.scrolling.set_scroll_position_and_range(y, self.column.total_height, height)
-        if not ready:
+        y_after_layout, is_done = self.column.lay_out_nearby(y, height, until)
+        self.scrolling.set_scroll_position_and_range(
+            y_after_layout, self.column.total_height, height
+        )
+        if not is_done:
             self._later.start()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
@@ -323,18 +343,20 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw()
 
     def _update_elapsed_times(self) -> None:
+        now = self.column.page.now()
         for index in self.items.running_call_items():
-            laid = self.column.existing_layout(index)
-            for box in laid.boxes[:2] if laid is not None else ():
+            layout = self.column.existing_layout(index)
+            if layout is None:
+                continue
+            # The line of a group may stand above that of its first call.
+            for box in layout.boxes[:2]:
                 if isinstance(box, ToolCallBox):
-                    box.line = build_call_line(
-                        self.items.tool_call_state(index), self.column.page.now()
-                    )
-        laid = self.column.existing_layout(self.items.retry_wait_item)
-        if laid is not None and laid.boxes and isinstance(laid.boxes[0], FailureCardBox):
-            laid.boxes[0].update_card_title(
-                describe_retry_pause(self.items.retry_at - self.column.page.now())
-            )
+                    box.line = build_call_line(self.items.tool_call_state(index), now)
+        retry_layout = self.column.existing_layout(self.items.retry_wait_item)
+        if retry_layout is not None and retry_layout.boxes:
+            card = retry_layout.boxes[0]
+            if isinstance(card, FailureCardBox):
+                card.update_card_title(describe_retry_pause(self.items.retry_at - now))
         self.viewport().update()
 
     # --- Drawing the visible items
@@ -348,60 +370,58 @@ class TranscriptCanvas(BoxSurface):
         for place in event.region():  # type: ignore[attr-defined]  # its rectangles
             painter.setClipRect(place)
             self._draw_visible_items(painter, place)
+            # Drawing may have laid out more items.
             if place == self.viewport().rect():
-                self._drawn = (
-                    self._currently_drawn_places()
-                )  # Drawing may have laid out more items.
+                self._drawn = self._currently_drawn_places()
         painter.end()
 
     def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:
         painter.fillRect(place, self.theme.colour_of_token("panel"))
-        y, first, height = (
-            self.verticalScrollBar().value(),
-            place.top() - EDGE,
-            place.height() + 2 * EDGE,
-        )
+        y = self.verticalScrollBar().value()
+        first = place.top() - EDGE
+        height = place.height() + 2 * EDGE
         for index in self.column.visible_items(y + first, height):
-            laid = self.column.existing_layout(index)
-            if laid is None or not laid.boxes:
+            layout = self.column.existing_layout(index)
+            if layout is None or not layout.boxes:
                 continue
             top = self.column.content_top(index) - y
             painter.save()
             painter.translate(self.column_left, top)
-            marks, near = self._marks_of_item(index, laid), self._active_box_of(index, laid)
-            laid.draw_boxes(painter, first - top, first + height - top, marks, near)
+            marks = self._marks_of_item(index, layout)
+            active_box = self._active_box_of(index, layout)
+            layout.draw_boxes(painter, first - top, first + height - top, marks, active_box)
             if index == self._marked_item:
                 px = self.theme.zoomed_pixels
-                painter.fillRect(
-                    QRectF(-px(14), 0, px(3), laid.bottom_edge),
-                    self.theme.colour_of_token("accent"),
-                )
-            self.draw_keyboard_focus(painter, index, laid)
+                mark = QRectF(-px(14), 0, px(3), layout.bottom_edge)
+                painter.fillRect(mark, self.theme.colour_of_token("accent"))
+            self.draw_keyboard_focus(painter, index, layout)
             painter.restore()
 
     def _active_box_of(self, index: int, laid: ItemLayout) -> LayoutBox | None:
         """Returns the box with the focus, or else the one under the pointer, which
         shows its actions.
         """
-        spot = self._spot
-        if (
-            spot is not None
-            and spot[0] == index
-            and self.hasFocus()
-            and 0 <= spot[1].box < len(laid.boxes)
-        ):
-            return laid.boxes[spot[1].box]
+        if self._spot is None or not self.hasFocus():
+            return self._near
+        focused_index, focused = self._spot
+        # The bar of a message is a hot spot without a box.
+        if focused_index == index and 0 <= focused.box < len(laid.boxes):
+            return laid.boxes[focused.box]
         return self._near
 
     def _marks_of_item(self, index: int, laid: ItemLayout) -> TextMarks:
         selected = self.selection.selected_offsets_of(index, laid.text_length)
+        selected_start, selected_end = selected
+        has_selection = selected_end > selected_start
         if self.finding is None or not self.finding.needle:
-            return TextMarks(selected) if selected[1] > selected[0] else NO_MARKS
-        found = laid.find_starts_and_lengths(self.finding.needle)
-        current = self.finding.current_hit_in_item(index, len(found))
-        return (
-            TextMarks(selected, found, current) if found or selected[1] > selected[0] else NO_MARKS
-        )
+            if has_selection:
+                return TextMarks(selected)
+            return NO_MARKS
+        hits = laid.find_starts_and_lengths(self.finding.needle)
+        if not hits and not has_selection:
+            return NO_MARKS
+        current_hit = self.finding.current_hit_in_item(index, len(hits))
+        return TextMarks(selected, hits, current_hit)
 
     def item_and_point_under(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
         y = int(point.y()) + self.verticalScrollBar().value()
@@ -422,8 +442,13 @@ def _build_item_column(history: ConversationState, page: LayoutContext) -> ItemC
     """
     items = TranscriptItems(history)
     items.add_many_facts(history.facts[:])
-    opened = page.section_amounts if page.items.history.facts[:1] == history.facts[:1] else {}
-    return ItemColumn(LayoutContext(page.ink, page.width, items, page.contents, page.now, opened))
+    section_amounts: dict[SectionKey, int] = {}
+    is_same_conversation = page.items.history.facts[:1] == history.facts[:1]
+    if is_same_conversation:
+        section_amounts = page.section_amounts
+    return ItemColumn(
+        LayoutContext(page.ink, page.width, items, page.contents, page.now, section_amounts)
+    )
 
 
 class FollowingScroll(QObject):
