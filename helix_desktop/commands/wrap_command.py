@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands.gateway_command import check_upstream_address
@@ -44,64 +45,103 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 def run_wrap_command(arguments: Namespace) -> int:
     where = arguments.places
     command = _parse_agent_command_words(arguments)
-    given = _arguments_for_agent(arguments)
-    agent = (
-        build_agent_of_command(command, arguments.protocol)
-        if command
-        else find_known_agent(arguments.agent)
-    )
+    agent_arguments = _arguments_for_agent(arguments)
+    if command:
+        agent = build_agent_of_command(command, arguments.protocol)
+    else:
+        agent = find_known_agent(arguments.agent)
     if arguments.install or arguments.uninstall:
         return _change_agent_configuration(arguments, agent, where)
-    surroundings = agent_upstreams.AgentSurroundings(os.environ, Path.home(), Path.cwd(), given)
-    if command:
-        found = [agent_upstreams.find_protocol_upstream(arguments.protocol, os.environ)]
-    else:
-        found = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
-    upstreams = address_in_agent_settings.resolve_own_addresses(found, where.config)
-    check_upstream_address(arguments.upstream)
-    if arguments.upstream:
-        upstreams = [
-            replace(one, address=arguments.upstream, source="--upstream") for one in upstreams
-        ]
+    surroundings = AgentSurroundings(os.environ, Path.home(), Path.cwd(), agent_arguments)
+    upstreams = _find_upstreams(arguments, agent, surroundings)
     if not arguments.dry_run:
         wrapped_agent.check_agent_is_installed(agent)
     _print_notices_before_agent_start(arguments, agent.title, surroundings, upstreams)
     if arguments.dry_run:
-        text = escape_control_characters(
-            "\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams)
-        )
-        routes = [{"agent": agent.name, **asdict(one)} for one in upstreams]
-        print_text(dump_printed_json(routes, indent=1) if arguments.json else text)
+        _print_routes(arguments, agent, upstreams)
         return 0
+    return _run_agent_through_gateway(arguments, agent, surroundings, upstreams)
+
+
+def _find_upstreams(
+    arguments: Namespace, agent: KnownAgent, surroundings: AgentSurroundings
+) -> list[AgentUpstream]:
+    """Returns where the agent's requests go, as its settings or `--upstream` say."""
+    # A protocol is given exactly if a command is.
+    if arguments.protocol:
+        named = [agent_upstreams.find_protocol_upstream(arguments.protocol, os.environ)]
+    else:
+        named = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
+    # With --install, the agent's settings name the gateway. The address that they named before counts.
+    upstreams = address_in_agent_settings.resolve_own_addresses(named, arguments.places.config)
+    check_upstream_address(arguments.upstream)
+    if not arguments.upstream:
+        return upstreams
+    return [
+        replace(upstream, address=arguments.upstream, source="--upstream") for upstream in upstreams
+    ]
+
+
+def _print_routes(
+    arguments: Namespace, agent: KnownAgent, upstreams: Sequence[AgentUpstream]
+) -> None:
+    if arguments.json:
+        routes = [{"agent": agent.name, **asdict(upstream)} for upstream in upstreams]
+        print_text(dump_printed_json(routes, indent=1))
+        return
+    lines = [f"{agent.title}, {upstream.describe_route()}." for upstream in upstreams]
+    print_text(escape_control_characters("\n".join(lines)))
+
+
+def _run_agent_through_gateway(
+    arguments: Namespace,
+    agent: KnownAgent,
+    surroundings: AgentSurroundings,
+    upstreams: Sequence[AgentUpstream],
+) -> int:
+    """Runs the agent until it ends, prints what it did, and returns its exit code."""
+    where = arguments.places
     workspace = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
     headers = find_own_header_names(agent.name, surroundings)
-    built = [
-        wrapped_agent.build_registration_for_run(agent.name, upstream, environ, headers)
-        for upstream in upstreams
-    ]
-    registrations = [
-        replace(one, folds_plans=arguments.fold_plans, workspace=workspace) for one in built
-    ]
-    with resident_client.HeldRegistration(
-        where, wrapped_agent.command_of_this_program(where), *registrations
-    ) as held:
+    registrations = []
+    for upstream in upstreams:
+        registration = wrapped_agent.build_registration_for_run(
+            agent.name, upstream, environ, headers
+        )
+        registrations.append(
+            replace(registration, folds_plans=arguments.fold_plans, workspace=workspace)
+        )
+    program = wrapped_agent.command_of_this_program(where)
+    with resident_client.HeldRegistration(where, program, *registrations) as held:
         urls = dict(zip(upstreams, held.addresses, strict=True))
-        start = AgentStart(urls, given, environ, running_instance.check_private_folder(where.run))
-        code = wrapped_agent.run_agent(agent, start)
-        told = [
+        run_folder = running_instance.check_private_folder(where.run)
+        start = AgentStart(urls, surroundings.arguments, environ, run_folder)
+        exit_code = wrapped_agent.run_agent(agent, start)
+        # The gateway forgets these figures when the registration ends.
+        statuses = [
             wrapped_agent.fetch_gateway_status(url, patience_seconds=20) or {}
             for url in held.addresses
         ]
-        done = list(
-            {one["conversation"]: one for each in told for one in each.get("figures", [])}.values()
-        )
-    unrecorded = next((one["unrecorded"] for one in told if "unrecorded" in one), "")
-    print_text(
-        json.dumps(done) if arguments.json else wrapped_agent.format_run_summary(done, unrecorded),
-        file=sys.stderr,
-    )
-    return code
+    _print_run_summary(arguments, statuses)
+    return exit_code
+
+
+def _print_run_summary(arguments: Namespace, statuses: Sequence[dict[str, Any]]) -> None:
+    # Addresses that share a conversation report the same figures. Each counts once.
+    figures_by_conversation = {}
+    unrecorded = ""
+    for status in statuses:
+        for figures in status.get("figures", []):
+            figures_by_conversation[figures["conversation"]] = figures
+        if "unrecorded" in status and not unrecorded:
+            unrecorded = status["unrecorded"]
+    all_figures = list(figures_by_conversation.values())
+    if arguments.json:
+        summary = json.dumps(all_figures)
+    else:
+        summary = wrapped_agent.format_run_summary(all_figures, unrecorded)
+    print_text(summary, file=sys.stderr)
 
 
 def _parse_agent_command_words(arguments: Namespace) -> list[str]:
@@ -112,8 +152,10 @@ def _parse_agent_command_words(arguments: Namespace) -> list[str]:
         raise InvalidInput(f"--command is not a valid command line: {error}.", remedy="Quote the command line as in a shell: --command 'qwen --yolo'.") from None  # fmt: skip
     if bool(words) != bool(arguments.protocol):
         raise InvalidInput("--command and --protocol must be used together.", remedy="Add --protocol anthropic, openai or gemini to --command. For a known agent, leave --protocol out.")  # fmt: skip
-    if words and "--" in arguments.argv:  # Everything after `--` belongs to the agent.
-        arguments.agent, arguments.arguments = "", arguments.argv[arguments.argv.index("--") + 1 :]
+    if words and "--" in arguments.argv:
+        # Everything after `--` belongs to the agent. The parser took the first word for its name.
+        arguments.agent = ""
+        arguments.arguments = arguments.argv[arguments.argv.index("--") + 1 :]
     if words and (arguments.install or arguments.uninstall):
         raise InvalidInput("--install and --uninstall work for known agents only.", remedy="Start the agent with wrap --command each time.")  # fmt: skip
     if bool(words) == bool(arguments.agent):
@@ -126,30 +168,37 @@ def _arguments_for_agent(arguments: Namespace) -> list[str]:
     options meant for this program.
     """
     given: list[str] = arguments.arguments
-    words: list[str] = (
-        arguments.argv
-    )  # The original command line: argparse may have removed a `--`.
-    before = (
-        given[: max(0, len(given) - len(words) + words.index("--"))] if "--" in words else given
-    )
+    # The original command line: argparse may have removed a `--`.
+    original: list[str] = arguments.argv
+    before_dashes = given
+    if "--" in original:
+        count_after_dashes = len(original) - original.index("--")
+        before_dashes = given[: max(0, len(given) - count_after_dashes)]
     if arguments.install or arguments.uninstall:
-        arguments.yes, arguments.json = (
-            arguments.yes or "--yes" in before,
-            arguments.json or "--json" in before,
-        )
-        before = [one for one in before if one not in ("--yes", "--json")]
-        if before:
-            raise InvalidInput(f"{before[0]} cannot be used with --install or --uninstall.")
+        _take_options_of_install(arguments, before_dashes)
         return []
-    own_options = arguments.own_options
-    if mistaken := next(
-        (one for one in before if own_options & {one.partition("=")[0], one[:2]}), ""
-    ):
-        raise InvalidInput(
-            f"{mistaken} comes after the agent's name. Nothing was started.",
-            remedy="Put wrap's own options before the agent's name, and the agent's options after --.",
-        )
-    return given[1:] if given[:1] == ["--"] else given
+    for word in before_dashes:
+        long_name = word.partition("=")[0]
+        short_name = word[:2]
+        if long_name in arguments.own_options or short_name in arguments.own_options:
+            raise InvalidInput(
+                f"{word} comes after the agent's name. Nothing was started.",
+                remedy="Put wrap's own options before the agent's name, and the agent's options after --.",
+            )
+    if given[:1] == ["--"]:
+        return given[1:]
+    return given
+
+
+def _take_options_of_install(arguments: Namespace, words: Sequence[str]) -> None:
+    """Sets `--yes` and `--json` if they come after the agent's name. Nothing else may come there."""
+    if "--yes" in words:
+        arguments.yes = True
+    if "--json" in words:
+        arguments.json = True
+    for word in words:
+        if word not in ("--yes", "--json"):
+            raise InvalidInput(f"{word} cannot be used with --install or --uninstall.")
 
 
 def _print_notices_before_agent_start(
@@ -158,48 +207,48 @@ def _print_notices_before_agent_start(
     surroundings: AgentSurroundings,
     upstreams: Sequence[AgentUpstream],
 ) -> None:
-    told = [
-        f"{title}, {one.describe_route()}."
-        for one in upstreams
-        if one.address and not arguments.dry_run
-    ]
-    if passing := agent_upstreams.list_bypassing_providers(
-        arguments.agent, surroundings, upstreams
-    ):
-        told.append(
-            f"requests to {', '.join(passing)} do not go through the gateway and are not recorded."
+    notices = []
+    if not arguments.dry_run:
+        for upstream in upstreams:
+            if upstream.address:
+                notices.append(f"{title}, {upstream.describe_route()}.")
+    bypassing = agent_upstreams.list_bypassing_providers(arguments.agent, surroundings, upstreams)
+    if bypassing:
+        notices.append(
+            f"requests to {', '.join(bypassing)} do not go through the gateway and are not recorded."
         )
     if not arguments.fold_plans and agent_upstreams.uses_subscription_by_settings(
         arguments.agent, surroundings
     ):
-        told.append(
+        notices.append(
             f"recording, not folding: {title} is signed in with a subscription. To fold, use --fold-plans."
         )
     if arguments.agent == "opencode" and is_opencode2_in_use(HistoryPlaces.of_this_user()):
-        told.append(
+        notices.append(
             "opencode 2 works in a background service that this command can't set up yet: what it asks may not go through the gateway. The recorder records its conversations."
         )
-    for sentence in told:
-        print_text(f"Helix Desktop: {sentence}", file=sys.stderr)
+    for notice in notices:
+        print_text(f"Helix Desktop: {notice}", file=sys.stderr)
 
 
 def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -> str:
     """Returns the id of the workspace for the agent's conversations: the named one, or that of this
     folder, which is created if necessary. Empty, for connected agents, if the folder is no project.
     """
-    workspaces, folder = AllWorkspaces(where.workspaces_folder), Path.cwd().resolve()
+    workspaces = AllWorkspaces(where.workspaces_folder)
+    folder = Path.cwd().resolve()
     if named:
         return workspaces.find_known_workspace(named).id
     if not project_workspace.can_be_project_folder(folder, Path.home().resolve()):
         return ""
-    found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
-    if found is None:
-        found = project_workspace.create_project_workspace(workspaces, folder)
+    workspace = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
+    if workspace is None:
+        workspace = project_workspace.create_project_workspace(workspaces, folder)
         print_text(
-            f"Helix Desktop: the new workspace {found.name} stores what agents do in this folder.",
+            f"Helix Desktop: the new workspace {workspace.name} stores what agents do in this folder.",
             file=sys.stderr,
         )
-    return found.id
+    return workspace.id
 
 
 def _change_agent_configuration(
@@ -207,32 +256,35 @@ def _change_agent_configuration(
 ) -> int:
     if arguments.install and arguments.uninstall:
         raise InvalidInput("Use either --install or --uninstall.")
-    change = (
-        agent_connecting.prepare_agent_connection(agent, where)
-        if arguments.install
-        else address_in_agent_settings.plan_address_removal(agent, where.config)
-    )
-    diff, is_changed = change.as_unified_diff(), change.before != change.after
-    say = partial(print, file=sys.stderr if arguments.json else sys.stdout)
+    if arguments.install:
+        change = agent_connecting.prepare_agent_connection(agent, where)
+    else:
+        change = address_in_agent_settings.plan_address_removal(agent, where.config)
+    diff = change.as_unified_diff()
+    is_changed = change.before != change.after
+    # With --json, only the JSON goes to the output, so that a script can read it.
+    sentences_file = sys.stdout
+    if arguments.json:
+        sentences_file = sys.stderr
+    say = partial(print, file=sentences_file)
     say(diff or f"{change.file} does not need to be changed.")
     if is_changed:
         if not is_confirmed(arguments):
             return 1
-        (
-            agent_connecting.connect_agent
-            if arguments.install
-            else agent_connecting.disconnect_agent
-        )(change, where)
-        say(f"{change.file} was {'deleted' if change.after is None else 'written'}.")
+        if arguments.install:
+            agent_connecting.connect_agent(change, where)
+        else:
+            agent_connecting.disconnect_agent(change, where)
+        if change.after is None:
+            say(f"{change.file} was deleted.")
+        else:
+            say(f"{change.file} was written.")
         if arguments.install:
             say("The gateway now runs in the background, and starts when you log in.")
             say("The agent's conversations are saved in the workspace Connected agents.")
     if arguments.json:
-        print_text(
-            json.dumps(
-                {"file": str(change.file), "diff": diff, "written": is_changed}, ensure_ascii=False
-            )
-        )
+        result = {"file": str(change.file), "diff": diff, "written": is_changed}
+        print_text(json.dumps(result, ensure_ascii=False))
     return 0
 
 
