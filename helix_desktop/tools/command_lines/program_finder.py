@@ -21,7 +21,8 @@ _SED_RUNS = re.compile(
     r"(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*(?:!\s*)?e"
     r"|^\s*e\S+\s"
 )
-_SED_SIGN, _SED_FLAG = re.compile(r"[^\w\s\\]"), re.compile(r"[gpiImM0-9]*e")
+_SED_SIGN = re.compile(r"[^\w\s\\]")
+_SED_FLAG = re.compile(r"[gpiImM0-9]*e")
 
 
 def program_base_name(word: str) -> str:
@@ -41,7 +42,8 @@ def name_without_version(word: str) -> str:
 def is_interpreter_given_code(words: Sequence[str]) -> bool:
     """Whether an interpreter gets code by its options or from its input."""
     name = name_without_version(words[0])
-    if (letters := program_tables.CODE_OPTIONS.get(name)) is None:
+    letters = program_tables.CODE_OPTIONS.get(name)
+    if letters is None:
         return name in program_tables.SCRIPT_LANGUAGES
     for word in words[1:]:
         if word == "-m" or not word.startswith(("-", "+")):
@@ -165,9 +167,9 @@ class ProgramFinder:
         self.written_files += reading.written_files
         self.has_arithmetic |= reading.has_arithmetic
         self.has_quoted_substitution |= reading.has_quoted_substitution
-        commands = [
-            one for simple in reading.commands for one in self.find_programs_started_by(simple)
-        ]
+        commands: list[WrittenCommand] = []
+        for simple_command in reading.commands:
+            commands += self.find_programs_started_by(simple_command)
         self.depth -= 1
         return commands, reading.unsure
 
@@ -175,12 +177,14 @@ class ProgramFinder:
         """Check what only the whole line shows: files it creates and runs, and text it
         runs as a program.
         """
-        made = [*self.written_files, *self.placed_files]
-        is_unsure = any(
-            not is_certain_word(word) and ">" not in word for word in self.written_files
-        )
-        for name in map(program_base_name, self.scripts):
-            if is_unsure or any(name in word for word in made):
+        created_files = self.written_files + self.placed_files
+        may_write_any_file = False
+        for word in self.written_files:
+            if not is_certain_word(word) and ">" not in word:
+                may_write_any_file = True
+        for script in self.scripts:
+            name = program_base_name(script)
+            if may_write_any_file or any(name in word for word in created_files):
                 raise UnreadableCommand(f"it creates and runs {name}")
         if self.changes_path and (self.places_files or self.written_files):
             raise UnreadableCommand(
@@ -192,18 +196,19 @@ class ProgramFinder:
     def find_programs_started_by(self, simple: shell_parser.SimpleCommand) -> list[WrittenCommand]:
         """Return the command with the programs that it starts."""
         self.texts += [value for _, value in simple.assignments]
-        starts = [
-            one for name, value in simple.assignments for one in self.find_in_variable(name, value)
-        ]
+        started: list[StartedProgram] = []
+        for name, value in simple.assignments:
+            started += self.find_in_variable(name, value)
         if not simple.words:
-            return [WrittenCommand(one.words) for one in starts]
-        doubts = len(self.doubts)
+            return [WrittenCommand(program.words) for program in started]
+        doubt_count_before = len(self.doubts)
         self.has_inline_code = False
         self.here_documents = simple.here_documents
-        starts += self.find_in_words(tuple(simple.words), sure=True)[1:]
+        # The first of these is the command itself.
+        started += self.find_in_words(tuple(simple.words), sure=True)[1:]
         self.here_documents = []
-        code = self.has_inline_code or len(self.doubts) > doubts
-        return [WrittenCommand(tuple(simple.words), tuple(starts), code)]
+        has_own_code = self.has_inline_code or len(self.doubts) > doubt_count_before
+        return [WrittenCommand(tuple(simple.words), tuple(started), has_own_code)]
 
     def collect_texts_and_placed_files(self, name: str, rest: Sequence[str]) -> None:
         """Collect words and files that only rules that deny or ask need."""
@@ -212,11 +217,16 @@ class ProgramFinder:
             self.placed_files += [word for word in rest if is_certain_word(word)]
         if name in program_tables.DATA_PROGRAMS:
             return
-        if not any(
-            name in known
-            for known in (program_tables.WRAPPERS, program_tables.SHELLS, self.readers_by_program)
-        ):
-            self.texts += rest[1:] if name in program_tables.PROGRAMS_WITH_SUBCOMMANDS else rest
+        # What these start is found by reading their words.
+        starts_others = (
+            name in program_tables.WRAPPERS
+            or name in program_tables.SHELLS
+            or name in self.readers_by_program
+        )
+        if not starts_others and name in program_tables.PROGRAMS_WITH_SUBCOMMANDS:
+            self.texts += rest[1:]
+        elif not starts_others:
+            self.texts += rest
         self.texts += self.here_documents
 
     # --- Programs that variables name
@@ -234,14 +244,16 @@ class ProgramFinder:
 
     def find_in_assignments(self, words: Sequence[str]) -> list[StartedProgram]:
         """Find programs in variables that `export A=b`, `env A=b` and the like set."""
-        pairs = [word.partition("=") for word in words if "=" in word]
-        if any(not is_certain_word(name) for name, _, _ in pairs):
-            raise UnreadableCommand("the name of a variable comes from a shell expansion")
-        return [
-            one
-            for name, _, value in pairs
-            for one in self.find_in_variable(name.removesuffix("+"), value)
-        ]
+        assignments = [word for word in words if "=" in word]
+        for assignment in assignments:
+            if not is_certain_word(assignment.partition("=")[0]):
+                raise UnreadableCommand("the name of a variable comes from a shell expansion")
+        started: list[StartedProgram] = []
+        for assignment in assignments:
+            name, _, value = assignment.partition("=")
+            # `A+=b` appends to a variable.
+            started += self.find_in_variable(name.removesuffix("+"), value)
+        return started
 
     # --- Programs that other commands start
 
@@ -254,11 +266,11 @@ class ProgramFinder:
                 "a second shell would run commands produced by a shell expansion"
             )
         commands, _ = self.find_commands(text, bash=bash)
-        return [
-            StartedProgram(one.words, one.is_certain and sure)
-            for command in commands
-            for one in (StartedProgram(command.words), *command.started_programs)
-        ]
+        started: list[StartedProgram] = []
+        for command in commands:
+            started.append(StartedProgram(command.words, sure))
+            started += _as_certain_as(command.started_programs, sure=sure)
+        return started
 
     def find_in_words(self, words: tuple[str, ...], *, sure: bool) -> list[StartedProgram]:
         """Return the program that these words start, and those that it starts in turn."""
@@ -282,48 +294,49 @@ class ProgramFinder:
             self.scripts.append(words[0])
         self.collect_texts_and_placed_files(name, words[1:])
         self.note_inline_code(words)
-        found = [StartedProgram(words, sure)]
+        started = [StartedProgram(words, sure)]
         if name.startswith("git-"):  # Each git command also exists as a program, such as git-push.
-            found += self.find_in_words(("git", name.removeprefix("git-"), *words[1:]), sure=sure)
-        found += [
-            StartedProgram(one.words, one.is_certain and sure)
-            for one in self.find_in_arguments(name, list(words[1:]))
-        ]
+            started += self.find_in_words(("git", name.removeprefix("git-"), *words[1:]), sure=sure)
+        in_arguments = self.find_in_arguments(name, list(words[1:]))
+        started += _as_certain_as(in_arguments, sure=sure)
         self.depth -= 1
-        return found
+        return started
 
-    def find_in_arguments(self, name: str, rest: list[str]) -> list[StartedProgram]:
+    def find_in_arguments(self, name: str, rest: list[str]) -> list[StartedProgram]:  # noqa: PLR0911 -- one for each way of starting others
         name = name_without_version(name)
         if name in program_tables.SHELLS or name in program_tables.OTHER_SHELLS:
             return self.readers_by_program["sh"](self, [name, *rest])
         if name in program_tables.MULTI_CALL_PROGRAMS:
-            return (
-                self.find_in_words(tuple(rest), sure=True)
-                if rest and not rest[0].startswith("--")
-                else []
-            )
-        if own := self.readers_by_program.get(name):
-            return own(self, rest)
-        if prefix := program_tables.WRAPPERS.get(name):
-            return self.started_by_wrapper(prefix, rest)
-        if name in program_tables.LOOSE_WRAPPERS or (
-            rest and rest[0] in program_tables.LOOSE_AFTER.get(name, ())
-        ):
+            # An option such as `busybox --list` starts nothing.
+            if not rest or rest[0].startswith("--"):
+                return []
+            return self.find_in_words(tuple(rest), sure=True)
+        reader = self.readers_by_program.get(name)
+        if reader:
+            return reader(self, rest)
+        wrapper = program_tables.WRAPPERS.get(name)
+        if wrapper:
+            return self.started_by_wrapper(wrapper, rest)
+        starting_subcommands = program_tables.LOOSE_AFTER.get(name, ())
+        has_starting_subcommand = bool(rest) and rest[0] in starting_subcommands
+        if name in program_tables.LOOSE_WRAPPERS or has_starting_subcommand:
             return self.guess_programs(rest)
         return self.find_in_options(name, rest)
 
     def started_by_wrapper(self, prefix: WrapperProgram, rest: list[str]) -> list[StartedProgram]:
-        if (at := find_end_of_options(prefix, rest)) is None:
+        position = find_end_of_options(prefix, rest)
+        if position is None:
             return self.guess_programs(rest)
-        own = rest[at : at + prefix.operands]
-        if any(MANY in word for word in own):
+        operands = rest[position : position + prefix.operands]
+        # An expansion into several words would move the program to another place.
+        if any(MANY in word for word in operands):
             raise UnreadableCommand("the program to run comes from a shell expansion")
-        at += len(own)
-        found: list[StartedProgram] = []
-        while prefix.sets and at < len(rest) and "=" in rest[at]:
-            found += self.find_in_assignments([rest[at]])
-            at += 1
-        return [*found, *self.find_in_words(tuple(rest[at:]), sure=True)]
+        position += len(operands)
+        started: list[StartedProgram] = []
+        while prefix.sets and position < len(rest) and "=" in rest[position]:
+            started += self.find_in_assignments([rest[position]])
+            position += 1
+        return started + self.find_in_words(tuple(rest[position:]), sure=True)
 
     def guess_programs(self, rest: Sequence[str]) -> list[StartedProgram]:
         """Treat each of these words as a possible program with the words after it."""
@@ -333,24 +346,30 @@ class ProgramFinder:
             )
             return []
         self.is_guessing = True
-        found: list[StartedProgram] = []
-        for at, word in enumerate(rest):
-            value = word.partition("=")[2] if word.startswith("-") else word
+        started: list[StartedProgram] = []
+        for position, word in enumerate(rest):
+            value = word
+            if word.startswith("-"):
+                value = word.partition("=")[2]
             try:
                 if " " in value:
-                    found += self.find_in_text(value, sure=False)
+                    started += self.find_in_text(value, sure=False)
                 elif value:
-                    found += self.find_in_words((value, *rest[at + 1 :]), sure=False)
+                    started += self.find_in_words((value, *rest[position + 1 :]), sure=False)
             except UnreadableCommand as hidden:
                 self.doubts.append(str(hidden))
         self.is_guessing = False
-        return found
+        return started
 
     def find_in_options(self, name: str, rest: Sequence[str]) -> list[StartedProgram]:
-        given = option_values(rest, program_tables.COMMAND_OPTIONS.get(name, ()))
+        texts = option_values(rest, program_tables.COMMAND_OPTIONS.get(name, ()))
         if name == "tar":
-            given += [word.partition("exec=")[2] for word in rest if "exec=" in word]
-        return [one for value in given for one in self.find_in_text(value)]
+            # `--checkpoint-action=exec=command` has the command behind a second equals sign.
+            texts += [word.partition("exec=")[2] for word in rest if "exec=" in word]
+        started: list[StartedProgram] = []
+        for text in texts:
+            started += self.find_in_text(text)
+        return started
 
     def add_started_script(self, path: str) -> list[StartedProgram]:
         if (
@@ -365,39 +384,51 @@ class ProgramFinder:
     def note_inline_code(self, words: Sequence[str]) -> None:
         """Note code in the arguments, as in `python -c`, and whether it may start programs."""
         name = name_without_version(words[0])
-        self.has_inline_code |= is_interpreter_given_code(words) or has_loading_option(words)
-        reads = name in program_tables.CODE_OPTIONS and all(
-            word.startswith("-") for word in words[1:]
-        )
-        if reads and not self.here_documents and not {"--version", "-V", "-v"} & set(words):
+        is_given_code = is_interpreter_given_code(words)
+        if is_given_code or has_loading_option(words):
+            self.has_inline_code = True
+        # An interpreter without a file reads its program from the input.
+        has_only_options = all(word.startswith("-") for word in words[1:])
+        reads_program = name in program_tables.CODE_OPTIONS and has_only_options
+        only_informs = not {"--version", "-V", "-v"}.isdisjoint(words)
+        if reads_program and not self.here_documents and not only_informs:
             self.doubts.append(f"{name} reads a program from somewhere else")
-        text = "\n".join([*words[1:], *self.here_documents])
-        if (is_interpreter_given_code(words) or reads) and may_start_programs(text):
-            self.doubts.append(f"{name} is given a program that may start others")
+        if is_given_code or reads_program:
+            code = "\n".join([*words[1:], *self.here_documents])
+            if may_start_programs(code):
+                self.doubts.append(f"{name} is given a program that may start others")
         if name in ("sed", "gsed") and any(map(_sed_may_run, words[1:])):
             self.doubts.append("sed is told to run something")
+
+
+def _as_certain_as(programs: Sequence[StartedProgram], *, sure: bool) -> list[StartedProgram]:
+    """Return programs of a command that is itself only certain if `sure`."""
+    return [StartedProgram(program.words, program.is_certain and sure) for program in programs]
 
 
 def _sed_may_run(script: str) -> bool:
     """Whether a sed script has the command `e`, or the flag `e` after the third
     delimiter (`s/a/b/e`).
     """
-    pieces = (
-        line.split(sign)[3:] for line in script.split("\n") for sign in set(_SED_SIGN.findall(line))
-    )
-    return bool(_SED_RUNS.search(script)) or any(
-        _SED_FLAG.match(one) for behind in pieces for one in behind
-    )
+    if _SED_RUNS.search(script):
+        return True
+    for line in script.split("\n"):
+        # Any sign may be the delimiter.
+        for delimiter in set(_SED_SIGN.findall(line)):
+            behind_third_delimiter = line.split(delimiter)[3:]
+            if any(map(_SED_FLAG.match, behind_third_delimiter)):
+                return True
+    return False
 
 
 def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | None:
     """Return where a wrapper's own options end, or None if one is unknown."""
-    at = 0
-    while at < len(rest) and rest[at].startswith("-") and rest[at] != "-":
-        word = rest[at]
-        at += 1
+    position = 0
+    while position < len(rest) and rest[position].startswith("-") and rest[position] != "-":
+        word = rest[position]
+        position += 1
         if word == "--":
-            return at
+            return position
         if not is_certain_word(word.partition("=")[0]):
             raise UnreadableCommand("the program to run comes from a shell expansion")
         takes_next_word = _takes_next_word(prefix, word)
@@ -405,10 +436,10 @@ def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | No
             return None
         if takes_next_word:
             # More words than one may come of it, and the second would be the program.
-            if at < len(rest) and MANY in rest[at]:
+            if position < len(rest) and MANY in rest[position]:
                 raise UnreadableCommand("the program to run comes from a shell expansion")
-            at += 1
-    return at
+            position += 1
+    return position
 
 
 def _takes_next_word(prefix: WrapperProgram, word: str) -> bool | None:
@@ -417,7 +448,9 @@ def _takes_next_word(prefix: WrapperProgram, word: str) -> bool | None:
         name, equals, _ = word[2:].partition("=")
         if name in prefix.words:
             return not equals
-        return False if name in prefix.bare else None
+        if name in prefix.bare:
+            return False
+        return None
     # Letters without a value, until one takes the rest of the word or the next word.
     for number, letter in enumerate(word[1:], 1):
         if letter in prefix.takes:
@@ -433,7 +466,9 @@ def option_values(
     """Return the values of these options, however attached, even if long ones are cut short."""
     values = []
     for number, word in enumerate(rest):
-        next_word = rest[number + 1] if number + 1 < len(rest) else ""
+        next_word = ""
+        if number + 1 < len(rest):
+            next_word = rest[number + 1]
         for option in options:
             value = _value_of_option(word, next_word, option, clusters=clusters)
             if value is not None:
@@ -447,7 +482,9 @@ def _value_of_option(word: str, next_word: str, option: str, *, clusters: bool) 
     if len(option) > 2:
         is_cut_short = name.startswith("--") and name not in program_tables.WHOLE_OPTIONS
         if name == option or (is_cut_short and option.startswith(name)):
-            return value if equals else next_word
+            if equals:
+                return value
+            return next_word
     if word == option:
         return next_word
     is_letter = len(option) == 2 and not option.startswith("--")
