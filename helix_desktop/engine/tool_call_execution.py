@@ -15,7 +15,6 @@ from helix_desktop.engine.facts import (
     Decided,
     Fact,
     ModelReplied,
-    Recorded,
     Rewound,
     Stop,
     Stored,
@@ -42,9 +41,10 @@ from helix_desktop.engine.view_contents import SAMPLE_BYTES, estimate_entry_toke
 from helix_desktop.fast_dataclass import dataclass
 
 LATEST_CALLS = 12  # Repeated calls are detected among this many of the latest ones.
-HEAD_CHARACTERS = (
-    2_000  # A result's fact keeps up to this many characters of its output for display.
-)
+# A result's fact keeps up to this many characters of its output for display.
+HEAD_CHARACTERS = 2_000
+MOST_BYTES_OF_A_LETTER = 4  # In UTF-8.
+MOST_BYTES_COUNTED_HERE = 1 << 15  # The tokens of more bytes are counted in a thread.
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
     "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
@@ -60,6 +60,14 @@ class CallResult(NamedTuple):
     keep: str
 
 
+class _CallAndResult(NamedTuple):
+    """What is the same when a call is repeated and has brought nothing new."""
+
+    tool: str
+    arguments: str
+    output: str
+
+
 @dataclass(eq=False)
 class ToolCallRunner:
     conversation: Conversation
@@ -68,7 +76,8 @@ class ToolCallRunner:
     ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
     # The ids of calls that have actually started to run.
     _begun: set[str] = field(default_factory=set, init=False)
-    _lately: deque[tuple[str, str, str]] = field(
+    # The latest calls, oldest first.
+    _lately: deque[_CallAndResult] = field(
         default_factory=lambda: deque(maxlen=LATEST_CALLS), init=False
     )
 
@@ -76,42 +85,40 @@ class ToolCallRunner:
         """Run the calls and record results group by group. Large outputs are shortened
         for all together.
         """
-        calls, torn = (
-            [part for part in reply.parts if isinstance(part, ToolCall)],
-            _find_torn_call(reply),
-        )
-        groups, waiting, tasks = (
-            self._group_parallel_calls(calls),
-            list(calls),
-            list[asyncio.Task[CallResult]](),
-        )
-        done: list[CallResult] = []
-        seqs: list[int] = []
+        calls = [part for part in reply.parts if isinstance(part, ToolCall)]
+        torn_call = _find_torn_call(reply)
+        groups = self._group_parallel_calls(calls)
+        waiting = list(calls)
+        tasks: list[asyncio.Task[CallResult]] = []
+        results: list[CallResult] = []
+        recorded_seqs: list[int] = []
         self._notify_stage(calls[len(groups[0]) :], CallStage.IN_LINE)
         try:
             for group in groups:
-                seqs += await self._record_results_and_return_seqs(done[len(seqs) :])
+                # The last group's results are recorded at the end, with the excerpts of all.
+                unrecorded = results[len(recorded_seqs) :]
+                recorded_seqs += await self._record_results_and_return_seqs(unrecorded)
                 self._notify_stage(group, CallStage.RUNNING)
-                tasks = [
-                    self.services.spawn(
-                        self._run_and_time_call(call, torn), name=f"tool {call.name}"
-                    )
-                    for call in group
-                ]
+                for call in group:
+                    run = self._run_and_time_call(call, torn_call)
+                    tasks.append(self.services.spawn(run, name=f"tool {call.name}"))
                 await asyncio.gather(*tasks)
-                done += [task.result() for task in tasks]
+                group_results = [task.result() for task in tasks]
+                results += group_results
                 tasks = []
                 del waiting[: len(group)]
                 # Later calls of a reply may rely on a refused one, so they are not run.
-                if _user_refused_any(done[-len(group) :]):
-                    seqs += await self._record_results_and_return_seqs(done[len(seqs) :])
-                    done += [await self._result_of_unrun_call(call, SKIPPED) for call in waiting]
+                if _user_refused_any(group_results):
+                    recorded_seqs += await self._record_results_and_return_seqs(
+                        results[len(recorded_seqs) :]
+                    )
+                    for call in waiting:
+                        results.append(await self._result_of_unrun_call(call, SKIPPED))
                     waiting.clear()
                     break
-            await self._record_remaining_results(done, seqs)
-        except (
-            BaseException
-        ):  # Even if the user stops the turn or a tool fails, all calls are answered.
+            await self._record_remaining_results(results, recorded_seqs)
+        # Even if the user stops the turn or a tool fails, all calls are answered.
+        except BaseException:
             for task in tasks:
                 task.cancel()
             await asyncio.shield(self._record_stopped_calls(waiting, tasks))
@@ -120,12 +127,13 @@ class ToolCallRunner:
     def _group_parallel_calls(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """Group calls that can run in parallel. A call that changes files is a group of its own."""
         groups: list[list[ToolCall]] = []
-        alone = True
+        begins_group = True
         for call in calls:
-            before, alone = alone, self.services.tools.runs_alone(call.name)
-            if before or alone:
+            runs_alone = self.services.tools.runs_alone(call.name)
+            if begins_group or runs_alone:
                 groups.append([])
             groups[-1].append(call)
+            begins_group = runs_alone
         return groups
 
     def _notify_stage(self, calls: Sequence[ToolCall], stage: CallStage) -> None:
@@ -136,17 +144,16 @@ class ToolCallRunner:
 
     async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> CallResult:
         """Run a call and time it, without the time the user took for an answer."""
-        now, waits = self.services.clock.current_time, list[float]()
-        started = now()
-        outcome = (
-            CallOutcome(await self._store_words_instead_of_output(call, TORN), ok=False)
-            if call is torn
-            else await self.services.tools.run_tool_call(
-                call, self._build_call_context(call, waits)
-            )
-        )
-        returned = await self._result_fact(call, outcome, max(0.0, now() - started - sum(waits)))
-        self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
+        waits: list[float] = []
+        started = self.services.clock.current_time()
+        if call is torn:
+            outcome = CallOutcome(await self._store_words_instead_of_output(call, TORN), ok=False)
+        else:
+            context = self._build_call_context(call, waits)
+            outcome = await self.services.tools.run_tool_call(call, context)
+        elapsed = self.services.clock.current_time() - started
+        returned = await self._result_fact(call, outcome, max(0.0, elapsed - sum(waits)))
+        self._lately.append(_CallAndResult(call.name, call.arguments, outcome.output.digest.hex))
         self._notify_stage([call], CallStage.DONE)
         return CallResult(returned, _facts_of_outcome(call, outcome), outcome.keep)
 
@@ -155,27 +162,38 @@ class ToolCallRunner:
         return await self.services.cache.store_content(words.encode(), origin)
 
     def _build_call_context(self, call: ToolCall, waits: list[float]) -> CallContext:
-        here, now = self.conversation, self.services.clock.current_time
+        """Return what a tool may use. The seconds of each wait for the user go to `waits`."""
+        here = self.conversation
+        current_time = self.services.clock.current_time
 
         def show(text: str) -> None:
             here.notify_listeners(ToolPrinted(here.id, call.id, text))
 
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
-            asked = now()
+            asked = current_time()
             try:
                 return await self.ask(question)
             finally:
-                waits.append(now() - asked)
+                waits.append(current_time() - asked)
 
-        whole_tokens = content_recall.most_tokens_recalled_whole(here.state, here.policy)
-        notes = partial(self._begun.add, call.id), partial(self._begun.discard, call.id)
-        return CallContext(here.id, ask, show, whole_tokens, *notes, here.state.is_shown_whole)
+        return CallContext(
+            here.id,
+            ask,
+            show,
+            content_recall.most_tokens_recalled_whole(here.state, here.policy),
+            partial(self._begun.add, call.id),
+            partial(self._begun.discard, call.id),
+            here.state.is_shown_whole,
+        )
 
     async def _result_fact(
         self, call: ToolCall, outcome: CallOutcome, seconds: float
     ) -> ToolReturned:
         head, tokens = await self._head_and_token_count(outcome)
-        find_earlier = self.conversation.state.seq_of_last_output_with_content
+        repeat_of = 0
+        if outcome.repeated:
+            state = self.conversation.state
+            repeat_of = state.seq_of_last_output_with_content(outcome.output.digest)
         return ToolReturned(
             call=call.id,
             output=outcome.output,
@@ -186,50 +204,54 @@ class ToolCallRunner:
             head=head,
             images=outcome.images,
             changes=outcome.changes,
-            repeat_of=find_earlier(outcome.output.digest) if outcome.repeated else 0,
+            repeat_of=repeat_of,
             child=outcome.child,
             stopped=outcome.stopped,
         )
 
     async def _head_and_token_count(self, outcome: CallOutcome) -> tuple[str, int]:
-        size, content = outcome.output.size, outcome.content
+        """Return an output's text if it is short, or else an empty text, and its tokens."""
+        size = outcome.output.size
+        content = outcome.content
         if content is None:
-            content = await self.services.cache.read_range(
-                outcome.output.digest, 0, min(size, SAMPLE_BYTES)
-            )
-        given = size, content, self.services.tokens.count_tokens
-        if len(content) > 1 << 15:
-            tokens = await asyncio.to_thread(estimate_entry_tokens, *given)
+            sample_size = min(size, SAMPLE_BYTES)
+            content = await self.services.cache.read_range(outcome.output.digest, 0, sample_size)
+        count_tokens = self.services.tokens.count_tokens
+        # Counting more would block the event loop, and with it every other conversation.
+        if len(content) > MOST_BYTES_COUNTED_HERE:
+            tokens = await asyncio.to_thread(estimate_entry_tokens, size, content, count_tokens)
         else:
-            tokens = estimate_entry_tokens(*given)
-        head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD_CHARACTERS else ""
-        return head if len(head) <= HEAD_CHARACTERS else "", tokens
+            tokens = estimate_entry_tokens(size, content, count_tokens)
+        if len(content) > MOST_BYTES_OF_A_LETTER * HEAD_CHARACTERS:
+            return "", tokens
+        head = content.decode("utf-8", "replace")
+        if len(head) > HEAD_CHARACTERS:
+            return "", tokens
+        return head, tokens
 
     async def _record_results_and_return_seqs(
         self, results: Sequence[CallResult], folds: Sequence[Fact] = ()
     ) -> list[int]:
-        beside = [fact for _, more, _ in results for fact in more]
-        recorded = await self.conversation.append_facts(
-            *(result for result, _, _ in results), *folds, *beside
-        )
-        return [one.seq for one in recorded[: len(results)]]
+        new_facts: list[Fact] = [result.returned for result in results]
+        new_facts += folds
+        for result in results:
+            new_facts += result.beside
+        recorded_facts = await self.conversation.append_facts(*new_facts)
+        return [recorded.seq for recorded in recorded_facts[: len(results)]]
 
     async def _record_remaining_results(
         self, results: Sequence[CallResult], recorded_seqs: Sequence[int]
     ) -> None:
         """Record the other results and all excerpts together. After a stop, none is shortened."""
-        last, keeps = (
-            results[len(recorded_seqs) :],
-            {result.call: keep for result, _, keep in results},
-        )
+        unrecorded = results[len(recorded_seqs) :]
+        returned = [result.returned for result in results]
+        keeps = {result.returned.call: result.keep for result in results}
         try:
-            folds = await self.folding.excerpt_large_results(
-                [result for result, _, _ in results], keeps, recorded_seqs
-            )
+            folds = await self.folding.excerpt_large_results(returned, keeps, recorded_seqs)
         except asyncio.CancelledError:
-            await asyncio.shield(self._record_results_and_return_seqs(last))
+            await asyncio.shield(self._record_results_and_return_seqs(unrecorded))
             raise
-        await self._record_results_and_return_seqs(last, folds)
+        await self._record_results_and_return_seqs(unrecorded, folds)
 
     async def _record_stopped_calls(
         self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[CallResult]]
@@ -238,65 +260,90 @@ class ToolCallRunner:
         await asyncio.gather(*tasks, return_exceptions=True)
         results: list[CallResult] = []
         for call, task in itertools.zip_longest(calls, tasks):
-            if task is None or task.cancelled() or task.exception():
-                why = UNREAD if call.id in self._begun else NOT_BEGUN
-                results.append(await self._result_of_unrun_call(call, why))
-            else:
+            if task is not None and not task.cancelled() and not task.exception():
                 results.append(task.result())
+                continue
+            why = NOT_BEGUN
+            if call.id in self._begun:
+                why = UNREAD
+            results.append(await self._result_of_unrun_call(call, why))
         await self._record_results_and_return_seqs(results)
 
     async def _result_of_unrun_call(self, call: ToolCall, why: str) -> CallResult:
         stored = await self._store_words_instead_of_output(call, why)
         tokens = self.services.tokens.count_tokens(why)
-        return CallResult(
-            ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), ""
-        )
+        returned = ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True)
+        return CallResult(returned, beside=(), keep="")
 
     def most_repeated_tool_and_count(self) -> tuple[str, int]:
         """Return the tool repeated most often with equal results, without other calls between."""
         if not self._lately:
             return "", 0
-        most, count = Counter(self._lately).most_common(1)[0]
-        since = Counter(itertools.islice(self._lately, self._lately.index(most), None))
-        return most[0], count if min(since.values()) > 1 else 0
+        most_repeated, count = Counter(self._lately).most_common(1)[0]
+        # A call that was made only once since then may be progress, such as an edit between
+        # two runs of the tests.
+        first = self._lately.index(most_repeated)
+        counts_since_first = Counter(itertools.islice(self._lately, first, None))
+        if min(counts_since_first.values()) == 1:
+            return most_repeated.tool, 0
+        return most_repeated.tool, count
 
 
 def facts_that_take_back_unstarted_calls(state: ConversationState) -> list[Fact]:
     """Return the facts after which the calls that a stop kept from beginning wait
     again, or nothing if there are none.
     """
-    results: list[Recorded] = []
-    for one in reversed(state.facts_on_path()):
-        if isinstance(one.fact, ModelReplied | UserSaid):
+    results = _results_of_last_reply(state)
+    first_unstarted = 0
+    for seq, result in results.items():
+        if result.head == NOT_BEGUN:
+            first_unstarted = seq
             break
-        if isinstance(one.fact, ToolReturned):
-            results.insert(0, one)
-    heads = {one.seq: one.fact.head for one in results if isinstance(one.fact, ToolReturned)}
-    first = next((seq for seq, head in heads.items() if head == NOT_BEGUN), 0)
-    kept = [one.fact for one in results if one.seq > first and heads[one.seq] != NOT_BEGUN]
-    return [Rewound(first - 1), *kept] if first else []
+    if first_unstarted == 0:
+        return []
+    # A rewind takes back all results from there on, so those of calls that ran are appended again.
+    new_facts: list[Fact] = [Rewound(first_unstarted - 1)]
+    for seq, result in results.items():
+        if seq > first_unstarted and result.head != NOT_BEGUN:
+            new_facts.append(result)
+    return new_facts
+
+
+def _results_of_last_reply(state: ConversationState) -> dict[int, ToolReturned]:
+    """Return the results after the last message or reply, by their numbers and in order."""
+    newest_first: list[tuple[int, ToolReturned]] = []
+    for recorded in reversed(state.facts_on_path()):
+        if isinstance(recorded.fact, ModelReplied | UserSaid):
+            break
+        if isinstance(recorded.fact, ToolReturned):
+            newest_first.append((recorded.seq, recorded.fact))
+    return dict(reversed(newest_first))
 
 
 def _user_refused_any(results: Sequence[CallResult]) -> bool:
-    beside = (fact for _, facts, _ in results for fact in facts)
-    return any(
-        isinstance(fact, Decided) and fact.by == "user" and not fact.allowed for fact in beside
-    )
+    for result in results:
+        for fact in result.beside:
+            if isinstance(fact, Decided) and fact.by == "user" and not fact.allowed:
+                return True
+    return False
 
 
 def _find_torn_call(reply: Reply) -> ToolCall | None:
     """Return the call whose arguments were cut off as the reply reached its length limit."""
-    last = reply.parts[-1] if reply.parts and reply.stop is Stop.LENGTH else None
-    return last if isinstance(last, ToolCall) and not is_json_object(last.arguments) else None
+    if reply.stop is not Stop.LENGTH or not reply.parts:
+        return None
+    last_part = reply.parts[-1]
+    if isinstance(last_part, ToolCall) and not is_json_object(last_part.arguments):
+        return last_part
+    return None
 
 
 def _facts_of_outcome(call: ToolCall, outcome: CallOutcome) -> Sequence[Fact]:
     """Return other facts of a call: who decided, a new to-do list, changed files."""
     facts: list[Fact] = []
     if outcome.decided_by:
-        facts.append(
-            Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope)
-        )
+        is_allowed = not outcome.refused
+        facts.append(Decided(call.id, is_allowed, outcome.decided_by, outcome.decided_scope))
     if outcome.todo is not None:
         facts.append(TodoSet(outcome.todo))
     if outcome.files is not None:

@@ -50,6 +50,15 @@ _CAUSES: Mapping[type[errors.HelixError], str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class _BuiltRequest:
+    """A request, its digest, and a number by message, which later shows what changed."""
+
+    request: Request
+    digest: Digest
+    message_hashes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _PreparedRequest:
     """A request, the newest fact in its view, and its digest."""
 
@@ -63,10 +72,12 @@ async def record_changed_settings(services: SessionServices, conversation: Conve
     setup = await services.setup()
     conversation.set_expected_settings(setup.settings_facts)
     expected = (*setup.settings_facts, _build_tools_offered(services, setup))
-    new_facts = [fact for fact in expected if not conversation.state.has_settings_of_fact(fact)]
-    await conversation.append_facts(
-        *new_facts, *build_note_facts(setup.notes, services, conversation, len(new_facts))
-    )
+    new_facts: list[facts.Fact] = []
+    for fact in expected:
+        if not conversation.state.has_settings_of_fact(fact):
+            new_facts.append(fact)
+    new_facts += build_note_facts(setup.notes, services, conversation, len(new_facts))
+    await conversation.append_facts(*new_facts)
 
 
 async def append_note_on_undone_files(
@@ -76,18 +87,31 @@ async def append_note_on_undone_files(
     which changes a rewind has left.
     """
     state = conversation.state
-    moment, last = (
-        (state.last_undo, len(state.record.rewinds)),
-        max(state.last_undo, *state.record.rewinds[-1:], 0),
-    )
-    if last <= state.branch.notes.get(UNDO, (0, ""))[0] or moment == conversation.examined_undo:
+    rewinds = state.record.rewinds
+    last_undo = state.last_undo
+    newest = last_undo
+    if rewinds:
+        newest = max(newest, rewinds[-1])
+    last_note, _ = state.branch.notes.get(UNDO, (0, ""))
+    # Reading the files' versions takes long, so it is done once for each undo and rewind.
+    examined = (last_undo, len(rewinds))
+    if newest <= last_note or examined == conversation.examined_undo:
         return
-    news = (await read_undone_files(state, services.cache)).describe_news()
-    text = facts.Text(f"[{news}]", services.tokens.count_tokens(news))
-    note = (facts.UserSaid((text,), steering=True, by=UNDO),) if news else ()
-    # An undo made meanwhile is told with the next request.
-    await conversation.append_facts_from(lambda _: note if state.last_undo == moment[0] else ())
-    conversation.examined_undo = moment
+    undone_files = await read_undone_files(state, services.cache)
+    news = undone_files.describe_news()
+    note: tuple[facts.Fact, ...] = ()
+    if news:
+        text = facts.Text(f"[{news}]", services.tokens.count_tokens(news))
+        note = (facts.UserSaid((text,), steering=True, by=UNDO),)
+
+    def note_if_still_true(_: object) -> tuple[facts.Fact, ...]:
+        # An undo made meanwhile is told with the next request.
+        if state.last_undo != last_undo:
+            return ()
+        return note
+
+    await conversation.append_facts_from(note_if_still_true)
+    conversation.examined_undo = examined
 
 
 def set_expected_request_settings(
@@ -118,22 +142,26 @@ def build_note_facts(
     conversation: Conversation,
     before: int = 0,
 ) -> list[facts.Fact]:
-    """Return new or changed notes as messages at the end, so the rest stays cached."""
-    notes, new_facts = conversation.state.branch.notes, list[facts.Fact]()
+    """Return new or changed notes as messages at the end, so the rest stays cached.
+    `before`: how many facts are appended together with these, before them.
+    """
+    notes_in_view = conversation.state.branch.notes
+    new_facts: list[facts.Fact] = []
     for note in wanted:
-        seq, said = notes.get(note.by, (0, ""))
-        text = note.text or (facts.NO_LONGER if seq else "")
-        if text == said:
+        old_seq, old_text = notes_in_view.get(note.by, (0, ""))
+        text = note.text
+        if not text and old_seq:
+            text = facts.NO_LONGER
+        if text == old_text:
             continue
-        if seq and note.pinned:
-            new_facts.append(facts.Unpinned(facts.PartRef(seq)))
-        new_facts.append(
-            facts.UserSaid(
-                (facts.Text(text, services.tokens.count_tokens(text)),), steering=True, by=note.by
-            )
-        )
+        if old_seq and note.pinned:
+            new_facts.append(facts.Unpinned(facts.PartRef(old_seq)))
+        place = before + len(new_facts)
+        said = facts.Text(text, services.tokens.count_tokens(text))
+        new_facts.append(facts.UserSaid((said,), steering=True, by=note.by))
         if note.pinned:
-            new_facts.append(facts.Pinned(facts.PartRef(-(before + len(new_facts) - 1))))
+            # The message has no number yet: 0 and below count the facts appended together.
+            new_facts.append(facts.Pinned(facts.PartRef(-place)))
     return new_facts
 
 
@@ -153,9 +181,8 @@ class TurnLoop:
         self._folding = folding
         self._contents = contents
         self._talk = talk
-        self.wake: Callable[[], object] | None = (
-            None  # Ends the wait, so that the model is asked at once.
-        )
+        # Ends the wait, so that the model is asked at once.
+        self.wake: Callable[[], object] | None = None
         self._steps = 0
         self._cuts = 0
         # After a reply was stopped as repeating itself, the user can have the turn go on.
@@ -171,27 +198,9 @@ class TurnLoop:
         end = self._folding.spending.find_turn_end_at_limit()
         try:
             if runs_waiting_calls and end is None:
-                self._talk.running(ConversationActivity.TOOLS)
-                waiting = tuple(
-                    pending.call for pending in self._conversation.state.branch.running_calls
-                )
-                await self._calls.run_reply_calls(Reply(waiting, facts.Stop.CALLS))
+                await self._run_waiting_calls()
             while end is None:
-                self._talk.running(ConversationActivity.THINKING)
-                await record_changed_settings(self._services, self._conversation)
-                await append_note_on_undone_files(self._services, self._conversation)
-                await self._count_with_own_tokenizer()
-                await self._folding.apply_due_folds()
-                self._refuse_pins_over_window()
-                reply = await self._ask_until_answered()
-                called = any(isinstance(part, facts.ToolCall) for part in reply.parts)
-                if called:
-                    self._talk.running(ConversationActivity.TOOLS)
-                    await self._calls.run_reply_calls(reply)
-                steered = await self._record_steering(within=called)
-                end = self._turn_end_after_reply(reply, going_on=called or steered)
-                if end is None and self._cuts:
-                    await self._exclude_broken_reply_and_wait(reply)
+                end = await self._run_step()
         except errors.HelixError as error:
             end = turn_end_of_error(error)
         except asyncio.CancelledError:
@@ -200,11 +209,35 @@ class TurnLoop:
         await self._record_end(end)
         return end
 
+    async def _run_waiting_calls(self) -> None:
+        self._talk.running(ConversationActivity.TOOLS)
+        running_calls = self._conversation.state.branch.running_calls
+        waiting = tuple(pending.call for pending in running_calls)
+        await self._calls.run_reply_calls(Reply(waiting, facts.Stop.CALLS))
+
+    async def _run_step(self) -> facts.TurnEnded | None:
+        """Ask the model once and run its calls. Return the turn's end, or None if it goes on."""
+        self._talk.running(ConversationActivity.THINKING)
+        await record_changed_settings(self._services, self._conversation)
+        await append_note_on_undone_files(self._services, self._conversation)
+        await self._count_with_own_tokenizer()
+        await self._folding.apply_due_folds()
+        self._refuse_pins_over_window()
+        reply = await self._ask_until_answered()
+        has_calls = any(isinstance(part, facts.ToolCall) for part in reply.parts)
+        if has_calls:
+            self._talk.running(ConversationActivity.TOOLS)
+            await self._calls.run_reply_calls(reply)
+        was_steered = await self._record_steering(within=has_calls)
+        end = self._turn_end_after_reply(reply, going_on=has_calls or was_steered)
+        if end is None and self._cuts:
+            await self._exclude_broken_reply_and_wait(reply)
+        return end
+
     async def _record_end(self, end: facts.TurnEnded) -> None:
         """Record the end, and files that a stopped step has changed."""
-        await self._conversation.append_facts(
-            *await self._services.collect_file_changes(self._conversation.id), end
-        )
+        file_changes = await self._services.collect_file_changes(self._conversation.id)
+        await self._conversation.append_facts(*file_changes, end)
 
     # --- Before a step: preparing and sending the request
 
@@ -227,7 +260,8 @@ class TurnLoop:
 
     def _refuse_pins_over_window(self) -> None:
         """Refuse a request if pinned parts, which are never folded, exceed the window."""
-        state, meter = self._conversation.state, self._conversation.current_meter()
+        state = self._conversation.state
+        meter = self._conversation.current_meter()
         if meter.used <= meter.window or not state.branch.pins:
             return
         kept = context_usage.count_unfoldable_tokens(state)
@@ -243,18 +277,22 @@ class TurnLoop:
         room = self._room_for_reply()
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
-        request, digest, blocks = await asyncio.to_thread(
-            _build_request_digest_and_message_hashes, view, contents
+        built = await asyncio.to_thread(_build_and_digest_request, view, contents)
+        sent_before = self._conversation.sent
+        sent_now = sent_before.mark_next_request(built.message_hashes)
+        self._conversation.sent = sent_now
+        # The first request has none before it to compare with.
+        stable = built.request.stable
+        if sent_before.blocks:
+            stable = sent_now.stable
+        request = replace(
+            built.request,
+            model=self._main_model_client().model_name,
+            stable=stable,
+            settled=sent_now.settled,
+            room=room,
         )
-        before = self._conversation.sent
-        now = self._conversation.sent = before.mark_next_request(blocks)
-        stable = now.stable if before.blocks else request.stable
-        model = self._main_model_client().model_name
-        return _PreparedRequest(
-            replace(request, model=model, stable=stable, settled=now.settled, room=room),
-            view.seq,
-            digest,
-        )
+        return _PreparedRequest(request, view.seq, built.digest)
 
     def _room_for_reply(self) -> int:
         """Return the tokens that a local model may write. A provider ends replies itself."""
@@ -265,7 +303,8 @@ class TurnLoop:
         return max(meter.window - meter.used, LEAST_ROOM)
 
     def _main_model_client(self) -> ModelClient:
-        if (client := self._services.models(facts.ModelRole.MAIN)) is None:
+        client = self._services.models(facts.ModelRole.MAIN)
+        if client is None:
             raise errors.ModelFailed(
                 "No model has been chosen for this workspace.",
                 remedy="Choose a model at the top right.",
@@ -280,38 +319,43 @@ class TurnLoop:
             try:
                 return await self._stream_and_record_reply()
             except errors.ContextTooLong as error:
+                failure = error
                 before = self._conversation.current_meter()
                 # The provider's refusal may have revealed the real size of the model's window.
                 await record_changed_settings(self._services, self._conversation)
                 await self._folding.apply_due_folds(overflowed=True)
-                failed, now = error, self._conversation.current_meter()
-                if now.used >= before.used and now.window == before.window:
+                after = self._conversation.current_meter()
+                if after.used >= before.used and after.window == before.window:
                     break
-        raise failed
+        raise failure
 
     async def _stream_and_record_reply(self) -> Reply:
         asked = await self._build_request_and_mark_sent()
         started = self._services.clock.current_time()
         first_word_after = 0.0
         watch = RepetitionWatch()
+        # A stream that ends without a reply was cut.
         reply = Reply((), facts.Stop.CUT)
         stream = self._main_model_client().stream_reply(asked.request)
         try:
             async with aclosing(stream) as deltas:  # type: ignore[type-var]
                 async for delta in deltas:
-                    self.wake = delta.wake if isinstance(delta, RetryDelay) else None
+                    self.wake = None
+                    if isinstance(delta, RetryDelay):
+                        self.wake = delta.wake
                     self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
+                    if isinstance(delta, RetryDelay):
+                        continue
                     if isinstance(delta, Reply):
                         reply = delta
                         continue
-                    if not first_word_after and not isinstance(delta, RetryDelay):
+                    if not first_word_after:
                         first_word_after = self._services.clock.current_time() - started
                     if watch.is_repeating(delta) and not self._goes_on_repeating:
                         reply = _reply_without_repetitions(watch)
                         break
         except asyncio.CancelledError:
-            written = watch.written_text()
-            partial = Reply((facts.Text(written),) if written else (), facts.Stop.STOPPED)
+            partial = _reply_of_text(watch.written_text())
             await asyncio.shield(self._record_reply(partial, asked, started))
             raise
         self._conversation.speed.measure_reply(
@@ -324,15 +368,18 @@ class TurnLoop:
 
     async def _record_reply(self, reply: Reply, asked: _PreparedRequest, started: float) -> Reply:
         """Record a reply. A broken one keeps its words, but not its calls, which may be cut off."""
-        parts = reply.parts
-        if reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED):
-            parts = tuple(part for part in parts if isinstance(part, facts.Text))
-        parts = tuple(self._normalise_and_count_reply_part(part) for part in parts)
+        is_broken = reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED)
+        recorded_parts: list[facts.ReplyPart] = []
+        for part in reply.parts:
+            if is_broken and not isinstance(part, facts.Text):
+                continue
+            recorded_parts.append(self._normalise_and_count_reply_part(part))
+        parts = tuple(recorded_parts)
         self._steps += 1
         seconds = self._services.clock.current_time() - started
         model = reply.model or self._main_model_client().model_name
+        # An empty reply that was billed is recorded for its cost.
         if parts or reply.usage.input:
-            stable, settled = asked.request.stable, asked.request.settled
             fact = facts.ModelReplied(
                 parts,
                 model,
@@ -341,8 +388,8 @@ class TurnLoop:
                 asked.saw,
                 seconds,
                 asked.digest,
-                stable=stable,
-                settled=settled,
+                stable=asked.request.stable,
+                settled=asked.request.settled,
                 room=asked.request.room,
             )
             await self._conversation.append_facts(fact)
@@ -352,10 +399,10 @@ class TurnLoop:
         match part:
             case facts.Text(text) | facts.Reasoning(text):
                 return replace(part, tokens=self._services.tokens.count_tokens(text))
-            case facts.ToolCall(_, said, arguments):
+            case facts.ToolCall():
                 offered = self._conversation.state.settings.tools.tools
-                name = match_tool_name(said, [spec.name for spec in offered])
-                tokens = self._services.tokens.count_tokens(name + arguments)
+                name = match_tool_name(part.name, [spec.name for spec in offered])
+                tokens = self._services.tokens.count_tokens(name + part.arguments)
                 return unwrap_call(replace(part, name=name, tokens=tokens))
 
     async def _exclude_broken_reply_and_wait(self, reply: Reply) -> None:
@@ -372,29 +419,33 @@ class TurnLoop:
 
     async def _record_steering(self, *, within: bool) -> bool:
         """Record messages sent meanwhile, after all results of the reply."""
-        steering = self._talk.steering()
-        if steering:
-            try:
-                said = (facts.UserSaid(one.parts, steering=within, by=one.by) for one in steering)
-                await self._conversation.append_facts(*said)
-            except errors.HelixError:
-                self._talk.steer_again(steering)
-                raise
-        return bool(steering)
+        messages = self._talk.steering()
+        if not messages:
+            return False
+        said: list[facts.Fact] = []
+        for message in messages:
+            said.append(facts.UserSaid(message.parts, steering=within, by=message.by))
+        try:
+            await self._conversation.append_facts(*said)
+        except errors.HelixError:
+            # They go back to the queue, so that none is lost.
+            self._talk.steer_again(messages)
+            raise
+        return True
 
     def _turn_end_after_reply(self, reply: Reply, *, going_on: bool) -> facts.TurnEnded | None:
-        if (end := self._turn_end_of_endless_reply(reply, going_on=going_on)) is not None:
-            return end
-        silent = reply.stop is facts.Stop.END and not _says_or_calls_anything(reply)
-        broken = silent or reply.stop in (facts.Stop.CUT, facts.Stop.LENGTH)
-        if broken and not going_on:
+        end_of_endless = self._turn_end_of_endless_reply(reply, going_on=going_on)
+        if end_of_endless is not None:
+            return end_of_endless
+        is_silent = reply.stop is facts.Stop.END and not _says_or_calls_anything(reply)
+        is_broken = is_silent or reply.stop in (facts.Stop.CUT, facts.Stop.LENGTH)
+        if is_broken and not going_on:
             self._cuts += 1
-            return self._turn_end_after_cuts(reply, silent=silent)
+            return self._turn_end_after_cuts(reply, silent=is_silent)
         self._cuts = 0
         if reply.stop is facts.Stop.FILTERED:
-            return facts.TurnEnded(
-                facts.TurnEnd.FAILED, reply.why or "The provider withheld the reply."
-            )
+            why = reply.why or "The provider withheld the reply."
+            return facts.TurnEnded(facts.TurnEnd.FAILED, why)
         if going_on:
             return self._turn_end_at_limit()
         return facts.TurnEnded(facts.TurnEnd.DONE, reply.why)
@@ -417,19 +468,19 @@ class TurnLoop:
             return facts.TurnEnded(facts.TurnEnd.REPEATING, reply.why, TEXT_CAUSE)
         if reply.stop is not facts.Stop.LENGTH or going_on:
             return None
+        # A reason is given if the user's own limit ended the reply.
+        if reply.why:
+            return facts.TurnEnded(facts.TurnEnd.FAILED, reply.why, LENGTH_CAUSE)
         used = reply.usage.input + reply.usage.output
-        has_filled_window = used >= FULL_SHARE * self._conversation.current_meter().window
-        why = reply.why
-        if not why and has_filled_window:
-            why = FILLED_WINDOW
-        return facts.TurnEnded(facts.TurnEnd.FAILED, why, LENGTH_CAUSE) if why else None
+        if used >= FULL_SHARE * self._conversation.current_meter().window:
+            return facts.TurnEnded(facts.TurnEnd.FAILED, FILLED_WINDOW, LENGTH_CAUSE)
+        return None
 
     def _turn_end_at_limit(self) -> facts.TurnEnded | None:
         limits = self._services.limits()
         if limits.steps and self._steps >= limits.steps:
-            return facts.TurnEnded(
-                facts.TurnEnd.STEP_LIMIT, f"This turn reached its step limit ({self._steps})."
-            )
+            why = f"This turn reached its step limit ({self._steps})."
+            return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, why)
         name, count = self._calls.most_repeated_tool_and_count()
         if limits.repeats and count >= limits.repeats:
             why = f"{name} was called {count} times with the same arguments and the same result."
@@ -447,25 +498,36 @@ def _says_or_calls_anything(reply: Reply) -> bool:
 
 
 def _was_stopped_as_repeating(conversation: Conversation) -> bool:
-    recorded = conversation.state.facts[-1:]
-    last_fact = recorded[0].fact if recorded else None
+    if not conversation.state.facts:
+        return False
+    last_fact = conversation.state.facts[-1].fact
     return isinstance(last_fact, facts.TurnEnded) and last_fact.cause == TEXT_CAUSE
 
 
 def _reply_without_repetitions(watch: RepetitionWatch) -> Reply:
-    written = watch.text_without_repetitions()
-    parts = (facts.Text(written),) if written else ()
-    return Reply(parts, facts.Stop.STOPPED, why=REPEATED_ITSELF)
+    return _reply_of_text(watch.text_without_repetitions(), why=REPEATED_ITSELF)
+
+
+def _reply_of_text(text: str, why: str = "") -> Reply:
+    """Return what was written until the reply was stopped."""
+    parts: tuple[facts.ReplyPart, ...] = ()
+    if text:
+        parts = (facts.Text(text),)
+    return Reply(parts, facts.Stop.STOPPED, why=why)
 
 
 def turn_end_of_error(error: errors.HelixError) -> facts.TurnEnded:
-    cause = next((name for kind, name in _CAUSES.items() if isinstance(error, kind)), "")
+    cause = ""
+    for kind, name in _CAUSES.items():
+        if isinstance(error, kind):
+            cause = name
+            break
     return facts.TurnEnded(facts.TurnEnd.FAILED, str(error), cause)
 
 
-def _build_request_digest_and_message_hashes(
+def _build_and_digest_request(
     view: View, contents: Mapping[facts.Stored, str | Image]
-) -> tuple[Request, Digest, tuple[int, ...]]:
-    """Return the request, its digest, and a number by message, which later shows what changed."""
+) -> _BuiltRequest:
     request = request_building.build_request(view, contents)
-    return request, digest_of_request(request), tuple(map(hash, request.messages))
+    message_hashes = tuple(map(hash, request.messages))
+    return _BuiltRequest(request, digest_of_request(request), message_hashes)
