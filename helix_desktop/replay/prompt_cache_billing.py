@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from enum import Enum
-from itertools import accumulate
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
 from helix_desktop.engine.fold_economics import RelativePrices
@@ -63,18 +62,16 @@ class BillingLedger:
     for_an_hour: bool = False  # Writing is charged at the price for an hour, as usage tells.
     sent: int = 0
     billed: float = 0.0
-    recalls: float = (
-        0.0  # The cost of requesting recalls, and of writing and resending their results.
-    )
+    # The cost of requesting recalls, and of writing and resending their results.
+    recalls: float = 0.0
     searches: float = 0.0  # The part of `recalls` that was spent on what only a summary mentions.
     cache_read: int = 0
     output: int = 0
     peak: int = 0
     overflowed: int = 0
     steps: list[int] = field(default_factory=list)  # The number of tokens in each step's request.
-    _sent: MarkedRequest = (
-        MarkedRequest()
-    )  # The last request. Each block is represented by one number.
+    # The last request. Each block is represented by one number.
+    _sent: MarkedRequest = MarkedRequest()
     # Hashes of marked beginnings, each with the time of its last use.
     _known: dict[int, float] = field(default_factory=dict)
 
@@ -101,28 +98,38 @@ class BillingLedger:
     ) -> Usage:
         """Bill a request to the main model. `reason_of` tells which parts recalls brought."""
         total = sum(tokens for _, tokens in pieces)
-        sent = self._sent
-        known, written = self._update_cache_and_count_read_and_written(pieces, seconds)
-        self._sent = sent if beside else self._sent
+        request_before = self._sent
+        cached = self._update_cache(pieces, seconds)
+        if beside:
+            # The conversation's next request continues the one before this.
+            self._sent = request_before
         self.sent += total
         self.output += output
         self.peak = max(self.peak, total)
-        self.overflowed += total > self.window
-        self.cache_read += known
-        price = self.prices
-        self.billed += (
-            known * price.read
-            + written * price.write
-            + (total - known - written)
-            + output * price.output
-        )
+        if total > self.window:
+            self.overflowed += 1
+        self.cache_read += cached.read
+        request_cost = cached.read * self.prices.read
+        request_cost += cached.written * self.prices.write
+        request_cost += total - cached.read - cached.written
+        request_cost += output * self.prices.output
+        self.billed += request_cost
         end = 0
         for content, tokens in pieces:
             end += tokens
-            each = price.read if end <= known else price.write if end <= known + written else 1.0
-            self._add_cost_if_recalled(tokens * each, reason_of(content))
-        hourly = written if self.for_an_hour else 0
-        return Usage(total, known, written, output, cache_write_hour=hourly)
+            cost = tokens * self._price_of_token_before(end, cached)
+            self._add_cost_if_recalled(cost, reason_of(content))
+        usage = Usage(total, cached.read, cached.written, output)
+        if self.for_an_hour:
+            return replace(usage, cache_write_hour=cached.written)
+        return usage
+
+    def _price_of_token_before(self, end: int, cached: "_CachedTokens") -> float:
+        if end <= cached.read:
+            return self.prices.read
+        if end <= cached.read + cached.written:
+            return self.prices.write
+        return 1.0
 
     def bill_recall(
         self,
@@ -140,8 +147,10 @@ class BillingLedger:
         return usage
 
     def _add_cost_if_recalled(self, cost: float, reason: RecallReason) -> None:
-        self.recalls += cost * (reason is not RecallReason.NO)
-        self.searches += cost * (reason is RecallReason.SEARCHED)
+        if reason is not RecallReason.NO:
+            self.recalls += cost
+        if reason is RecallReason.SEARCHED:
+            self.searches += cost
 
     def bill_uncached_request(self, pieces: Sequence[Piece], output: int) -> Usage:
         """Bill a request to another model, at the same prices but without its cache."""
@@ -151,42 +160,81 @@ class BillingLedger:
         self.billed += total + output * self.prices.output
         return Usage(input=total, output=output)
 
-    def _update_cache_and_count_read_and_written(
-        self, pieces: Sequence[Piece], seconds: float
-    ) -> tuple[int, int]:
+    def _update_cache(self, pieces: Sequence[Piece], seconds: float) -> "_CachedTokens":
         blocks = [hash(content) for content, _ in pieces]
-        chain = list(accumulate(blocks, lambda sofar, one: hash((sofar, one)), initial=0))[1:]
-        sizes = list(accumulate(tokens for _, tokens in pieces))
+        beginnings = _beginnings_of_request(blocks, pieces)
         self._sent = self._sent.mark_next_request(blocks)
-        marked = sorted({0, *self._sent.numbers_of_marked_blocks})
-        # The blocks after which a cached prefix may end, longest prefix first.
-        reachable = sorted(
-            {place - back for place in marked for back in range(LOOK_BACK) if place >= back},
-            reverse=True,
-        )
-        for hit in reachable:
-            last_used = self._known.get(chain[hit], -math.inf)
+        marked_blocks = sorted({0, *self._sent.numbers_of_marked_blocks})
+        last_read = self._last_block_read(beginnings, marked_blocks, seconds)
+        # Reading a beginning keeps all shorter ones in it cached, too.
+        for beginning in beginnings[: last_read + 1]:
+            if beginning.hash in self._known:
+                self._known[beginning.hash] = seconds
+        for number in marked_blocks:
+            if beginnings[number].tokens >= self.least:
+                self._known[beginnings[number].hash] = seconds
+        read = 0
+        if last_read >= 0:
+            read = beginnings[last_read].tokens
+        whole = beginnings[-1].tokens
+        if whole < self.least:
+            return _CachedTokens(read, written=0)
+        return _CachedTokens(read, written=whole - read)
+
+    def _last_block_read(
+        self, beginnings: Sequence["_Beginning"], marked_blocks: Sequence[int], seconds: float
+    ) -> int:
+        """Return the number of the block with which the longest cached beginning ends, or -1."""
+        reachable: set[int] = set()
+        for number in marked_blocks:
+            reachable.update(range(max(0, number - LOOK_BACK + 1), number + 1))
+        for number in sorted(reachable, reverse=True):
+            last_used = self._known.get(beginnings[number].hash, -math.inf)
             if seconds - last_used <= self.lifetime:
-                break
-        else:
-            hit = -1
-        used = [one for one in chain[: hit + 1] if one in self._known]
-        used += [chain[place] for place in marked if sizes[place] >= self.least]
-        self._known.update(dict.fromkeys(used, seconds))
-        known = sizes[hit] if hit >= 0 else 0
-        return known, sizes[-1] - known if sizes and sizes[-1] >= self.least else 0
+                return number
+        return -1
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedTokens:
+    """How many tokens of a request were read from the cache, and how many written to it."""
+
+    read: int
+    written: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """A request's blocks up to one of them, as the cache knows them, and their size."""
+
+    hash: int
+    tokens: int
+
+
+def _beginnings_of_request(blocks: Sequence[int], pieces: Sequence[Piece]) -> list[_Beginning]:
+    beginnings: list[_Beginning] = []
+    chained_hash = 0
+    size = 0
+    for block, (_, tokens) in zip(blocks, pieces, strict=True):
+        chained_hash = hash((chained_hash, block))
+        size += tokens
+        beginnings.append(_Beginning(chained_hash, size))
+    return beginnings
 
 
 def billing_pieces(request: Request, system_tokens: int, count: Count) -> list[Piece]:
     """Return the system prompt and each part of a request, as the cache sees them."""
-    made: list[Piece] = [(request.system, system_tokens)]
+    pieces: list[Piece] = [(request.system, system_tokens)]
     for message in request.messages:
-        said = any(not isinstance(part, ToolCall) for part in message.parts)
-        silent = 0 if said or message.role is Role.USER else MESSAGE_TOKENS
+        has_only_calls = all(isinstance(part, ToolCall) for part in message.parts)
+        # Calls do not count the tokens of the message that they begin, unlike all other parts.
+        uncounted_tokens = 0
+        if has_only_calls and message.role is not Role.USER:
+            uncounted_tokens = MESSAGE_TOKENS
         for part in message.parts:
-            made.append((part, count_part_tokens(part, count) + silent))
-            silent = 0
-    return made
+            pieces.append((part, count_part_tokens(part, count) + uncounted_tokens))
+            uncounted_tokens = 0
+    return pieces
 
 
 def count_part_tokens(part: MessagePart, count: Count) -> int:
@@ -217,12 +265,17 @@ def count_output_tokens(message: RecordedMessage, count: Count) -> int:
 
 def request_times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
     """Yield the time of each request of a session, taken from the recording if it has times."""
-    now, last = 0.0, 0.0
+    now = 0.0
+    last_recorded = 0.0
     for message in messages:
-        if message.role == "assistant":
-            now += max(0.0, message.time - last) if last and message.time else PAUSE
-            last = message.time or last
-            yield now
+        if message.role != "assistant":
+            continue
+        pause = PAUSE
+        if last_recorded and message.time:
+            pause = max(0.0, message.time - last_recorded)
+        now += pause
+        last_recorded = message.time or last_recorded
+        yield now
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +337,8 @@ def bill_with_compaction_at_limit(
         if message.role == "assistant":
             seconds = next(times)
             output = count_output_tokens(message, count)
-            if sum(tokens for _, tokens in standing) + output > ledger.window:
+            tokens_to_send = sum(tokens for _, tokens in standing)
+            if tokens_to_send + output > ledger.window:
                 question: Piece = ("question", QUESTION_TOKENS)
                 ledger.bill_cached_request([*standing, question], SUMMARY_TOKENS, seconds)
                 standing = [head, (f"summary before {message.text[:40]}", SUMMARY_TOKENS)]
@@ -301,9 +355,9 @@ def bill_without_folds(
 ) -> BillingLedger:
     """Bill a session in which everything is sent every time, even beyond the window."""
     standing: list[Piece] = [("", head_tokens)]
-    at = request_times(messages)
+    times = request_times(messages)
     for message in messages:
         if message.role == "assistant":
-            ledger.bill_step(list(standing), count_output_tokens(message, count), next(at))
+            ledger.bill_step(list(standing), count_output_tokens(message, count), next(times))
         standing.extend(pieces_of_recorded_message(message, count))
     return ledger

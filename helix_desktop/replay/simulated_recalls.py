@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from itertools import islice
 from typing import NamedTuple
 
 from helix_desktop.engine import text_passages
@@ -93,26 +92,25 @@ class _RecallQuery:
 
     def words_to_search(self, missed: Uses) -> str:
         lines = self._lines_of_reply()
-        beside = [line for line in lines if not missed.isdisjoint(self.uses(line))]
-        spoken = (
-            word
-            for line in beside or lines
-            for word in _WORD.findall(line)
-            if word.casefold() in self.seen
-        )
-        return " ".join(islice(dict.fromkeys(spoken), MOST_WORDS))
+        lines_with_missed = [line for line in lines if not missed.isdisjoint(self.uses(line))]
+        seen_words: dict[str, None] = {}  # In the order of the reply.
+        for line in lines_with_missed or lines:
+            for word in _WORD.findall(line):
+                if word.casefold() in self.seen:
+                    seen_words[word] = None
+        return " ".join(list(seen_words)[:MOST_WORDS])
 
     def reply_words_in_view(self) -> Uses:
-        return self.seen & {
-            word.casefold() for line in self._lines_of_reply() for word in _WORD.findall(line)
-        }
+        reply_words: set[str] = set()
+        for line in self._lines_of_reply():
+            reply_words.update(map(str.casefold, _WORD.findall(line)))
+        return self.seen & reply_words
 
     def _lines_of_reply(self) -> list[str]:
-        return [
-            line
-            for text in message_texts(self.reply)
-            for line in text_or_json_values(text).splitlines()
-        ]
+        lines: list[str] = []
+        for text in message_texts(self.reply):
+            lines += text_or_json_values(text).splitlines()
+        return lines
 
 
 class MissedReferences:
@@ -122,9 +120,8 @@ class MissedReferences:
         self._tokens = tokens
         self._public_names = public_names or PublicNames()
         self._earlier: set[str] = set()
-        self._said: dict[
-            str, str
-        ] = {}  # Each text of the session so far. The keys are invented names.
+        # Each text of the session so far. The keys are invented names.
+        self._said: dict[str, str] = {}
         self._shown: dict[int, tuple[Block, Uses]] = {}
         self._counts: Counter[str] = Counter()
         self._found: dict[str, Uses] = {}
@@ -141,16 +138,20 @@ class MissedReferences:
 
     def set_shown_view(self, blocks: Iterable[Block], says: Callable[[Block], str]) -> None:
         """Set the view that the next reply is an answer to."""
-        now = {id(block): block for block in blocks}
-        for key in self._shown.keys() - now.keys():
-            self._counts.subtract(self._shown.pop(key)[1])
-        for key in now.keys() - self._shown.keys():
-            self._shown[key] = (now[key], self.references_in(says(now[key])))
-            self._counts.update(self._shown[key][1])
+        new_view = {id(block): block for block in blocks}
+        for key in self._shown.keys() - new_view.keys():
+            _, references = self._shown.pop(key)
+            self._counts.subtract(references)
+        for key in new_view.keys() - self._shown.keys():
+            block = new_view[key]
+            references = self.references_in(says(block))
+            self._shown[key] = (block, references)
+            self._counts.update(references)
 
     def references_used_but_not_in_view(self, reply: RecordedMessage) -> set[str]:
         """Return what the reply uses that occurred in the session but is nowhere in the view."""
-        return {one for one in self.session_references_used_by(reply) if self._counts[one] <= 0}
+        used = self.session_references_used_by(reply)
+        return {reference for reference in used if self._counts[reference] <= 0}
 
     def session_references_used_by(self, reply: RecordedMessage) -> set[str]:
         """Return what the reply uses and can only know from the session."""
@@ -159,7 +160,8 @@ class MissedReferences:
             used |= self.references_in(text)
         # An agent can repeat its own sentences without a recall.
         used -= {line for line in self.references_in(reply.text) if " " in line}
-        return {one for one in used & self._earlier if not self._public_names.has_reference(one)}
+        used &= self._earlier
+        return {reference for reference in used if not self._public_names.has_reference(reference)}
 
     def pages_to_recall(
         self,
@@ -175,27 +177,32 @@ class MissedReferences:
         searches and the view has a summary, of everything before. `view` has the view's texts.
         """
         if recall_mode is not RecallMode.SEARCHED:
-            needed = self._choose_entries_holding(missed, entries)
-            return [
-                one
-                for entry, held in needed
-                for one in _pages_that_help(self._all_pages_of(entry), held)
-            ]
-        said = set(view)
-        asks = _RecallQuery(
-            reply, frozenset().union(*map(self._words_in, said)), self.references_in
-        )
-        chosen = self._pages_from_opened_entries(missed, asks, entries)
-        left = missed.difference(*(page.seeks for page in chosen))
-        if left and has_summary:
-            said = set(map(text_or_json_values, said))
-            behind = [
-                ShownEntry(name, text, text)
-                for name, text in self._said.items()
-                if text not in said
-            ]
-            chosen += self._pages_from_history_search(left, asks, behind)
+            return self._pages_of_named_entries(missed, entries)
+        view_texts = set(view)
+        seen_words = frozenset[str]().union(*map(self._words_in, view_texts))
+        query = _RecallQuery(reply, seen_words, self.references_in)
+        chosen = self._pages_from_opened_entries(missed, query, entries)
+        still_missed = missed.difference(*(page.seeks for page in chosen))
+        if still_missed and has_summary:
+            behind_summary = self._texts_not_in_view(view_texts)
+            chosen += self._pages_from_history_search(still_missed, query, behind_summary)
         return chosen
+
+    def _pages_of_named_entries(
+        self, missed: set[str], entries: Sequence[ShownEntry]
+    ) -> list[RecalledPage]:
+        chosen: list[RecalledPage] = []
+        for entry, held in self._choose_entries_holding(missed, entries):
+            chosen += _pages_that_help(self._all_pages_of(entry), held)
+        return chosen
+
+    def _texts_not_in_view(self, view_texts: Iterable[str]) -> list[ShownEntry]:
+        plain_view_texts = set(map(text_or_json_values, view_texts))
+        hidden_texts: list[ShownEntry] = []
+        for name, text in self._said.items():
+            if text not in plain_view_texts:
+                hidden_texts.append(ShownEntry(name, text, text))
+        return hidden_texts
 
     def _choose_entries_holding(
         self, missed: set[str], entries: Sequence[ShownEntry]
@@ -204,88 +211,106 @@ class MissedReferences:
         the shortest.
         """
         left = set(missed)
-        every = [one for one in entries if not left.isdisjoint(self.references_in(one.text))]
+        candidates = [
+            entry for entry in entries if not left.isdisjoint(self.references_in(entry.text))
+        ]
+
+        def worth(entry: ShownEntry) -> tuple[int, int]:
+            return len(self.references_in(entry.text) & left), -len(entry.text)
+
         chosen: list[tuple[ShownEntry, Uses]] = []
-        while left and every:
-            best = max(
-                every, key=lambda one: (len(self.references_in(one.text) & left), -len(one.text))
-            )
-            every.remove(best)
-            if held := self.references_in(best.text) & left:
+        while left and candidates:
+            best = max(candidates, key=worth)
+            candidates.remove(best)
+            held = self.references_in(best.text) & left
+            if held:
                 chosen.append((best, held))
                 left -= held
         return chosen
 
     def _pages_from_opened_entries(
-        self, missed: set[str], asks: _RecallQuery, entries: Sequence[ShownEntry]
+        self, missed: set[str], query: _RecallQuery, entries: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
         """Open as many matching entries as are needed, then one at a time, then search."""
         needed = self._choose_entries_holding(missed, entries)
         left = frozenset[str]().union(*(held for _, held in needed))
-        fitting = _rank_by_words(
-            [(one, self._words_in(one.shown)) for one in entries], asks.reply_words_in_view()
-        )
         chosen: list[RecalledPage] = []
-        opened = wrong = 0
-        for entry in fitting:
-            held = self.references_in(entry.text) & left
-            if not left or wrong == MOST_WRONG:
+        opened_count = 0
+        wrong_count = 0
+        round_number = 0
+        for entry in self._rank_entries(entries, query.reply_words_in_view()):
+            if not left or wrong_count == MOST_WRONG:
                 break
+            held = self.references_in(entry.text) & left
             if not held and entry.name in self._opened_in_vain:
                 continue
-            at = max(0, opened - len(needed) + 1)
-            pages = self._choose_pages_of_entry(entry, held, asks.words_to_search(held or left))
-            found = [replace(one, round=one.round + at, seeks=held) for one in pages]
-            chosen += found if held else self._remember_vain_page(pages, left, at)
-            opened, wrong, left = opened + 1, wrong + (not held), left - held
+            words = query.words_to_search(held or left)
+            pages = self._choose_pages_of_entry(entry, held, words)
+            if held:
+                for page in pages:
+                    chosen.append(replace(page, round=page.round + round_number, seeks=held))
+            else:
+                chosen.append(self._remember_vain_page(pages, left, round_number))
+                wrong_count += 1
+            left -= held
+            opened_count += 1
+            # As many as are needed are opened in one request, each further one in its own.
+            round_number = max(0, opened_count - len(needed) + 1)
         if left:
-            chosen += self._pages_from_search(left, asks, entries, max(0, opened - len(needed) + 1))
+            chosen += self._pages_from_search(left, query, entries, round_number)
         return chosen
 
+    def _rank_entries(self, entries: Sequence[ShownEntry], words: Uses) -> list[ShownEntry]:
+        described = [(entry, self._words_in(entry.shown)) for entry in entries]
+        return _rank_by_words(described, words)
+
     def _pages_from_search(
-        self, missed: Uses, asks: _RecallQuery, entries: Sequence[ShownEntry], first_round: int
+        self, missed: Uses, query: _RecallQuery, entries: Sequence[ShownEntry], first_round: int
     ) -> list[RecalledPage]:
         """Return a search, and the pages with what the search did not show."""
-        words = asks.words_to_search(missed)
-        chosen = [_build_search(words, missed, first_round, ToolName.SEARCH_CACHE)] if words else []
+        chosen: list[RecalledPage] = []
+        words = query.words_to_search(missed)
+        if words:
+            chosen.append(_build_search(words, missed, first_round, ToolName.SEARCH_CACHE))
         for entry, held in self._choose_entries_holding(set(missed), entries):
-            pages = self._choose_pages_of_entry(entry, held, asks.words_to_search(held))
-            chosen += [
-                replace(page, round=page.round + first_round + 1, seeks=held) for page in pages
-            ]
+            for page in self._choose_pages_of_entry(entry, held, query.words_to_search(held)):
+                chosen.append(replace(page, round=page.round + first_round + 1, seeks=held))
         return chosen
 
     def _pages_from_history_search(
-        self, missed: set[str], asks: _RecallQuery, behind: Sequence[ShownEntry]
+        self, missed: set[str], query: _RecallQuery, behind_summary: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
         """Return a search for each missed thing, and the pages to read if it fails."""
         chosen: list[RecalledPage] = []
-        for entry, held in self._choose_entries_holding(missed, behind):
-            words = asks.words_to_search(held)
+        for entry, held in self._choose_entries_holding(missed, behind_summary):
+            words = query.words_to_search(held)
             if words:
                 chosen.append(_build_search(words, held, 0, ToolName.RECALL_HISTORY))
-            spoken = frozenset(map(str.casefold, words.split()))
-            ranked = _rank_by_words([(one, self._words_in(one.shown)) for one in behind], spoken)
-            before = ranked[: ranked.index(entry)] if entry in ranked else ranked
-            fresh = [one for one in before if one.name not in self._opened_in_vain][:MOST_WRONG]
-            vain = [
-                page
-                for one in fresh
-                for page in self._remember_vain_page(
-                    self._choose_pages_of_entry(one, frozenset(), words), held, 0
-                )
-            ]
-            chosen += [
-                replace(page, tool=ToolName.RECALL_HISTORY, seeks=held, round=number)
-                for number, page in enumerate([*vain, *self._choose_pages_in_order(entry, held)], 1)
-            ]
+            pages: list[RecalledPage] = []
+            for wrong_entry in self._entries_tried_before(entry, words, behind_summary):
+                pages_in_vain = self._choose_pages_of_entry(wrong_entry, frozenset(), words)
+                pages.append(self._remember_vain_page(pages_in_vain, held, 0))
+            pages += self._choose_pages_in_order(entry, held)
+            for number, page in enumerate(pages, 1):
+                chosen.append(replace(page, tool=ToolName.RECALL_HISTORY, seeks=held, round=number))
         return chosen
+
+    def _entries_tried_before(
+        self, entry: ShownEntry, words: str, behind_summary: Sequence[ShownEntry]
+    ) -> list[ShownEntry]:
+        """Return the wrong entries that a search for the words shows before the right one."""
+        searched_words = frozenset(map(str.casefold, words.split()))
+        ranked = self._rank_entries(behind_summary, searched_words)
+        if entry in ranked:
+            ranked = ranked[: ranked.index(entry)]
+        untried = [shown for shown in ranked if shown.name not in self._opened_in_vain]
+        return untried[:MOST_WRONG]
 
     def _remember_vain_page(
         self, pages: Sequence[RecalledPage], seeks: Uses, round_number: int
-    ) -> list[RecalledPage]:
+    ) -> RecalledPage:
         self._opened_in_vain.add(pages[0].entry)
-        return [replace(pages[0], round=round_number, holds=frozenset(), seeks=seeks)]
+        return replace(pages[0], round=round_number, holds=frozenset(), seeks=seeks)
 
     def _choose_pages_of_entry(
         self, entry: ShownEntry, missed: Uses, words: str
@@ -298,13 +323,15 @@ class MissedReferences:
             return pages[: _last_needed_index(pages, missed) + 1]
         if not words:
             return self._choose_pages_in_order(entry, missed)
-        said = text_passages.find_passages(
-            self._tokens, entry.text.removesuffix("\n").split("\n"), words
-        )
-        found = RecalledPage(entry.name, (("find", words),), said, self.references_in(said))
-        left = missed - found.holds
-        rest = self._choose_pages_in_order(entry, left) if left else []
-        return [found, *(replace(page, round=page.round + 1) for page in rest)]
+        lines = entry.text.removesuffix("\n").split("\n")
+        passages = text_passages.find_passages(self._tokens, lines, words)
+        held = self.references_in(passages)
+        chosen = [RecalledPage(entry.name, (("find", words),), passages, held)]
+        left = missed - held
+        if left:
+            for page in self._choose_pages_in_order(entry, left):
+                chosen.append(replace(page, round=page.round + 1))
+        return chosen
 
     def _choose_pages_in_order(self, entry: ShownEntry, missed: Uses) -> list[RecalledPage]:
         """Return the pages up to the last one needed, or only those that help if there are many."""
@@ -318,10 +345,13 @@ class MissedReferences:
         name = entry.name
         if name not in self._pages:
             self._pages[name] = list(_cut_into_pages(self._tokens, entry.text.split("\n")))
-        return [
-            RecalledPage(name, (("lines", lines),) if lines else (), said, self.references_in(said))
-            for lines, said in self._pages[name]
-        ]
+        pages: list[RecalledPage] = []
+        for lines, text in self._pages[name]:
+            asked: Asked = ()
+            if lines:
+                asked = (("lines", lines),)
+            pages.append(RecalledPage(name, asked, text, self.references_in(text)))
+        return pages
 
     def _words_in(self, text: str) -> Uses:
         if text not in self._spoken:
@@ -331,51 +361,58 @@ class MissedReferences:
     def references_in(self, text: str) -> Uses:
         """Return a text's identifiers, paths, and lines without numbers and indentation."""
         if text not in self._found:
-            values = text_or_json_values(text)
-            lines = (_NUMBER.sub("", line, count=1).strip() for line in values.splitlines())
-            named = (
-                name
-                for found in IDENTIFIER.findall(values)
-                if _JOINT.search(name := found.rstrip("./-"))
-            )
-            self._found[text] = frozenset(
-                (*named, *(line for line in lines if LINE[0] <= len(line) <= LINE[1]))
-            )
+            self._found[text] = _find_references(text_or_json_values(text))
         return self._found[text]
+
+
+def _find_references(text: str) -> Uses:
+    references: set[str] = set()
+    for identifier in IDENTIFIER.findall(text):
+        name = identifier.rstrip("./-")
+        if _JOINT.search(name):
+            references.add(name)
+    for numbered_line in text.splitlines():
+        line = _NUMBER.sub("", numbered_line, count=1).strip()
+        if LINE[0] <= len(line) <= LINE[1]:
+            references.add(line)
+    return frozenset(references)
 
 
 def missing_from_view(missed: set[str], view: Iterable[str]) -> set[str]:
     """Return those that are nowhere in the view, even inside a longer path or line."""
     if not missed:
         return missed
-    said = "\n".join(map(text_or_json_values, view))
-    # What stands before a word is checked behind it, because such a search is faster.
-    words = {one: re.escape(one) for one in missed}
-    return {
-        one for one, word in words.items() if not re.search(rf"{word}(?<!\w{word})(?!\w)", said)
-    }
+    view_text = "\n".join(map(text_or_json_values, view))
+    missing: set[str] = set()
+    for reference in missed:
+        word = re.escape(reference)
+        # What stands before a word is checked behind it, because such a search is faster.
+        if not re.search(rf"{word}(?<!\w{word})(?!\w)", view_text):
+            missing.add(reference)
+    return missing
 
 
 def group_by_round(pages: Sequence[RecalledPage]) -> list[list[RecalledPage]]:
-    return [
-        [page for page in pages if page.round == number]
-        for number in sorted({page.round for page in pages})
-    ]
+    pages_of_round: dict[int, list[RecalledPage]] = {}
+    for page in pages:
+        pages_of_round.setdefault(page.round, []).append(page)
+    return [pages_of_round[number] for number in sorted(pages_of_round)]
 
 
 def build_shown_entry(name: str, text: str, view_texts: Iterable[str]) -> ShownEntry:
     """Build an entry described by the texts that name it, or by two lines of a long text."""
-    about: list[str] = []
-    for each in view_texts:
-        if name in each:
-            lines = each.splitlines()
-            near = (number for number, line in enumerate(lines) if name in line)
-            about += (
-                [each]
-                if len(each) <= SHORT
-                else [line for at in near for line in lines[at : at + 2]]
-            )
-    return ShownEntry(name, text, "\n".join(about))
+    description: list[str] = []
+    for view_text in view_texts:
+        if name not in view_text:
+            continue
+        if len(view_text) <= SHORT:
+            description.append(view_text)
+            continue
+        lines = view_text.splitlines()
+        for number, line in enumerate(lines):
+            if name in line:
+                description += lines[number : number + 2]
+    return ShownEntry(name, text, "\n".join(description))
 
 
 class PublicNames:
@@ -407,17 +444,22 @@ def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> l
             / (1 + 1.2 * length)
         )
 
-    scored = [(score(said), number, one) for number, (one, said) in enumerate(entries)]
-    return [
-        one for worth, _, one in sorted(scored, reverse=True, key=lambda row: row[:2]) if worth > 0
-    ]
+    # Of equals, the newest comes first. Sorting keeps the order of equals.
+    ranked: list[tuple[float, ShownEntry]] = []
+    for entry, said in reversed(entries):
+        worth = score(said)
+        if worth > 0:
+            ranked.append((worth, entry))
+    ranked.sort(key=lambda pair: pair[0], reverse=True)
+    return [entry for _, entry in ranked]
 
 
 def _build_search(words: str, seeks: Uses, round_number: int, tool: ToolName) -> RecalledPage:
-    asked = "query" if tool is ToolName.SEARCH_CACHE else "find"
-    return RecalledPage(
-        "", ((asked, words),), "", frozenset(), round=round_number, tool=tool, seeks=seeks
-    )
+    argument_name = "find"
+    if tool is ToolName.SEARCH_CACHE:
+        argument_name = "query"
+    asked = ((argument_name, words),)
+    return RecalledPage("", asked, "", frozenset(), round=round_number, tool=tool, seeks=seeks)
 
 
 def _last_needed_index(pages: Sequence[RecalledPage], missed: Uses) -> int:
@@ -426,12 +468,13 @@ def _last_needed_index(pages: Sequence[RecalledPage], missed: Uses) -> int:
 
 def _pages_that_help(pages: Sequence[RecalledPage], missed: Iterable[str]) -> list[RecalledPage]:
     """Return the pages that hold something that no earlier page holds."""
-    left, holding = set(missed), list[RecalledPage]()
-    for one in pages:
-        if not left.isdisjoint(one.holds):
-            left -= one.holds
-            holding.append(one)
-    return holding
+    left = set(missed)
+    helpful_pages: list[RecalledPage] = []
+    for page in pages:
+        if not left.isdisjoint(page.holds):
+            left -= page.holds
+            helpful_pages.append(page)
+    return helpful_pages
 
 
 def _cut_into_pages(tokens: TokenCounter, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
@@ -441,6 +484,10 @@ def _cut_into_pages(tokens: TokenCounter, lines: Sequence[str]) -> Iterable[tupl
         text, last = cut_to_page_with_last_line_number(
             tokens, lines[first - 1 : first + 2_000], first, LINES_TOKENS
         )
-        whole = first == 1 and last == len(lines) and tokens.count_tokens(text) <= PAGE_TOKENS
-        yield "" if whole else f"{first}-{last}", text
+        has_all_lines = first == 1 and last == len(lines)
+        line_range = f"{first}-{last}"
+        # An entry that fits on a page is recalled without asking for lines.
+        if has_all_lines and tokens.count_tokens(text) <= PAGE_TOKENS:
+            line_range = ""
+        yield line_range, text
         first = last + 1
