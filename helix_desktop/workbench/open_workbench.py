@@ -100,16 +100,15 @@ class ProgramDependencies:
 
     access: ModelAccess
     closed: tuple[Path, ...] = ()
-    sample: Path | None = (
-        None  # This folder is open even though it is inside a closed one (see `WorkspaceRoots`).
-    )
+    # This folder is open even though it is inside a closed one (see `WorkspaceRoots`).
+    sample: Path | None = None
     fetching: bool = False
     instructions: Callable[[], str] = str
     machine: str = ""
-    acp_agents: Callable[[], str] = str  # Returns the setting that lists the user's foreign agents.
-    register_route: Callable[..., dict[str, Any] | None] = lambda *_: (
-        None
-    )  # Registers an agent at the gateway.
+    # Returns the setting that lists the user's foreign agents.
+    acp_agents: Callable[[], str] = str
+    # Registers an agent at the gateway.
+    register_route: Callable[..., dict[str, Any] | None] = lambda *_: None
 
 
 class Workbench:
@@ -257,13 +256,14 @@ class Workbench:
     def list_conversations(self) -> Sequence[ConversationListRow]:
         """Return all conversations, last changed first. Those of sub-agents name their parent."""
         window = self._chosen_window_tokens()
-        return sorted(
-            (self._complete_row(row, window) for row in self._rows), key=lambda row: -row.updated
-        )
+        rows = [self._complete_row(row, window) for row in self._rows]
+        return sorted(rows, key=lambda row: -row.updated)
 
     def conversation_row(self, conversation: str) -> ConversationListRow | None:
         row = self._rows.find_row(conversation)
-        return None if row is None else self._complete_row(row, self._chosen_window_tokens())
+        if row is None:
+            return None
+        return self._complete_row(row, self._chosen_window_tokens())
 
     def _chosen_window_tokens(self) -> int:
         """Return the window of the chosen model, or 0 if it is unknown."""
@@ -277,16 +277,23 @@ class Workbench:
         """
         machine = self.sharing.other_machine_of_last_write(row.id)
         session = self.sessions.find_open_session(row.id)
-        place = session.conversation.state.own_copy if session is not None else row.id
-        copy = self.copies.labels.get(place, "")
-        if machine or copy:
-            row = replace(
-                row, machine=machine, copy=copy, overlaps=tuple(self.copies.overlaps.get(place, ()))
-            )
+        # A copy is named like the conversation for which it was made.
+        copy_name = row.id
+        if session is not None:
+            copy_name = session.conversation.state.own_copy
+        copy_label = self.copies.labels.get(copy_name, "")
+        completed = row
+        if machine or copy_label:
+            overlaps = tuple(self.copies.overlaps.get(copy_name, ()))
+            completed = replace(row, machine=machine, copy=copy_label, overlaps=overlaps)
         activity = session_events.ConversationActivity
-        resting = session is None or session.running in (activity.IDLE, activity.FAILED)
-        own = row.agent or row.id in self._instead
-        return replace(row, window=window) if window and row.parts and resting and not own else row
+        is_resting = session is None or session.running in (activity.IDLE, activity.FAILED)
+        # A conversation of a foreign agent or with a model of its own does not use the
+        # chosen model's window.
+        has_own_window = row.agent or row.id in self._instead
+        if window and row.parts and is_resting and not has_own_window:
+            return replace(completed, window=window)
+        return completed
 
     def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with the events of all conversations. Returns how to stop."""
@@ -304,47 +311,49 @@ class Workbench:
         async with self.sessions.opening:
             session = self.sessions.find_open_session(conversation)
             if session is None:
-                asks_again = False
                 opened = await Conversation.open(self.workspace.journal, conversation)
                 if opened.state.own_model:
                     self._apply_conversation_model(conversation, opened.state.own_model)
-                if not self.sharing.other_machine_writing(conversation):
-                    await self._partial.recover_texts(
-                        opened,
-                        self.model_of_conversation(conversation),
-                        self.workspace.cache,
-                        self.token_counter,
-                    )
-                    await self._report_interrupted_agents(opened)
-                    if not opened.state.agent:
-                        asks_again = await self._pending_questions.recover_questions(
-                            opened, self.workspace.cache, self.token_counter
-                        )
+                asks_again = await self._recover_interrupted_turn(opened)
                 await self.copies.get_or_open_tools(opened.state.own_copy)
-                session = self._build_session(
-                    opened, allowed=self.workforce.roles.tools_of_role(opened.state)
-                )
+                allowed_tools = self.workforce.roles.tools_of_role(opened.state)
+                session = self._build_session(opened, allowed=allowed_tools)
                 session.asks_again = asks_again
                 if len(session.all_facts) > MANY:
                     gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
             self.sessions.keep_session_open(session)
             return session
 
+    async def _recover_interrupted_turn(self, opened: Conversation) -> bool:
+        """Record what was on the way when the program ended. Returns whether a question
+        is asked again.
+        """
+        # Facts that are written beside another machine's would become a branch.
+        if self.sharing.other_machine_writing(opened.id):
+            return False
+        model = self.model_of_conversation(opened.id)
+        await self._partial.recover_texts(opened, model, self.workspace.cache, self.token_counter)
+        await self._report_interrupted_agents(opened)
+        if opened.state.agent:
+            return False
+        return await self._pending_questions.recover_questions(
+            opened, self.workspace.cache, self.token_counter
+        )
+
     async def _report_interrupted_agents(self, parent: Conversation) -> None:
         """Say in a conversation which of its agents in the background ended with the program."""
-        if any(row.parent == parent.id for row in self._rows):
-            for agent in self.workforce.find_interrupted_agents(parent.state):
-                with suppress(NotFound):  # It was deleted for good.
-                    opened = await Conversation.open(self.workspace.journal, agent)
-                    model = self.model_of_conversation(agent)
-                    await self._partial.recover_texts(
-                        opened, model, self.workspace.cache, self.token_counter
-                    )
-                    report = report_of_interrupted_agent(opened)
-                    parts = tuple(
-                        with_text_tokens(part, self.token_counter) for part in report.parts
-                    )
-                    await parent.append_facts(replace(report, parts=parts))
+        if not any(row.parent == parent.id for row in self._rows):
+            return
+        for agent in self.workforce.find_interrupted_agents(parent.state):
+            with suppress(NotFound):  # It was deleted for good.
+                opened = await Conversation.open(self.workspace.journal, agent)
+                model = self.model_of_conversation(agent)
+                await self._partial.recover_texts(
+                    opened, model, self.workspace.cache, self.token_counter
+                )
+                report = report_of_interrupted_agent(opened)
+                parts = [with_text_tokens(part, self.token_counter) for part in report.parts]
+                await parent.append_facts(replace(report, parts=tuple(parts)))
 
     async def start_conversation(
         self,
@@ -362,7 +371,8 @@ class Workbench:
         started = facts.ConversationStarted(
             title=title, parent=parent, agent=agent, role=role, acp_agent=acp_agent
         )
-        return await self.open_session(await self._create_conversation(started, identity))
+        new = await self._create_conversation(started, identity)
+        return await self.open_session(new)
 
     async def start_users_conversation(self, identity: str = "", *, acp_agent: str = "") -> Session:
         """Start a conversation for the user, in a copy of the folders if the settings say so."""
@@ -382,23 +392,30 @@ class Workbench:
     ) -> Session:
         new = identity or new_conversation_id()
         await self.copies.create_copy(new, with_changes=with_changes)
-        return await self.open_session(
-            await self._create_conversation(
-                facts.ConversationStarted(title, copy=new, acp_agent=acp_agent), new
-            )
-        )
+        started = facts.ConversationStarted(title, copy=new, acp_agent=acp_agent)
+        await self._create_conversation(started, new)
+        return await self.open_session(new)
+
+    def _copy_of_open_conversation(self, conversation: str) -> str:
+        """Return an empty string for the workspace's own folders."""
+        session = self.sessions.find_open_session(conversation)
+        if session is None:
+            return ""
+        return session.conversation.state.own_copy
 
     def file_changes_of(self, conversation: str) -> FileChanges:
-        session = self.sessions.find_open_session(conversation)
-        copy = session.conversation.state.own_copy if session is not None else ""
-        return FileChanges(self, self.copies.tools_of_copy(copy)) if copy else self.file_changes
+        copy = self._copy_of_open_conversation(conversation)
+        if not copy:
+            return self.file_changes
+        return FileChanges(self, self.copies.tools_of_copy(copy))
 
     async def read_file_for_preview(self, conversation: str, written_path: str) -> PreviewedFile:
         """Read a file of the conversation's folders that a text names. Raises an error with a
         sentence if it is not there, or is not for reading.
         """
-        session = self.sessions.find_open_session(conversation) if conversation else None
-        copy = session.conversation.state.own_copy if session is not None else ""
+        copy = ""
+        if conversation:
+            copy = self._copy_of_open_conversation(conversation)
         roots = self.copies.tools_of_copy(copy).resources.roots
         return await read_previewed_file(roots, written_path)
 
@@ -418,7 +435,8 @@ class Workbench:
 
     async def predict_next_request(self, conversation: str) -> None:
         """Compute the settings of the next request, and report them if they have changed."""
-        if (session := self.sessions.find_open_session(conversation)) is not None:
+        session = self.sessions.find_open_session(conversation)
+        if session is not None:
             await self._predict_request_of(session)
 
     async def _predict_request_of(self, session: Session) -> None:
@@ -439,27 +457,29 @@ class Workbench:
         if not this program. An empty `title` keeps the original's. `in_copy`: it works
         in a new copy of the folders.
         """
-        original = (await self.open_session(conversation)).conversation.state
-        last, copy = original.seq, original.own_copy
-        new, folders = new_conversation_id(), copy
-        if copy and await asyncio.to_thread(self.copies.find_copy, copy) is None:
-            folders = ""
+        original_session = await self.open_session(conversation)
+        original = original_session.conversation.state
+        fork_seq = last_seq or original.seq
+        new = new_conversation_id()
+        copy_of_fork = original.own_copy
+        if copy_of_fork:
+            copy = await asyncio.to_thread(self.copies.find_copy, copy_of_fork)
+            if copy is None:
+                # The copy was discarded, or it is on another machine: the fork works in
+                # the workspace's own folders.
+                copy_of_fork = ""
         if in_copy:
-            folders = (await self.copies.create_copy(new, with_changes=True, parent=folders)).id
-        await self.workspace.journal.fork_conversation(conversation, last_seq or last, new)
+            new_copy = await self.copies.create_copy(new, with_changes=True, parent=copy_of_fork)
+            copy_of_fork = new_copy.id
+        journal = self.workspace.journal
+        await journal.fork_conversation(conversation, fork_seq, new)
         if agent:
-            await self.workspace.journal.append_to_journal(
-                new,
-                [
-                    facts.ConversationStarted(
-                        forked_from=conversation, forked_at=last_seq or last, agent=agent
-                    )
-                ],
+            forked = facts.ConversationStarted(
+                forked_from=conversation, forked_at=fork_seq, agent=agent
             )
-        if folders != copy:
-            await self.workspace.journal.append_to_journal(
-                new, [facts.ConversationChanged(copy=folders)]
-            )
+            await journal.append_to_journal(new, [forked])
+        if copy_of_fork != original.own_copy:
+            await journal.append_to_journal(new, [facts.ConversationChanged(copy=copy_of_fork)])
         await self._meters.reread_rows_and_meters([new])
         session = await self.open_session(new)
         if not agent:
@@ -471,9 +491,8 @@ class Workbench:
         """Set one conversation's main model for good. An empty name means the workspace's again."""
         if name:
             self.models.model_by_name(name)
-        await (await self.open_session(conversation)).conversation.append_facts(
-            facts.ConversationChanged(model=name)
-        )
+        session = await self.open_session(conversation)
+        await session.conversation.append_facts(facts.ConversationChanged(model=name))
         self._apply_conversation_model(conversation, name)
 
     def _apply_conversation_model(self, conversation: str, name: str) -> None:
@@ -485,20 +504,18 @@ class Workbench:
     async def read_conversation_facts(self, conversation: str) -> Sequence[facts.Recorded]:
         """Return a conversation's facts, without opening a session if there is none."""
         session = self.sessions.find_open_session(conversation)
-        return (
-            tuple(session.all_facts)
-            if session is not None
-            else await self.workspace.journal.read_facts(conversation)
-        )
+        if session is not None:
+            return tuple(session.all_facts)
+        return await self.workspace.journal.read_facts(conversation)
 
     async def _create_conversation(
         self, started: facts.ConversationStarted, identity: str = ""
     ) -> str:
         new = identity or new_conversation_id()
         if started.acp_agent:
-            started = replace(
-                started, acp_agent=(await self.acp.find_agent(started.acp_agent))[0].name
-            )
+            # The name is recorded as the list of agents has it.
+            acp_agent, *_ = await self.acp.find_agent(started.acp_agent)
+            started = replace(started, acp_agent=acp_agent.name)
         recorded = await self.workspace.journal.append_to_journal(new, [started])
         self._rows.add_new_row(new, started, recorded[0].time)
         return new
@@ -514,21 +531,26 @@ class Workbench:
         self, conversation: Conversation, depth: int, only: Sequence[str]
     ) -> SessionServices:
         async def compact_stored_entry(digest: Digest, keep: str) -> str:
-            roles = facts.ModelRole.FAST, facts.ModelRole.MAIN
-            client = next(
-                filter(None, (self._model_client_for(conversation.id, role) for role in roles)),
-                None,
-            )
+            client = self._model_client_for(conversation.id, facts.ModelRole.FAST)
+            if client is None:
+                client = self._model_client_for(conversation.id, facts.ModelRole.MAIN)
             if client is None:
                 raise InvalidInput("No model is available to shorten the content.")
-            asking = (
-                await self.open_session(conversation.id)
-            ).folding.spending.build_model_inquiry()
+            # What this costs, the conversation pays.
+            session = await self.open_session(conversation.id)
+            inquiry = session.folding.spending.build_model_inquiry()
             return await content_recall.compact_entry(
-                self.workspace.cache, client, digest.hex, keep, asking
+                self.workspace.cache, client, digest.hex, keep, inquiry
             )
 
         kit = self.copies.tools_of_copy(conversation.state.own_copy)
+        other_tools = [
+            *self.project.skill_tools(),
+            *self.planning.plan_tools(depth),
+            *self.workforce.build_agent_tools(),
+        ]
+        other_tools.append(self.copies.build_apply_tool())
+        other_tools.extend(fleet_tools.build_fleet_tools(self.workspace, self.claims))
         toolbox = kit.build_toolbox(
             compact=compact_stored_entry,
             history=partial(
@@ -544,15 +566,12 @@ class Workbench:
             on_demand=self.project.build_tools_on_demand(
                 conversation, self.token_counter, self.kit.finder
             ),
-            others=(
-                *self.project.skill_tools(),
-                *self.planning.plan_tools(depth),
-                *self.workforce.build_agent_tools(),
-                self.copies.build_apply_tool(),
-                *fleet_tools.build_fleet_tools(self.workspace, self.claims),
-            ),
+            others=tuple(other_tools),
             guard=self.claims,
         )
+        run_foreign_turn = None
+        if conversation.state.acp_agent:
+            run_foreign_turn = partial(self.acp.run_conversation_turn, conversation, kit, toolbox)
         return SessionServices(
             cache=self.workspace.cache,
             index=self.workspace.index,
@@ -569,9 +588,7 @@ class Workbench:
             limits=partial(self._limits_of_conversation, conversation.id),
             spent=self._rows.cost_today_and_ever,
             agents_spent=partial(self.workforce.agents_spending, conversation.id),
-            run_foreign_turn=partial(self.acp.run_conversation_turn, conversation, kit, toolbox)
-            if conversation.state.acp_agent
-            else None,
+            run_foreign_turn=run_foreign_turn,
         )
 
     def _turn_limits(self) -> TurnLimits:
@@ -593,9 +610,13 @@ class Workbench:
         if event == "Stop" and row is not None and row.parent:
             event = "SubagentStop"
         await self.project.reread_project_folders()
-        says = await self.copies.run_set_up_command(conversation) if event == "SessionStart" else ""
-        heard = await self.hooks.run_hooks_for_event(event, conversation, values)
-        return replace(heard, says="\n".join(filter(None, (says, heard.says))))
+        texts: list[str] = []
+        if event == "SessionStart":
+            # In a new copy, the user's set-up command runs before the hooks.
+            texts.append(await self.copies.run_set_up_command(conversation))
+        outcome = await self.hooks.run_hooks_for_event(event, conversation, values)
+        texts.append(outcome.says)
+        return replace(outcome, says="\n".join(filter(None, texts)))
 
     async def request_as_sent(
         self, conversation: str, seq: int | None, request: Request
@@ -603,12 +624,9 @@ class Workbench:
         """Return a step's model and request as the provider gets it. `seq`: None for
         the next one.
         """
-        return await self.models.request_body_as_sent(
-            await self.open_session(conversation),
-            seq,
-            request,
-            self.model_of_conversation(conversation),
-        )
+        session = await self.open_session(conversation)
+        model = self.model_of_conversation(conversation)
+        return await self.models.request_body_as_sent(session, seq, request, model)
 
     # --- Sessions of sub-agents
 
@@ -617,20 +635,21 @@ class Workbench:
     ) -> Session:
         """Create a sub-agent's conversation, and a session with what was delegated and no more."""
         parent = self.sessions.find_open_session(wish.parent)
-        copy, new = parent.conversation.state.own_copy if parent else "", new_conversation_id()
+        new = new_conversation_id()
+        copy_name = ""
+        if parent is not None:
+            copy_name = parent.conversation.state.own_copy
         if wish.isolated or self.workspace.settings.copies.get("always"):
-            copy = (await self.copies.create_copy(new, with_changes=True, parent=copy)).id
-        await self.copies.get_or_open_tools(copy)
-        async with (
-            self.sessions.opening
-        ):  # The conversation's tools must be limited before anybody opens it.
-            await self._create_conversation(replace(started, copy=copy), new)
+            copy = await self.copies.create_copy(new, with_changes=True, parent=copy_name)
+            copy_name = copy.id
+        await self.copies.get_or_open_tools(copy_name)
+        # The conversation's tools must be limited before anybody opens it.
+        async with self.sessions.opening:
+            await self._create_conversation(replace(started, copy=copy_name), new)
             self.workforce.add_agent_to_tree(new, wish)
-            if model := model_of_role(
-                self.workforce.roles.find_role_file(wish.role),
-                self.workspace.settings.models,
-                self.models,
-            ):
+            role_file = self.workforce.roles.find_role_file(wish.role)
+            model = model_of_role(role_file, self.workspace.settings.models, self.models)
+            if model:
                 self._instead[new] = model
             conversation = await Conversation.open(self.workspace.journal, new)
             session = self._build_session(conversation, depth=wish.depth, allowed=wish.tools)
@@ -651,29 +670,33 @@ class Workbench:
         ones, named in `result`.
         """
         result = result or history_imports.ImportResult(history_imports.new_import_name())
-        ahead = (await self.open_draft_session()).conversation.expected_state.settings
+        draft = await self.open_draft_session()
+        expected_settings = draft.conversation.expected_state.settings
         work = history_imports.HistoryImport(
             self.workspace,
             self.token_counter,
-            replace(preparation, settings=ahead),
+            replace(preparation, settings=expected_settings),
             self.sessions.hold_conversation,
             result,
         )
         try:
             return await work.import_files(files, report)
         finally:
-            await self._meters.reread_rows_and_meters({one.id for one in work.result.imported})
-            if work.result.imported:
-                self._on_event(session_events.ConversationReplaced(work.result.imported[-1].id))
+            imported_ids = [conversation.id for conversation in work.result.imported]
+            await self._meters.reread_rows_and_meters(set(imported_ids))
+            if imported_ids:
+                self._on_event(session_events.ConversationReplaced(imported_ids[-1]))
 
     async def undo_import_run(self, run: str) -> tuple[int, list[str]]:
-        found = {one.conversation for one in await self.workspace.journal.facts_about_imports()}
+        # Read before the undoing, which deletes conversations.
+        import_facts = await self.workspace.journal.facts_about_imports()
+        imported = {import_fact.conversation for import_fact in import_facts}
         try:
             return await history_imports.undo_import(
                 self.workspace, run, self.sessions.hold_conversation
             )
         finally:
-            await self._meters.reread_rows_and_meters(found)
+            await self._meters.reread_rows_and_meters(imported)
 
     # --- Conversations that other machines write too, and forgetting
 
@@ -704,10 +727,14 @@ class Workbench:
             self.sessions.hold_all_sessions_still(),
         ):
             await asyncio.to_thread(self._partial.delete_all_partial_replies)
-            tasks, left = await forget_text_in_tasks(self.workspace, text)
-            purged = await self.workspace.forget_content(text=text, entries=entries, report=report)
-            await self._meters.reread_rows_and_meters(purged.conversations)
-        return replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
+            changed_tasks, tasks_elsewhere = await forget_text_in_tasks(self.workspace, text)
+            result = await self.workspace.forget_content(text=text, entries=entries, report=report)
+            await self._meters.reread_rows_and_meters(result.conversations)
+        return replace(
+            result,
+            facts=result.facts + changed_tasks,
+            elsewhere=(*result.elsewhere, *tasks_elsewhere),
+        )
 
     async def empty_conversation_trash(self, ids_instead: Collection[str] = ()) -> EmptyTrashResult:
         """Delete the trash, or only these, for good, with what only they use. Refused
@@ -723,19 +750,21 @@ class Workbench:
     async def release_unused_conversations(self, names: Collection[str]) -> None:
         """Remove from this disk those that the shared store has completely and nobody works in."""
         async with self.workspace.pause_sharing(), self.sessions.opening:
-            idle = [
-                one
-                for one in names
-                if not self.sessions.find_open_session(one) and not self.claims.find_claim(one)
-            ]
-            self._rows.remove_conversation_rows(await self.workspace.release_conversations(idle))
+            unused: list[str] = []
+            for conversation in names:
+                is_open = self.sessions.find_open_session(conversation) is not None
+                is_claimed = self.claims.find_claim(conversation) is not None
+                if not is_open and not is_claimed:
+                    unused.append(conversation)
+            released = await self.workspace.release_conversations(unused)
+            self._rows.remove_conversation_rows(released)
 
     async def attach_content(self, name: str, content: bytes, media_type: str) -> facts.Attachment:
         """Store something that the user adds to a message."""
-        stored = await self.workspace.cache.store_content(
-            content, EntryOrigin("user", name, media_type)
-        )
-        return facts.Attachment(name, stored, await self._count_stored_tokens(stored, content))
+        origin = EntryOrigin("user", name, media_type)
+        stored = await self.workspace.cache.store_content(content, origin)
+        tokens = await self._count_stored_tokens(stored, content)
+        return facts.Attachment(name, stored, tokens)
 
     async def attach_file(
         self, name: str, content: bytes, conversation: str = ""
@@ -752,37 +781,36 @@ class Workbench:
 
     def _conversation_sees_pictures(self, conversation: str) -> bool:
         """Whether pictures can be sent. False only where it is known that they cannot."""
-        session = self.sessions.find_open_session(conversation) if conversation else None
-        if session is not None and session.conversation.state.acp_agent:
-            return True  # A foreign agent says itself which pictures it takes.
+        if conversation:
+            session = self.sessions.find_open_session(conversation)
+            if session is not None and session.conversation.state.acp_agent:
+                return True  # A foreign agent says itself which pictures it takes.
         with suppress(HelixError):
-            return self.models.model_by_name(
-                self.model_of_conversation(conversation)
-            ).info.abilities.images
+            model = self.models.model_by_name(self.model_of_conversation(conversation))
+            return model.info.abilities.images
         return True
 
     async def count_sent_tokens(self, attachment: facts.Attachment) -> int:
         """Return how many tokens are sent. Of an attachment that is too large, only an
         excerpt is sent.
         """
-        settings, tokens = self.workspace.settings, self.token_counter
-        chosen = policy_from_fact(
+        settings = self.workspace.settings
+        policy = policy_from_fact(
             system_prompt_and_settings.build_policy_fact(settings.preset, settings.policy)
         )
-        main = next(
-            (
-                model.window
-                for model in self.models.model_facts()
-                if model.role is facts.ModelRole.MAIN
-            ),
-            0,
-        )
-        if attachment.tokens <= chosen.oversized_share * (main or chosen.window):
+        window = self._main_model_window() or policy.window
+        if attachment.tokens <= policy.oversized_share * window:
             return attachment.tokens
-        shown = await large_output_shortener.excerpt_attachment(
-            self.workspace.cache, attachment, chosen
+        excerpt = await large_output_shortener.excerpt_attachment(
+            self.workspace.cache, attachment, policy
         )
-        return await asyncio.to_thread(tokens.count_tokens, shown)
+        return await asyncio.to_thread(self.token_counter.count_tokens, excerpt)
+
+    def _main_model_window(self) -> int:
+        for model in self.models.model_facts():
+            if model.role is facts.ModelRole.MAIN:
+                return model.window
+        return 0
 
     async def _count_stored_tokens(self, stored: facts.Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
@@ -795,15 +823,17 @@ class Workbench:
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
         """Return paths below the workspace's folder that contain `prefix`, shortest first."""
-        found = await asyncio.to_thread(find_paths_below, self.main_folder, prefix.lower(), limit)
-        return [name for name in found if not self.kit.resources.roots.is_hidden_inside(name)]
+        names = await asyncio.to_thread(find_paths_below, self.main_folder, prefix.lower(), limit)
+        return [name for name in names if not self.kit.resources.roots.is_hidden_inside(name)]
 
     async def change_settings(self, changes: Changes) -> None:
         """Change keys of workspace.toml and apply them to what is running."""
         servers = self.workspace.settings.mcp
         await asyncio.to_thread(self.workspace.change_settings, changes)
-        wanted = system_prompt_and_settings.parse_permissions(self.workspace.settings)
-        self._permissions.mode, self._permissions.rules = wanted.mode, wanted.rules
+        permissions = system_prompt_and_settings.parse_permissions(self.workspace.settings)
+        # Changed in place, because all tools, also those of copies, have this object.
+        self._permissions.mode = permissions.mode
+        self._permissions.rules = permissions.rules
         if self.workspace.settings.mcp != servers:
             await self.mcp_servers.apply_server_settings()
         self.file_changes.apply_checkpoint_settings()
@@ -860,14 +890,15 @@ class Workbench:
 
     async def attach_server_resource(self, server: str, uri: str) -> tuple[facts.Attachment, ...]:
         """Attach what a server offers to read: its text, its pictures and its documents."""
-        found = await (await self.mcp_servers.find_server(server)).fetch_resource(uri)
+        mcp_server = await self.mcp_servers.find_server(server)
+        resource = await mcp_server.fetch_resource(uri)
         attached: list[facts.Attachment] = []
-        for kind, data in found.images:
-            attached.append(await self.attach_content(uri, data, kind))
-        for name, content in found.files:
+        for media_type, picture in resource.images:
+            attached.append(await self.attach_content(uri, picture, media_type))
+        for name, content in resource.files:
             attached += await self.attach_file(name, content)
         if not attached:
-            text = found.text.encode("utf-8", "replace")
+            text = resource.text.encode("utf-8", "replace")
             attached.append(await self.attach_content(uri, text, "text/plain"))
         return tuple(attached)
 
@@ -884,121 +915,135 @@ class Workbench:
     def next_imported_question(self) -> ImportedQuestion | None:
         """Return what is to be asked next about an imported workspace, or None."""
         questions = list_imported_questions(self.workspace.settings.proposed)
-        return questions[0] if questions else None
+        if not questions:
+            return None
+        return questions[0]
 
     async def decide_imported_question(self, question: ImportedQuestion, *, accept: bool) -> None:
         """Apply what this question asks for, or discard it. Folders that are not on this
         machine are left out.
         """
-        left = dict(self.workspace.settings.proposed)
+        not_decided = dict(self.workspace.settings.proposed)
         for key, value in question.settings.items():
-            if left.pop(key, None) != value:
+            if not_decided.pop(key, None) != value:
                 raise ActionRefused(
                     "The imported settings have changed since they were shown. Nothing was changed."
                 )
-        accepted = dict(question.settings) if accept else {}
-        if "roots" in accepted:
-            folders = map(str, accepted["roots"])
-            accepted["roots"] = await asyncio.to_thread(
-                lambda: [folder for folder in folders if Path(folder).is_dir()]
-            )
-        remaining = left if list_imported_questions(left) else None
-        await self.change_settings({**accepted, "proposed": remaining})
+        changes: dict[str, Any] = {}
+        if accept:
+            changes.update(question.settings)
+        if "roots" in changes:
+            folders = [str(folder) for folder in changes["roots"]]
+            changes["roots"] = await asyncio.to_thread(_existing_folders, folders)
+        changes["proposed"] = None
+        if list_imported_questions(not_decided):
+            changes["proposed"] = not_decided
+        await self.change_settings(changes)
 
     def _model_client_for(self, conversation: str, role: facts.ModelRole) -> ModelClient | None:
-        if (writer := self._writers.get(conversation)) is not None:
-            main = self.sessions.find_open_session(conversation)
-            chosen = (
-                main.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
-                if main
-                else None
-            )
-            return writer(chosen.model if chosen else "") if role is facts.ModelRole.MAIN else None
-        instead = self._instead.get(conversation)
-        if instead and role is facts.ModelRole.MAIN:
-            return self.models.model_by_name(instead)
+        writer = self._writers.get(conversation)
+        if writer is not None:
+            # A connected agent has one model, which also writes its folds.
+            if role is not facts.ModelRole.MAIN:
+                return None
+            return writer(self._recorded_main_model(conversation))
+        model_name = self._instead.get(conversation)
+        if model_name and role is facts.ModelRole.MAIN:
+            return self.models.model_by_name(model_name)
         return self.models.client_for_role(role)
+
+    def _recorded_main_model(self, conversation: str) -> str:
+        """Return the main model of an open conversation as its facts name it, or an empty string."""
+        session = self.sessions.find_open_session(conversation)
+        if session is None:
+            return ""
+        model = session.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        if model is None:
+            return ""
+        return model.model
 
     async def _build_step_setup(self, conversation: Conversation) -> ConversationSetup:
         await self.claims.ensure_may_act(conversation.id)
         self.copies.check_copy_is_there(conversation.state.own_copy)
         await self.copies.put_back_after_merge(conversation.state.own_copy)
         await self.models.update_local_model(self._instead.get(conversation.id, ""), may_load=True)
-        made = await self._build_conversation_settings(conversation)
-        return replace(made, notes=(*made.notes, *self.hooks.pop_hook_notes(conversation.id)))
+        setup = await self._build_conversation_settings(conversation)
+        hook_notes = self.hooks.pop_hook_notes(conversation.id)
+        return replace(setup, notes=(*setup.notes, *hook_notes))
 
     async def _build_conversation_settings(self, conversation: Conversation) -> ConversationSetup:
         """Build them with files read in a thread, because a disk may not answer."""
-        settings, tokens = self.workspace.settings, self.token_counter
-        system, (rules, notes) = await asyncio.gather(
+        settings = self.workspace.settings
+        tokens = self.token_counter
+        system_prompt, (rules, notes) = await asyncio.gather(
             asyncio.to_thread(self._build_system_prompt, settings, conversation.state.own_copy),
             self.project.rules_and_notes_for_step(conversation.id, conversation.state, tokens),
         )
-        models = self.models.model_facts(self._instead.get(conversation.id, ""))
+        models: list[facts.ModelSet] = []
+        for model in self.models.model_facts(self._instead.get(conversation.id, "")):
+            models.append(system_prompt_and_settings.apply_model_choices(model, settings))
         role = self.workforce.roles.role_file_of(conversation.state)
         return ConversationSetup(
-            system_prompt_and_settings.system_prompt_for_role(system, role, tokens),
+            system_prompt_and_settings.system_prompt_for_role(system_prompt, role, tokens),
             system_prompt_and_settings.policy_of_role(role, settings.preset, settings.policy),
-            tuple(
-                system_prompt_and_settings.apply_model_choices(model, settings) for model in models
-            ),
+            tuple(models),
             rules,
             (*notes, *self.planning.plan_mode_notes()),
         )
 
     def _build_system_prompt(self, settings: WorkspaceConfig, copy: str) -> facts.SystemSet:
-        own = self._shared.instructions()
-        roots = (
-            list(map(str, self.copies.tools_of_copy(copy).resources.roots.folders))
-            if copy
-            else settings.roots
+        users_instructions = self._shared.instructions()
+        roots: Sequence[str] = settings.roots
+        if copy:
+            folders_of_copy = self.copies.tools_of_copy(copy).resources.roots.folders
+            roots = [str(folder) for folder in folders_of_copy]
+        return build_system_prompt(
+            self.name, roots, self.token_counter, users_instructions, settings.instructions
         )
-        return build_system_prompt(self.name, roots, self.token_counter, own, settings.instructions)
 
     def _on_event(self, event: session_events.Event) -> None:
         self._partial.update_partial_reply(event)
         self._pending_questions.update_pending_questions(event)
-        if isinstance(event, session_events.FactAppended):
-            self._meters.update_row_after_fact(event.recorded)
-            session = self.sessions.find_open_session(event.recorded.conversation)
-            own_copy = session.conversation.state.own_copy if session is not None else ""
-            if isinstance(event.recorded.fact, facts.FilesChanged):
-                self.copies.tools_of_copy(own_copy).forget_recorded_change(event.recorded.fact)
-                if own_copy:
-                    self.tasks.spawn_task(
-                        self._update_rows_of_changed_copy(own_copy), name="find overlaps"
-                    )
-            self.workforce.notify_after_step_of_agent(event.recorded)
-            for above in (
-                self._rows.ids_above(event.recorded.conversation)
-                if hasattr(event.recorded.fact, "usage")
-                else ()
+        match event:
+            case session_events.FactAppended():
+                self._update_after_fact(event.recorded)
+            case (
+                session_events.ActivityChanged()
+                | session_events.MessagesQueued()
+                | session_events.FoldProgress()
             ):
-                self._on_event(
-                    session_events.MeterChanged(above)
-                )  # Its cost includes what was paid here.
-        elif isinstance(
-            event,
-            session_events.ActivityChanged
-            | session_events.MessagesQueued
-            | session_events.FoldProgress,
-        ):
-            if (session := self.sessions.find_open_session(event.conversation)) is not None:
-                self.sessions.keep_session_open(session)
-        elif isinstance(event, session_events.MeterChanged):
-            self._meters.update_shown_meter(event.conversation)
+                session = self.sessions.find_open_session(event.conversation)
+                if session is not None:
+                    self.sessions.keep_session_open(session)
+            case session_events.MeterChanged():
+                self._meters.update_shown_meter(event.conversation)
         self.sharing.send_soon_after_fact(event)
         self.hooks.run_observing_hooks(event, self.tasks.spawn_task)
         for listener in tuple(self._listeners):
             listener(event)
 
+    def _update_after_fact(self, recorded: facts.Recorded) -> None:
+        self._meters.update_row_after_fact(recorded)
+        fact = recorded.fact
+        if isinstance(fact, facts.FilesChanged):
+            own_copy = self._copy_of_open_conversation(recorded.conversation)
+            self.copies.tools_of_copy(own_copy).forget_recorded_change(fact)
+            if own_copy:
+                self.tasks.spawn_task(
+                    self._update_rows_of_changed_copy(own_copy), name="find overlaps"
+                )
+        self.workforce.notify_after_step_of_agent(recorded)
+        if hasattr(fact, "usage"):
+            # The cost of the conversations above includes what was paid here.
+            for conversation_above in self._rows.ids_above(recorded.conversation):
+                self._on_event(session_events.MeterChanged(conversation_above))
+
     async def _update_rows_of_changed_copy(self, own_copy: str) -> None:
         """Show in the rows of all copies which of them have changed the same files."""
         await self.copies.refresh_changed_files(own_copy)
         for row in tuple(self._rows):
-            self._on_event(
-                session_events.MeterChanged(row.id)
-            ) if row.id in self.copies.labels else None
+            if row.id in self.copies.labels:
+                self._on_event(session_events.MeterChanged(row.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -1043,7 +1088,10 @@ async def _open_folder_tools(
             closed=shared.closed,
         )
     else:
-        borrowed = tuple(path for made in copy.repositories for path in made.objects)
+        borrowed_folders: list[str] = []
+        for repository in copy.repositories:
+            borrowed_folders.extend(repository.objects)
+        borrowed = tuple(borrowed_folders)
         sample_folder = copy.folder
         checkpoints = Checkpoints(
             resolved,
@@ -1066,16 +1114,18 @@ async def _open_folder_tools(
     )
 
     async def record_changes(conversation: str, fact: facts.FilesChanged) -> None:
-        if (bench := workbench_of(workspace)) is not None:
-            with suppress(NotFound):  # The conversation may have been deleted meanwhile.
-                there = (one.fact for one in await bench.read_conversation_facts(conversation))
-                same = (
-                    one
-                    for one in there
-                    if isinstance(one, facts.FilesChanged) and one.call == fact.call
-                )
-                if all(one.difference.digest != fact.difference.digest for one in same):
-                    await bench.file_changes.append_change_fact(conversation, fact)
+        bench = workbench_of(workspace)
+        if bench is None:
+            return
+        with suppress(NotFound):  # The conversation may have been deleted meanwhile.
+            for recorded in await bench.read_conversation_facts(conversation):
+                known = recorded.fact
+                if not isinstance(known, facts.FilesChanged) or known.call != fact.call:
+                    continue
+                # It was recorded just before the program was killed.
+                if known.difference.digest == fact.difference.digest:
+                    return
+            await bench.file_changes.append_change_fact(conversation, fact)
 
     checkpoints.record_changes = record_changes
     stores = (workspace.cache, workspace.index, shared.access.tokens)
@@ -1090,23 +1140,28 @@ async def _open_folder_tools(
     )
 
 
+def _existing_folders(folders: Sequence[str]) -> list[str]:
+    return [folder for folder in folders if Path(folder).is_dir()]
+
+
 def find_paths_below(folder: Path, wanted: str, limit: int) -> list[str]:
     """Return paths containing `wanted`, shortest first, of the first 20,000 that are not hidden."""
-    found: list[str] = []
-    waiting, looked = [folder], 0
-    while waiting and looked < 20_000 and len(found) < limit * 5:
-        place = waiting.pop(0)
+    matching: list[str] = []
+    folders_to_list = [folder]
+    paths_seen = 0
+    # Folders near the top are listed first, because their paths are the shortest.
+    while folders_to_list and paths_seen < 20_000 and len(matching) < limit * 5:
         try:
-            inside = sorted(place.iterdir())
+            paths = sorted(folders_to_list.pop(0).iterdir())
         except OSError:
             continue
-        for path in inside:
-            looked += 1
+        for path in paths:
+            paths_seen += 1
             if path.name.startswith(".") or path.is_symlink():
                 continue
             if path.is_dir():
-                waiting.append(path)
+                folders_to_list.append(path)
             name = path.relative_to(folder).as_posix()
             if wanted in name.lower():
-                found.append(name)
-    return sorted(found, key=lambda name: (len(name), name))[:limit]
+                matching.append(name)
+    return sorted(matching, key=lambda name: (len(name), name))[:limit]
