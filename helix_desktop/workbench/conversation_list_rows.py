@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -17,6 +17,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, NotFound
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.store.async_stores import StoreJournal
 from helix_desktop.store.conversation_rows import StoredConversation
@@ -35,30 +36,35 @@ class DailyCost:
 
     @property
     def cost_today(self) -> float:
-        return self._cost if _local_day(time.time()) == self._day else 0.0
+        if _local_day(time.time()) != self._day:
+            return 0.0
+        return self._cost
 
     def add_cost_if_today(self, recorded: facts.Recorded) -> None:
         day = _local_day(time.time())
         if day != self._day:
-            self._day, self._cost = day, 0.0
-        if (
-            isinstance(recorded.fact, facts.ModelReplied | facts.Spent)
-            and _local_day(recorded.time) == day
-        ):
+            self._day = day
+            self._cost = 0.0
+        if _local_day(recorded.time) != day:
+            return
+        if isinstance(recorded.fact, facts.ModelReplied | facts.Spent):
             self._cost += recorded.fact.usage.cost
 
 
 def facts_paid_here(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
     """Yield the facts this conversation paid for: none imported, none that its fork began with."""
-    paid, first_elsewhere = [], recorded_facts[-1].seq + 1 if recorded_facts else 0
-    for one in reversed(
-        recorded_facts
-    ):  # Whoever paid elsewhere says so behind what was paid: of a fork, all of it.
-        if one.seq < first_elsewhere:
-            paid.append(one)
-        if isinstance(one.fact, facts.BroughtIn):
-            first_elsewhere = min(first_elsewhere, one.fact.first)
-        elif getattr(one.fact, "forked_from", ""):
+    paid: list[facts.Recorded] = []
+    first_paid_elsewhere = 0
+    if recorded_facts:
+        first_paid_elsewhere = recorded_facts[-1].seq + 1
+    # Backwards, because an import or a fork is recorded behind the facts that were paid
+    # elsewhere: of a fork, these are all facts before.
+    for recorded in reversed(recorded_facts):
+        if recorded.seq < first_paid_elsewhere:
+            paid.append(recorded)
+        if isinstance(recorded.fact, facts.BroughtIn):
+            first_paid_elsewhere = min(first_paid_elsewhere, recorded.fact.first)
+        elif getattr(recorded.fact, "forked_from", ""):
             break
     return reversed(paid)
 
@@ -88,68 +94,87 @@ class ConversationListRows:
 
     async def read_all_rows(self) -> None:
         """Read all rows from the journal, and what was spent since midnight."""
-        first = {one.conversation: one for one in await self._journal.first_facts_without_meter()}
-        rows = await self._journal.list_conversations()
-        self._rows = {
-            row.id: await self._row_with_agent_name(row, first.get(row.id)) for row in rows
-        }
-        for (
-            name
-        ) in await self._journal.conversations_with_open_turn():  # None has been started here yet.
-            if not (row := self._rows[name]).agent and not row.recorded_from:
+        first_facts = await self._journal.first_facts_without_meter()
+        first_fact_by_conversation = {first.conversation: first for first in first_facts}
+        rows: dict[str, ConversationListRow] = {}
+        for stored_row in await self._journal.list_conversations():
+            first_fact = first_fact_by_conversation.get(stored_row.id)
+            rows[stored_row.id] = await self._row_with_agent_name(stored_row, first_fact)
+        self._rows = rows
+        # No turn has been started here yet, so the open ones were interrupted.
+        for name in await self._journal.conversations_with_open_turn():
+            row = self._rows[name]
+            if not row.agent and not row.recorded_from:
                 self._rows[name] = replace(row, is_interrupted=True)
         self._cost_below_missing.clear()
-        for one in tuple(self):
-            self._add_cost_above(one, one.cost)
-        paid = await self._journal.facts_about_cost(last_midnight())
-        for _, of_one in itertools.groupby(paid, attrgetter("conversation")):
-            for recorded in facts_paid_here(tuple(of_one)):
+        for row in tuple(self):
+            self._add_cost_above(row, row.cost)
+        paid_today = await self._journal.facts_about_cost(last_midnight())
+        for _, facts_of_conversation in itertools.groupby(paid_today, attrgetter("conversation")):
+            for recorded in facts_paid_here(tuple(facts_of_conversation)):
                 self._today.add_cost_if_today(recorded)
 
     async def reread_rows(self, conversations: Collection[str]) -> None:
         """Read rows again of conversations that are new, or did not change by single facts."""
-        for one in conversations:
+        for conversation in conversations:
             with suppress(NotFound):
-                row = await self._journal.find_conversation(one)
-                # A fork begins with the copied facts and one more. The next fact names the agent.
-                behind = row.forked_at + 1 if row.forked_from else 0
-                begun = (
-                    () if row.meter else await self._journal.read_facts(one, after=behind, limit=1)
-                )
-                self._replace_row(await self._row_with_agent_name(row, begun[0] if begun else None))
+                row = await self._journal.find_conversation(conversation)
+                first_fact = None
+                if not row.meter:
+                    first_fact = await self._read_fact_that_names_agent(row)
+                self._replace_row(await self._row_with_agent_name(row, first_fact))
+
+    async def _read_fact_that_names_agent(self, row: StoredConversation) -> facts.Recorded | None:
+        seq_before = 0
+        if row.forked_from:
+            # A fork begins with the copied facts and one more. The next fact names the agent.
+            seq_before = row.forked_at + 1
+        read_facts = await self._journal.read_facts(row.id, after=seq_before, limit=1)
+        if not read_facts:
+            return None
+        return read_facts[0]
 
     async def _row_with_agent_name(
-        self, row: StoredConversation, begun: facts.Recorded | None
+        self, stored_row: StoredConversation, first_fact: facts.Recorded | None
     ) -> ConversationListRow:
         """Return the row with the agent's name, as it was stored or from the first fact."""
-        shown = _list_row_of_stored(row)
-        if (
-            row.forked_from and row.cost
-        ):  # The sum from the journal includes the cost of the copied facts.
-            own = facts_paid_here(await self._journal.read_facts(row.id, after=row.forked_at))
-            shown = replace(
-                shown,
-                cost=sum(usage.cost for one in own if (usage := getattr(one.fact, "usage", None))),
+        row = _list_row_of_stored(stored_row)
+        if stored_row.forked_from and stored_row.cost:
+            # The sum from the journal includes the cost of the copied facts.
+            facts_of_fork = await self._journal.read_facts(
+                stored_row.id, after=stored_row.forked_at
             )
-        fact = begun.fact if begun is not None else None
-        return (
-            _row_with_agents(shown, fact) if isinstance(fact, facts.ConversationStarted) else shown
-        )
+            cost = 0.0
+            for recorded in facts_paid_here(facts_of_fork):
+                usage = getattr(recorded.fact, "usage", None)
+                if usage:
+                    cost += usage.cost
+            row = replace(row, cost=cost)
+        if first_fact is not None and isinstance(first_fact.fact, facts.ConversationStarted):
+            return _row_with_agents(row, first_fact.fact)
+        return row
 
     def remove_conversation_rows(self, conversations: Collection[str]) -> None:
-        for one in [self._rows[name] for name in conversations if name in self._rows]:
-            now = self._rows[one.id]  # Without the agents of it that were removed before.
-            self._add_cost_above(now, -now.cost - now.agents_cost)
-            self._cost_below_missing[one.id] = now.agents_cost
-            del self._rows[one.id]
+        for conversation in conversations:
+            row = self._rows.get(conversation)
+            if row is None:
+                continue
+            self._add_cost_above(row, -row.cost - row.agents_cost)
+            # Its agents may stay, and it may come back from another machine.
+            self._cost_below_missing[conversation] = row.agents_cost
+            del self._rows[conversation]
 
     def add_new_row(
         self, conversation: str, started: facts.ConversationStarted, time: float
     ) -> None:
-        row = ConversationListRow(conversation, started.title, time, parent=started.parent)
-        self._rows[conversation] = _row_with_agents(
-            replace(row, parent_call=started.parent_call), started
+        row = ConversationListRow(
+            conversation,
+            started.title,
+            time,
+            parent=started.parent,
+            parent_call=started.parent_call,
         )
+        self._rows[conversation] = _row_with_agents(row, started)
 
     def update_row_with_fact(self, recorded: facts.Recorded, meter: WindowMeter | None) -> None:
         """Apply a new fact to its row. `meter`: from the conversation's session, if
@@ -162,31 +187,40 @@ class ConversationListRows:
 
     def ids_above(self, conversation: str) -> list[str]:
         """Return the conversation that delegated this work, the one above that, and so on."""
-        found = [conversation]  # Conversations of other machines may name each other as parents.
-        while (
-            (row := self._rows.get(found[-1])) is not None
-            and row.parent in self._rows
-            and row.parent not in found
-        ):
-            found.append(row.parent)
-        return found[1:]
+        ids = [conversation]
+        while True:
+            row = self._rows.get(ids[-1])
+            if row is None or row.parent not in self._rows:
+                break
+            # Conversations of other machines may name each other as parents.
+            if row.parent in ids:
+                break
+            ids.append(row.parent)
+        return ids[1:]
 
     def _replace_row(self, row: ConversationListRow) -> None:
         """Replace a row. The costs of a new one's sub-agents may already be known."""
         before = self._rows.get(row.id)
-        below = before.agents_cost if before else self._cost_below_missing.pop(row.id, 0.0)
-        self._rows[row.id] = replace(row, agents_cost=below)
-        if dollars := row.cost - before.cost if before else row.cost + below:
-            self._add_cost_above(row, dollars)
+        if before is not None:
+            agents_cost = before.agents_cost
+            added_dollars = row.cost - before.cost
+        else:
+            agents_cost = self._cost_below_missing.pop(row.id, 0.0)
+            added_dollars = row.cost + agents_cost
+        self._rows[row.id] = replace(row, agents_cost=agents_cost)
+        if added_dollars:
+            self._add_cost_above(row, added_dollars)
 
     def _add_cost_above(self, row: ConversationListRow, dollars: float) -> None:
-        for above in self.ids_above(row.id):
-            row = replace(self._rows[above], agents_cost=self._rows[above].agents_cost + dollars)
-            self._rows[above] = row
-        if row.parent and row.parent not in self._rows:
-            self._cost_below_missing[row.parent] = (
-                self._cost_below_missing.get(row.parent, 0.0) + dollars
-            )
+        top_row = row
+        for conversation_above in self.ids_above(row.id):
+            row_above = self._rows[conversation_above]
+            top_row = replace(row_above, agents_cost=row_above.agents_cost + dollars)
+            self._rows[conversation_above] = top_row
+        missing_parent = top_row.parent
+        if missing_parent and missing_parent not in self._rows:
+            known_cost = self._cost_below_missing.get(missing_parent, 0.0)
+            self._cost_below_missing[missing_parent] = known_cost + dollars
 
     def update_row_meter(self, conversation: str, meter: WindowMeter) -> None:
         row = self._rows[conversation]
@@ -208,7 +242,10 @@ class ConversationMeters:
         sessions: OpenSessions,
         spawn: TaskSpawner,
     ) -> None:
-        self._rows, self._journal, self._sessions, self._spawn = rows, journal, sessions, spawn
+        self._rows = rows
+        self._journal = journal
+        self._sessions = sessions
+        self._spawn = spawn
         self._unsaved: dict[str, str] = {}  # Meters that are not saved yet, by conversation.
 
     def update_row_after_fact(self, recorded: facts.Recorded) -> None:
@@ -216,8 +253,9 @@ class ConversationMeters:
         together, the last has it.
         """
         session = self._sessions.find_open_session(recorded.conversation)
-        is_last = session is not None and session.conversation.state.seq == recorded.seq
-        meter = session.context.next_request_meter() if session and is_last else None
+        meter = None
+        if session is not None and session.conversation.state.seq == recorded.seq:
+            meter = session.context.next_request_meter()
         self._rows.update_row_with_fact(recorded, meter)
         if session is not None and meter is not None:
             is_idle = session.running is ConversationActivity.IDLE
@@ -226,15 +264,14 @@ class ConversationMeters:
 
     def update_shown_meter(self, conversation: str) -> None:
         """Update the meter in the conversation's row, so that the list and the window agree."""
-        session, row = (
-            self._sessions.find_open_session(conversation),
-            self._rows.find_row(conversation),
-        )
-        if session is not None and row is not None:
-            meter = session.context.next_request_meter()
-            if (row.parts, row.window) != (meter.parts, meter.window):
-                self._rows.update_row_meter(conversation, meter)
-                self._schedule_meter_write(session, meter)
+        session = self._sessions.find_open_session(conversation)
+        row = self._rows.find_row(conversation)
+        if session is None or row is None:
+            return
+        meter = session.context.next_request_meter()
+        if row.parts != meter.parts or row.window != meter.window:
+            self._rows.update_row_meter(conversation, meter)
+            self._schedule_meter_write(session, meter)
 
     async def reread_rows_and_meters(self, conversations: Collection[str]) -> None:
         await self._rows.reread_rows(conversations)
@@ -248,15 +285,22 @@ class ConversationMeters:
     def _schedule_meter_write(self, session: Session, meter: WindowMeter) -> None:
         if session.id not in self._unsaved:
             self._spawn(self._save_meter(session.id), name="keep the meter")
-        state, row = session.conversation.state, self._rows.find_row(session.id)
-        agents = session.agent, state.acp_agent, row.recorded_from if row else ""
-        self._unsaved[session.id] = encode_meter(meter, state.seq, *agents)
+        state = session.conversation.state
+        row = self._rows.find_row(session.id)
+        recorded_from = ""
+        if row is not None:
+            recorded_from = row.recorded_from
+        self._unsaved[session.id] = encode_meter(
+            meter, state.seq, session.agent, state.acp_agent, recorded_from
+        )
 
     async def _save_meter(self, conversation: str) -> None:
         """Save the newest meter of a conversation. It counts as unsaved until it is written."""
-        while meter := self._unsaved.get(conversation, ""):
+        while conversation in self._unsaved:
+            meter = self._unsaved[conversation]
             with suppress(HelixError):  # If no meter is saved, the list computes one.
                 await self._journal.store_meter(conversation, meter)
+            # While this one was written, a newer one may have come.
             if self._unsaved.get(conversation) == meter:
                 del self._unsaved[conversation]
 
@@ -265,26 +309,34 @@ def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
     """Build a row from the journal's, with the meter that was stored at the end of its
     last turn.
     """
-    parts, window, agents = _decode_meter(row.meter, row.last_seq)
-    same: dict[str, Any] = agents | {name: getattr(row, name) for name in _SAME_IN_LIST}
-    title = row.title or row.begins
-    return ConversationListRow(title=title, parts=parts, window=window, **same)
+    stored_meter = _decode_meter(row.meter, row.last_seq)
+    same: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_LIST}
+    same.update(stored_meter.agents)
+    return ConversationListRow(
+        title=row.title or row.begins,
+        parts=stored_meter.parts,
+        window=stored_meter.window,
+        **same,
+    )
 
 
 def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> ConversationListRow:
-    row = replace(row, updated=recorded.time)
-    if isinstance(recorded.fact, facts.ConversationChanged):
-        given = {
-            name: getattr(recorded.fact, name)
-            for name in ("title", "pinned", "archived", "trashed")
-        }
-        row = replace(row, **{name: value for name, value in given.items() if value is not None})
-    if isinstance(recorded.fact, facts.ConversationStarted):
-        row = _row_with_agents(row, recorded.fact)
-    if isinstance(recorded.fact, facts.UserSaid | facts.ModelReplied | facts.TurnEnded):
-        row = replace(row, is_interrupted=False)
-    usage = getattr(recorded.fact, "usage", None)
-    return replace(row, cost=row.cost + usage.cost) if usage is not None else row
+    fact = recorded.fact
+    changes: dict[str, Any] = {"updated": recorded.time}
+    if isinstance(fact, facts.ConversationChanged):
+        for name in ("title", "pinned", "archived", "trashed"):
+            value = getattr(fact, name)
+            if value is not None:  # None means that it stays as it is.
+                changes[name] = value
+    if isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.TurnEnded):
+        changes["is_interrupted"] = False
+    usage = getattr(fact, "usage", None)
+    if usage is not None:
+        changes["cost"] = row.cost + usage.cost
+    changed_row = replace(row, **changes)
+    if isinstance(fact, facts.ConversationStarted):
+        return _row_with_agents(changed_row, fact)
+    return changed_row
 
 
 def _row_with_agents(
@@ -304,20 +356,28 @@ def encode_meter(meter: WindowMeter, seq: int, *agents: str) -> str:
     it has no version.
     """
     parts = {kind.name: tokens for kind, tokens in meter.parts.items()}
-    named = {name: value for name, value in zip(_AGENTS, agents, strict=False) if value}
-    return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **named})
+    named_agents = {name: agent for name, agent in zip(_AGENTS, agents, strict=False) if agent}
+    return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **named_agents})
 
 
-def _decode_meter(text: str, seq: int) -> tuple[Mapping[ContextKind, int], int, dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class _StoredMeter:
+    parts: Mapping[ContextKind, int] = field(default_factory=dict)
+    window: int = USUAL_WINDOW
+    agents: Mapping[str, str] = field(default_factory=dict)
+
+
+def _decode_meter(text: str, seq: int) -> _StoredMeter:
     """Decode a stored meter. Its parts are left out if it was measured before the fact `seq`."""
     try:
-        kept = json.loads(text)
-        known = int(kept.get("seq", seq)) >= seq
-        parts = (
-            {ContextKind[name]: int(tokens) for name, tokens in kept["parts"].items()}
-            if known
-            else {}
-        )
-        return parts, int(kept["window"]), {name: str(kept.get(name, "")) for name in _AGENTS}
+        decoded = json.loads(text)
+        parts: dict[ContextKind, int] = {}
+        if int(decoded.get("seq", seq)) >= seq:
+            for name, tokens in decoded["parts"].items():
+                parts[ContextKind[name]] = int(tokens)
+        agents = {name: str(decoded.get(name, "")) for name in _AGENTS}
+        return _StoredMeter(parts, int(decoded["window"]), agents)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return {}, USUAL_WINDOW, {}
+        # Another version may have stored it in another form. The list shows less until
+        # the next turn.
+        return _StoredMeter()
