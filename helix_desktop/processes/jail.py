@@ -35,9 +35,22 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-_SUBREAPER, _NO_NEW_PRIVILEGES, _SECCOMP, _SECUREBITS = 36, 38, 22, 28
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 << 14, 1 << 15
+# Options of prctl.
+_SECCOMP = 22
+_SECUREBITS = 28
+_SUBREAPER = 36
+_NO_NEW_PRIVILEGES = 38
+# The system calls of Landlock, which have the same numbers on all processors.
+_CREATE_RULESET = 444
+_ADD_RULE = 445
+_RESTRICT_SELF = 446
+# Rights of Landlock.
+_EXECUTE = 1
+_WRITE_FILE = 2
+_READ_FILE = 4
+_READ_DIR = 8
+_TRUNCATE = 1 << 14
+_IOCTL = 1 << 15
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
@@ -55,8 +68,16 @@ _REFUSED = {
     "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
     "sethostname": (170, 161), "setdomainname": (171, 162), "fanotify_init": (300, 262), "syslog": (103, 116), "quotactl_fd": (443, 443),
 }  # fmt: skip
-_UNSHARE, _CLONE, _CLONE3, _CONTROL, _SOCKET = (272, 97), (56, 220), (435, 435), (16, 29), (41, 198)
-_NEW_USER, _TYPE_AHEAD, _CONSOLE = 0x10000000, 0x5412, 0x541C
+# System calls whose arguments decide (x86_64, aarch64).
+_UNSHARE = (272, 97)
+_CLONE = (56, 220)
+_CLONE3 = (435, 435)
+_CONTROL = (16, 29)
+_SOCKET = (41, 198)
+# Arguments that are refused: a new user namespace, and typing into the user's terminal.
+_NEW_USER = 0x10000000
+_TYPE_AHEAD = 0x5412
+_CONSOLE = 0x541C
 _DEVICES = (
     "/dev/null",
     "/dev/zero",
@@ -74,16 +95,10 @@ def jail_command_line(options: Mapping[str, object], command: Sequence[str]) -> 
     compiled before.
     """
     folder = __file__.rpartition(os.sep)[0]
-    return [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        _START,
-        folder,
-        marshal.dumps(dict(options)).hex(),
-        *command,
-    ]
+    written_options = marshal.dumps(dict(options)).hex()
+    words = [sys.executable, "-I", "-S", "-c", _START, folder, written_options]
+    words.extend(command)
+    return words
 
 
 def main() -> int:
@@ -95,8 +110,11 @@ def main() -> int:
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
     handled = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    inherited = {number: signal.signal(number, lambda *_: None) for number in handled}
-    group = "" if options.get("attended") else _create_control_group()
+    inherited = {number: signal.signal(number, _do_nothing) for number in handled}
+    # What an attended command leaves in the background goes on, so it is in no group.
+    group = ""
+    if not options.get("attended"):
+        group = _create_control_group()
     child = os.fork()
     if not child:
         signal.set_wakeup_fd(-1)
@@ -106,11 +124,14 @@ def main() -> int:
     if options.get("attended"):
         return _wait_and_pass_signals_on(child, lifeline, wake)
     try:
-        return _watch_until_end(
-            child, lifeline, wake, _ResourceUse(group, options.get("limits") or {})
-        )
+        use = _ResourceUse(group, options.get("limits") or {})
+        return _watch_until_end(child, lifeline, wake, use)
     finally:  # Also after an error here: the command must not outlive the process that watches it.
         _kill_all_remaining(group)
+
+
+def _do_nothing(*_: object) -> None:
+    """Handle a signal that only needs to wake the loop, through the wake-up pipe."""
 
 
 def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[str]) -> None:
@@ -118,7 +139,8 @@ def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[st
     try:
         if group:
             _write_to_system_file(f"{group}/cgroup.procs", "0")
-        if limits := options.get("limits"):
+        limits = options.get("limits")
+        if limits:
             _set_system_limits(limits)
         if options.get("landlock"):
             restrict_this_process(options)
@@ -129,22 +151,31 @@ def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[st
         os.execvp(command[0], command)  # noqa: S606 -- to run this command is the purpose
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
-        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+        # As a shell ends: 127 if there is no such command, 126 if it cannot be run.
+        exit_code = 126
+        if isinstance(error, FileNotFoundError):
+            exit_code = 127
+        os._exit(exit_code)
 
 
 def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) -> int:
     """Wait until the command ends or must be ended, and return its exit code. Reap
     orphans meanwhile.
     """
+    seconds_between_looks = None
+    if use.limits:
+        seconds_between_looks = _LOOK
     while True:
-        ready, _, _ = select.select([lifeline, wake], [], [], _LOOK if use.limits else None)
-        if too_much := use.describe_exceeded_limit():
-            os.write(2, f"\n[stopped: {too_much}]\n".encode())
+        ready, _, _ = select.select([lifeline, wake], [], [], seconds_between_looks)
+        exceeded_limit = use.describe_exceeded_limit()
+        if exceeded_limit:
+            os.write(2, f"\n[stopped: {exceeded_limit}]\n".encode())
             return 128 + signal.SIGKILL
         if wake in ready and signal.SIGTERM in os.read(wake, 512):
             return 128 + signal.SIGTERM
-        if (code := _reap_until_ended(child)) is not None:
-            return code
+        exit_code = _reap_until_ended(child)
+        if exit_code is not None:
+            return exit_code
         if lifeline in ready:
             return 128 + signal.SIGKILL
 
@@ -153,23 +184,32 @@ def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
     """Wait for a command with the terminal, passing signals on. If told to end, kill
     what is left of it.
     """
-    watched, seconds, told = [lifeline, wake], None, False
-    while ready := select.select(watched, [], [], seconds)[0]:
-        passed_on = {signal.SIGTERM, signal.SIGHUP}.intersection(
-            os.read(wake, 512) if wake in ready else ()
-        )
-        if lifeline in ready:
-            watched, seconds, passed_on = [wake], _ASKED_SECONDS, {signal.SIGTERM}
-        told = told or bool(passed_on)
-        for number in passed_on:
-            os.kill(child, number)
-        if (code := _reap_until_ended(child)) is not None:
+    watched = [lifeline, wake]
+    seconds_to_end = None
+    was_asked_to_end = False
+    while True:
+        ready, _, _ = select.select(watched, [], [], seconds_to_end)
+        if not ready:  # It was asked to end, and did not in time.
+            exit_code = 128 + signal.SIGKILL
             break
-    else:
-        code = 128 + signal.SIGKILL
-    if told:
+        signals_to_pass = set[int]()
+        if wake in ready:
+            signals_to_pass.update({signal.SIGTERM, signal.SIGHUP}.intersection(os.read(wake, 512)))
+        if lifeline in ready:
+            # A closed pipe is ready again and again, so it is no longer watched.
+            watched = [wake]
+            seconds_to_end = _ASKED_SECONDS
+            signals_to_pass = {signal.SIGTERM}
+        for number in signals_to_pass:
+            was_asked_to_end = True
+            os.kill(child, number)
+        ended_with = _reap_until_ended(child)
+        if ended_with is not None:
+            exit_code = ended_with
+            break
+    if was_asked_to_end:
         _kill_all_remaining("")
-    return code
+    return exit_code
 
 
 def _reap_until_ended(child: int) -> int | None:
@@ -177,10 +217,15 @@ def _reap_until_ended(child: int) -> int | None:
     None while it runs.
     """
     with _Suppressing(ChildProcessError):
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            if found[0] == child:
-                code = os.waitstatus_to_exitcode(found[1])
-                return code if code >= 0 else 128 - code
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return None
+            if pid == child:
+                code = os.waitstatus_to_exitcode(status)
+                if code < 0:  # A signal ended it, which a shell reports in this way.
+                    return 128 - code
+                return code
     return None
 
 
@@ -201,25 +246,29 @@ class _ResourceUse:
     """Measures, a few times a second, what the command and everything it started use."""
 
     def __init__(self, group: str, limits: dict[str, int]) -> None:
-        self.group, self.limits, self.next = group, limits, 0.0
-        if group and limits:
-            for name, limit in (
-                ("pids.max", limits["processes"]),
-                ("memory.max", limits["memory"]),
-            ):
-                with _Suppressing(OSError):
-                    _write_to_system_file(f"{group}/{name}", str(limit or "max"))
+        self.group = group
+        self.limits = limits
+        self.next_look = 0.0
+        if not group or not limits:
+            return
+        # Where the system enforces the limits, they hold between two looks as well.
+        limit_by_file = {"pids.max": limits["processes"], "memory.max": limits["memory"]}
+        for name, limit in limit_by_file.items():
+            with _Suppressing(OSError):
+                _write_to_system_file(f"{group}/{name}", str(limit or "max"))
 
     def describe_exceeded_limit(self) -> str:
         """Say which limit the command exceeds. Return an empty string if it exceeds none."""
-        if not self.limits or time.monotonic() < self.next:
+        if not self.limits or time.monotonic() < self.next_look:
             return ""
         pids = self._list_group_members()
-        if len(pids) > self.limits["processes"]:
-            return f"it started more than {self.limits['processes']:,} processes"
-        if self.limits["memory"] and sum(map(_private_memory_bytes, pids)) > self.limits["memory"]:
-            return f"it used more than {self.limits['memory'] >> 20:,} MB of memory"
-        self.next = time.monotonic() + _LOOK
+        most_processes = self.limits["processes"]
+        if len(pids) > most_processes:
+            return f"it started more than {most_processes:,} processes"
+        most_memory = self.limits["memory"]
+        if most_memory and sum(map(_private_memory_bytes, pids)) > most_memory:
+            return f"it used more than {most_memory >> 20:,} MB of memory"
+        self.next_look = time.monotonic() + _LOOK
         return ""
 
     def _list_group_members(self) -> list[int]:
@@ -232,7 +281,9 @@ class _ResourceUse:
 def _private_memory_bytes(pid: int) -> int:
     with _Suppressing(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
         words = file.read().split()
-        return max(0, int(words[1]) - int(words[2])) * _PAGE
+        resident_pages = int(words[1])
+        shared_pages = int(words[2])
+        return max(0, resident_pages - shared_pages) * _PAGE
     return 0
 
 
@@ -244,12 +295,14 @@ def _set_system_limits(limits: dict[str, int]) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: limits["handles"],
         resource.RLIMIT_FSIZE: limits["file"],
-        resource.RLIMIT_NPROC: 2 * limits["processes"]
-        + 4096,  # The system counts all processes of the user here.
+        # The system counts all processes of the user here.
+        resource.RLIMIT_NPROC: 2 * limits["processes"] + 4096,
     }
-    for kind, most in wanted.items():
-        hard = resource.getrlimit(kind)[1]
-        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    for kind, wanted_limit in wanted.items():
+        _, hard_limit = resource.getrlimit(kind)
+        limit = wanted_limit
+        if hard_limit != resource.RLIM_INFINITY:
+            limit = min(wanted_limit, hard_limit)
         with _Suppressing(OSError, ValueError):
             resource.setrlimit(kind, (limit, limit))
 
@@ -261,20 +314,28 @@ def _kill_all_remaining(group: str) -> None:
     with _Suppressing(OSError):
         _write_to_system_file(f"{group}/cgroup.kill", "1")
     while _reap_ended_children():
-        below = list_descendants(os.getpid())
-        for target in [
-            *(-pgid for pgid in {_process_group_of(pid) for pid in below} - {0, os.getpgrp()}),
-            *below,
-        ]:
-            with _Suppressing(OSError):
-                os.kill(target, signal.SIGKILL)
+        pids = list_descendants(os.getpid())
+        process_groups = {_process_group_of(pid) for pid in pids}
+        # Our own group includes this process.
+        process_groups -= {0, os.getpgrp()}
+        # Whole groups first, because one call reaches all members of a group.
+        for process_group in process_groups:
+            _kill_if_there(-process_group)
+        for pid in pids:
+            _kill_if_there(pid)
         time.sleep(0.002)
     if group:
         with _Suppressing(OSError):
             os.rmdir(group)
 
 
+def _kill_if_there(target: int) -> None:
+    with _Suppressing(OSError):
+        os.kill(target, signal.SIGKILL)
+
+
 def _reap_ended_children() -> bool:
+    """Return whether any child is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -296,14 +357,16 @@ def _create_control_group() -> str:
     """
     try:
         with open("/proc/self/cgroup") as file:
-            own = next(line[3:].strip() for line in file if line.startswith("0::"))
+            own_group = next(line[3:].strip() for line in file if line.startswith("0::"))
         with open("/proc/self/mountinfo") as file:
-            mounted = next(line.split()[4] for line in file if " - cgroup2 " in line)
-        group = f"{mounted}{own.rstrip('/')}/helix-{os.getpid()}"
+            mount_point = next(line.split()[4] for line in file if " - cgroup2 " in line)
+        group = f"{mount_point}{own_group.rstrip('/')}/helix-{os.getpid()}"
         os.mkdir(group)
     except (OSError, StopIteration):
         return ""
-    return group if os.path.exists(f"{group}/cgroup.kill") else ""
+    if not os.path.exists(f"{group}/cgroup.kill"):  # The kernel is older than Linux 5.14.
+        return ""
+    return group
 
 
 def _write_to_system_file(path: str, text: str) -> None:
@@ -315,29 +378,35 @@ def list_descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid, parent in _list_parent_ids():
         children.setdefault(parent, []).append(pid)
-    found, todo = [], [root]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found
+    descendants: list[int] = []
+    parents_to_look_at = [root]
+    while parents_to_look_at:
+        pids = children.get(parents_to_look_at.pop(), [])
+        descendants += pids
+        parents_to_look_at += pids
+    return descendants
 
 
 def _list_parent_ids() -> list[tuple[int, int]]:
+    """Return each process with its parent."""
+    pairs: list[tuple[int, int]] = []
     if not os.path.exists("/proc/self/stat"):
         import subprocess  # Imported here, because only systems without /proc (macOS) need it.
 
-        rows = subprocess.run(
+        listing = subprocess.run(
             ["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False
-        ).stdout
-        return [
-            (int(pid), int(parent)) for pid, parent in (row.split() for row in rows.splitlines())
-        ]
-    pairs = []
+        )
+        for row in listing.stdout.splitlines():
+            pid, parent = row.split()
+            pairs.append((int(pid), int(parent)))
+        return pairs
     for name in os.listdir("/proc"):
-        if name.isdigit():
-            with _Suppressing(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
-                pairs.append((int(name), int(stat.read().rpartition(b")")[2].split()[1])))
+        if not name.isdigit():
+            continue
+        with _Suppressing(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
+            # The name of the program, in brackets, may itself contain spaces and brackets.
+            words_after_name = stat.read().rpartition(b")")[2].split()
+            pairs.append((int(name), int(words_after_name[1])))
     return pairs
 
 
@@ -358,17 +427,23 @@ def landlock_version() -> int:
 def restrict_this_process(options: dict[str, Any]) -> None:
     """Restrict this process and what it will execute. After an error, the command must not run."""
     version = landlock_version()
-    rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
-    attributes = struct.pack("QQQ", rights, 0, 3)[: 8 if version < 4 else 16 if version < 6 else 24]
+    # Each version of Landlock knows more rights, and more fields of these attributes.
+    known_rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
+    rights = (1 << known_rights) - 1
+    attributes_size = 24
+    if version < 4:
+        attributes_size = 8
+    elif version < 6:
+        attributes_size = 16
+    attributes = struct.pack("QQQ", rights, 0, 3)[:attributes_size]
     ruleset = _check_system_call(
         _open_c_library().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     )
     for path in _folders_without_closed(options.get("closed") or [], options.get("read") or ["/"]):
         _allow_path_in_ruleset(ruleset, path, _READING & rights)
+    device_rights = (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights
     for path in _DEVICES:
-        _allow_path_in_ruleset(
-            ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights
-        )
+        _allow_path_in_ruleset(ruleset, path, device_rights)
     for path in options.get("write") or []:
         _allow_path_in_ruleset(ruleset, path, rights)
     if not os.geteuid():  # As root, a command must lose root's capabilities, which bypass Landlock.
@@ -413,35 +488,43 @@ def _folders_without_closed(closed: list[str], opened: list[str]) -> list[str]:
     """Return folders that together hold everything in `opened` except `closed`, since
     Landlock can only allow.
     """
-    todo, found = [os.path.realpath(path) for path in opened], []
-    while todo:
-        folder = todo.pop()
+    folders_to_check = [os.path.realpath(path) for path in opened]
+    open_folders: list[str] = []
+    while folders_to_check:
+        folder = folders_to_check.pop()
         if folder in closed:
             continue
-        if not any(path.startswith(folder.rstrip("/") + "/") for path in closed):
-            found.append(folder)
+        beginning = folder.rstrip("/") + "/"
+        has_closed_inside = any(path.startswith(beginning) for path in closed)
+        if not has_closed_inside:
+            open_folders.append(folder)
             continue
+        # A link may lead to a closed folder. What it leads to is allowed by its own path.
         with _Suppressing(OSError):
-            todo += [entry.path for entry in os.scandir(folder) if not entry.is_symlink()]
-    return found
+            folders_to_check += [
+                entry.path for entry in os.scandir(folder) if not entry.is_symlink()
+            ]
+    return open_folders
 
 
 def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
     """Build a seccomp program that refuses certain calls, and sockets not in `families`
     (None: allow any).
     """
-    arch, which = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}.get(
-        os.uname().machine, (0, 0)
-    )
+    processors = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+    arch, which = processors.get(os.uname().machine, (0, 0))
     if not arch:
         raise OSError(38, "no filter for this processor")
-    no, absent, kill, accept = 0x00050000 | 1, 0x00050000 | 38, 0x80000000, 0x7FFF0000
+    # What the kernel does with a call: it returns an error, ends the process, or accepts.
+    no = 0x00050000 | 1  # EPERM
+    absent = 0x00050000 | 38  # ENOSYS
+    no_socket = 0x00050000 | 13  # EACCES
+    kill = 0x80000000
+    accept = 0x7FFF0000
     code = [(0x20, 0, 0, 4), (0x15, 1, 0, arch), (0x06, 0, 0, kill), (0x20, 0, 0, 0)]
     if not which:
-        code += [
-            (0x35, 0, 1, 0x40000000),
-            (0x06, 0, 0, kill),
-        ]  # Refuses calls by their x32 numbers.
+        # Refuses calls by their x32 numbers.
+        code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]
     for numbers in _REFUSED.values():
         code += [(0x15, 0, 1, numbers[which]), (0x06, 0, 0, no)]
     # A filter can't see clone3's flags, so clone3 is reported as missing, and programs use clone.
@@ -466,7 +549,7 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
         code += [(0x15, 1, 0, _SOCKET[which]), (0x06, 0, 0, accept), (0x20, 0, 0, 16)]
         for family in families:
             code += [(0x15, 0, 1, family), (0x06, 0, 0, accept)]
-        code += [(0x06, 0, 0, 0x00050000 | 13)]
+        code += [(0x06, 0, 0, no_socket)]
     code += [(0x06, 0, 0, accept)]
     return b"".join(struct.pack("HBBI", *line) for line in code)
 
@@ -488,7 +571,10 @@ def _refuse_sockets(*, network: bool) -> None:
     Landlock covers neither UDP nor sockets with a path. io_uring opens sockets unseen,
     so it is refused.
     """
-    lines = _build_seccomp_filter((2, 10, 16) if network else ())
+    families: tuple[int, ...] = ()
+    if network:
+        families = (2, 10, 16)  # IPv4, IPv6, and netlink, which looks up network interfaces.
+    lines = _build_seccomp_filter(families)
     program = ctypes.create_string_buffer(lines)
     filter_ = ctypes.create_string_buffer(
         struct.pack("HxxxxxxP", len(lines) // 8, ctypes.addressof(program))
