@@ -28,7 +28,8 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 from helix_desktop.workbench import unfinished_bring_back
 from helix_desktop.workbench.undo_and_change_list import COPIES
 
-NAME, DISCARDED = "copy.json", ".discarded"
+NAME = "copy.json"
+DISCARDED = ".discarded"  # The folder of a copy that is being deleted ends with this.
 MOST_VERSIONS = 4  # This many versions of a file that were brought back are remembered.
 
 
@@ -54,29 +55,36 @@ class FolderCopy:
 
     @property
     def root_folders(self) -> list[Path]:
-        return (
-            [(self.folder / inside).resolve() for _, inside in self.roots] if self.is_whole else []
-        )
+        if not self.is_whole:
+            return []
+        return [(self.folder / inside).resolve() for _, inside in self.roots]
 
     def is_of(self, folders: Iterable[Path]) -> bool:
         """Whether it is a copy of these folders."""
-        return [*map(str, folders)] == [root for root, _ in self.roots]
+        return [str(folder) for folder in folders] == [root for root, _ in self.roots]
 
     @property
     def places(self) -> list[tuple[int, str]]:
         """Return for each root the number of its repository, and how the names of its
         files begin there.
         """
-        parts = (inside.rstrip(".").partition("/") for _, inside in self.roots)
-        return [(int(number), f"{below}/" if below else "") for number, _, below in parts]
+        places: list[tuple[int, str]] = []
+        for _, inside in self.roots:
+            # A root that is the whole repository is written as "0/.".
+            number, _, name_in_repository = inside.rstrip(".").partition("/")
+            beginning = ""
+            if name_in_repository:
+                beginning = f"{name_in_repository}/"
+            places.append((int(number), beginning))
+        return places
 
     @property
     def label(self) -> str:
         """Return the branch, commit or folder that it is a copy of."""
-        return next(
-            (each.branch or each.base[:9] or Path(each.source).name for each in self.repositories),
-            "",
-        )
+        if not self.repositories:
+            return ""
+        first = self.repositories[0]
+        return first.branch or first.base[:9] or Path(first.source).name
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +104,8 @@ class CopyStatus:
 def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
     """Return all copies of a workspace's folders, newest first."""
     folders = sorted((workspace.folder / COPIES).glob("*"), reverse=True)
-    found = [read_copy_description(folder) for folder in folders if folder.is_dir()]
-    return sorted(found, key=lambda copy: -copy.created)
+    copies = [read_copy_description(folder) for folder in folders if folder.is_dir()]
+    return sorted(copies, key=lambda copy: -copy.created)
 
 
 def create_copy_files(
@@ -106,27 +114,46 @@ def create_copy_files(
     with_changes: bool,  # noqa: FBT001 -- for to_thread
     parent: str,
 ) -> FolderCopy:
-    if not (roots := kit.resources.roots.folders):
+    roots = kit.resources.roots.folders
+    if not roots:
         raise ActionRefused("This workspace has no folder, so there is nothing to copy.")
     atomic_files.ensure_private_folder(folder.parent)
     folder.mkdir(mode=0o700)
     save_copy_description(FolderCopy(folder.name, folder, time.time()))
-    made: dict[Path, CopySource] = {}
-    places = []
+    ignore_file = kit.sandbox.command_folder / "git" / "ignore"
+    source_by_top: dict[Path, CopySource] = {}
+    copied_roots: list[tuple[str, str]] = []
     for root in roots:
-        source = copying.find_source_repository(root, kit.sandbox.command_folder / "git" / "ignore")
-        top = source.folder if source is not None else root
-        number = [*made, top].index(top)
-        target = folder / str(number)
-        if top not in made and source is not None:
-            checkout = GitCheckout(target, is_copy=True)
-            made[top] = copying.create_repository_copy(source, checkout, with_changes=with_changes)
-        elif top not in made:
-            made[top] = _copy_without_git(root, target)
+        repository = copying.find_source_repository(root, ignore_file)
+        top = root
+        if repository is not None:
+            top = repository.folder
+        # Roots in the same repository share one copy of it.
+        tops = list(source_by_top)
+        if top in tops:
+            number = tops.index(top)
+        else:
+            number = len(tops)
+            target = folder / str(number)
+            if repository is not None:
+                checkout = GitCheckout(target, is_copy=True)
+                source_by_top[top] = copying.create_repository_copy(
+                    repository, checkout, with_changes=with_changes
+                )
+            else:
+                source_by_top[top] = _copy_without_git(root, target)
         inside = f"{number}/{root.relative_to(top).as_posix()}"
+        # Git may keep nothing of a root that is empty or ignored.
         (folder / inside).mkdir(parents=True, exist_ok=True)
-        places.append((str(root), inside))
-    return FolderCopy(folder.name, folder, time.time(), tuple(places), tuple(made.values()), parent)
+        copied_roots.append((str(root), inside))
+    return FolderCopy(
+        folder.name,
+        folder,
+        time.time(),
+        roots=tuple(copied_roots),
+        repositories=tuple(source_by_top.values()),
+        parent=parent,
+    )
 
 
 def _copy_without_git(root: Path, target: Path) -> CopySource:
@@ -142,12 +169,11 @@ def _copy_without_git(root: Path, target: Path) -> CopySource:
 
 
 def save_copy_description(copy: FolderCopy) -> None:
-    said = {
-        name: value
-        for name, value in asdict(copy).items()
-        if name not in ("id", "folder", "problem")
-    }
-    atomic_files.write_file_atomically(copy.folder / NAME, json.dumps(said), private=True)
+    description = asdict(copy)
+    # These are known from where the description is, and from whether it can be read.
+    for name in ("id", "folder", "problem"):
+        del description[name]
+    atomic_files.write_file_atomically(copy.folder / NAME, json.dumps(description), private=True)
 
 
 def remember_brought_back(
@@ -160,54 +186,65 @@ def remember_brought_back(
     """Note in a copy's description what the user's folders have of it now, and from
     which commit git compares.
     """
-    replaced = {
-        path: item
-        for path, item in copy.replaced.items()
-        if all(path != one.path for one in changes)
-    }
-    replaced = (
-        {}
-        if is_merged
-        else {**replaced, **{step.path: pack_item(step.now).hex() for step in steps}}
-    )
+    # A merge is not undone file by file, so it replaces nothing.
+    replaced: dict[str, str] = {}
+    if not is_merged:
+        replaced = dict(copy.replaced)
+        for change in changes:
+            replaced.pop(change.path, None)
+        for step in steps:
+            replaced[step.path] = pack_item(step.now).hex()
     brought = dict(copy.brought)
-    for path, _, after in changes:
-        version = pack_item(after).hex()
-        brought[path] = [*(each for each in brought.get(path, ()) if each != version), version][
-            -MOST_VERSIONS:
-        ]
+    for change in changes:
+        version = pack_item(change.after).hex()
+        versions = [known for known in brought.get(change.path, ()) if known != version]
+        versions.append(version)
+        brought[change.path] = versions[-MOST_VERSIONS:]
     repositories = copy.repositories
     if is_merged:
-        merged = {}
-        for _, at, made in find_checkouts(copy):
-            names = map(os.fsdecode, at.uncommitted_paths())
-            carried = {name: copying.size_time_and_mode(at.folder / name) for name in names}
-            merged[made.source] = replace(made, base=at.head, carried=carried)
-        repositories = [merged.get(made.source, made) for made in repositories]
+        repositories = _repositories_after_merge(copy)
     save_copy_description(
         replace(copy, brought=brought, replaced=replaced, repositories=repositories)
     )
     unfinished_bring_back.forget_unfinished_bring_back(copy.folder)
 
 
+def _repositories_after_merge(copy: FolderCopy) -> list[CopySource]:
+    """Return the copy's repositories, compared with their present commits from now on."""
+    merged: dict[str, CopySource] = {}
+    for _, checkout, repository in find_checkouts(copy):
+        # Uncommitted files count as changed only once they differ from what they are now.
+        carried = {}
+        for raw_name in checkout.uncommitted_paths():
+            name = os.fsdecode(raw_name)
+            carried[name] = copying.size_time_and_mode(checkout.folder / name)
+        merged[repository.source] = replace(repository, base=checkout.head, carried=carried)
+    return [merged.get(repository.source, repository) for repository in copy.repositories]
+
+
 def read_copy_description(folder: Path) -> FolderCopy:
     problem = "What describes this copy cannot be read."
     try:
-        said = json.loads(atomic_files.read_small_file(folder / NAME))
-        named, known = (
-            said.keys() | set[str]().union(*said["repositories"]),
-            [*fields(FolderCopy), *fields(CopySource)],
-        )
-        if not named <= {each.name for each in known}:
+        description = json.loads(atomic_files.read_small_file(folder / NAME))
+        keys = set[str](description)
+        for repository in description["repositories"]:
+            keys.update(repository)
+        known_fields = fields(FolderCopy) + fields(CopySource)
+        if not keys <= {known_field.name for known_field in known_fields}:
             problem = "This copy was last used with a newer version of Helix Desktop, and only that version can bring it back."
-        said["repositories"] = [CopySource(**each) for each in said["repositories"]]
-        said["is_whole"] = said["is_whole"] is True and not folder.name.endswith(DISCARDED)
-        return FolderCopy(folder.name, folder, **said)
+        # A key of a newer version makes this fail.
+        description["repositories"] = [
+            CopySource(**repository) for repository in description["repositories"]
+        ]
+        is_being_deleted = folder.name.endswith(DISCARDED)
+        description["is_whole"] = description["is_whole"] is True and not is_being_deleted
+        return FolderCopy(folder.name, folder, **description)
     except (OSError, HelixError, ValueError, KeyError, TypeError, AttributeError):
-        is_kept = not folder.name.endswith(DISCARDED) and any(folder.glob("[0-9]*"))
-        return FolderCopy(
-            folder.name, folder, folder.stat().st_mtime, problem=problem if is_kept else ""
-        )
+        # Nothing is lost when a copy without any files is deleted.
+        has_files = any(folder.glob("[0-9]*"))
+        if folder.name.endswith(DISCARDED) or not has_files:
+            problem = ""
+        return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem)
 
 
 def find_checkouts(
@@ -216,43 +253,54 @@ def find_checkouts(
     """Yield the user's repository (None if it is gone), the copy if its git files lead
     nowhere else, and its source.
     """
-    for number, made in enumerate(copy.repositories):
-        source = None
+    for number, repository in enumerate(copy.repositories):
+        if not repository.base:  # A folder without git.
+            continue
+        users_repository = None
         with suppress(ActionRefused):
-            source = copying.find_source_repository(Path(made.source))
-        if made.base:
-            there = source if source is not None and source.folder == Path(made.source) else None
-            checkout = GitCheckout(copy.folder / str(number), is_copy=True)
-            copying.refuse_links_in_git_folder(checkout.folder / ".git")
-            yield there, checkout, made
+            users_repository = copying.find_source_repository(Path(repository.source))
+        # If the user's repository is gone, one around its folder may be found instead.
+        if users_repository is not None and users_repository.folder != Path(repository.source):
+            users_repository = None
+        checkout = GitCheckout(copy.folder / str(number), is_copy=True)
+        copying.refuse_links_in_git_folder(checkout.folder / ".git")
+        yield users_repository, checkout, repository
 
 
 def put_back_files_of_copy(copy: FolderCopy) -> None:
-    for _, checkout, made in find_checkouts(copy):
-        copying.put_back_set_aside_files(checkout, made)
+    for _, checkout, repository in find_checkouts(copy):
+        copying.put_back_set_aside_files(checkout, repository)
 
 
 def read_copy_status(copy: FolderCopy) -> CopyStatus:
-    size = sum(about.st_blocks * 512 for _, about in list_tree_files(copy.folder))
-    uncommitted, changed = list[str](), tuple[str, ...]()
-    commits, problem = 0, copy.problem
+    size = sum(file_status.st_blocks * 512 for _, file_status in list_tree_files(copy.folder))
+    if not copy.is_whole:
+        return CopyStatus(size, problem=copy.problem)
+    uncommitted: list[str] = []
+    changed: tuple[str, ...] = ()
+    commits = 0
+    problem = copy.problem
     try:
-        for source, checkout, made in find_checkouts(copy) if copy.is_whole else ():
-            names = copying.list_uncommitted_paths(checkout, made)
-            uncommitted += [printable_path(os.fsdecode(name)) for name in names]
-            commits += len(copying.list_commits_only_in_copy(source, checkout, made))
+        for source, checkout, repository in find_checkouts(copy):
+            for name in copying.list_uncommitted_paths(checkout, repository):
+                uncommitted.append(printable_path(os.fsdecode(name)))
+            commits += len(copying.list_commits_only_in_copy(source, checkout, repository))
         changed = list_changed_files(copy)
     except ActionRefused as error:
+        # What was counted before is shown with the problem.
         problem = str(error)
     return CopyStatus(size, tuple(uncommitted), commits, problem, changed)
 
 
 def list_changed_files(copy: FolderCopy) -> tuple[str, ...]:
-    found = []
-    for _, checkout, made in find_checkouts(copy) if copy.is_whole else ():
-        folder = _find_users_folder(made.source)
-        found += [f"{folder}/{name}" for name in copying.list_changed_paths(checkout, made)]
-    return tuple(found)
+    if not copy.is_whole:
+        return ()
+    changed_files: list[str] = []
+    for _, checkout, repository in find_checkouts(copy):
+        folder = _find_users_folder(repository.source)
+        for name in copying.list_changed_paths(checkout, repository):
+            changed_files.append(f"{folder}/{name}")
+    return tuple(changed_files)
 
 
 def _find_users_folder(source: str) -> str:
@@ -260,24 +308,28 @@ def _find_users_folder(source: str) -> str:
     above = Path(source).parent
     if above.parent.name != COPIES or not Path(source).name.isdigit():
         return source
-    made = read_copy_description(above).repositories
+    repositories = read_copy_description(above).repositories
     number = int(Path(source).name)
-    return _find_users_folder(made[number].source) if number < len(made) else source
+    if number >= len(repositories):
+        return source
+    return _find_users_folder(repositories[number].source)
 
 
 def list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
     """Return the files of each root that git sees as changed or new, or None without git."""
-    found: dict[int, frozenset[str] | None] = dict.fromkeys(range(len(copy.roots)))
-    for _, checkout, made in find_checkouts(copy):
+    names_by_root: dict[int, frozenset[str] | None] = dict.fromkeys(range(len(copy.roots)))
+    for _, checkout, repository in find_checkouts(copy):
         # The half of one, with its conflict markers, is not brought back.
         checkout.check_no_merge_open()
-        names = copying.list_changed_paths(checkout, made)
-        for at, (number, start) in enumerate(copy.places):
-            if str(number) == checkout.folder.name:
-                found[at] = frozenset(
-                    name.removeprefix(start) for name in names if name.startswith(start)
-                )
-    return found
+        names = copying.list_changed_paths(checkout, repository)
+        for root_number, (repository_number, beginning) in enumerate(copy.places):
+            if str(repository_number) != checkout.folder.name:
+                continue
+            names_in_root = [name for name in names if name.startswith(beginning)]
+            names_by_root[root_number] = frozenset(
+                name.removeprefix(beginning) for name in names_in_root
+            )
+    return names_by_root
 
 
 def find_git_file_missing_from_checkpoint(
@@ -288,20 +340,26 @@ def find_git_file_missing_from_checkpoint(
     """Return a file that git knows but checkpoints do not, or an empty string."""
     for number, names in git_names.items():
         for name in names or ():
-            item, place = checkpoint_items.get(f"{number}/{name}"), roots[number] / name
-            if (
-                (item is None or item.kind is PathKind.OTHER)
-                and os.path.lexists(place)
-                and not place.is_dir()
-            ):
-                return str(place)
+            item = checkpoint_items.get(f"{number}/{name}")
+            is_covered = item is not None and item.kind is not PathKind.OTHER
+            path = roots[number] / name
+            # A file that was deleted is in no checkpoint either, and git names submodules.
+            if not is_covered and os.path.lexists(path) and not path.is_dir():
+                return str(path)
     return ""
 
 
 def is_brought_back(change: PathChange, git_names: Mapping[int, frozenset[str] | None]) -> bool:
     """Whether to bring a change back. New files only if git would track them."""
-    if all(item is None or item.kind is PathKind.FOLDER for item in change[1:]):
+    is_change_of_folder = True
+    for item in (change.before, change.after):
+        if item is not None and item.kind is not PathKind.FOLDER:
+            is_change_of_folder = False
+    if is_change_of_folder:
+        # A new folder comes along with a file in it.
         return change.after is None
-    number, _, inside = change.path.partition("/")
+    if change.before is not None:
+        return True
+    number, _, name = change.path.partition("/")
     names = git_names[int(number)]
-    return change.before is not None or names is None or inside in names
+    return names is None or name in names
