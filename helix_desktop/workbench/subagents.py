@@ -95,23 +95,30 @@ class AgentRoles:
     project: WorkspaceRulesAndSkills
 
     def list_roles(self) -> Mapping[str, AgentRole]:
-        return {
-            item.name: AgentRole(item.name, _tools_named_by_role(item), agents_callable_by(item))
-            for item in self.project.now.items_in_force("agent")
-        }
+        roles: dict[str, AgentRole] = {}
+        for item in self.project.now.items_in_force("agent"):
+            tools = _tools_named_by_role(item)
+            roles[item.name] = AgentRole(item.name, tools, agents_callable_by(item))
+        return roles
 
     def role_file_of(self, state: ConversationState) -> ProjectItem | None:
         """Return the file of the agent to which this conversation was delegated, if any."""
-        begun = state.facts[0].fact if state.facts else None
-        return self.find_role_file(begun.role) if isinstance(begun, ConversationStarted) else None
+        started = _beginning_of(state)
+        if started is None:
+            return None
+        return self.find_role_file(started.role)
 
     def tools_of_role(self, state: ConversationState) -> tuple[str, ...]:
         """Return the tools that the file of a conversation's agent names. Empty means all tools."""
         item = self.role_file_of(state)
-        return _tools_named_by_role(item) if item is not None else ()
+        if item is None:
+            return ()
+        return _tools_named_by_role(item)
 
     def find_role_file(self, name: str) -> ProjectItem | None:
-        return self.project.now.find_item("agent", name) if name else None
+        if not name:
+            return None
+        return self.project.now.find_item("agent", name)
 
 
 @dataclass(slots=True)
@@ -127,47 +134,50 @@ class SubagentRunner:
     rows: ConversationListRows
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _teams: dict[str, AgentTeam] = field(default_factory=dict)
-    _roots: dict[str, str] = field(
-        default_factory=dict
-    )  # For each agent: the user's conversation at the top.
+    # For each agent: the user's conversation at the top.
+    _roots: dict[str, str] = field(default_factory=dict)
+    # For each agent: the roles of the agents above it and its own.
     _chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _closed: bool = False
 
     # --- A conversation's place in the tree of agents
 
     def place_in_tree(self, conversation: str, depth: int) -> AgentPlace:
-        chain, team = self._chains.get(conversation, ()), self.team_of(conversation)
+        chain = self._chains.get(conversation, ())
+        team = self.team_of(conversation)
         return AgentPlace(depth, chain, team, self.limits, self.roles.list_roles)
 
     def team_of(self, conversation: str) -> AgentTeam:
-        return self._teams.setdefault(self._roots.get(conversation, conversation), AgentTeam())
+        root = self._roots.get(conversation, conversation)
+        return self._teams.setdefault(root, AgentTeam())
 
     def cost_of_agents_below(self, conversation: str) -> float:
         """Return what the agents below a conversation have ever cost."""
         row = self.rows.find_row(conversation)
-        return row.whole_cost - row.cost if row is not None else 0.0
+        if row is None:
+            return 0.0
+        return row.whole_cost - row.cost
 
     def agents_spending(self, conversation: str) -> tuple[float, float, float, float]:
         """See `SessionServices.agents_spent`."""
-        below, root = self.cost_of_agents_below(conversation), self._roots.get(conversation, "")
-        turn = above.turns.cost_of_turn() if (above := self.find(root)) is not None else 0.0
-        return (
-            below,
-            turn,
-            *((self.cost_of_agents_below(root), self.limits().agents_cost) if root else (0.0, 0.0)),
-        )
+        cost_below = self.cost_of_agents_below(conversation)
+        root = self._roots.get(conversation, "")
+        if not root:
+            return cost_below, 0.0, 0.0, 0.0
+        # What the present turn of the user's conversation has cost, for which the agent works.
+        cost_of_turn_above = 0.0
+        root_session = self.find(root)
+        if root_session is not None:
+            cost_of_turn_above = root_session.turns.cost_of_turn()
+        cost_of_team = self.cost_of_agents_below(root)
+        return cost_below, cost_of_turn_above, cost_of_team, self.limits().agents_cost
 
     def find_interrupted_agents(self, parent: ConversationState) -> list[str]:
         """Return the agents in the background whose end was not reported, because the
         program ended before.
         """
-        reported: list[str] = []
-        for recorded in parent.facts:
-            said = recorded.fact
-            if isinstance(said, UserSaid) and said.by.startswith(("agent:", "interrupted:")):
-                reported += [part.text for part in said.parts if isinstance(part, Text)]
-        reports = "\n".join(reported)
-        interrupted = []
+        reports = _reports_of_agents(parent)
+        interrupted: list[str] = []
         for recorded in parent.facts_on_path():
             result = recorded.fact
             if not isinstance(result, ToolReturned) or IN_BACKGROUND not in result.head:
@@ -183,9 +193,8 @@ class SubagentRunner:
         """Run an agent to its end, or start one in the background."""
         team = self.team_of(order.parent)
         team.began = team.began or time.time()
-        self._check_limits(
-            team, self.cost_of_agents_below(self._roots.get(order.parent, order.parent))
-        )
+        root = self._roots.get(order.parent, order.parent)
+        self._check_limits(team, self.cost_of_agents_below(root))
         agent = await self._create_agent(order, team)
         if order.background:
             self.spawn(
@@ -218,9 +227,12 @@ class SubagentRunner:
         started = ConversationStarted(
             title=title, parent=order.parent, parent_call=order.call, role=order.role
         )
-        stops = team.stops
+        stops_before = team.stops
         session = await self.open(started, order)
-        state = "waiting" if stops == team.stops else "stopped"
+        state = "waiting"
+        # The user may have stopped all agents while the conversation was being created.
+        if team.stops != stops_before:
+            state = "stopped"
         agent = DelegatedAgent(
             session.id, order.parent, order.role, title, session, time.time(), state=state
         )
@@ -231,10 +243,10 @@ class SubagentRunner:
     def add_agent_to_tree(self, conversation: str, order: Delegation) -> None:
         """Add an agent to the tree, once its conversation has an id."""
         self._roots[conversation] = self._roots.get(order.parent, order.parent)
-        self._chains[conversation] = (
-            *self._chains.get(order.parent, ()),
-            *((order.role,) if order.role else ()),
-        )
+        chain = self._chains.get(order.parent, ())
+        if order.role:
+            chain = (*chain, order.role)
+        self._chains[conversation] = chain
 
     async def _run_in_background(
         self, agent: DelegatedAgent, order: Delegation, ask: Ask, team: AgentTeam
@@ -263,13 +275,14 @@ class SubagentRunner:
         self, agent: DelegatedAgent, order: Delegation, ask: Ask, team: AgentTeam
     ) -> DelegationResult:
         """Run an agent's turn. Its questions are asked in the conversation that started it."""
-        session, late = agent.session, ""
+        session = agent.session
         if agent.state == "stopped" or self._closed:
             return DelegationResult(agent.id, "[It was stopped before it began.]", ok=False)
         agent.state = "working"
         session.asked_elsewhere = ask
         session.send_message((Text(f"{order.context}\n\n{order.task}".strip()),))
         seconds = self.limits().agents_seconds
+        late_note = ""
         try:
             if seconds:
                 await wait_with_limit(session.wait_until_idle(), max(self._time_left(team), 0.001))
@@ -277,7 +290,7 @@ class SubagentRunner:
                 await session.wait_until_idle()
         except TimeoutError:
             agent.state = "stopped"
-            late = f"[It ended early: the agents in this conversation have reached their time limit of {seconds:g} s.]"
+            late_note = f"[It ended early: the agents in this conversation have reached their time limit of {seconds:g} s.]"
             session.stop_turn()
             await session.wait_until_idle()
         except asyncio.CancelledError:
@@ -286,9 +299,10 @@ class SubagentRunner:
             raise
         finally:
             session.asked_elsewhere = None  # From now on, the user answers its questions.
-        child, copy = result_of_agent(session.conversation), await self.describe_copy(session)
-        words = "\n".join(filter(None, (child.answer, late, copy)))
-        return DelegationResult(child.conversation, words, child.ok and not late)
+        result = result_of_agent(session.conversation)
+        copy_note = await self.describe_copy(session)
+        text = "\n".join(filter(None, (result.answer, late_note, copy_note)))
+        return DelegationResult(result.conversation, text, result.ok and not late_note)
 
     @asynccontextmanager
     async def _occupy_working_slot(
@@ -308,8 +322,12 @@ class SubagentRunner:
         if agent is None:
             yield
             return
+        # An agent may wait for several calls at once, and still has only one place.
         agent.waits += 1
-        team.release_slots(agent.waits == 1)
+        freed_places = 0
+        if agent.waits == 1:
+            freed_places = 1
+        team.release_slots(freed_places)
         try:
             yield
         finally:
@@ -331,32 +349,39 @@ class SubagentRunner:
 
     def list_agent_rows(self, conversation: str) -> Sequence[SubagentRow]:
         """Return all agents below a conversation of the user's, in the order they began."""
-        return [
-            self._build_agent_row(agent) for agent in self.team_of(conversation).agents.values()
-        ]
+        team = self.team_of(conversation)
+        return [self._build_agent_row(agent) for agent in team.agents.values()]
 
     def _build_agent_row(self, agent: DelegatedAgent) -> SubagentRow:
-        meter, row = agent.session.context.next_request_meter(), self.rows.find_row(agent.id)
-        state = "asking" if agent.session.running is ConversationActivity.ASKING else agent.state
-        seconds, cost = (
-            (agent.ended or time.time()) - agent.began,
-            row.cost if row is not None else 0.0,
-        )
+        meter = agent.session.context.next_request_meter()
+        state = agent.state
+        if agent.session.running is ConversationActivity.ASKING:
+            state = "asking"
+        row = self.rows.find_row(agent.id)
+        cost = 0.0
+        if row is not None:
+            cost = row.cost
+        ended = agent.ended or time.time()
         return SubagentRow(
-            agent.id, agent.parent, agent.agent_label, agent.task, state, meter.used, meter.window, cost, seconds
-        )  # fmt: skip
+            agent.id,
+            agent.parent,
+            agent.agent_label,
+            agent.task,
+            state,
+            meter.used,
+            meter.window,
+            cost,
+            ended - agent.began,
+        )
 
     def stop_agent(self, agent: str) -> None:
         """Stop an agent and all agents below it."""
         team = self.team_of(agent)
-        _end_agents(
-            [
-                each
-                for each in team.agents.values()
-                if agent in (each.id, *self.rows.ids_above(each.id))
-            ],
-            team,
-        )
+        agents_to_end: list[DelegatedAgent] = []
+        for other in team.agents.values():
+            if other.id == agent or agent in self.rows.ids_above(other.id):
+                agents_to_end.append(other)
+        _end_agents(agents_to_end, team)
 
     def stop_all_agents(self, conversation: str) -> None:
         """Stop all agents below a conversation, also those whose conversation is still
@@ -373,9 +398,9 @@ class SubagentRunner:
             _end_agents(team.agents.values(), team, CLOSED)
 
     def notify_after_step_of_agent(self, recorded: Recorded) -> None:
-        if recorded.conversation in self._roots and isinstance(
-            recorded.fact, ModelReplied | TurnEnded
-        ):
+        if recorded.conversation not in self._roots:
+            return
+        if isinstance(recorded.fact, ModelReplied | TurnEnded):
             self._notify_team_listeners()
 
     def _notify_team_listeners(self) -> None:
@@ -403,15 +428,13 @@ class SubagentRunner:
         )
 
     async def _run_list_agents(self, _: ToolArguments, use: ToolResources) -> ToolOutput:
-        own = [
-            row
-            for row in self.list_agent_rows(use.context.conversation)
-            if row.parent == use.context.conversation
-        ]
-        lines = [
-            f"{row.id} {row.name}: {row.state}, ${row.cost:.2f}, {row.seconds:.0f} s. {row.task}"
-            for row in own
-        ]
+        lines: list[str] = []
+        for row in self.list_agent_rows(use.context.conversation):
+            # Agents of its agents are theirs to deal with.
+            if row.parent == use.context.conversation:
+                lines.append(
+                    f"{row.id} {row.name}: {row.state}, ${row.cost:.2f}, {row.seconds:.0f} s. {row.task}"
+                )
         return ToolOutput("\n".join(lines) or "No agent was delegated anything here.")
 
     async def _run_stop_agent(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
@@ -421,25 +444,50 @@ class SubagentRunner:
 
     def _require_own_agent(self, agent: str, use: ToolResources) -> DelegatedAgent:
         """Return the agent if this conversation delegated to it. Raises NotFound otherwise."""
-        found = self.team_of(use.context.conversation).agents.get(agent)
-        if found is None or found.parent != use.context.conversation:
+        team = self.team_of(use.context.conversation)
+        own_agent = team.agents.get(agent)
+        if own_agent is None or own_agent.parent != use.context.conversation:
             raise NotFound(
                 f"You haven't delegated anything to an agent named {agent[:60]!r}.",
                 remedy="To see your agents, use list_agents.",
             )
-        return found
+        return own_agent
 
 
 def _tools_named_by_role(item: ProjectItem) -> tuple[str, ...]:
     """Return our names of the tools in an agent's file. Permissions decide limits in brackets."""
-    found: dict[str, None] = {}
-    for said in tools_of_agent(item):
-        name = said.partition("(")[0]
-        for own in _CLAUDE_TOOLS.get(name, (name,)):
-            found[own] = None
+    names: list[str] = []
+    for written_name in tools_of_agent(item):
+        name = written_name.partition("(")[0]
+        names.extend(_CLAUDE_TOOLS.get(name, (name,)))
+        # Claude Code writes mcp__server__tool, or mcp__server for all tools of a server.
         if name.startswith("mcp__"):
-            found[name.removeprefix("mcp__") if "__" in name[5:] else f"{name[5:]}__*"] = None
-    return tuple(found)
+            name_of_server_tool = name.removeprefix("mcp__")
+            if "__" not in name_of_server_tool:
+                name_of_server_tool += "__*"
+            names.append(name_of_server_tool)
+    return tuple(dict.fromkeys(names))
+
+
+def _beginning_of(state: ConversationState) -> ConversationStarted | None:
+    if not state.facts:
+        return None
+    first_fact = state.facts[0].fact
+    if isinstance(first_fact, ConversationStarted):
+        return first_fact
+    return None
+
+
+def _reports_of_agents(parent: ConversationState) -> str:
+    """Return what a conversation was told when its agents ended."""
+    reports: list[str] = []
+    for recorded in parent.facts:
+        message = recorded.fact
+        if not isinstance(message, UserSaid):
+            continue
+        if message.by.startswith(("agent:", "interrupted:")):
+            reports += [part.text for part in message.parts if isinstance(part, Text)]
+    return "\n".join(reports)
 
 
 def _end_agents(agents: Iterable[DelegatedAgent], team: AgentTeam, why: str = "") -> None:
@@ -451,14 +499,17 @@ def _end_agents(agents: Iterable[DelegatedAgent], team: AgentTeam, why: str = ""
 
 
 def _describe_session_end(session: Session) -> str:
-    reason = session.turns.last_end.reason if session.turns.last_end else TurnEnd.STOPPED
-    return {TurnEnd.DONE: "done", TurnEnd.STOPPED: "stopped"}.get(reason, "failed")
+    last_end = session.turns.last_end
+    if not last_end or last_end.reason is TurnEnd.STOPPED:
+        return "stopped"
+    if last_end.reason is TurnEnd.DONE:
+        return "done"
+    return "failed"
 
 
 def report_of_interrupted_agent(agent: Conversation) -> UserSaid:
     """Return what the conversation that delegated to it is told after a restart."""
-    begun = agent.state.facts[0].fact if agent.state.facts else None
-    started = begun if isinstance(begun, ConversationStarted) else ConversationStarted()
+    started = _beginning_of(agent.state) or ConversationStarted()
     head = f"[{started.role or 'agent'} ({agent.id}) did not finish, because the program ended. What it did to files is still there."
     last = result_of_agent(agent).answer or "nothing"
     text = (
@@ -473,17 +524,23 @@ def result_of_agent(conversation: Conversation) -> DelegationResult:
     """
     facts = [recorded.fact for recorded in conversation.state.facts]
     replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
+    answer = _text_of_last_reply(replies)
+    turn_ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
+    if not turn_ends:
+        return DelegationResult(conversation.id, answer.strip(), False)
+    last_end = turn_ends[-1]
+    if last_end.reason is TurnEnd.DONE:
+        return DelegationResult(conversation.id, answer.strip(), True)
+    why = f"[It ended early: {last_end.reason.value}. {last_end.why}]"
+    return DelegationResult(conversation.id, f"{answer}\n{why}".strip(), False)
+
+
+def _text_of_last_reply(replies: Sequence[ModelReplied]) -> str:
     first = max(0, len(replies) - 1)
+    # A reply that was cut at its greatest length goes on in the next one.
     while first > 0 and replies[first - 1].stop is Stop.LENGTH:
         first -= 1
-    words = ""
+    text = ""
     for reply in replies[first:]:
-        words += "".join(part.text for part in reply.parts if isinstance(part, Text))
-    ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
-    if not ends:
-        return DelegationResult(conversation.id, words.strip(), False)
-    last_end = ends[-1]
-    if last_end.reason is TurnEnd.DONE:
-        return DelegationResult(conversation.id, words.strip(), True)
-    why = f"[It ended early: {last_end.reason.value}. {last_end.why}]"
-    return DelegationResult(conversation.id, f"{words}\n{why}".strip(), False)
+        text += "".join(part.text for part in reply.parts if isinstance(part, Text))
+    return text
