@@ -14,10 +14,9 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-ANY, MANY = (
-    "\0",
-    "\1",
-)  # Stand for one and for any number of unknown characters. No command line contains them.
+# These stand for what a shell expansion fills in. No command line contains such characters.
+ANY = "\0"  # Some text within one word.
+MANY = "\1"  # Any number of words.
 DEEPEST = 30
 ENDS = frozenset(" \t\n;&|<>()")
 # A pattern of file names whose beginning is written out: no name that it finds is an option.
@@ -120,7 +119,9 @@ class ShellWordParser(ABC):
     """
 
     def __init__(self, text: str, found: ParsedLine, depth: int) -> None:
-        self.text, self.found, self.depth = text, found, depth
+        self.text = text
+        self.found = found
+        self.depth = depth
         self.at = 0
         self.documents: list[HereDocument] = []
 
@@ -149,7 +150,9 @@ class ShellWordParser(ABC):
         char = self.peek_after_blanks()
         if not char or char == "#" or (char in ENDS and not self.is_at_process_substitution()):
             return None
-        begin, pieces, bare = self.at, [], []
+        begin = self.at
+        pieces: list[str] = []
+        unquoted_pieces: list[str] = []
         while self.at < len(self.text):
             if self.text[self.at] in ENDS and not self.is_at_process_substitution():
                 break
@@ -158,19 +161,24 @@ class ShellWordParser(ABC):
                 if behind and behind not in ENDS and self.at > begin:
                     raise UnreadableCommand("a word is split across two lines")
                 break
-            read, shell = self._parse_piece_of_word()
-            pieces.append(read)
-            bare.append(shell)
-        return self._build_word(begin, "".join(pieces), "".join(bare))
+            piece, unquoted_piece = self._parse_piece_of_word()
+            pieces.append(piece)
+            unquoted_pieces.append(unquoted_piece)
+        return self._build_word(begin, "".join(pieces), "".join(unquoted_pieces))
 
     def _build_word(self, begin: int, text: str, bare: str) -> ShellWord:
         """`bare`: the unquoted characters, which may have a special meaning."""
         raw = self.text[begin : self.at]
-        self.found.has_quoted_substitution |= bool(_SUBSTITUTION.search(text))
-        if text in RESERVED and raw != text and "\\" not in raw and not set(raw) & set("'\""):
+        if _SUBSTITUTION.search(text):
+            self.found.has_quoted_substitution = True
+        is_quoted = not set("\\'\"").isdisjoint(raw)
+        if text in RESERVED and raw != text and not is_quoted:
             raise UnreadableCommand("it is not valid shell syntax")
-        if any(unicodedata.category(char)[0] in "ZC" and char not in (ANY, MANY) for char in bare):
-            raise UnreadableCommand("it contains invisible characters")
+        for char in bare:
+            # Separators and control characters look like a space or like nothing.
+            is_invisible = unicodedata.category(char).startswith(("Z", "C"))
+            if is_invisible and char not in (ANY, MANY):
+                raise UnreadableCommand("it contains invisible characters")
         if bare == text == "[":
             return ShellWord(text, is_literal=False)
         if _BRACES.search(bare):
@@ -178,7 +186,9 @@ class ShellWordParser(ABC):
         if bare.startswith("~"):
             text = ANY + text[1:]
         return ShellWord(
-            text, _WRITTEN.fullmatch(raw) is not None, _KNOWN_PATH.fullmatch(raw) is not None
+            text,
+            is_literal=_WRITTEN.fullmatch(raw) is not None,
+            is_known_path=_KNOWN_PATH.fullmatch(raw) is not None,
         )
 
     def _parse_piece_of_word(self) -> tuple[str, str]:  # noqa: PLR0911 -- one for each kind of quote
@@ -205,11 +215,14 @@ class ShellWordParser(ABC):
             self.parse_commands(")")
             return ANY, ""
         self.at += 1
-        return (MANY, char) if char in "*?[" and not self._is_lone_bracket() else (char, char)
+        if char in "*?[" and not self._is_lone_bracket():
+            return MANY, char
+        return char, char
 
     def _is_lone_bracket(self) -> bool:
         """Whether the bracket just read is a word of its own, the command `[`."""
-        before, behind = self.text[self.at - 2 : self.at - 1], self.text[self.at : self.at + 1]
+        before = self.text[self.at - 2 : self.at - 1]
+        behind = self.text[self.at : self.at + 1]
         return (
             self.text[self.at - 1] == "["
             and (not before or before in ENDS)
@@ -258,7 +271,13 @@ class ShellWordParser(ABC):
         self.at += 2
         if behind == "\n":
             return ""
-        return behind if behind and behind in ("$`\\" if lines else '$`"\\') else f"\\{behind}"
+        # In a here document, a double quote has no meaning that could be escaped.
+        escapable = {"$", "`", "\\"}
+        if not lines:
+            escapable.add('"')
+        if behind in escapable:
+            return behind
+        return f"\\{behind}"
 
     def _parse_dollar(self, *, quoted: bool = False) -> tuple[str, str]:
         """Parse what follows a dollar sign. Return its text and its unquoted part."""
@@ -274,7 +293,18 @@ class ShellWordParser(ABC):
         if behind == '"' and not quoted:
             self.at += 1
             return self.parse_expanded_text('"'), ""
-        filled = ANY if quoted else MANY
+        return self._parse_expansion(quoted=quoted), ""
+
+    def _parse_expansion(self, *, quoted: bool) -> str:
+        """Skip what follows a dollar sign, and return the mark for it. A dollar sign that
+        nothing follows is returned as it is.
+        """
+        behind = self.text[self.at : self.at + 1]
+        # In quotes, an expansion remains one word.
+        filled = MANY
+        if quoted:
+            filled = ANY
+        parameter = _PARAMETER.match(self.text, self.at)
         if self.text.startswith("((", self.at):
             self.at += 2
             self.skip_arithmetic()
@@ -285,13 +315,16 @@ class ShellWordParser(ABC):
             raise UnreadableCommand("an arithmetic expression could not be parsed")
         elif behind == "{":
             self.at += 1
-            filled = MANY if self._skip_braced_expansion(quoted=quoted) else filled
-        elif name := _PARAMETER.match(self.text, self.at):
-            self.at = name.end()
-            filled = MANY if name[0] == "@" else filled
+            if self._skip_braced_expansion(quoted=quoted):
+                filled = MANY
+        elif parameter:
+            self.at = parameter.end()
+            # `"$@"` is all arguments, each a word.
+            if parameter[0] == "@":
+                filled = MANY
         else:
-            return "$", ""
-        return filled, ""
+            return "$"
+        return filled
 
     def _is_known_loop_variable(self, *, quoted: bool) -> bool:
         """Whether a whole word is `"$name"`, the variable of a loop over words that are
@@ -335,23 +368,28 @@ class ShellWordParser(ABC):
             raise UnreadableCommand(
                 "it reads a variable whose name or value could cause commands to run"
             )
-        self.found.has_arithmetic |= "[" in raw or bool(re.search(r":[^-+=?]", raw))
+        # An index, and the numbers in `${x:1:2}`, are calculated.
+        if "[" in raw or re.search(r":[^-+=?]", raw):
+            self.found.has_arithmetic = True
         return "@" in raw
 
     def skip_arithmetic(self, separators: str = "") -> None:
         """Skip a calculation, up to its two closing brackets."""
         self.found.has_arithmetic = True
-        open_ = 0
+        open_brackets = 0
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == "$":
                 self._parse_dollar(quoted=True)
                 continue
-            if char == ")" and not open_:
+            if char == ")" and open_brackets == 0:
                 break
-            if char not in "()" and char not in separators and not _SUMS.match(char):
+            if char == "(":
+                open_brackets += 1
+            elif char == ")":
+                open_brackets -= 1
+            elif char not in separators and not _SUMS.match(char):
                 break
-            open_ += (char == "(") - (char == ")")
             self.at += 1
         if not self.text.startswith("))", self.at):
             raise UnreadableCommand("an arithmetic expression could not be parsed")
@@ -364,7 +402,10 @@ class ShellWordParser(ABC):
         if not match:
             raise UnreadableCommand("it has an unclosed backquote")
         self._refuse_line_end_before_documents(match[1])
-        inner = re.sub(r'\\([$`\\"])' if quoted else r"\\([$`\\])", r"\1", match[1])
+        escaped = r"\\([$`\\])"
+        if quoted:
+            escaped = r'\\([$`\\"])'
+        inner = re.sub(escaped, r"\1", match[1])
         type(self)(inner, self.found, self.depth).parse_commands("")
         self.at = match.end()
 
@@ -383,16 +424,22 @@ def _decode_escape(match: re.Match[str]) -> str:
     hexadecimal, octal, short, long, control, other = match.groups()
     if control:
         return ANY
+    if other in _ESCAPED:
+        return chr(_ESCAPED[other])
+    if other and other in "'\"\\?":
+        return str(other)
     if other:
-        return (
-            chr(_ESCAPED[other])
-            if other in _ESCAPED
-            else other
-            if other in "'\"\\?"
-            else f"\\{other}"
-        )
-    code = int(octal, 8) & 0xFF if octal else int(hexadecimal or short or long, 16)
-    return chr(code) if 1 < code < 0x80 else ANY
+        return f"\\{other}"
+    if octal:
+        return _ascii_or_any(int(octal, 8) & 0xFF)
+    return _ascii_or_any(int(hexadecimal or short or long, 16))
+
+
+def _ascii_or_any(code: int) -> str:
+    # 0 and 1 are the marks, and above ASCII the locale decides which character is meant.
+    if 1 < code < 0x80:
+        return chr(code)
+    return ANY
 
 
 MOST_CHARACTERS = 200_000
@@ -454,8 +501,9 @@ def _doubt_changed_loop_variables(line: ParsedLine) -> None:
     """Doubt a loop's variable that something else in the line may set."""
     if not line.used_loop_variables:
         return
-    sets = any(_sets_variable(command.words) for command in line.commands)
-    if sets or not line.used_loop_variables.isdisjoint(line.unknown_loop_variables):
+    sets_variable = any(_sets_variable(command.words) for command in line.commands)
+    is_of_unknown_loop = not line.used_loop_variables.isdisjoint(line.unknown_loop_variables)
+    if sets_variable or is_of_unknown_loop:
         line.add_doubt("it may change the variable of its loop")
 
 
@@ -475,33 +523,43 @@ class _CommandParser(ShellWordParser):
         self.depth += 1
         if self.depth > DEEPEST:
             raise UnreadableCommand("it is nested too deeply")
-        begins = True  # True if a command may begin here.
-        while (char := self.peek_after_blanks()) not in ("", ")"):
-            begins = self._parse_next_piece(char, begins=begins)
+        may_begin = True
+        char = self.peek_after_blanks()
+        while char not in ("", ")"):
+            may_begin = self._parse_next_piece(char, may_begin=may_begin)
+            char = self.peek_after_blanks()
         if char != closing or self.documents:
             raise UnreadableCommand("it has an unclosed quote or bracket")
         self.at += len(char)
         self.depth -= 1
 
-    def _parse_next_piece(self, char: str, *, begins: bool) -> bool:  # noqa: PLR0911 -- one for each thing a line is made of
-        """Parse a command, separator or reserved word. True if a command may begin next."""
+    def _parse_next_piece(self, char: str, *, may_begin: bool) -> bool:  # noqa: PLR0911 -- one for each thing a line is made of
+        """Parse a command, separator or reserved word. `may_begin`: a command may begin here.
+        Return whether one may begin next.
+        """
         if char == "\n":
             self._parse_line_end()
             return True
         if char == "#":
             self._skip_comment()
-            return begins
-        if redirect := _REDIRECT.match(self.text, self.at):
-            return self._parse_simple_command() if begins else self._parse_redirection(redirect, [])
-        if joint := _JOINT.match(self.text, self.at):
+            return may_begin
+        redirection = _REDIRECT.match(self.text, self.at)
+        if redirection and may_begin:
+            return self._parse_simple_command()
+        if redirection:
+            # Behind a group or a loop, it is about all commands in there.
+            return self._parse_redirection(redirection, [])
+        joint = _JOINT.match(self.text, self.at)
+        if joint:
             self._skip_separator_and_case_patterns(joint)
             return True
         if char == "(":
             self._parse_group()
             return False
-        if word := _RESERVED.match(self.text, self.at):
-            return self._parse_reserved_word(word)
-        if not begins:
+        reserved_word = _RESERVED.match(self.text, self.at)
+        if reserved_word:
+            return self._parse_reserved_word(reserved_word)
+        if not may_begin:
             raise UnreadableCommand("it is not valid shell syntax")
         return self._parse_simple_command()
 
@@ -565,8 +623,10 @@ class _CommandParser(ShellWordParser):
         self._skip_space_and_comments()
         words: list[ShellWord] = []
         if self._skip_if_matching(re.compile("in" + _BREAK)):
-            while (word := self.parse_word()) is not None:
+            word = self.parse_word()
+            while word is not None:
                 words.append(word)
+                word = self.parse_word()
         # The loop runs over nothing but these, and a value that begins with a dash may be an option.
         if words and not any(word.may_be_option for word in words):
             self.found.loop_variables.add(name)
@@ -591,36 +651,41 @@ class _CommandParser(ShellWordParser):
             self._skip_space_and_comments()
             if self._skip_if_matching(re.compile(r"\]\]" + _BREAK)):
                 return
-            if (
-                self.peek_after_blanks() in ("(", ")", "|", "&", "<", ">")
-                and not self.is_at_process_substitution()
-            ):
+            is_operator = self.peek_after_blanks() in ("(", ")", "|", "&", "<", ">")
+            if is_operator and not self.is_at_process_substitution():
                 self.at += 1
-            else:
-                word = self._parse_required_word().text
-                calculates = word in _CALCULATING_TESTS or not is_certain_word(word[:1])
-                self.found.has_arithmetic |= calculates
+                continue
+            word = self._parse_required_word().text
+            # An expansion may become one of these tests.
+            if word in _CALCULATING_TESTS or not is_certain_word(word[:1]):
+                self.found.has_arithmetic = True
 
     def _parse_simple_command(self) -> bool:
         """Parse a simple command or a function's head. Return whether a command may follow."""
-        one = SimpleCommand()
+        command = SimpleCommand()
         while True:
             self.skip_blanks()
             begin = self.at
-            if redirect := _REDIRECT.match(self.text, begin):
-                self._parse_redirection(redirect, one.here_documents)
-            elif (word := self.parse_word()) is None:
+            redirection = _REDIRECT.match(self.text, begin)
+            if redirection:
+                self._parse_redirection(redirection, command.here_documents)
+                continue
+            word = self.parse_word()
+            if word is None:
                 break
-            elif not one.words and (assigns := _ASSIGNS.match(self.text, begin)):
-                one.assignments.append((assigns[1], self._parse_assigned_value(assigns, word)))
-            else:
-                one.words.append(word.text)
-                self._doubt_word(word, is_first=len(one.words) == 1)
-                if self.peek_after_blanks() == "(":
-                    return self._parse_function_head(one.words)
-        if one.assignments:
+            assigned = _ASSIGNS.match(self.text, begin)
+            # Behind the program's name, `A=b` is an argument like any other.
+            if assigned and not command.words:
+                value = self._parse_assigned_value(assigned, word)
+                command.assignments.append((assigned[1], value))
+                continue
+            command.words.append(word.text)
+            self._doubt_word(word, is_first=len(command.words) == 1)
+            if self.peek_after_blanks() == "(":
+                return self._parse_function_head(command.words)
+        if command.assignments:
             self.found.add_doubt("it sets a variable")
-        self.found.commands.append(one)
+        self.found.commands.append(command)
         return False
 
     def _doubt_word(self, word: ShellWord, *, is_first: bool) -> None:
@@ -660,15 +725,21 @@ class _CommandParser(ShellWordParser):
                 self._parse_line_end()
 
     def _skip_comment(self) -> None:
+        self.at = self._find_end_of_line()
+
+    def _find_end_of_line(self) -> int:
         end = self.text.find("\n", self.at)
-        self.at = len(self.text) if end < 0 else end
+        if end < 0:
+            return len(self.text)
+        return end
 
     def _skip_if_matching(self, pattern: re.Pattern[str]) -> bool:
         self.skip_blanks()
-        found = pattern.match(self.text, self.at)
-        if found:
-            self.at = found.end()
-        return found is not None
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            return False
+        self.at = match.end()
+        return True
 
     def _skip_required_match(self, pattern: re.Pattern[str]) -> str:
         self.skip_blanks()
@@ -678,7 +749,8 @@ class _CommandParser(ShellWordParser):
         return self.text[begin : self.at]
 
     def _parse_required_word(self) -> ShellWord:
-        if (word := self.parse_word()) is None:
+        word = self.parse_word()
+        if word is None:
             raise UnreadableCommand("it is not valid shell syntax")
         return word
 
@@ -686,37 +758,43 @@ class _CommandParser(ShellWordParser):
 
     def _parse_redirection(self, match: re.Match[str], texts: list[str]) -> bool:
         """Skip `> file` and the like, after which no command begins."""
-        self.at, operator = match.end(), match[2]
+        self.at = match.end()
+        operator = match[2]
+        writes = ">" in operator
         self.skip_blanks()
         begin = self.at
         word = self._parse_required_word()
-        if not _HARMLESS.fullmatch(self.text[match.start() : self.at]):
-            doubt = "it writes a file" if ">" in operator else "it is given an input"
-            self.found.add_doubt(doubt)
-        self.found.only_bash |= operator.startswith("&")
+        is_harmless = _HARMLESS.fullmatch(self.text[match.start() : self.at])
+        if writes and not is_harmless:
+            self.found.add_doubt("it writes a file")
+        elif not is_harmless:
+            self.found.add_doubt("it is given an input")
+        if operator.startswith("&"):
+            self.found.only_bash = True
         if operator in ("<<", "<<-"):
-            self.documents.append(
-                _parse_here_document_start(
-                    self.text[begin : self.at], texts, tabs=operator == "<<-"
-                )
-            )
+            raw = self.text[begin : self.at]
+            document = _parse_here_document_start(raw, texts, tabs=operator == "<<-")
+            self.documents.append(document)
         elif operator == "<<<":
             texts.append(word.text)
-        elif (
-            ">" in operator
-            and word.text != "/dev/null"
-            and not (operator == ">&" and _HANDLE.fullmatch(word.text))
-        ):
-            self.found.written_files.append(word.text)
+        elif writes and word.text != "/dev/null":
+            # `>&2` names an open file, but `>& name` writes one.
+            is_open_file = operator == ">&" and _HANDLE.fullmatch(word.text)
+            if not is_open_file:
+                self.found.written_files.append(word.text)
         return False
 
     def _parse_line_end(self) -> None:
         self.at += 1
-        documents, self.documents = self.documents, []
+        # The texts of here documents begin on the next line, in the order of their operators.
+        documents = self.documents
+        self.documents = []
         for document in documents:
             text = self._read_here_document(document)
-            text = text if document.quoted else self._parse_expanded_document(text)
-            self.found.has_quoted_substitution |= bool(_SUBSTITUTION.search(text))
+            if not document.quoted:
+                text = self._parse_expanded_document(text)
+            if _SUBSTITUTION.search(text):
+                self.found.has_quoted_substitution = True
             document.texts_of_command.append(text)
 
     def _read_here_document(self, document: HereDocument) -> str:
@@ -724,18 +802,20 @@ class _CommandParser(ShellWordParser):
         delimiter ambiguous.
         """
         lines: list[str] = []
-        continued = False
+        is_continued = False
         while self.at < len(self.text):
-            end = self.text.find("\n", self.at)
-            line = self.text[self.at : end if end >= 0 else len(self.text)]
-            self.at = end + 1 if end >= 0 else len(self.text)
-            line = line.lstrip("\t") if document.tabs else line
-            if line == document.delimiter and not continued:
-                return "".join(f"{each}\n" for each in lines)
-            if continued and document.delimiter.endswith(line):
+            end = self._find_end_of_line()
+            line = self.text[self.at : end]
+            self.at = min(end + 1, len(self.text))
+            if document.tabs:
+                line = line.lstrip("\t")
+            if line == document.delimiter and not is_continued:
+                return "".join(f"{line_before}\n" for line_before in lines)
+            if is_continued and document.delimiter.endswith(line):
                 break
-            odd = (len(line) - len(line.rstrip("\\"))) % 2 == 1
-            continued = odd and not document.quoted
+            # Two backslashes are one that is escaped. A single one joins this line and the next.
+            backslash_count = len(line) - len(line.rstrip("\\"))
+            is_continued = backslash_count % 2 == 1 and not document.quoted
             lines.append(line)
         raise UnreadableCommand("it has a here-document with no clear end")
 
@@ -746,6 +826,12 @@ class _CommandParser(ShellWordParser):
 
 
 def _parse_here_document_start(raw: str, texts: list[str], *, tabs: bool) -> HereDocument:
-    if not (match := _DELIMITER.fullmatch(raw)):
+    match = _DELIMITER.fullmatch(raw)
+    if not match:
         raise UnreadableCommand("it has a here-document that could not be parsed")
-    return HereDocument(match[2] or match[3], bool(match[1] or match[3]), tabs, texts)
+    return HereDocument(
+        delimiter=match[2] or match[3],
+        quoted=bool(match[1] or match[3]),
+        tabs=tabs,
+        texts_of_command=texts,
+    )
