@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import IntEnum
 
-from PySide6 import (
-    QtWidgets,
-)  # for QStyle: importing it itself would create its 500 members at the start
+# QtWidgets is for QStyle: importing it itself would create its 500 members at the start.
+from PySide6 import QtWidgets
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
@@ -31,7 +30,10 @@ from helix_desktop.gui.translation import tr
 
 ROWS_PER_FETCH = 200
 MOST_OVERLAPS = 3  # The maximum number of files changed elsewhere that a row names.
-ROW, TWO_LINES, HEADING = 34, 52, 30
+# The heights in pixels of a conversation's row, of one with a second line, and of a heading.
+ROW = 34
+TWO_LINES = 52
+HEADING = 30
 
 
 class ConversationListRole(IntEnum):
@@ -51,11 +53,9 @@ def format_age(updated: float, now: float) -> str:
         return tr("now")
     if past < 3_600:
         return tr("{n}m", n=int(past // 60))
-    there, here = (
-        datetime.fromtimestamp(updated).astimezone(),
-        datetime.fromtimestamp(now).astimezone(),
-    )
-    if there.date() == here.date():
+    moment_of_change = datetime.fromtimestamp(updated).astimezone()
+    moment_now = datetime.fromtimestamp(now).astimezone()
+    if moment_of_change.date() == moment_now.date():
         return tr("{n}h", n=int(past // 3_600))
     return format_short_day(updated, now)
 
@@ -67,9 +67,10 @@ def group_conversations(
     "archived" or "trashed".
     """
     wanted_words = words.casefold().split()
-    shown = [
-        row for row in rows if _is_in_place(row, place) and _has_words_in_title(row, wanted_words)
-    ]
+    shown: list[ConversationListRow] = []
+    for row in rows:
+        if _is_in_place(row, place) and _has_words_in_title(row, wanted_words):
+            shown.append(row)
     shown.sort(key=lambda row: row.updated, reverse=True)
     lines: list[ConversationGroupHeading | ConversationListRow] = []
     for name, group in _split_into_groups(shown, place, now):
@@ -96,8 +97,10 @@ def _has_words_in_title(row: ConversationListRow, words: Sequence[str]) -> bool:
 def _split_into_groups(
     rows: list[ConversationListRow], place: str, now: float
 ) -> list[tuple[str, list[ConversationListRow]]]:
+    if place == "trashed":
+        return [(tr("Trash"), rows)]
     if place:
-        return [(tr("Trash") if place == "trashed" else tr("Archive"), rows)]
+        return [(tr("Archive"), rows)]
     # Python decides about daylight saving.
     midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))
     pinned: list[ConversationListRow] = []
@@ -129,39 +132,54 @@ class ConversationListModel(QAbstractListModel):
         self, lines: list[ConversationGroupHeading | ConversationListRow]
     ) -> None:
         """Replaces the lines. If only their content changed, the view keeps its scroll position."""
-        if len(lines) == len(self._lines) and all(
-            one is other or _key_of_line(one) == _key_of_line(other)
-            for one, other in zip(self._lines, lines, strict=True)
-        ):
-            before, self._lines = self._lines, lines
-            aged, self._minute = int(time.time() // 60) != self._minute, int(time.time() // 60)
-            for at in range(self._fetched_count):
-                if aged or before[at] != lines[at]:
-                    self.dataChanged.emit(self.index(at), self.index(at))
-                    if _describe_second_line(before[at]) != _describe_second_line(lines[at]):
-                        self.row_height_changed.emit(self.index(at))
+        if _are_same_lines_in_order(self._lines, lines):
+            self._replace_content_of_lines(lines)
             return
         self.beginResetModel()
         self._lines = lines
         self._fetched_count = min(len(lines), max(self._fetched_count, ROWS_PER_FETCH))
         self.endResetModel()
 
+    def _replace_content_of_lines(
+        self, lines: list[ConversationGroupHeading | ConversationListRow]
+    ) -> None:
+        lines_before = self._lines
+        self._lines = lines
+        # A row shows its age, so every row may look different in another minute.
+        minute = int(time.time() // 60)
+        has_aged = minute != self._minute
+        self._minute = minute
+        for row_number in range(self._fetched_count):
+            line_before = lines_before[row_number]
+            line = lines[row_number]
+            if not has_aged and line_before == line:
+                continue
+            index = self.index(row_number)
+            self.dataChanged.emit(index, index)
+            if _describe_second_line(line_before) != _describe_second_line(line):
+                self.row_height_changed.emit(index)
+
     def update_running_state(self, conversation: str, running: ConversationActivity) -> None:
         if self._running.get(conversation, ConversationActivity.IDLE) is running:
             return
         self._running[conversation] = running
-        at = self.find_conversation_row(conversation)
-        if 0 <= at < self._fetched_count:
-            self.dataChanged.emit(self.index(at), self.index(at))
-            self.row_height_changed.emit(self.index(at))
+        row_number = self.find_conversation_row(conversation)
+        if 0 <= row_number < self._fetched_count:
+            index = self.index(row_number)
+            self.dataChanged.emit(index, index)
+            self.row_height_changed.emit(index)
 
     def find_conversation_row(self, conversation: str) -> int:
-        return next(
-            (at for at, line in enumerate(self._lines) if _key_of_line(line) == conversation), -1
-        )
+        """The number of the conversation's line, or -1."""
+        for row_number, line in enumerate(self._lines):
+            if _key_of_line(line) == conversation:
+                return row_number
+        return -1
 
     def rowCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else self._fetched_count
+        if parent is not None and parent.isValid():
+            return 0
+        return self._fetched_count
 
     def canFetchMore(self, parent: Index) -> bool:
         return self._fetched_count < len(self._lines)
@@ -182,17 +200,13 @@ class ConversationListModel(QAbstractListModel):
         if role == ConversationListRole.ROW:
             return line
         if isinstance(line, ConversationGroupHeading):
-            return (
-                line.text
-                if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
-                else None
-            )
+            if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
+                return line.text
+            return None
         running = self._running.get(line.id, ConversationActivity.IDLE)
-        return (
-            running
-            if role == ConversationListRole.RUNNING
-            else _row_text_for_role(line, running, role)
-        )
+        if role == ConversationListRole.RUNNING:
+            return running
+        return _row_text_for_role(line, running, role)
 
 
 def _row_text_for_role(
@@ -201,10 +215,10 @@ def _row_text_for_role(
     if role == Qt.ItemDataRole.DisplayRole:
         return row.title
     if role == Qt.ItemDataRole.AccessibleTextRole:
-        state = (
-            "" if running is ConversationActivity.IDLE else f", {describe_running_state(running)}"
-        )
-        return _title_with_second_line(row, running) + state
+        spoken = _title_with_second_line(row, running)
+        if running is not ConversationActivity.IDLE:
+            spoken += f", {describe_running_state(running)}"
+        return spoken
     if role == Qt.ItemDataRole.ToolTipRole:
         return safe_tooltip(_title_with_second_line(row, running))
     return None
@@ -219,22 +233,25 @@ def _describe_second_line(
     """
     if isinstance(line, ConversationGroupHeading):
         return ""
-    broken = (
-        tr("interrupted") if line.is_interrupted and running is ConversationActivity.IDLE else ""
-    )
+    interrupted = ""
+    if line.is_interrupted and running is ConversationActivity.IDLE:
+        interrupted = tr("interrupted")
     writer = line.agent or line.machine or make_safe_text(line.acp_agent) or line.recorded_from
-    return " · ".join(
-        filter(None, (broken, describe_overlaps(line), writer, describe_copy_of(line)))
-    )
+    parts = (interrupted, describe_overlaps(line), writer, describe_copy_of(line))
+    return " · ".join(filter(None, parts))
 
 
 def describe_copy_of(row: ConversationListRow) -> str:
-    return tr("copy of {branch}", branch=make_safe_text(row.copy)) if row.copy else ""
+    if not row.copy:
+        return ""
+    return tr("copy of {branch}", branch=make_safe_text(row.copy))
 
 
 def describe_overlaps(row: ConversationListRow) -> str:
-    files = [make_safe_text(path.rpartition("/")[2]) for path in row.overlaps[:MOST_OVERLAPS]]
-    return tr("also changed in other copies: {files}", files=", ".join(files)) if files else ""
+    names = [make_safe_text(path.rpartition("/")[2]) for path in row.overlaps[:MOST_OVERLAPS]]
+    if not names:
+        return ""
+    return tr("also changed in other copies: {files}", files=", ".join(names))
 
 
 def has_second_line(row: ConversationListRow, running: ConversationActivity) -> bool:
@@ -242,12 +259,57 @@ def has_second_line(row: ConversationListRow, running: ConversationActivity) -> 
 
 
 def _title_with_second_line(row: ConversationListRow, running: ConversationActivity) -> str:
-    told = _describe_second_line(row, running)
-    return f"{told}: {row.title}" if told else row.title
+    second_line = _describe_second_line(row, running)
+    if not second_line:
+        return row.title
+    return f"{second_line}: {row.title}"
+
+
+def _are_same_lines_in_order(
+    lines: Sequence[ConversationGroupHeading | ConversationListRow],
+    others: Sequence[ConversationGroupHeading | ConversationListRow],
+) -> bool:
+    """Whether both lists have the same headings and conversations, whatever these show."""
+    if len(lines) != len(others):
+        return False
+    for line, other in zip(lines, others, strict=True):
+        # Most lines are the same object, and that is the cheapest comparison for a long list.
+        if line is not other and _key_of_line(line) != _key_of_line(other):
+            return False
+    return True
 
 
 def _key_of_line(line: ConversationGroupHeading | ConversationListRow) -> str:
-    return f"\0{line.text}" if isinstance(line, ConversationGroupHeading) else line.id
+    if isinstance(line, ConversationGroupHeading):
+        # No conversation's id begins with this character.
+        return f"\0{line.text}"
+    return line.id
+
+
+_COLOURS_OF_STATES = {
+    ConversationActivity.ASKING: "handover_text",
+    ConversationActivity.FAILED: "danger",
+}
+
+
+def _list_parts_of_second_line(
+    row: ConversationListRow, running: ConversationActivity
+) -> list[tuple[str, str]]:
+    """The parts from left to right, each with the name of its colour."""
+    state = ""
+    if running is not ConversationActivity.IDLE:
+        state = describe_running_state(running)
+    description = _describe_second_line(row, running)
+    if state and description:
+        description = f" · {description}"
+    description_colour = "muted"
+    if row.overlaps or row.is_interrupted:
+        description_colour = "danger"
+    state_colour = _COLOURS_OF_STATES.get(running, "output_text")
+    parts = [(state, state_colour), (description, description_colour)]
+    if row.whole_cost:
+        parts.append((f" · {format_dollars(row.whole_cost)}", "faint"))
+    return parts
 
 
 class ConversationRowPainter(RowPainter):
@@ -261,28 +323,27 @@ class ConversationRowPainter(RowPainter):
         line = index.data(ConversationListRole.ROW)
         if isinstance(line, ConversationGroupHeading):
             return QSize(120, self._theme.zoomed_pixels(HEADING))
-        told = has_second_line(line, ConversationActivity(index.data(ConversationListRole.RUNNING)))
-        return QSize(120, self._theme.zoomed_pixels(TWO_LINES if told else ROW))
+        height = ROW
+        running = ConversationActivity(index.data(ConversationListRole.RUNNING))
+        if has_second_line(line, running):
+            height = TWO_LINES
+        return QSize(120, self._theme.zoomed_pixels(height))
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        line, rect = index.data(ConversationListRole.ROW), QRect(option.rect)
-        theme, px, state = self._theme, self._theme.zoomed_pixels, option.state
+        line = index.data(ConversationListRole.ROW)
+        rect = QRect(option.rect)
+        theme = self._theme
+        px = theme.zoomed_pixels
         if isinstance(line, ConversationGroupHeading):
-            box, how = rect.adjusted(px(16), px(10), -px(16), -px(4)), Qt.AlignmentFlag.AlignLeading
-            theme.draw_words(
-                painter,
-                box,
-                line.text,
-                theme.build_font(11),
-                "faint",
-                Qt.AlignmentFlag.AlignVCenter | how,
-            )
+            box = rect.adjusted(px(16), px(10), -px(16), -px(4))
+            alignment = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
+            theme.draw_words(painter, box, line.text, theme.build_font(11), "faint", alignment)
             return
         running = ConversationActivity(index.data(ConversationListRole.RUNNING))
         card = rect.adjusted(px(8), 0, -px(8), 0)
-        if state & QtWidgets.QStyle.StateFlag.State_Selected:
+        if option.state & QtWidgets.QStyle.StateFlag.State_Selected:
             theme.fill_surface(painter, card, "selected", 8)
-        elif state & QtWidgets.QStyle.StateFlag.State_MouseOver:
+        elif option.state & QtWidgets.QStyle.StateFlag.State_MouseOver:
             theme.fill_surface(painter, card, "rail", 8)
         inner = card.adjusted(px(10), px(7), -px(10), -px(7))
         self._draw_conversation_title(painter, inner, line)
@@ -292,7 +353,8 @@ class ConversationRowPainter(RowPainter):
     def _draw_conversation_title(
         self, painter: QPainter, inner: QRect, row: ConversationListRow
     ) -> None:
-        theme, px = self._theme, self._theme.zoomed_pixels
+        theme = self._theme
+        px = theme.zoomed_pixels
         box = QRect(inner.left(), inner.top(), inner.width(), px(19.5))
         painter.setFont(theme.build_font(11))
         painter.setPen(theme.colour_of_token("faint"))
@@ -312,16 +374,17 @@ class ConversationRowPainter(RowPainter):
         box = self._mirror_for_reading_direction(inner, box)
         painter.setFont(theme.build_font(13))
         painter.setPen(theme.colour_of_token("text"))
-        title, usual = row.title or tr("New conversation"), painter.layoutDirection()
+        title = row.title or tr("New conversation")
+        usual_direction = painter.layoutDirection()
         if is_right_to_left(title):
             painter.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         # What tells a copy from its original stands at the end, as in "Read the report (restored)".
-        elided = (
-            Qt.TextElideMode.ElideMiddle if title.endswith(")") else Qt.TextElideMode.ElideRight
-        )
-        shown = QFontMetrics(painter.font()).elidedText(title, elided, box.width())
+        elide_mode = Qt.TextElideMode.ElideRight
+        if title.endswith(")"):
+            elide_mode = Qt.TextElideMode.ElideMiddle
+        shown = QFontMetrics(painter.font()).elidedText(title, elide_mode, box.width())
         painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, shown)
-        painter.setLayoutDirection(usual)
+        painter.setLayoutDirection(usual_direction)
 
     def _draw_second_line(
         self,
@@ -330,24 +393,14 @@ class ConversationRowPainter(RowPainter):
         row: ConversationListRow,
         running: ConversationActivity,
     ) -> None:
-        theme, px = self._theme, self._theme.zoomed_pixels
+        theme = self._theme
+        px = theme.zoomed_pixels
         line = QRect(inner.left(), inner.bottom() + 1 - px(16.5), inner.width(), px(16.5))
         painter.setFont(theme.build_font(11))
-        metrics, left = QFontMetrics(painter.font()), line.left()
-        colour = {
-            ConversationActivity.ASKING: "handover_text",
-            ConversationActivity.FAILED: "danger",
-        }.get(running, "output_text")
-        state = "" if running is ConversationActivity.IDLE else describe_running_state(running)
-        writer, is_bad = _describe_second_line(row, running), row.overlaps or row.is_interrupted
-        told = [
-            (state, colour),
-            (f" · {writer}" if state and writer else writer, "danger" if is_bad else "muted"),
-        ]
-        if row.whole_cost:
-            told.append((f" · {format_dollars(row.whole_cost)}", "faint"))
-        for words, name in told:
-            painter.setPen(theme.colour_of_token(name))
+        metrics = QFontMetrics(painter.font())
+        left = line.left()
+        for words, colour_name in _list_parts_of_second_line(row, running):
+            painter.setPen(theme.colour_of_token(colour_name))
             shown = metrics.elidedText(words, Qt.TextElideMode.ElideRight, line.right() - left)
             width = metrics.horizontalAdvance(shown) + 1
             place = self._mirror_for_reading_direction(
@@ -388,10 +441,13 @@ class ConversationList(QListView):
         theme.changed.connect(self.scheduleDelayedItemsLayout)
 
     def select_conversation(self, conversation: str) -> None:
-        at = self.lines.find_conversation_row(conversation)
-        while at >= self.lines.rowCount() and self.lines.canFetchMore(QModelIndex()):
+        row_number = self.lines.find_conversation_row(conversation)
+        while row_number >= self.lines.rowCount() and self.lines.canFetchMore(QModelIndex()):
             self.lines.fetchMore(QModelIndex())
-        self.setCurrentIndex(self.lines.index(at) if at >= 0 else QModelIndex())
+        if row_number >= 0:
+            self.setCurrentIndex(self.lines.index(row_number))
+        else:
+            self.setCurrentIndex(QModelIndex())
 
     def selected_conversation_id(self) -> str:
         return self._conversation_id_at(self.currentIndex())
@@ -400,30 +456,44 @@ class ConversationList(QListView):
         """Returns the conversation `steps` rows below (or above) the open one. Empty
         beyond the ends.
         """
-        at = self.currentIndex().row() + steps
-        while 0 <= at < self.lines.rowCount():
-            if found := self._conversation_id_at(self.lines.index(at)):
-                return found
-            at += 1 if steps > 0 else -1
+        direction = -1
+        if steps > 0:
+            direction = 1
+        row_number = self.currentIndex().row() + steps
+        # A heading is passed over, in the same direction.
+        while 0 <= row_number < self.lines.rowCount():
+            conversation = self._conversation_id_at(self.lines.index(row_number))
+            if conversation:
+                return conversation
+            row_number += direction
         return ""
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Menu or (
-            event.key() == Qt.Key.Key_F10 and event.modifiers() & Qt.KeyboardModifier.ShiftModifier
-        ):
+        with_shift = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+        is_shift_f10 = event.key() == Qt.Key.Key_F10 and with_shift
+        if event.key() == Qt.Key.Key_Menu or is_shift_f10:
             self._request_conversation_menu(self.visualRect(self.currentIndex()).center())
             return
         super().keyPressEvent(event)
 
     def _conversation_id_at(self, index: Index) -> str:
-        line = index.data(ConversationListRole.ROW) if index.isValid() else None
-        return "" if line is None or isinstance(line, ConversationGroupHeading) else str(line.id)
+        if not index.isValid():
+            return ""
+        line = index.data(ConversationListRole.ROW)
+        if line is None or isinstance(line, ConversationGroupHeading):
+            return ""
+        return str(line.id)
 
     def _request_opening_conversation(self, index: QModelIndex) -> None:
-        if found := self._conversation_id_at(index):
-            with_control = QApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier
-            (self.beside_wanted if with_control else self.opened).emit(found)
+        conversation = self._conversation_id_at(index)
+        if not conversation:
+            return
+        if QApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier:
+            self.beside_wanted.emit(conversation)
+        else:
+            self.opened.emit(conversation)
 
-    def _request_conversation_menu(self, at: QPoint) -> None:
-        if found := self._conversation_id_at(self.indexAt(at)):
-            self.menu_wanted.emit(found, self.viewport().mapToGlobal(at))
+    def _request_conversation_menu(self, point: QPoint) -> None:
+        conversation = self._conversation_id_at(self.indexAt(point))
+        if conversation:
+            self.menu_wanted.emit(conversation, self.viewport().mapToGlobal(point))

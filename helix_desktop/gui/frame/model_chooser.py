@@ -2,11 +2,10 @@
 what the providers offer.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from PySide6 import (
-    QtWidgets,
-)  # for QStyle: importing it itself would create its 500 members at the start
+# QtWidgets is for QStyle: importing it itself would create its 500 members at the start.
+from PySide6 import QtWidgets
 from PySide6.QtCore import QEvent, QLocale, QObject, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QPushButton, QStyleOptionViewItem, QWidget
@@ -24,8 +23,14 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, tr, translate_name
 
-WIDTH, ROW, SHOWN, RECENT = 560, 34, 12, 5
-STAR, WINDOW, PRICE = 24, 110, 106  # The widths of these columns in pixels.
+WIDTH = 560  # The popup's width in pixels.
+ROW = 34  # A row's height in pixels.
+SHOWN = 12  # The number of rows that are shown without scrolling.
+RECENT = 5  # The number of recently chosen models that are remembered.
+# The widths of these columns in pixels.
+STAR = 24
+WINDOW = 110
+PRICE = 106
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +48,11 @@ def group_models(
     """The rows that match the words: favourites, recent models, then each provider's."""
     wanted_words = words.casefold().split()
     matching = [model for model in models if _model_matches_words(model, wanted_words)]
-    by_name = {model.name: model for model in matching}
+    # A recent model that is a favourite is listed as a favourite only.
     recent_only = [name for name in recent if name not in favourites]
-    groups: dict[str, list[ModelChoice]] = {
-        tr("Favorites"): [by_name[name] for name in favourites if name in by_name],
-        tr("Recent"): [by_name[name] for name in recent_only if name in by_name],
+    groups = {
+        tr("Favorites"): _pick_models(matching, favourites),
+        tr("Recent"): _pick_models(matching, recent_only),
     }
     for model in matching:
         provider = model.provider or model.name.partition("/")[0]
@@ -59,6 +64,12 @@ def group_models(
         for model in members:
             rows.append(ModelRow(model=model, favourite=model.name in favourites))
     return rows
+
+
+def _pick_models(models: Sequence[ModelChoice], names: Sequence[str]) -> list[ModelChoice]:
+    """Returns the models with these names, in the order of the names."""
+    by_name = {model.name: model for model in models}
+    return [by_name[name] for name in names if name in by_name]
 
 
 def _model_matches_words(model: ModelChoice, wanted: Sequence[str]) -> bool:
@@ -81,23 +92,33 @@ def model_abilities(model: ModelChoice) -> list[str]:
 def format_model_window(model: ModelChoice) -> str:
     if not model.window:
         return ""
-    how = translate_name("source of a window size", model.sure)
-    return (
-        f"{format_token_count(model.window)} · {how}" if how else format_token_count(model.window)
-    )
+    size = format_token_count(model.window)
+    source = translate_name("source of a window size", model.sure)
+    if not source:
+        return size
+    return f"{size} · {source}"
 
 
 def format_model_price(model: ModelChoice) -> str:
     prices = (model.price_input, model.price_output)
     if any(prices):
-        cents = any(price % 1 for price in prices) and all(
-            round(price, 2) == price for price in prices
-        )
-        style, digits = ("f", 2) if cents else ("g", 6)
-        return " / ".join(
-            tr("${n}", n=QLocale().toString(float(price), style, digits)) for price in prices
-        )
-    return tr("free") if model.local else ""
+        return _format_prices_alike(prices)
+    if model.local:
+        return tr("free")
+    return ""
+
+
+def _format_prices_alike(prices: Sequence[float]) -> str:
+    """Shows cents in all of the prices or in none, so that they are easy to compare."""
+    style = "g"
+    digits = 6
+    are_whole_cents = all(round(price, 2) == price for price in prices)
+    if are_whole_cents and any(price % 1 for price in prices):
+        style = "f"
+        digits = 2
+    locale = QLocale()
+    words = [tr("${n}", n=locale.toString(float(price), style, digits)) for price in prices]
+    return " / ".join(words)
 
 
 class ModelRows(ListRowModel[ModelRow]):
@@ -111,20 +132,27 @@ class ModelRows(ListRowModel[ModelRow]):
         if role == Qt.ItemDataRole.UserRole:
             return row
         if role == Qt.ItemDataRole.DisplayRole:
-            return row.model.name if row.model else row.heading
-        if role == Qt.ItemDataRole.AccessibleTextRole:
             if row.model is None:
                 return row.heading
-            favourite = tr("favorite") if row.favourite else ""
-            figures = (
-                *model_abilities(row.model),
-                format_model_window(row.model),
-                format_model_price(row.model),
-            )
-            return ", ".join(filter(None, [favourite, row.model.name, *figures]))
+            return row.model.name
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            return _describe_row_for_screen_reader(row)
         if role == Qt.ItemDataRole.ToolTipRole and row.model is not None:
             return safe_tooltip(translate_sentences(row.model.note))
         return None
+
+
+def _describe_row_for_screen_reader(row: ModelRow) -> str:
+    if row.model is None:
+        return row.heading
+    parts: list[str] = []
+    if row.favourite:
+        parts.append(tr("favorite"))
+    parts.append(row.model.name)
+    parts.extend(model_abilities(row.model))
+    parts.append(format_model_window(row.model))
+    parts.append(format_model_price(row.model))
+    return ", ".join(filter(None, parts))
 
 
 class ModelRowPainter(RowPainter):
@@ -132,11 +160,9 @@ class ModelRowPainter(RowPainter):
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         row: ModelRow = index.data(Qt.ItemDataRole.UserRole)
-        rect, px, side = (
-            QRect(option.rect),
-            self._theme.zoomed_pixels,
-            self._theme.zoomed_pixels(14),
-        )
+        rect = QRect(option.rect)
+        px = self._theme.zoomed_pixels
+        side = px(14)
         if row.model is None:
             inner = rect.adjusted(side, px(8), -side, 0)
             self._draw_provider_heading(painter, inner, row.heading, first=index.row() == 0)
@@ -158,10 +184,13 @@ class ModelRowPainter(RowPainter):
     def _draw_model_row(
         self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice
     ) -> None:
-        theme, px = self._theme, self._theme.zoomed_pixels
+        theme = self._theme
+        px = theme.zoomed_pixels
         right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
-        star, colour = ("★", "accent") if row.favourite else ("☆", "muted")
-        theme.draw_words(painter, rect, star, theme.build_font(), colour)
+        if row.favourite:
+            theme.draw_words(painter, rect, "★", theme.build_font(), "accent")
+        else:
+            theme.draw_words(painter, rect, "☆", theme.build_font(), "muted")
         theme.draw_words(
             painter, rect, format_model_price(model), theme.build_font(12), "muted", right
         )
@@ -230,18 +259,17 @@ class ModelChooser(SearchPopup):
         foot = QWidget(self.box)
         keys = build_plain_label(tr("Enter: use · Ctrl+D: favorite"), "small", foot, wraps=False)
         row = build_row((keys, 1), owner=foot, margins=(14, 6, 8, 6))
-        for words, act in (
-            (tr("Connect…"), self._request_connect),
-            (tr("Edit model…"), self.request_model_edit),
-        ):
-            button = build_push_button(words, foot, act, "link")
+        connect = build_push_button(tr("Connect…"), foot, self._request_connect, "link")
+        edit = build_push_button(tr("Edit model…"), foot, self.request_model_edit, "link")
+        self._links = [connect, edit]
+        for button in self._links:
             row.addWidget(button)
-            self._links.append(button)
         return foot
 
     def open_below(self, anchor: QWidget, current: str, words: str = "") -> None:
         """Opens below the button. The receiver of `opened` supplies the models."""
-        self._anchor, self._current = anchor, current
+        self._anchor = anchor
+        self._current = current
         self.open_popup(words)
         self._refill_models()
         self.opened.emit()
@@ -252,12 +280,12 @@ class ModelChooser(SearchPopup):
 
     def show_known_models(self, models: Sequence[ModelChoice], *, refreshing: bool = True) -> None:
         """Shows the known models, and the chosen one even if no provider lists it."""
-        names = {model.name for model in models}
-        missing = [self._current] if self._current and self._current not in names else []
-        self._models = [
-            *(ModelChoice(name, provider=name.partition("/")[0]) for name in missing),
-            *models,
-        ]
+        shown_models = list(models)
+        listed_names = {model.name for model in models}
+        if self._current and self._current not in listed_names:
+            provider = self._current.partition("/")[0]
+            shown_models.insert(0, ModelChoice(self._current, provider=provider))
+        self._models = shown_models
         if refreshing:
             self.show_refresh_status(
                 format_count(len(models), "{n} model · refreshing…", "{n} models · refreshing…")
@@ -267,55 +295,66 @@ class ModelChooser(SearchPopup):
     def show_refreshed_models(self, refreshed: RefreshedModels) -> None:
         self.show_known_models(refreshed.models)
         words = format_count(len(refreshed.models), "{n} model", "{n} models")
-        names = ", ".join(title for title, _ in refreshed.silent)
-        missing = tr("{models} · no response from {names}", models=words, names=names)
-        self.show_refresh_status(
-            missing if names else tr("{models} · just refreshed", models=words)
-        )
-        self._state.setToolTip(
-            safe_tooltip("\n".join(translate_sentences(why) for _, why in refreshed.silent))
-        )
+        titles = [title for title, _ in refreshed.silent]
+        reasons = [translate_sentences(reason) for _, reason in refreshed.silent]
+        names = ", ".join(titles)
+        if names:
+            status = tr("{models} · no response from {names}", models=words, names=names)
+        else:
+            status = tr("{models} · just refreshed", models=words)
+        self.show_refresh_status(status)
+        self._state.setToolTip(safe_tooltip("\n".join(reasons)))
 
     def show_refresh_status(self, words: str) -> None:
         self._state.setText(words)
         self._place_refresh_status()
 
     def selectable_rows(self) -> list[int]:
-        return [at for at, row in enumerate(self._model.items) if row.model is not None]
+        numbers: list[int] = []
+        for row_number, row in enumerate(self._model.items):
+            if row.model is not None:
+                numbers.append(row_number)
+        return numbers
 
     def highlighted_model(self) -> ModelChoice | None:
         index = self.list.currentIndex()
-        return self._model.items[index.row()].model if index.isValid() else None
+        if not index.isValid():
+            return None
+        return self._model.items[index.row()].model
 
     def accept_current_row(self) -> None:
-        if (model := self.highlighted_model()) is not None:
-            recent = [
-                model.name,
-                *(name for name in self._remembered_model_names("recent") if name != model.name),
-            ]
-            self._state_file.remember_value("models", "recent", value=recent[:RECENT])
-            super().close_and_return_focus()
-            self.chosen.emit(model.name)
+        model = self.highlighted_model()
+        if model is None:
+            return
+        recent = [model.name]
+        for name in self._remembered_model_names("recent"):
+            if name != model.name:
+                recent.append(name)
+        self._state_file.remember_value("models", "recent", value=recent[:RECENT])
+        # The own method would report that nothing was chosen.
+        super().close_and_return_focus()
+        self.chosen.emit(model.name)
 
     def close_and_return_focus(self) -> None:
         super().close_and_return_focus()
         self.closed_without_choice.emit()
 
     def request_model_edit(self) -> None:
-        if (model := self.highlighted_model()) is not None:
+        model = self.highlighted_model()
+        if model is not None:
             self.close_and_return_focus()
             self.edit_wanted.emit(model)
 
     def toggle_favourite(self) -> None:
-        if (model := self.highlighted_model()) is None:
+        model = self.highlighted_model()
+        if model is None:
             return
         names = self._remembered_model_names("favourites")
-        changed = (
-            [name for name in names if name != model.name]
-            if model.name in names
-            else [*names, model.name]
-        )
-        self._state_file.remember_value("models", "favourites", value=changed)
+        if model.name in names:
+            names = [name for name in names if name != model.name]
+        else:
+            names.append(model.name)
+        self._state_file.remember_value("models", "favourites", value=names)
         self._refill_models(keep=model.name)
 
     def _request_connect(self) -> None:
@@ -332,19 +371,20 @@ class ModelChooser(SearchPopup):
         return super().claims_shortcut_key(event) or self._shortcut_action(event) is not None
 
     def handle_popup_key(self, event: QKeyEvent) -> bool:
-        if (act := self._shortcut_action(event)) is None:
+        run_action = self._shortcut_action(event)
+        if run_action is None:
             return super().handle_popup_key(event)
-        act()
+        run_action()
         return True
 
     def _shortcut_action(self, event: QKeyEvent) -> Callable[[], None] | None:
-        acts: Mapping[int, Callable[[], None]]
-        acts = {Qt.Key.Key_D: self.toggle_favourite, Qt.Key.Key_E: self.request_model_edit}
-        return (
-            acts.get(event.key())
-            if event.modifiers() == Qt.KeyboardModifier.ControlModifier
-            else None
-        )
+        if event.modifiers() != Qt.KeyboardModifier.ControlModifier:
+            return None
+        if event.key() == Qt.Key.Key_D:
+            return self.toggle_favourite
+        if event.key() == Qt.Key.Key_E:
+            return self.request_model_edit
+        return None
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.list.viewport() and isinstance(event, QMouseEvent):
@@ -356,30 +396,41 @@ class ModelChooser(SearchPopup):
         return super().eventFilter(watched, event)
 
     def _refill_models(self, keep: str = "") -> None:
-        words, names = self.line.text(), self._remembered_model_names
-        self._model.replace_rows(
-            group_models(self._models, names("favourites"), names("recent"), words)
-        )
-        usable = self.selectable_rows()
-        wanted = keep or ("" if words else self._current)
-        here = (
-            at
-            for at in usable
-            if (model := self._model.items[at].model) is not None and model.name == wanted
-        )
-        self.highlight_row(next(here, usable[0] if usable else 0))
+        """Lists the models that match the text. `keep`: the model to highlight."""
+        words = self.line.text()
+        favourites = self._remembered_model_names("favourites")
+        recent = self._remembered_model_names("recent")
+        self._model.replace_rows(group_models(self._models, favourites, recent, words))
+        wanted = keep
+        # While the user searches, the first match is highlighted, not the model in use.
+        if not wanted and not words:
+            wanted = self._current
+        self.highlight_row(self._find_row_of_model_or_first(wanted))
         self.place_popup()
 
+    def _find_row_of_model_or_first(self, name: str) -> int:
+        selectable = self.selectable_rows()
+        for row_number in selectable:
+            model = self._model.items[row_number].model
+            if model is not None and model.name == name:
+                return row_number
+        if selectable:
+            return selectable[0]
+        return 0
+
     def place_popup(self) -> None:
-        parent, px = self.parentWidget(), self._theme.zoomed_pixels
+        parent = self.parentWidget()
+        px = self._theme.zoomed_pixels
         if parent is None:
             return
         self.setGeometry(parent.rect())
         width = min(px(WIDTH), parent.width() - 16)
-        top, right = px(80), (parent.width() + width) // 2
+        top = px(80)
+        right = (parent.width() + width) // 2
         if self._anchor is not None and self._anchor.window() is self.window():
             below = self._anchor.mapTo(parent, self._anchor.rect().bottomRight())
-            top, right = below.y() + px(4), max(below.x(), width + 8)
+            top = below.y() + px(4)
+            right = max(below.x(), width + 8)
         rows = min(max(self._model.rowCount(), 1), SHOWN)
         height = min(px(ROW) * rows + px(96), parent.height() - top - 8)
         self.box.setGeometry(right - width, top, width, height)
