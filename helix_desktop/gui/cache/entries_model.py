@@ -65,7 +65,8 @@ class EntriesModel(QAbstractTableModel):
         self._doing = doing
         self._catalogue: StoredWorkspace | None = None
         self.entry_filter = EntryFilter()
-        self.sort_by, self.descending = EntrySort.TIME, True
+        self.sort_by = EntrySort.TIME
+        self.descending = True
         self._count = 0
         self._pages: OrderedDict[int, Sequence[EntryRow]] = OrderedDict()
         self._search_hits: Sequence[EntrySearchHit] | None = None
@@ -76,7 +77,8 @@ class EntriesModel(QAbstractTableModel):
         self._load_timer.timeout.connect(self._load_requested_pages)
 
     def show_entries_of(self, catalogue: StoredWorkspace | None, chosen: EntryFilter) -> None:
-        self._catalogue, self.entry_filter = catalogue, chosen
+        self._catalogue = catalogue
+        self.entry_filter = chosen
         self._search_hits = None
         self._discard_pages_and_load_first()
 
@@ -87,9 +89,11 @@ class EntriesModel(QAbstractTableModel):
 
     def set_sort_order(self, sort: EntrySort, *, descending: bool) -> None:
         """Sorts the entries. Search hits keep their own order, the best first."""
-        if (sort, descending) != (self.sort_by, self.descending):
-            self.sort_by, self.descending = sort, descending
-            self._discard_pages_and_load_first()
+        if sort == self.sort_by and descending == self.descending:
+            return
+        self.sort_by = sort
+        self.descending = descending
+        self._discard_pages_and_load_first()
 
     def show_search_hits(self, found: Sequence[EntrySearchHit] | None) -> None:
         """Shows search hits instead of all entries; None shows all entries again."""
@@ -109,41 +113,49 @@ class EntriesModel(QAbstractTableModel):
     def get_or_load_row(self, number: int) -> EntryRow | None:
         """Returns a row, or None while it is being loaded."""
         if self._search_hits is not None:
-            return self._search_hits[number].row if number < len(self._search_hits) else None
-        page = self._pages.get(number // ROWS_PER_PAGE)
+            hit = self.search_hit_at(number)
+            if hit is None:
+                return None
+            return hit.row
+        page_number, row_in_page = divmod(number, ROWS_PER_PAGE)
+        page = self._pages.get(page_number)
         if page is None:
-            self._request_page(number // ROWS_PER_PAGE)
+            self._request_page(page_number)
             return None
-        inside = number % ROWS_PER_PAGE
-        return page[inside] if inside < len(page) else None
+        # The last page may have fewer rows than were counted, if entries have been deleted since.
+        if row_in_page >= len(page):
+            return None
+        return page[row_in_page]
 
     def search_hit_at(self, number: int) -> EntrySearchHit | None:
-        return (
-            self._search_hits[number]
-            if self._search_hits is not None and number < len(self._search_hits)
-            else None
-        )
+        if self._search_hits is None or number >= len(self._search_hits):
+            return None
+        return self._search_hits[number]
 
     def row_number_of_entry(self, digest: Digest) -> int:
         """Returns the number of an entry's row if the row is loaded, or else -1."""
         if self._search_hits is not None:
-            return next(
-                (i for i, each in enumerate(self._search_hits) if each.row.stored.digest == digest),
-                -1,
-            )
-        for page, rows in self._pages.items():
-            for inside, row in enumerate(rows):
+            for number, hit in enumerate(self._search_hits):
+                if hit.row.stored.digest == digest:
+                    return number
+            return -1
+        for page_number, rows in self._pages.items():
+            for row_in_page, row in enumerate(rows):
                 if row.stored.digest == digest:
-                    return page * ROWS_PER_PAGE + inside
+                    return page_number * ROWS_PER_PAGE + row_in_page
         return -1
 
     def rowCount(self, parent: Index = NOWHERE) -> int:
         if parent.isValid():
             return 0
-        return len(self._search_hits) if self._search_hits is not None else self._count
+        if self._search_hits is not None:
+            return len(self._search_hits)
+        return self._count
 
     def columnCount(self, parent: Index = NOWHERE) -> int:
-        return 0 if parent.isValid() else len(EntryColumn)
+        if parent.isValid():
+            return 0
+        return len(EntryColumn)
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
@@ -153,24 +165,20 @@ class EntriesModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return column_title(EntryColumn(section))
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            side = (
-                Qt.AlignmentFlag.AlignRight
-                if section in NUMERIC_COLUMNS
-                else Qt.AlignmentFlag.AlignLeft
-            )
+            side = Qt.AlignmentFlag.AlignLeft
+            if section in NUMERIC_COLUMNS:
+                side = Qt.AlignmentFlag.AlignRight
             return side | Qt.AlignmentFlag.AlignVCenter
         return None
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if (
-            role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
-            and index.isValid()
-        ):
-            row = self.get_or_load_row(index.row())
-            return (
-                cell_text(row, EntryColumn(index.column()), time.time()) if row is not None else "…"
-            )
-        return None
+        is_text = role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
+        if not is_text or not index.isValid():
+            return None
+        row = self.get_or_load_row(index.row())
+        if row is None:
+            return "…"
+        return cell_text(row, EntryColumn(index.column()), time.time())
 
     # --- Reading the rows page by page as they are needed
 
@@ -188,10 +196,10 @@ class EntriesModel(QAbstractTableModel):
 
     def _count_filtered_entries(self, then: Callable[[int], None]) -> None:
         """Counts the entries. The result is ignored if something else is shown by then."""
-        round_now = self._load_generation
+        generation = self._load_generation
 
         def pass_on_if_current(count: int) -> None:
-            if round_now == self._load_generation:
+            if generation == self._load_generation:
                 then(count)
 
         if self._catalogue is not None:
@@ -202,57 +210,58 @@ class EntriesModel(QAbstractTableModel):
             )
 
     def _set_count_and_reload_visible_pages(self, count: int) -> None:
-        grown = count - self._count
-        for page in list(self._pages)[:-2]:
-            del self._pages[page]
+        added_count = count - self._count
+        # The two pages that were read last are in sight; the others are read again when needed.
+        for page_number in list(self._pages)[:-2]:
+            del self._pages[page_number]
         self._loading_pages.clear()
-        for page in self._pages:
-            self._request_page(page)
-        if grown:
-            above = (
-                grown > 0
-                and self._search_hits is None
-                and self.sort_by is EntrySort.TIME
-                and self.descending
-            )
-            self._set_row_count(count, grows_above=above)
-            if above:
-                self.rows_added_above.emit(grown)
+        for page_number in self._pages:
+            self._request_page(page_number)
+        if not added_count:
+            return
+        newest_is_first = self.sort_by is EntrySort.TIME and self.descending
+        grows_above = added_count > 0 and newest_is_first and self._search_hits is None
+        self._set_row_count(count, grows_above=grows_above)
+        if grows_above:
+            self.rows_added_above.emit(added_count)
 
     def _set_row_count(self, count: int, *, grows_above: bool = False) -> None:
         """Adds or removes rows at one end, so that Qt moves the selection along."""
-        grown, before = count - self._count, self._count
-        if self._search_hits is not None or not grown:
+        count_before = self._count
+        added_count = count - count_before
+        if self._search_hits is not None or not added_count:
             self._count = count
-        elif grown > 0:
-            first = 0 if grows_above else before
-            self.beginInsertRows(NOWHERE, first, first + grown - 1)
+        elif added_count > 0:
+            first = count_before
+            if grows_above:
+                first = 0
+            self.beginInsertRows(NOWHERE, first, first + added_count - 1)
             self._count = count
             self.endInsertRows()
         else:
-            self.beginRemoveRows(NOWHERE, count, before - 1)
+            self.beginRemoveRows(NOWHERE, count, count_before - 1)
             self._count = count
             self.endRemoveRows()
         self.row_count_changed.emit(self.rowCount())
 
     def _request_page(self, page: int) -> None:
-        if (
-            page not in self._loading_pages
-            and page not in self._requested_pages
-            and self._catalogue is not None
-        ):
-            self._requested_pages.append(page)
-            if not self._load_timer.isActive():
-                self._load_timer.start()
+        if self._catalogue is None:
+            return
+        if page in self._loading_pages or page in self._requested_pages:
+            return
+        self._requested_pages.append(page)
+        if not self._load_timer.isActive():
+            self._load_timer.start()
 
     def _load_requested_pages(self) -> None:
         """Loads the last few pages requested. Earlier ones are out of sight while the
         slider is dragged.
         """
-        wanted, self._requested_pages = self._requested_pages[-3:], []
+        last_requested = self._requested_pages[-3:]
+        self._requested_pages = []
         if self._catalogue is None:
             return
-        for page in wanted:
+        for page in last_requested:
             self._loading_pages.add(page)
             work = self._catalogue.index.entries_page(
                 self.entry_filter,
@@ -285,20 +294,40 @@ def _format_entry_source(source: str) -> str:
     """Formats the source of an entry. For outputs of connected agents, version 0.2
     stored the call's raw arguments.
     """
-    return describe_call_as_source(source) if source.startswith("{") else source[:400]
+    if source.startswith("{"):
+        return describe_call_as_source(source)
+    return source[:400]
 
 
+def _format_tokens(row: EntryRow) -> str:
+    if not row.tokens:
+        return "–"
+    return format_number(row.tokens)
+
+
+def _format_last_recall(row: EntryRow, now: float) -> str:
+    if not row.recalled:
+        return "–"
+    return format_time_ago(row.recalled, now)
+
+
+def _shorten_hash(row: EntryRow) -> str:
+    digits = row.stored.digest.hex
+    return f"{digits[:8]}…{digits[-4:]}"
+
+
+def _format_source_on_one_line(row: EntryRow) -> str:
+    return make_safe_text(_format_entry_source(row.about.source)).replace("\n", " ")
+
+
+# A table and no chain of conditions: the cells are drawn while the user scrolls.
 _CELLS: dict[EntryColumn, Callable[[EntryRow, float], str]] = {
-    EntryColumn.HASH: lambda row, _: f"{row.stored.digest.hex[:8]}…{row.stored.digest.hex[-4:]}",
-    EntryColumn.TOOL: lambda row, _: make_safe_text(row.about.tool[:200]),
-    EntryColumn.SOURCE: lambda row, _: make_safe_text(
-        _format_entry_source(row.about.source)
-    ).replace("\n", " "),
-    EntryColumn.SIZE: lambda row, _: format_byte_size(row.stored.size),
-    EntryColumn.TOKENS: lambda row, _: format_number(row.tokens) if row.tokens else "–",
-    EntryColumn.USES: lambda row, _: format_number(row.uses),
+    EntryColumn.HASH: lambda row, _now: _shorten_hash(row),
+    EntryColumn.TOOL: lambda row, _now: make_safe_text(row.about.tool[:200]),
+    EntryColumn.SOURCE: lambda row, _now: _format_source_on_one_line(row),
+    EntryColumn.SIZE: lambda row, _now: format_byte_size(row.stored.size),
+    EntryColumn.TOKENS: lambda row, _now: _format_tokens(row),
+    EntryColumn.USES: lambda row, _now: format_number(row.uses),
     EntryColumn.TIME: lambda row, now: format_time_ago(row.time, now),
-    EntryColumn.RECALLED: lambda row, now: (
-        format_time_ago(row.recalled, now) if row.recalled else "–"
-    ),
+    EntryColumn.RECALLED: _format_last_recall,
 }

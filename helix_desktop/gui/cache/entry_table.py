@@ -7,7 +7,7 @@ from functools import partial
 from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QItemSelection, QModelIndex, QPoint, QRect, QSignalBlocker, Qt, Signal
 
-from helix_desktop.engine.cache_entry_rows import EntrySort
+from helix_desktop.engine.cache_entry_rows import EntryRow, EntrySort
 from helix_desktop.gui.cache import entries_model
 from helix_desktop.gui.cache.entries_model import NUMERIC_COLUMNS, EntryColumn
 from helix_desktop.gui.common.found_words import draw_text_with_found_words
@@ -56,48 +56,61 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
         self.update_cell_fonts()
 
     def update_cell_fonts(self) -> None:
-        self._text, self._mono = self._theme.build_font(), self._theme.monospaced_font()
+        self._text = self._theme.build_font()
+        self._mono = self._theme.monospaced_font()
 
     def paint(
         self, painter: QtGui.QPainter, option: QtWidgets.QStyleOptionViewItem, index: Index
     ) -> None:
-        theme, number, column = self._theme, index.row(), EntryColumn(index.column())
+        theme = self._theme
+        column = EntryColumn(index.column())
         rect: QRect = option.rect
         if option.state & QtWidgets.QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, theme.colour_of_token("accent_soft"))
-        painter.fillRect(
-            QRect(rect.left(), rect.bottom(), rect.width(), 1), theme.colour_of_token("line")
-        )
-        row = self._table.entries.get_or_load_row(number)
+        line_below = QRect(rect.left(), rect.bottom(), rect.width(), 1)
+        painter.fillRect(line_below, theme.colour_of_token("line"))
+        row = self._table.entries.get_or_load_row(index.row())
         inner = rect.adjusted(theme.zoomed_pixels(PAD), 0, -theme.zoomed_pixels(PAD), -1)
         if row is None:
-            painter.fillRect(
-                QRect(inner.left(), inner.center().y() - 3, min(60, inner.width()), 6),
-                theme.colour_of_token("free"),
-            )
+            # A bar stands for a row that is being loaded.
+            bar = QRect(inner.left(), inner.center().y() - 3, min(60, inner.width()), 6)
+            painter.fillRect(bar, theme.colour_of_token("free"))
             return
-        painter.setFont(self._mono if column in _MONO else self._text)
-        faint = row.gone or column in _MUTED
-        painter.setPen(theme.colour_of_token("muted" if faint else "text"))
+        self._choose_font_and_pen(painter, row, column)
         text = entries_model.cell_text(row, column, self._table.now)
-        found = self._table.entries.search_hit_at(number) if column is EntryColumn.SOURCE else None
-        if found is not None:
-            self._paint_search_hit(painter, inner, text, found.snippet)
-            return
-        if column is EntryColumn.SOURCE and row.pinned:
-            painter.setBrush(theme.colour_of_token("accent"))
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.drawEllipse(
-                QPoint(rect.left() + theme.zoomed_pixels(6), rect.center().y()), 2, 2
-            )
-            painter.setPen(theme.colour_of_token("text"))
-        side = (
-            Qt.AlignmentFlag.AlignRight if column in NUMERIC_COLUMNS else Qt.AlignmentFlag.AlignLeft
-        )
+        if column is EntryColumn.SOURCE:
+            hit = self._table.entries.search_hit_at(index.row())
+            if hit is not None:
+                self._paint_search_hit(painter, inner, text, hit.snippet)
+                return
+            if row.pinned:
+                self._paint_pin(painter, rect)
+        side = Qt.AlignmentFlag.AlignLeft
+        if column in NUMERIC_COLUMNS:
+            side = Qt.AlignmentFlag.AlignRight
         shown = QtGui.QFontMetrics(painter.font()).elidedText(
             text, Qt.TextElideMode.ElideMiddle, inner.width()
         )
         painter.drawText(inner, side | Qt.AlignmentFlag.AlignVCenter, shown)
+
+    def _choose_font_and_pen(
+        self, painter: QtGui.QPainter, row: EntryRow, column: EntryColumn
+    ) -> None:
+        if column in _MONO:
+            painter.setFont(self._mono)
+        else:
+            painter.setFont(self._text)
+        colour = "text"
+        if row.gone or column in _MUTED:
+            colour = "muted"
+        painter.setPen(self._theme.colour_of_token(colour))
+
+    def _paint_pin(self, painter: QtGui.QPainter, rect: QRect) -> None:
+        painter.setBrush(self._theme.colour_of_token("accent"))
+        painter.setPen(Qt.PenStyle.NoPen)
+        centre = QPoint(rect.left() + self._theme.zoomed_pixels(6), rect.center().y())
+        painter.drawEllipse(centre, 2, 2)
+        painter.setPen(self._theme.colour_of_token("text"))
 
     def _paint_search_hit(
         self, painter: QtGui.QPainter, inner: QRect, source: str, snippet: str
@@ -162,7 +175,8 @@ class EntryTable(QtWidgets.QTableView):
 
     def _update_sort_indicator(self) -> None:
         """Hides the sort indicator for search hits, which are sorted by relevance."""
-        header, by_column = self.horizontalHeader(), not self.entries.shows_search_hits
+        header = self.horizontalHeader()
+        by_column = not self.entries.shows_search_hits
         if header.isSortIndicatorShown() != by_column:
             header.setSortIndicatorShown(by_column)
             header.setSectionsClickable(by_column)
@@ -195,23 +209,39 @@ class EntryTable(QtWidgets.QTableView):
     def _fit_columns(self) -> None:
         """Gives the source column the remaining width. If room is short, others shrink."""
         header = self.horizontalHeader()
-        narrow = self.viewport().width() < self._theme.zoomed_pixels(900)
-        least, room = self._theme.zoomed_pixels(LEAST_SOURCE), self.viewport().width()
-        wide = {
-            column: self._theme.zoomed_pixels(widths[narrow])
-            for column, widths in WIDTHS.items()
-            if column in self._columns_without_room or not header.isSectionHidden(column)
-        }
+        room = self.viewport().width()
+        least_source = self._theme.zoomed_pixels(LEAST_SOURCE)
+        widths = self._list_widths_of_wanted_columns()
         for column in COLUMNS_HIDDEN_FIRST:
-            drop = column in wide and sum(wide.values()) + least > room
-            if drop or column in self._columns_without_room:
-                header.setSectionHidden(column, drop)
-            if drop:
-                del wide[column]
-            (self._columns_without_room.add if drop else self._columns_without_room.discard)(column)
-        for column, width in wide.items():
+            has_no_room = column in widths and sum(widths.values()) + least_source > room
+            if has_no_room:
+                header.setSectionHidden(column, True)
+                del widths[column]
+                self._columns_without_room.add(column)
+            elif column in self._columns_without_room:
+                header.setSectionHidden(column, False)
+                self._columns_without_room.discard(column)
+        for column, width in widths.items():
             header.resizeSection(column, width)
-        header.resizeSection(EntryColumn.SOURCE, max(least, room - sum(wide.values())))
+        source_width = max(least_source, room - sum(widths.values()))
+        header.resizeSection(EntryColumn.SOURCE, source_width)
+
+    def _list_widths_of_wanted_columns(self) -> dict[EntryColumn, int]:
+        """The widths of the columns that the user has not hidden, except the source's."""
+        is_narrow = self.viewport().width() < self._theme.zoomed_pixels(900)
+        widths: dict[EntryColumn, int] = {}
+        for column, (width_in_wide_table, width_in_narrow_table) in WIDTHS.items():
+            was_hidden_by_user = (
+                self.horizontalHeader().isSectionHidden(column)
+                and column not in self._columns_without_room
+            )
+            if was_hidden_by_user:
+                continue
+            width = width_in_wide_table
+            if is_narrow:
+                width = width_in_narrow_table
+            widths[column] = self._theme.zoomed_pixels(width)
+        return widths
 
     @property
     def current_row(self) -> int:
