@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox, utf16_length
 from helix_desktop.gui.transcript.box_stack import BoxStack
 from helix_desktop.gui.transcript.drawing_style import TextMarks
@@ -22,15 +23,28 @@ BESIDE_REPLACED = 14  # How far the ground of what a rewind removed goes beyond 
 _GROWING = frozenset({TranscriptItemKind.REPLY, TranscriptItemKind.LIVE_REPLY})
 
 
+@dataclass(frozen=True, slots=True)
+class _LaidOutChunk:
+    """A chunk of the Markdown source, and where its text stands among that of all boxes.
+    `source_start` is -1 for a box that shows no Markdown.
+    """
+
+    source_start: int
+    source_end: int
+    first_offset: int
+    last_offset: int
+
+
 class ItemLayout(BoxStack):
     """`current_height` is exact for what is laid out and an estimate for the rest, until `done`."""
 
     def __init__(self, page: LayoutContext, index: int, guess: int) -> None:
         self.item: TranscriptItem = page.items.all[index]
-        user = self.item.kind is TranscriptItemKind.USER
-        super().__init__(
-            (page.ink.scaled_pixels(14), page.ink.scaled_pixels(10)) if user else (0.0, 0.0)
-        )
+        padding = (0.0, 0.0)
+        # A user's message has a ground of its own.
+        if self.item.kind is TranscriptItemKind.USER:
+            padding = (page.ink.scaled_pixels(14), page.ink.scaled_pixels(10))
+        super().__init__(padding)
         self.done = False
         self._guess = guess
         self._page = page
@@ -41,7 +55,10 @@ class ItemLayout(BoxStack):
 
     @property
     def current_height(self) -> int:
-        return round(self.bottom_edge) if self.done else max(round(self.bottom_edge), self._guess)
+        height = round(self.bottom_edge)
+        if self.done:
+            return height
+        return max(height, self._guess)
 
     def lay_out_slice(self, deadline: float, down_to: float = 0.0) -> bool:
         """Lays out until `deadline`, or longer to reach `down_to`. True when all is done."""
@@ -49,29 +66,35 @@ class ItemLayout(BoxStack):
             box = next(self._more, None)
             if box is None:
                 self.done = True
-            else:
-                self.add_box(box)
-                now = time.perf_counter()
-                if now > deadline and (self.bottom_edge > down_to or now > deadline + LONGER):
-                    break
+                break
+            self.add_box(box)
+            now = time.perf_counter()
+            is_late = now > deadline
+            if is_late and self.bottom_edge > down_to:
+                break
+            if now > deadline + LONGER:
+                break
         return self.done
 
     def extend_answer_layout(self, index: int) -> None:
         """Lays out the end of an answer that has grown. All but its last chunk stays as it is."""
         self.item = self._page.items.all[index]
-        start = max(
-            (box.chunk_start for box in self.boxes if not box.is_table_continuation), default=-1
-        )
-        while (
-            self.boxes
-            and (self.boxes[-1].chunk_start < 0 or self.boxes[-1].chunk_start >= start)
-            and len(self.boxes) > self.item.is_first_of_answer
-        ):
+        # Later pieces of a table have no header of their own, so a table begins again as a whole.
+        chunk_starts = [box.chunk_start for box in self.boxes if not box.is_table_continuation]
+        start = max(chunk_starts, default=-1)
+        boxes_to_keep = 0
+        if self.item.is_first_of_answer:
+            boxes_to_keep = 1  # The name over the answer, which is in no chunk.
+        while len(self.boxes) > boxes_to_keep:
+            last_chunk_start = self.boxes[-1].chunk_start
+            if 0 <= last_chunk_start < start:
+                break
             self.remove_last_box()
         if not self.boxes or start < 0:
             start = 0
-        while self.boxes and not start:
-            self.remove_last_box()
+        if start == 0:  # Everything is built again, the name too.
+            while self.boxes:
+                self.remove_last_box()
         self.done = False
         self._guess = 0
         self._more = build_item_boxes(self._inner, index, start)
@@ -81,19 +104,20 @@ class ItemLayout(BoxStack):
         or longer.
         """
         item = self._page.items.all[index]
-        same = {
-            item.kind,
-            self.item.kind,
-        } <= _GROWING and item.is_first_of_answer == self.item.is_first_of_answer
-        if not same or not item_source_text(item).startswith(item_source_text(self.item)):
+        if item.kind not in _GROWING or self.item.kind not in _GROWING:
             return False
-        if (
-            item.is_first_of_answer
-            and self.boxes
-            and self.boxes[0].text != self._page.items.writer_of_answer(index)
-        ):
-            return False  # The provider named a different model from the one that was chosen.
-        if item_source_text(item) == item_source_text(self.item) and self.done:
+        if item.is_first_of_answer != self.item.is_first_of_answer:
+            return False
+        new_text = item_source_text(item)
+        old_text = item_source_text(self.item)
+        if not new_text.startswith(old_text):
+            return False
+        if item.is_first_of_answer and self.boxes:
+            shown_writer = self.boxes[0].text
+            # The provider may name a different model from the one that was chosen.
+            if shown_writer != self._page.items.writer_of_answer(index):
+                return False
+        if self.done and new_text == old_text:
             self.item = item
         else:
             self.extend_answer_layout(index)
@@ -102,19 +126,23 @@ class ItemLayout(BoxStack):
     def draw_boxes(
         self, painter: QPainter, top: float, bottom: float, marks: TextMarks, near: LayoutBox | None
     ) -> None:
-        ink, width, height = self._page.ink, self._page.width, self.current_height
+        ink = self._page.ink
+        width = self._page.width
+        height = self.current_height
         if self._is_replaced:
             edge = ink.scaled_pixels(BESIDE_REPLACED)
-            painter.fillRect(QRectF(-edge, 0, width + 2 * edge, height), ink.token_colour("window"))
-            painter.fillRect(
-                QRectF(-edge, 0, ink.scaled_pixels(2), height), ink.token_colour("faint")
-            )
+            ground = QRectF(-edge, 0, width + 2 * edge, height)
+            painter.fillRect(ground, ink.token_colour("window"))
+            line_at_edge = QRectF(-edge, 0, ink.scaled_pixels(2), height)
+            painter.fillRect(line_at_edge, ink.token_colour("faint"))
         if self.item.kind is TranscriptItemKind.USER:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            above = self._tops[1] if self._has_rewound_header and len(self.boxes) > 1 else 0
-            ink.theme.fill_surface(
-                painter, QRectF(0, above, width, height - above), "code", ink.scaled_pixels(10)
-            )
+            message_top = 0.0
+            # The line that closes what a rewind removed stands above the message.
+            if self._has_rewound_header and len(self.boxes) > 1:
+                message_top = self._tops[1]
+            message = QRectF(0, message_top, width, height - message_top)
+            ink.theme.fill_surface(painter, message, "code", ink.scaled_pixels(10))
         super().draw_boxes(painter, top, bottom, marks, near)
 
     def pieces_with_top_and_height(
@@ -129,31 +157,33 @@ class ItemLayout(BoxStack):
         source = item_source_text(self.item)
         if first <= 0 and last >= self.text_length and self.done:
             return source or self.text_between_offsets(first, last)
-        chosen, before = "", -1
-        for chunk, a, b, end in self._laid_out_chunks():
-            if b <= first or a >= last:
+        copied = ""
+        end_of_last_chunk = -1
+        for chunk in self._laid_out_chunks():
+            if chunk.last_offset <= first or chunk.first_offset >= last:
                 continue
-            whole = chunk >= 0 and a >= first and b <= last
-            between = (
-                "\n" if chunk == before else "\n\n"
-            )  # Either the list goes on, or a new block begins.
-            chosen += between if chosen else ""
-            chosen += (
-                source[chunk:end].strip("\n")
-                if whole
-                else self.text_between_offsets(max(a, first), min(b, last))
-            )
-            before = end
-        return chosen
+            if copied:
+                copied += "\n"
+                # Either the list goes on, or a new block begins.
+                if chunk.source_start != end_of_last_chunk:
+                    copied += "\n"
+            is_whole = chunk.first_offset >= first and chunk.last_offset <= last
+            if is_whole and chunk.source_start >= 0:
+                copied += source[chunk.source_start : chunk.source_end].strip("\n")
+            else:
+                copied += self.text_between_offsets(
+                    max(chunk.first_offset, first), min(chunk.last_offset, last)
+                )
+            end_of_last_chunk = chunk.source_end
+        return copied
 
-    def _laid_out_chunks(self) -> list[tuple[int, int, int, int]]:
-        """Returns for each chunk its start in the source, its first and last offset,
-        and its end in the source.
-        """
-        found: list[tuple[int, int, int, int]] = []
+    def _laid_out_chunks(self) -> list[_LaidOutChunk]:
+        chunks: list[_LaidOutChunk] = []
         for start, box in zip(self._starts, self.boxes, strict=True):
-            end = start + utf16_length(box.text)
-            goes_on = bool(found) and found[-1][0] == box.chunk_start >= 0
-            first = found.pop()[1] if goes_on else start
-            found.append((box.chunk_start, first, end, box.chunk_end))
-        return found
+            first_offset = start
+            # A chunk may have more than one box.
+            if chunks and box.chunk_start >= 0 and chunks[-1].source_start == box.chunk_start:
+                first_offset = chunks.pop().first_offset
+            last_offset = start + utf16_length(box.text)
+            chunks.append(_LaidOutChunk(box.chunk_start, box.chunk_end, first_offset, last_offset))
+        return chunks

@@ -29,7 +29,8 @@ from helix_desktop.gui.transcript.transcript_item import (
 )
 from helix_desktop.gui.translation import tr
 
-HEIGHT, SIDE = 22, 26
+HEIGHT = 22
+SIDE = 26  # The width of a button with an icon, in pixels.
 BAR = -1  # This number means the bar, which is not one of the item's boxes.
 OVERLAP = 3  # The bar may cover this many pixels of its message.
 _ICONS = {MessageAct.EDIT: "edit", MessageAct.REGENERATE: "again", MessageAct.FORK: "fork", MessageAct.SHOW_REQUEST: "entry"}  # fmt: skip
@@ -56,35 +57,37 @@ def list_hover_bar_buttons(
     """Returns the buttons: other answers, copy, and what in the message's menu
     (`intents`) has an icon.
     """
-    copy = HoverBarButton(tr("Copy message"), CopyText(item_source_text(items.all[index])), "copy")
-    wanted = (
-        (words, act)
-        for words, act in intents
-        if isinstance(act, ActOnMessage) and act.act in _ICONS
-    )
-    acts = (HoverBarButton(words, act, _ICONS[act.act]) for words, act in wanted)
-    return [*_answer_choice_buttons(items.answer_choice_of(index)), copy, *acts]
+    buttons = _answer_choice_buttons(items.answer_choice_of(index))
+    copy = CopyText(item_source_text(items.all[index]))
+    buttons.append(HoverBarButton(tr("Copy message"), copy, "copy"))
+    for words, intent in intents:
+        if isinstance(intent, ActOnMessage) and intent.act in _ICONS:
+            buttons.append(HoverBarButton(words, intent, _ICONS[intent.act]))
+    return buttons
 
 
 def _answer_choice_buttons(choice: AnswerChoice) -> list[HoverBarButton]:
     if len(choice.answer_ends) < 2:
         return []
-    before, after = choice.neighbouring_answer_end(-1), choice.neighbouring_answer_end(1)
+    choose_previous: ActOnMessage | None = None
+    previous_end = choice.neighbouring_answer_end(-1)
+    if previous_end:
+        choose_previous = ActOnMessage(MessageAct.CHOOSE, previous_end)
+    choose_next: ActOnMessage | None = None
+    next_end = choice.neighbouring_answer_end(1)
+    if next_end:
+        choose_next = ActOnMessage(MessageAct.CHOOSE, next_end)
     return [
-        HoverBarButton(
-            tr("Previous answer"),
-            ActOnMessage(MessageAct.CHOOSE, before) if before else None,
-            symbol="‹",
-        ),
+        HoverBarButton(tr("Previous answer"), choose_previous, symbol="‹"),
         HoverBarButton("", None, symbol=f"{choice.number}/{len(choice.answer_ends)}"),
-        HoverBarButton(
-            tr("Next answer"), ActOnMessage(MessageAct.CHOOSE, after) if after else None, symbol="›"
-        ),
+        HoverBarButton(tr("Next answer"), choose_next, symbol="›"),
     ]
 
 
 def format_message_time(moment: float) -> str:
-    return format_time_of_day(moment) if is_today(moment) else format_date_and_time(moment)
+    if is_today(moment):
+        return format_time_of_day(moment)
+    return format_date_and_time(moment)
 
 
 def _place_buttons_and_add_hot_spots(
@@ -93,10 +96,11 @@ def _place_buttons_and_add_hot_spots(
     """Places buttons in a row from `x`. `padding`: the room around a symbol, in pixels."""
     signs: list[tuple[HoverBarButton, QRectF]] = []
     for button in buttons:
-        drawn = QFontMetricsF(box.ink.chip).horizontalAdvance(
-            button.symbol
-        ) + box.ink.scaled_pixels(padding)
-        place = QRectF(x, 0, drawn if button.symbol else box.ink.scaled_pixels(SIDE), box.height)
+        width = float(box.ink.scaled_pixels(SIDE))
+        if button.symbol:
+            symbol_width = QFontMetricsF(box.ink.chip).horizontalAdvance(button.symbol)
+            width = symbol_width + box.ink.scaled_pixels(padding)
+        place = QRectF(x, 0, width, box.height)
         signs.append((button, place))
         if button.act is not None:
             box.hot_spots.append(HotSpot(place, button.act, button.name))
@@ -127,10 +131,10 @@ class HoverBar(LayoutBox):
         ink.draw_frame(painter, QRectF(0.5, 0.5, self.width - 1, self.height - 1), "panel", 6)
         ink.draw_words(painter, self._words, self.text, ink.chip, "muted")
         for button, place in self._signs:
-            if is_pointed := pointed is not None and pointed.place == place:
-                ink.draw_frame(
-                    painter, place.adjusted(1.5, 2.5, -1.5, -2.5), "selected", 4, edge=edge
-                )
+            is_pointed = pointed is not None and pointed.place == place
+            if is_pointed:
+                ground = place.adjusted(1.5, 2.5, -1.5, -2.5)
+                ink.draw_frame(painter, ground, "selected", 4, edge=edge)
             self._draw_hover_bar_button(painter, button, place, pointed=is_pointed)
 
     def _draw_hover_bar_button(
@@ -138,17 +142,19 @@ class HoverBar(LayoutBox):
     ) -> None:
         ink = self.ink
         if button.symbol:
-            colour = "faint" if button.act is None and button.name else "text"
-            ink.draw_words(
-                painter, place, button.symbol, ink.chip, colour, Qt.AlignmentFlag.AlignCenter
-            )
+            colour = "text"
+            if button.act is None and button.name:  # There is no answer to go to.
+                colour = "faint"
+            centred = Qt.AlignmentFlag.AlignCenter
+            ink.draw_words(painter, place, button.symbol, ink.chip, colour, centred)
             return
         size = ink.scaled_pixels(14)
         middle = place.center()
-        where = QRect(round(middle.x() - size / 2), round(middle.y() - size / 2), size, size)
-        build_icon(button.icon, ink.token_colour("text" if pointed else "muted")).paint(
-            painter, where
-        )
+        icon_area = QRect(round(middle.x() - size / 2), round(middle.y() - size / 2), size, size)
+        icon_colour = "muted"
+        if pointed:
+            icon_colour = "text"
+        build_icon(button.icon, ink.token_colour(icon_colour)).paint(painter, icon_area)
 
 
 def position_of_hover_bar(bar: HoverBar, message: QRectF) -> QPointF:
@@ -170,17 +176,20 @@ class AnswerNameAndChoiceBox(LayoutBox):
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
         painter.setFont(ink.name)
-        if marks.selected[1] > marks.selected[0]:
-            painter.fillRect(
-                QRectF(0, 0, QFontMetricsF(ink.name).horizontalAdvance(self.text), self.height),
-                ink.selection_colour,
-            )
+        selected_start, selected_end = marks.selected
+        if selected_end > selected_start:
+            name_width = QFontMetricsF(ink.name).horizontalAdvance(self.text)
+            painter.fillRect(QRectF(0, 0, name_width, self.height), ink.selection_colour)
         painter.setPen(ink.token_colour("text"))
-        painter.drawText(
-            QRectF(0, 0, self.width, self.height), Qt.AlignmentFlag.AlignVCenter, self.text
-        )
+        whole_box = QRectF(0, 0, self.width, self.height)
+        painter.drawText(whole_box, Qt.AlignmentFlag.AlignVCenter, self.text)
         painter.setFont(ink.chip)
         for button, place in self._signs:
-            colour = "accent" if button.act is not None else "faint" if button.name else "muted"
+            if button.act is not None:
+                colour = "accent"
+            elif button.name:  # There is no answer to go to.
+                colour = "faint"
+            else:  # The number of the answer.
+                colour = "muted"
             painter.setPen(ink.token_colour(colour))
             painter.drawText(place, Qt.AlignmentFlag.AlignCenter, button.symbol)

@@ -54,7 +54,9 @@ class TextSurface(QAbstractScrollArea):
 
     def word_or_paragraph_at(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
         text = self.line_text(place.number) or ""
-        return (0, len(text)) if paragraph else word_range(text, place.offset)
+        if paragraph:
+            return 0, len(text)
+        return word_range(text, place.offset)
 
     def selected_text(self) -> str:
         return self.selection.join_selected_lines(self.line_text)
@@ -77,13 +79,13 @@ class TextSurface(QAbstractScrollArea):
 
     def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusInEvent(event)
-        if (
-            event.reason() is not Qt.FocusReason.ActiveWindowFocusReason
-        ):  # Then the frame stays as it was.
-            self._reached_by_tab = event.reason() in (
-                Qt.FocusReason.TabFocusReason,
-                Qt.FocusReason.BacktabFocusReason,
-            )
+        # Whoever comes back from another window finds the frame as it was.
+        if event.reason() is Qt.FocusReason.ActiveWindowFocusReason:
+            return
+        self._reached_by_tab = event.reason() in (
+            Qt.FocusReason.TabFocusReason,
+            Qt.FocusReason.BacktabFocusReason,
+        )
 
     def focusOutEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusOutEvent(event)
@@ -101,13 +103,15 @@ class TextSurface(QAbstractScrollArea):
     # --- Selecting text with the mouse
 
     def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
-        if event.button() == Qt.MouseButton.LeftButton:
-            near = (
-                event.position().toPoint() - self._press_at
-            ).manhattanLength() < QApplication.startDragDistance()
-            self._begin_or_extend_selection(
-                event, clicks=3 if self._again.isActive() and near else 1
-            )
+        if event.button() != Qt.MouseButton.LeftButton:
+            return
+        # Qt reports a second click by itself, but not a third.
+        distance = (event.position().toPoint() - self._press_at).manhattanLength()
+        is_near = distance < QApplication.startDragDistance()
+        clicks = 1
+        if is_near and self._again.isActive():
+            clicks = 3
+        self._begin_or_extend_selection(event, clicks=clicks)
 
     def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
@@ -116,7 +120,9 @@ class TextSurface(QAbstractScrollArea):
 
     def _begin_or_extend_selection(self, event: QtGui.QMouseEvent, *, clicks: int) -> None:
         point = event.position().toPoint()
-        self._press_at, self._dragging, self._reached_by_tab = point, False, False
+        self._press_at = point
+        self._dragging = False
+        self._reached_by_tab = False
         place = self.text_position_at(point)
         if event.modifiers() & _SHIFT and self.selection.anchor.number >= 0:
             self.selection.caret = place
@@ -148,28 +154,37 @@ class TextSurface(QAbstractScrollArea):
         self._pull.stop()
 
     def _scroll_and_extend_selection(self) -> None:
-        beyond = self._drag_to.y() - (0 if self._drag_to.y() < 0 else self.viewport().height())
-        self._scroll_to(self.verticalScrollBar().value() + max(-FASTEST, min(FASTEST, beyond)))
+        # The farther the pointer is beyond the edge, the faster the text scrolls.
+        beyond_edge = self._drag_to.y()
+        if beyond_edge >= 0:
+            beyond_edge -= self.viewport().height()
+        step = max(-FASTEST, min(FASTEST, beyond_edge))
+        self._scroll_to(self.verticalScrollBar().value() + step)
         self.selection.caret = self.text_position_at(self._drag_to)
         self.show_selection()
 
     # --- Selecting and scrolling with the keyboard
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        key, modifiers = Qt.Key(event.key()), event.modifiers()
         if event.matches(QtGui.QKeySequence.StandardKey.Copy):
             self.copy_selected_text()
         elif event.matches(QtGui.QKeySequence.StandardKey.SelectAll):
             self.select_all_text()
-        elif modifiers & _SHIFT and self.move_selection_end(
-            key, whole=bool(modifiers & Qt.KeyboardModifier.ControlModifier)
-        ):
-            pass
-        elif not self._scroll_by_key(key):
+        elif self._extend_selection_by_key(event) or self._scroll_by_key(Qt.Key(event.key())):
+            return
+        else:
             super().keyPressEvent(event)
 
+    def _extend_selection_by_key(self, event: QtGui.QKeyEvent) -> bool:
+        modifiers = event.modifiers()
+        if not modifiers & _SHIFT:
+            return False
+        whole = bool(modifiers & Qt.KeyboardModifier.ControlModifier)
+        return self.move_selection_end(Qt.Key(event.key()), whole=whole)
+
     def copy_selected_text(self) -> None:
-        if text := self.selected_text():
+        text = self.selected_text()
+        if text:
             QtGui.QGuiApplication.clipboard().setText(text)
 
     def move_selection_end(self, _key: Qt.Key, *, whole: bool) -> bool:
@@ -188,9 +203,10 @@ class TextSurface(QAbstractScrollArea):
             Qt.Key.Key_Home: -bar.maximum(),
             Qt.Key.Key_End: bar.maximum(),
         }
-        if key in steps:
-            self._scroll_to(bar.value() + steps[key])
-        return key in steps
+        if key not in steps:
+            return False
+        self._scroll_to(bar.value() + steps[key])
+        return True
 
     def _scroll_to(self, wanted: int) -> None:
         self.update_following_for_scroll(wanted)
@@ -227,8 +243,12 @@ class BoxSurface(TextSurface):
     # --- Clicking hot spots with the mouse
 
     def _begin_or_extend_selection(self, event: QtGui.QMouseEvent, *, clicks: int) -> None:
-        self._spot, self._pressed = None, self.hot_spot_at_point(event.position().toPoint())
-        super()._begin_or_extend_selection(event, clicks=clicks if self._pressed is None else 1)
+        self._spot = None
+        self._pressed = self.hot_spot_at_point(event.position().toPoint())
+        # A double click on a button presses it twice and selects no word.
+        if self._pressed is not None:
+            clicks = 1
+        super()._begin_or_extend_selection(event, clicks=clicks)
 
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         super().mouseMoveEvent(event)
@@ -237,22 +257,22 @@ class BoxSurface(TextSurface):
 
     def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
-        pressed, self._pressed = self._pressed, None
+        pressed = self._pressed
+        self._pressed = None
         if event.button() != Qt.MouseButton.LeftButton or self._dragging or pressed is None:
             return
         if self.hot_spot_at_point(event.position().toPoint()) == pressed:
             self.perform_box_action(pressed.act)
 
     def update_hover(self, point: QPoint) -> None:
-        shape = (
-            Qt.CursorShape.PointingHandCursor
-            if self.hot_spot_at_point(point)
-            else Qt.CursorShape.IBeamCursor
-        )
+        shape = Qt.CursorShape.IBeamCursor
+        if self.hot_spot_at_point(point):
+            shape = Qt.CursorShape.PointingHandCursor
         if self.viewport().cursor().shape() != shape:
             self.viewport().setCursor(shape)
-        if (near := self.nearest_box_at_point(point)) is not self._near:
-            self._near = near
+        nearest_box = self.nearest_box_at_point(point)
+        if nearest_box is not self._near:
+            self._near = nearest_box
             self.viewport().update()
 
     def viewportEvent(self, event: QEvent) -> bool:
@@ -264,10 +284,12 @@ class BoxSurface(TextSurface):
     # --- Reaching hot spots with the keyboard
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        if event.key() in _PRESSING and (hot := self._focused_hot_spot()) is not None:
-            self.perform_box_action(hot.act)
-        else:
-            super().keyPressEvent(event)
+        if event.key() in _PRESSING:
+            hot_spot = self._focused_hot_spot()
+            if hot_spot is not None:
+                self.perform_box_action(hot_spot.act)
+                return
+        super().keyPressEvent(event)
 
     def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         """Moves the focus to the first or last hot spot when Tab enters."""
@@ -283,10 +305,19 @@ class BoxSurface(TextSurface):
         if not self.hasFocus():
             return super().focusNextPrevChild(forward)
         spots = self.visible_hot_spots()
-        here = self.tab_stop_of(self._spot)
-        now = spots.index(here) if here in spots else (-1 if forward else len(spots))
-        beyond = now + (1 if forward else -1)
-        self._spot = spots[beyond] if 0 <= beyond < len(spots) else None
+        current_stop = self.tab_stop_of(self._spot)
+        if forward:
+            step = 1
+            current = -1  # Before the first.
+        else:
+            step = -1
+            current = len(spots)  # After the last.
+        if current_stop in spots:
+            current = spots.index(current_stop)
+        following = current + step
+        self._spot = None
+        if 0 <= following < len(spots):
+            self._spot = spots[following]
         self.viewport().update()
         if self._spot is None:
             return super().focusNextPrevChild(forward)
@@ -298,29 +329,37 @@ class BoxSurface(TextSurface):
         return spot
 
     def _focused_hot_spot(self) -> HotSpot | None:
-        found = self.hot_spot_in_viewport(self._spot) if self._spot is not None else None
-        return found[0] if found is not None else None
+        if self._spot is None:
+            return None
+        hot_spot_and_place = self.hot_spot_in_viewport(self._spot)
+        if hot_spot_and_place is None:
+            return None
+        hot_spot, _ = hot_spot_and_place
+        return hot_spot
 
     def _scroll_to_and_announce_focused_hot_spot(self) -> None:
-        found = self.hot_spot_in_viewport(self._spot) if self._spot is not None else None
-        if found is None:
+        if self._spot is None:
             return
-        hot, place = found
+        hot_spot_and_place = self.hot_spot_in_viewport(self._spot)
+        if hot_spot_and_place is None:
+            return
+        hot_spot, place = hot_spot_and_place
         if place.top() < 0 or place.bottom() > self.viewport().height():
             self._scroll_to(int(self.verticalScrollBar().value() + place.top() - STEP))
-        self.speak_to_screen_reader(hot.name)
+        self.speak_to_screen_reader(hot_spot.name)
 
     def draw_keyboard_focus(self, painter: QtGui.QPainter, number: int, stack: BoxStack) -> None:
         """Draws a frame around the focused hot spot, if it is in this item."""
-        if self._spot is None or self._spot[0] != number or not self.hasFocus():
+        if self._spot is None or not self.hasFocus():
             return
-        if self._spot[1] in stack.list_hot_spots():
-            painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
-            painter.setPen(QtGui.QPen(self.theme.colour_of_token("accent"), 2))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRoundedRect(
-                stack.hot_spot_and_rect(self._spot[1])[1].adjusted(-1, -1, 1, 1), 6, 6
-            )
+        focused_item, focused = self._spot
+        if focused_item != number or focused not in stack.list_hot_spots():
+            return
+        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
+        painter.setPen(QtGui.QPen(self.theme.colour_of_token("accent"), 2))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        _, place = stack.hot_spot_and_rect(focused)
+        painter.drawRoundedRect(place.adjusted(-1, -1, 1, 1), 6, 6)
 
     def perform_box_action(self, act: BoxAction) -> None:
         if isinstance(act, CopyText):

@@ -19,11 +19,13 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
         case facts.TurnEnded():
             return _describe_end_of_turn(fact)
         case facts.FoldFailed(kind=kind, why=why):
-            first = why.partition("; ")[0].rstrip(
-                "."
-            )  # Each attempt adds a reason. Only the first reason is shown.
-            why = translate_sentences(f"{first}.")
-            return tr("{kind}: {why}", kind=describe_fold_kind(kind).capitalize(), why=why)
+            # Each attempt adds a reason. Only the first reason is shown.
+            first_reason, _, _ = why.partition("; ")
+            return tr(
+                "{kind}: {why}",
+                kind=describe_fold_kind(kind).capitalize(),
+                why=translate_sentences(first_reason.rstrip(".") + "."),
+            )
         case facts.Forgotten(entries=entries, facts=recorded_facts):
             return tr(
                 "Content was permanently removed here: {entries}, {facts}.",
@@ -35,38 +37,51 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
 
 def _describe_automatic_message(fact: facts.UserSaid) -> str:
     kind, _, name = make_safe_text(fact.by).partition(":")
-    ended = any(
-        isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts
-    )
-    table = "message of the program that ends something" if ended else "message of the program"
-    key = kind if name or kind != "agent" else "agent above"
+    texts = [part.text for part in fact.parts if isinstance(part, facts.Text)]
+    table = "message of the program"
+    if facts.NO_LONGER in texts:
+        table = "message of the program that ends something"
+    key = kind
+    if kind == "agent" and not name:
+        key = "agent above"
     words = translate_name(table, key, otherwise=fact.by, name=name)
-    if kind == "plan":
-        text = "".join(part.text for part in fact.parts if isinstance(part, facts.Text))
-        words += "".join(text.partition("\n\n")[1:])
+    if kind == "plan":  # The sentence stands for the first paragraph.
+        _, blank_line, plan = "".join(texts).partition("\n\n")
+        words += blank_line + plan
     return words
 
 
 def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
     if not recorded_facts:
         return ""
-    named = {name for fact in recorded_facts for name in fact.names}
-    files = len(named) + sum(max(0, fact.files - len(fact.names)) for fact in recorded_facts)
-    added, removed = (
-        sum(fact.added for fact in recorded_facts),
-        sum(fact.removed for fact in recorded_facts),
-    )
-    words = format_count(files, "{n} file changed", "{n} files changed")
-    words += f" +{format_number(added)} −{format_number(removed)}"
-    left = sorted({name for fact in recorded_facts for name in fact.left_out})
-    if not left:
-        return words if files else ""
-    uncovered = tr("Undo cannot restore: {names}", names=", ".join(map(printable_path, left)))
-    return join_sentences(words, uncovered) if files else uncovered
+    named_files: set[str] = set()
+    unnamed_files = 0
+    left_out: set[str] = set()
+    added_lines = 0
+    removed_lines = 0
+    for fact in recorded_facts:
+        named_files.update(fact.names)
+        # A fact names only some of very many files, so the others may be counted twice.
+        unnamed_files += max(0, fact.files - len(fact.names))
+        left_out.update(fact.left_out)
+        added_lines += fact.added
+        removed_lines += fact.removed
+    sentences: list[str] = []
+    file_count = len(named_files) + unnamed_files
+    if file_count:
+        words = format_count(file_count, "{n} file changed", "{n} files changed")
+        words += f" +{format_number(added_lines)} −{format_number(removed_lines)}"
+        sentences.append(words)
+    if left_out:
+        names = ", ".join(map(printable_path, sorted(left_out)))
+        sentences.append(tr("Undo cannot restore: {names}", names=names))
+    return join_sentences(*sentences)
 
 
 def _describe_end_of_turn(fact: facts.TurnEnded) -> str:
     if fact.reason is facts.TurnEnd.DONE:
         return translate_sentences(fact.why)  # Usually, nothing is to be said.
     words = translate_name("end of a turn", fact.reason)
-    return join_sentences(words, translate_sentences(fact.why)) if words else ""
+    if not words:
+        return ""
+    return join_sentences(words, translate_sentences(fact.why))

@@ -47,20 +47,19 @@ class TableBox(LayoutBox):
         self._pad = ink.scaled_pixels(8)
         columns = min(max((len(row) for row in table.rows), default=0), MOST_COLUMNS)
         rows = [tuple(_shorten_cell(cell) for cell in row[:columns]) for row in table.rows]
-        self.columns: list[float] = (
-            like.columns if like is not None else self._compute_column_widths(rows, columns)
-        )
+        if like is not None:
+            self.columns: list[float] = like.columns
+        else:
+            self.columns = self._compute_column_widths(rows, columns)
         self._header = not table.continues
         self._cells: list[_Cell] = []
         self._rules: list[float] = []
         text: list[str] = []
         start = 0
         for number, row in enumerate(rows):
-            font = (
-                ink.theme.build_font(weight=QFont.Weight.DemiBold)
-                if number == 0 and self._header
-                else ink.text
-            )
+            font = ink.text
+            if number == 0 and self._header:
+                font = ink.theme.build_font(weight=QFont.Weight.DemiBold)
             self._lay_out_table_row(row, table.aligned, font, start)
             text.append("\t".join(join_span_texts(cell) for cell in row))
             start += len(text[-1]) + 1
@@ -69,43 +68,50 @@ class TableBox(LayoutBox):
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setPen(self.ink.token_colour("text"))
         for cell in self._cells:
-            inner = (
-                marks
-                if marks is NO_MARKS
-                else marks.marks_within(cell.start, len(cell.layout.text()))
-            )
-            overlays = [] if inner is NO_MARKS else self.ink.overlay_formats(inner)
+            overlays: list[QTextLayout.FormatRange] = []
+            if marks is not NO_MARKS:
+                marks_of_cell = marks.marks_within(cell.start, len(cell.layout.text()))
+                if marks_of_cell is not NO_MARKS:
+                    overlays = self.ink.overlay_formats(marks_of_cell)
             cell.layout.draw(painter, cell.place.topLeft(), overlays)
         reach = sum(self.columns)
         for number, y in enumerate(self._rules):
-            strong = number == 0 and self._header
-            painter.fillRect(
-                QRectF(0, y, reach, 1), self.ink.token_colour("faint" if strong else "line")
-            )
+            colour = "line"
+            if number == 0 and self._header:
+                colour = "faint"
+            painter.fillRect(QRectF(0, y, reach, 1), self.ink.token_colour(colour))
 
     def nearest_offset(self, place: QPointF) -> int:
         if not self._cells:
             return 0
-        row = [
-            cell
-            for cell in self._cells
-            if cell.place.top() <= place.y() < cell.place.bottom() + self._pad
-        ]
-        row = row or [self._cells[0] if place.y() < 0 else self._cells[-1]]
-        cell = next(
-            (each for each in reversed(row) if each.place.left() - self._pad <= place.x()), row[0]
-        )
+        cell = self._nearest_cell(place)
         if not cell.layout.lineCount():
             return cell.start
         number = max(int((place.y() - cell.place.top()) / self.ink.text_line_height), 0)
         line = cell.layout.lineAt(min(number, cell.layout.lineCount() - 1))
         return cell.start + int(line.xToCursor(place.x() - cell.place.left()))
 
+    def _nearest_cell(self, place: QPointF) -> _Cell:
+        cells_of_row: list[_Cell] = []
+        for cell in self._cells:
+            if cell.place.top() <= place.y() < cell.place.bottom() + self._pad:
+                cells_of_row.append(cell)
+        if not cells_of_row:
+            if place.y() < 0:
+                return self._cells[0]
+            return self._cells[-1]
+        for cell in reversed(cells_of_row):
+            if cell.place.left() - self._pad <= place.x():
+                return cell
+        return cells_of_row[0]
+
     def caret_rect(self, offset: int) -> QRectF:
-        place = next(
-            (each.place for each in reversed(self._cells) if each.start <= offset), QRectF()
-        )
-        return QRectF(place.left(), place.top(), 1, self.ink.text_line_height)
+        cell_place = QRectF()
+        for cell in reversed(self._cells):
+            if cell.start <= offset:
+                cell_place = cell.place
+                break
+        return QRectF(cell_place.left(), cell_place.top(), 1, self.ink.text_line_height)
 
     def _lay_out_table_row(
         self,
@@ -115,20 +121,26 @@ class TableBox(LayoutBox):
         start: int,
     ) -> None:
         top = self.height + self._pad * 0.6
-        x, tallest = 0.0, self.ink.text_line_height
+        x = 0.0
+        tallest = self.ink.text_line_height
         for number, cell in enumerate(row):
-            width = self.columns[number] - 2 * self._pad if number < len(self.columns) else 40.0
+            column_width = 0.0
+            width = 40.0
+            # A later part of a table may have more columns than the one whose widths it has.
+            if number < len(self.columns):
+                column_width = self.columns[number]
+                width = column_width - 2 * self._pad
             layout = QTextLayout(join_span_texts(cell), font)
-            align = _ALIGNED[
-                aligned[number] if number < len(aligned) and aligned[number] in _ALIGNED else "left"
-            ]
-            layout.setTextOption(build_wrap_option(layout.text(), align))
+            alignment = Qt.AlignmentFlag.AlignLeft
+            if number < len(aligned):
+                alignment = _ALIGNED.get(aligned[number], alignment)
+            layout.setTextOption(build_wrap_option(layout.text(), alignment))
             layout.setFormats(build_span_formats(self.ink, cell))
             height = break_into_lines(layout, max(width, 20.0), self.ink.text_line_height)
             self._cells.append(_Cell(start, layout, QRectF(x + self._pad, top, width, height)))
             tallest = max(tallest, height)
             start += len(join_span_texts(cell)) + 1
-            x += self.columns[number] if number < len(self.columns) else 0.0
+            x += column_width
         self.height = top + tallest + self._pad * 0.6 + 1
         self._rules.append(self.height - 1)
 
@@ -157,4 +169,6 @@ class TableBox(LayoutBox):
 
 def _shorten_cell(cell: tuple[StyledSpan, ...]) -> tuple[StyledSpan, ...]:
     text = join_span_texts(cell)
-    return cell if len(text) <= LONGEST_CELL else (StyledSpan(text[:LONGEST_CELL] + "…"),)
+    if len(text) <= LONGEST_CELL:
+        return cell
+    return (StyledSpan(text[:LONGEST_CELL] + "…"),)
