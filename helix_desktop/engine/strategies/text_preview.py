@@ -8,12 +8,14 @@ or escape codes. Names are listed only if there are no useful lines.
 
 import asyncio
 import json
+import math
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from helix_desktop.engine.conversation_details import find_error_lines
+from helix_desktop.fast_dataclass import dataclass
 
 NAMES_READ = 400_000  # Only this many characters at the beginning of a text are searched for names.
 AT_ONCE = 1 << 15  # Searching more characters at once would block other threads.
@@ -22,30 +24,30 @@ _LONG_NAME = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z_][\w./-]{9,80}")  # no end of
 
 def find_frequent_names(text: str, most_characters: int) -> str:
     """Return the most frequent long identifiers and paths, in at most this many characters."""
-    parts = (
-        _LONG_NAME.finditer(text, at, min(at + AT_ONCE, NAMES_READ))
-        for at in range(0, min(len(text), NAMES_READ), AT_ONCE)
-    )
-    counts = Counter(found.group().rstrip("./-") for part in parts for found in part)
-    taken: list[str] = []
+    counts: Counter[str] = Counter()
+    end = min(len(text), NAMES_READ)
+    for start in range(0, end, AT_ONCE):
+        for match in _LONG_NAME.finditer(text, start, min(start + AT_ONCE, end)):
+            counts[match.group().rstrip("./-")] += 1
+    names: list[str] = []
+    room = most_characters
     for name, _ in counts.most_common(200):
-        if len(name) + 2 <= most_characters:
-            taken.append(name)
-            most_characters -= len(name) + 2
-    return ", ".join(taken)
+        needed = len(name) + len(", ")
+        if needed <= room:
+            names.append(name)
+            room -= needed
+    return ", ".join(names)
 
 
 CHARACTERS_PER_TOKEN = 3.2  # A cautious estimate of how many characters make a token.
-HEAD_PERCENT, TAIL_PERCENT = (
-    30,
-    20,
-)  # The first and the last lines may take these percentages of the preview.
+# The first and the last lines may take these percentages of the preview.
+HEAD_PERCENT = 30
+TAIL_PERCENT = 20
 NAMES_PERCENT = 30  # If a text has no useful lines, names may take this percentage of the preview.
 LINES_READ = 20_000
-MOST_SIGNATURES, LONGEST_SIGNATURE = (
-    40,
-    90,
-)  # The most function signatures shown, and the most characters of each.
+# The most function signatures shown, and the most characters of each.
+MOST_SIGNATURES = 40
+LONGEST_SIGNATURE = 90
 LONGEST_LINE = 240  # Lines are cut to this many characters.
 WIDE_GAP = " " * 8  # Longer gaps in a line are shortened to this width.
 MOST_ERRORS = 12
@@ -66,111 +68,155 @@ _LINE = re.compile(r"[^\r\n]+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
+@dataclass(frozen=True, slots=True)
+class _TextEnds:
+    """Non-empty lines from the beginning and, of those after them, from the end of a text.
+    `line_count`: how many it has in all.
+    """
+
+    first_lines: list[str]
+    last_lines: list[str]
+    line_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _LineGroup:
+    """Lines of a preview under a title, which may take `percent` of its room."""
+
+    title: str
+    lines: Iterable[str]
+    percent: int
+
+
 def build_preview(text: str, tokens: int, purpose: str = "") -> str:
     """Return what matters of a text. `purpose`: the call's arguments, and what was said
     before it.
     """
     room = int(tokens * CHARACTERS_PER_TOKEN)
-    cleaned = (
-        text
-        if len(text) <= JSON_LIMIT
-        else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
-    )
-    first, last, count = _first_and_last_lines_and_count(cleaned, room)
-    shape = _describe_structure(text)
-    head = _lines_that_fit(first, room * HEAD_PERCENT // 100)
-    tail = _lines_that_fit([*first[len(head) :], *last][::-1], room * TAIL_PERCENT // 100)[::-1]
-    seen = {*head, *tail}
-    left_out = count - len(head) - len(tail)
-    pieces = [*([shape] if shape else []), *head]
+    searched = text
+    if len(text) > JSON_LIMIT:
+        searched = text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
+    ends = _read_ends(searched, room)
+    head = _lines_that_fit(ends.first_lines, room * HEAD_PERCENT // 100)
+    tail_candidates = ends.first_lines[len(head) :] + ends.last_lines
+    # Taken from the last line backwards.
+    tail = _lines_that_fit(tail_candidates[::-1], room * TAIL_PERCENT // 100)[::-1]
+    left_out = ends.line_count - len(head) - len(tail)
+    pieces: list[str] = []
+    structure = _describe_structure(text)
+    if structure:
+        pieces.append(structure)
+    pieces += head
     if left_out > 0:
         pieces.append(f"[… {left_out:,} lines left out …]")
-        pieces += _most_informative_lines(cleaned, purpose, seen, room)
-        pieces += ["Last lines:"] if tail and pieces[-1][:1] != "[" else []
-    elif not tail and len(cleaned) > room:
-        pieces += _line_of_frequent_names(cleaned, room)
-    return "\n".join([*pieces, *tail]) or "(nothing but space)"
+        pieces += _most_informative_lines(searched, purpose, {*head, *tail}, room)
+        # Without a title, the last lines would seem to belong to the list before them.
+        ends_with_list = not pieces[-1].startswith("[")
+        if tail and ends_with_list:
+            pieces.append("Last lines:")
+    elif not tail and len(searched) > room:
+        pieces += _line_of_frequent_names(searched, room)
+    pieces += tail
+    return "\n".join(pieces) or "(nothing but space)"
 
 
 def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
     """Return lines from the middle: errors, the call's purpose and structure, each once."""
-    pieces: list[str] = []
-    errors = [
-        line
-        for line in dict.fromkeys(map(_shorten_preview_line, find_error_lines(text)))
-        if line not in seen
-    ]
-    fitting = _lines_that_fit(errors[-MOST_ERRORS:], room * 20 // 100)
-    # Without a count, the last error that is shown seems to be the last one of the text.
-    of_all = f" ({len(fitting)} of {len(errors)} found)" if len(fitting) < len(errors) else ""
+    errors = _unseen_lines(map(_shorten_preview_line, find_error_lines(text)), seen)
+    fitting_errors = _lines_that_fit(errors[-MOST_ERRORS:], room * 20 // 100)
+    errors_title = "Lines that look like errors:"
+    if len(fitting_errors) < len(errors):
+        # Without a count, the last error that is shown seems to be the last one of the text.
+        of_all = f"({len(fitting_errors)} of {len(errors)} found)"
+        errors_title = f"Lines that look like errors {of_all}:"
     groups = (
-        (f"Lines that look like errors{of_all}:", fitting, 20),
-        ("Lines about what was asked for:", list(_lines_about_purpose(text, purpose)), 15),
-        ("In it, by line:", list(_headings_and_signatures(text)), 35),
+        _LineGroup(errors_title, fitting_errors, percent=20),
+        _LineGroup("Lines about what was asked for:", _lines_about_purpose(text, purpose), 15),
+        _LineGroup("In it, by line:", _headings_and_signatures(text), percent=35),
     )
-    for title, lines, share in groups:
-        shown = _lines_that_fit(
-            [line for line in dict.fromkeys(lines) if line not in seen], room * share // 100
-        )
-        seen |= set(shown)
-        pieces += [title, *shown] if shown else []
-    return pieces or _line_of_frequent_names(text, room)
+    pieces: list[str] = []
+    seen_so_far = set(seen)
+    for group in groups:
+        unseen = _unseen_lines(group.lines, seen_so_far)
+        shown = _lines_that_fit(unseen, room * group.percent // 100)
+        seen_so_far.update(shown)
+        if shown:
+            pieces.append(group.title)
+            pieces += shown
+    if not pieces:
+        return _line_of_frequent_names(text, room)
+    return pieces
+
+
+def _unseen_lines(lines: Iterable[str], seen: set[str]) -> list[str]:
+    """Return each line once, and none that is shown already."""
+    return [line for line in dict.fromkeys(lines) if line not in seen]
 
 
 def _line_of_frequent_names(text: str, room: int) -> list[str]:
     """Return a list with one line that names the most frequent names, or an empty list."""
-    named = find_frequent_names(text, room * NAMES_PERCENT // 100)
-    return [f"Names in it: {named}"] if named else []
+    names = find_frequent_names(text, room * NAMES_PERCENT // 100)
+    if not names:
+        return []
+    return [f"Names in it: {names}"]
 
 
 def _lines_about_purpose(text: str, purpose: str) -> Iterator[str]:
     """Yield the lines that contain a name mentioned in the purpose, with their numbers."""
-    words = {word for word in _WORD.findall(purpose) if _NAME.search(word)}
-    if not words:
+    names = {word for word in _WORD.findall(purpose) if _NAME.search(word)}
+    if not names:
         return
-    wanted = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True)[:20])))
-    for number, line in enumerate(islice(_LINE.finditer(text), LINES_READ), 1):
-        if wanted.search(line.group()):
-            yield f"{number}: {_shorten_preview_line(line.group().strip())}"
+    longest_names = sorted(names, key=len, reverse=True)[:20]
+    any_name = re.compile("|".join(map(re.escape, longest_names)))
+    for number, match in enumerate(islice(_LINE.finditer(text), LINES_READ), 1):
+        line = match.group()
+        if any_name.search(line):
+            yield f"{number}: {_shorten_preview_line(line.strip())}"
 
 
 def _headings_and_signatures(text: str) -> Iterator[str]:
     """Yield headings and signatures with their line numbers, by which parts can be recalled."""
-    found = [
-        (number, line.rstrip())
-        for number, line in enumerate(text.split("\n", LINES_READ)[:LINES_READ], 1)
-        if _SIGNATURE.match(line)
-    ]
-    stride = max(1, len(found) // MOST_SIGNATURES)
-    for number, line in found[::stride]:
-        yield f"{number}: {_strip_line_number(line)[:LONGEST_SIGNATURE]}"
+    signatures = list(_numbered_signatures(text.split("\n", LINES_READ)[:LINES_READ]))
+    # Of many, some from the whole text are shown, not only those at its beginning.
+    stride = max(1, len(signatures) // MOST_SIGNATURES)
+    yield from signatures[::stride]
+
+
+def _numbered_signatures(lines: Sequence[str], first: int = 1) -> Iterator[str]:
+    """Yield headings and signatures from line `first` on, with their line numbers."""
+    for number, line in enumerate(lines, 1):
+        if number >= first and _SIGNATURE.match(line):
+            yield f"{number}: {_strip_line_number(line)[:LONGEST_SIGNATURE]}"
 
 
 def outline_text(text: str, first: int, tokens: int) -> str:
     """Return headings and signatures from line `first` on, or ranges if there are too few."""
     room = int(tokens * CHARACTERS_PER_TOKEN)
     lines = text.split("\n", LINES_READ)[:LINES_READ]
-    named = [
-        f"{number}: {_strip_line_number(line)[:LONGEST_SIGNATURE]}"
-        for number, line in enumerate(lines, 1)
-        if number >= first and _SIGNATURE.match(line)
-    ]
-    if len(named) < MOST_RANGES // 2:
-        size = max(1, -(-(len(lines) - first + 1) // MOST_RANGES))
-        starts = range(first, len(lines) + 1, size)
-        named = [
-            f"{at}-{min(at + size - 1, len(lines))}: {_first_nonblank_line(lines[at - 1 : at - 1 + size])}"
-            for at in starts
-        ]
-    stride = max(1, -(-sum(len(line) + 1 for line in named) // room))
-    return "\n".join(_lines_that_fit(named[::stride], room))
+    rows = list(_numbered_signatures(lines, first))
+    if len(rows) < MOST_RANGES // 2:
+        rows = _outline_ranges(lines, first)
+    # Of too many rows, some from the whole text are shown.
+    needed = sum(len(row) + 1 for row in rows)
+    stride = max(1, math.ceil(needed / room))
+    return "\n".join(_lines_that_fit(rows[::stride], room))
+
+
+def _outline_ranges(lines: Sequence[str], first: int) -> list[str]:
+    """Return the first line of each of a few ranges from line `first` on."""
+    size = max(1, math.ceil((len(lines) - first + 1) / MOST_RANGES))
+    rows: list[str] = []
+    for start in range(first, len(lines) + 1, size):
+        end = min(start + size - 1, len(lines))
+        rows.append(f"{start}-{end}: {_first_nonblank_line(lines[start - 1 : end])}")
+    return rows
 
 
 def _first_nonblank_line(lines: Sequence[str]) -> str:
-    return next(
-        (_shorten_preview_line(line).strip()[:LONGEST_SIGNATURE] for line in lines if line.strip()),
-        "",
-    )
+    for line in lines:
+        if line.strip():
+            return _shorten_preview_line(line).strip()[:LONGEST_SIGNATURE]
+    return ""
 
 
 def _strip_line_number(line: str) -> str:
@@ -184,73 +230,87 @@ async def build_preview_in_thread(text: str, tokens: int, purpose: str = "") -> 
     return await asyncio.to_thread(build_preview, text, tokens, purpose)
 
 
-def _first_and_last_lines_and_count(text: str, room: int) -> tuple[list[str], list[str], int]:
-    """Return up to `room` non-empty lines from each end, and how many there are in all."""
-    shorts = (_shorten_preview_line(line.group()) for line in _LINE.finditer(text))
-    numbered = (
-        (number, line) for number, line in enumerate((line for line in shorts if line.strip()), 1)
-    )
+def _read_ends(text: str, room: int) -> _TextEnds:
+    """Read up to `room` non-empty lines from each end."""
+    lines = _nonblank_preview_lines(text)
     most = max(room, 1)
-    first = list(islice(numbered, most))
-    last = deque(numbered, maxlen=most)
-    count = max((number for number, _ in (*first[-1:], *last)), default=0)
-    return [line for _, line in first], [line for _, line in last], count
+    first_lines = list(islice(lines, most))
+    last_lines: deque[str] = deque(maxlen=most)
+    line_count = len(first_lines)
+    for line in lines:
+        last_lines.append(line)
+        line_count += 1
+    return _TextEnds(first_lines, list(last_lines), line_count)
+
+
+def _nonblank_preview_lines(text: str) -> Iterator[str]:
+    for match in _LINE.finditer(text):
+        line = _shorten_preview_line(match.group())
+        if line.strip():
+            yield line
 
 
 def _shorten_preview_line(line: str) -> str:
+    # Of 5 MB in one line, only what may be shown is worked on.
     plain = line[: LONGEST_LINE * 4]
     if not plain.isprintable():
         plain = _ESCAPES.sub("", plain)
     plain = plain.rstrip()
     if WIDE_GAP in plain:
         plain = re.sub(r" {8,}", WIDE_GAP, plain)
-    return (
-        plain
-        if len(plain) <= LONGEST_LINE
-        else f"{plain[: LONGEST_LINE - 20]}… ({len(line):,} characters)"
-    )
+    if len(plain) <= LONGEST_LINE:
+        return plain
+    return f"{plain[: LONGEST_LINE - 20]}… ({len(line):,} characters)"
 
 
 def _lines_that_fit(lines: Sequence[str], room: int) -> list[str]:
-    taken: list[str] = []
+    fitting: list[str] = []
+    left = room
     for line in lines:
-        room -= len(line) + 1
-        if room < 0:
+        left -= len(line) + 1
+        if left < 0:
             break
-        taken.append(line)
-    return taken
+        fitting.append(line)
+    return fitting
 
 
 def _describe_structure(text: str) -> str:
     """Return the outline of JSON or of a table, or nothing for other text."""
-    start = text.lstrip()[:1]
-    if start in ("{", "[") and len(text) <= JSON_LIMIT:
+    if text.lstrip()[:1] in ("{", "[") and len(text) <= JSON_LIMIT:
         try:
             return "JSON: " + _outline_json(json.loads(text), 2)
         except (ValueError, RecursionError):
             return ""
-    first = text[:4_000].splitlines()[:3]
+    first_lines = text[:4_000].splitlines()[:3]
+    if len(first_lines) < 3:
+        return ""
     for separator in ("\t", ",", "|", ";"):
-        counts = {line.count(separator) for line in first}
-        if len(first) > 2 and len(counts) == 1 and counts.pop() >= 2:
-            return f"Table of {first[0].count(separator) + 1} columns: {_shorten_preview_line(first[0])}"
+        counts = {line.count(separator) for line in first_lines}
+        separators = first_lines[0].count(separator)
+        # One comma in each of three lines is more often prose than a table.
+        if len(counts) == 1 and separators >= 2:
+            header = _shorten_preview_line(first_lines[0])
+            return f"Table of {separators + 1} columns: {header}"
     return ""
 
 
 def _outline_json(value: object, depth: int) -> str:
+    """Describe a value by its type. `depth`: how many levels within it are described, too."""
     if isinstance(value, dict):
-        keys = list(value)[:MOST_KEYS]
-        more = f", … {len(value) - MOST_KEYS} more" if len(value) > MOST_KEYS else ""
-        if depth == 0:
-            return f"object of {len(value)}"
-        return (
-            "{"
-            + ", ".join(f"{str(key)[:60]}: {_outline_json(value[key], depth - 1)}" for key in keys)
-            + more
-            + "}"
-        )
+        return _outline_object(value, depth)
     if isinstance(value, list):
-        return f"list of {len(value)}" + (
-            f" x {_outline_json(value[0], depth - 1)}" if value and depth else ""
-        )
+        if not value or depth == 0:
+            return f"list of {len(value)}"
+        return f"list of {len(value)} x {_outline_json(value[0], depth - 1)}"
     return type(value).__name__
+
+
+def _outline_object(value: Mapping[str, object], depth: int) -> str:
+    if depth == 0:
+        return f"object of {len(value)}"
+    rows: list[str] = []
+    for key in list(value)[:MOST_KEYS]:
+        rows.append(f"{key[:60]}: {_outline_json(value[key], depth - 1)}")
+    if len(value) > MOST_KEYS:
+        rows.append(f"… {len(value) - MOST_KEYS} more")
+    return "{" + ", ".join(rows) + "}"
