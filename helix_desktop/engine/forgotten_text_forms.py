@@ -15,21 +15,17 @@ from html.entities import codepoint2name
 from itertools import groupby
 from typing import AnyStr, Generic, cast
 
-BACKSLASHES = (
-    64  # The most backslashes in a row that are recognised, as in JSON nested six levels deep.
-)
+# The most backslashes in a row that are recognised, as in JSON nested six levels deep.
+BACKSLASHES = 64
 _LONGEST_ESCAPE = 48  # The most characters that escaping may turn a single character into.
 _CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
-_LEGACY_ENCODINGS = (
-    "latin-1",
-    "cp1252",
-    "gb18030",
-    "shift_jis",
-)  # Encodings tried only if the text is not ASCII.
+# Encodings tried only if the text is not ASCII.
+_LEGACY_ENCODINGS = ("latin-1", "cp1252", "gb18030", "shift_jis")
 _ENTITIES = {'"': ("quot",), "&": ("amp",), "<": ("lt",), ">": ("gt",), "'": ("apos",)}
 _NAMED = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _ESCAPE_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # Letters are escaped only with one of these.
-_SHORTEST_CORE = 5
+_ESCAPABLE = 'bfnrtuxU"/'
+_SHORTEST_CORE = 5  # Fewer digits of base64 would be found in other words.
 Escape = Callable[[str], str]
 
 
@@ -37,72 +33,85 @@ class TextForms:
     """The forms of a text. `overlap`: bytes of a piece to search again with the next one."""
 
     def __init__(self, text: str) -> None:
-        self._spelled = [
-            *dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))])
-        ]
-        self._text = [
-            _FormPattern(
-                re.compile(_pattern_of_text(each, re.escape)), _SearchHint(each, re.escape), each
-            )
-            for each in self._spelled
-        ]
-        self._codecs = _CODECS if text.isascii() else _CODECS + _LEGACY_ENCODINGS
-        self._cores = tuple(
-            dict.fromkeys(
-                core for each in self._spelled for core in _encode_in_base64_and_hex(each)
-            )
-        )
+        self._spellings = _spellings_of(text)
+        self._codecs: tuple[str, ...] = _CODECS
+        if not text.isascii():
+            self._codecs = _CODECS + _LEGACY_ENCODINGS
+        self._text_patterns: list[_FormPattern[str]] = []
+        cores: list[str] = []
+        for spelling in self._spellings:
+            pattern = re.compile(_pattern_of_text(spelling, re.escape))
+            hint = _SearchHint[str](spelling, re.escape)
+            self._text_patterns.append(_FormPattern(pattern, hint, spelling))
+            cores += _encode_in_base64_and_hex(spelling)
+        self._cores = tuple(dict.fromkeys(cores))
         self._cores_bytes = tuple(core.encode() for core in self._cores)
-        self._core = re.compile(
-            "|".join(f"[\\w+/-]?{re.escape(core)}[\\w+/-]?=*" for core in self._cores)
-        )
-        self.overlap = max(map(len, self._spelled)) * _LONGEST_ESCAPE * 4
+        # The digits beside a core belong to the text, too, in part.
+        core_patterns = [f"[\\w+/-]?{re.escape(core)}[\\w+/-]?=*" for core in self._cores]
+        self._core_pattern = re.compile("|".join(core_patterns))
+        self.overlap = max(map(len, self._spellings)) * _LONGEST_ESCAPE * 4
 
     @cached_property
     def _byte_patterns(self) -> "list[_FormPattern[bytes]]":
-        return [
-            form
-            for each in self._spelled
-            for codec in self._codecs
-            if (form := _pattern_in_encoding(each, codec))
-        ]
+        patterns: list[_FormPattern[bytes]] = []
+        for spelling in self._spellings:
+            for codec in self._codecs:
+                pattern = _pattern_in_encoding(spelling, codec)
+                if pattern is not None:
+                    patterns.append(pattern)
+        return patterns
 
     def occurs_in_text(self, text: str) -> bool:
-        return any(core in text for core in self._cores) or any(
-            form.occurs_within(text) for form in self._text
-        )
+        if any(core in text for core in self._cores):
+            return True
+        return any(form.occurs_within(text) for form in self._text_patterns)
 
     def occurs_in_bytes(self, content: bytes) -> bool:
-        return any(core in content for core in self._cores_bytes) or any(
-            form.occurs_within(content) for form in self._byte_patterns
-        )
+        if any(core in content for core in self._cores_bytes):
+            return True
+        return any(form.occurs_within(content) for form in self._byte_patterns)
 
     def blank_out(self, text: str, blank: str) -> str:
         """Blank out every form of the text. What is around it stays readable."""
-        for form in self._text:
-            if form.occurs_within(text):
-                text = form.pattern.sub(blank, text)
-        return self._core.sub(blank, text) if any(core in text for core in self._cores) else text
+        rest = text
+        for form in self._text_patterns:
+            if form.occurs_within(rest):
+                rest = form.pattern.sub(blank, rest)
+        if any(core in rest for core in self._cores):
+            rest = self._core_pattern.sub(blank, rest)
+        return rest
+
+
+def _spellings_of(text: str) -> list[str]:
+    """Return the text and, where they differ, its letters with and without separate accents."""
+    composed = unicodedata.normalize("NFC", text)
+    decomposed = unicodedata.normalize("NFD", text)
+    return list(dict.fromkeys((text, composed, decomposed)))
 
 
 class _SearchHint(Generic[AnyStr]):
     """Finds quickly where the slow pattern may match: by the longest word or an escape."""
 
     def __init__(self, text: str, escape: Escape, codec: str = "") -> None:
-        run = max(re.findall(r"\w+", text), key=len, default="")
-        codes: list[str] = [
-            code for sign in dict.fromkeys(run) for code in _escape_beginnings(sign, escape)
-        ]
-        spread = _nul_padding_pattern(escape, least=1).join(map(escape, run[:3]))
-        pattern = f"(?:{'|'.join([escape(run), spread, *codes])})" if run else ""
-        self.found: re.Pattern[AnyStr] = re.compile(
-            cast("AnyStr", pattern.encode("latin-1") if codec else pattern)
-        )
-        self.always = not run
-        signs = [run, *_ESCAPE_SIGNS] if codec in {"", "utf-8"} else [run, "\\", "%", "&"]
-        self.signs: list[AnyStr] = [
-            cast("AnyStr", sign.encode(codec) if codec else sign) for sign in signs
-        ]
+        word = max(re.findall(r"\w+", text), key=len, default="")
+        # Without a word, the slow pattern is tried everywhere.
+        self.always = not word
+        hints = ""
+        if word:
+            hints = _pattern_of_hints(word, escape)
+        pattern: str | bytes = hints
+        if codec:
+            pattern = hints.encode("latin-1")
+        self.pattern: re.Pattern[AnyStr] = re.compile(cast("AnyStr", pattern))
+        signs = [word, "\\", "%", "&"]
+        if codec in {"", "utf-8"}:
+            signs = [word, *_ESCAPE_SIGNS]
+        self.signs: list[AnyStr] = []
+        for sign in signs:
+            encoded_sign: str | bytes = sign
+            if codec:
+                encoded_sign = sign.encode(codec)
+            self.signs.append(cast("AnyStr", encoded_sign))
 
 
 class _FormPattern(Generic[AnyStr]):
@@ -120,19 +129,32 @@ class _FormPattern(Generic[AnyStr]):
             return self.pattern.search(content) is not None
         if not any(sign in content for sign in self._hint.signs):
             return False
-        covered = 0
-        for hit in self._hint.found.finditer(content):
-            if hit.end() > covered:
-                start = max(0, hit.start() - self._around)
-                if self.pattern.search(content, start, start + 8 * self._around):
-                    return True
-                covered = start + 7 * self._around
+        # Up to here, every place where the text could begin has been searched.
+        searched_until = 0
+        for hit in self._hint.pattern.finditer(content):
+            if hit.end() <= searched_until:
+                continue
+            start = max(0, hit.start() - self._around)
+            if self.pattern.search(content, start, start + 8 * self._around):
+                return True
+            searched_until = start + 7 * self._around
         return False
+
+
+def _pattern_of_hints(word: str, escape: Escape) -> str:
+    """Match a word, its first letters in wide text, or any of its letters escaped."""
+    hints = [escape(word)]
+    nul_padding = _nul_padding_pattern(escape, least=1)
+    hints.append(nul_padding.join(map(escape, word[:3])))
+    for sign in dict.fromkeys(word):
+        hints += _escape_beginnings(sign, escape)
+    return f"(?:{'|'.join(hints)})"
 
 
 def _pattern_in_encoding(text: str, codec: str) -> _FormPattern[bytes] | None:
     """Return the pattern, or None if the encoding lacks such characters."""
 
+    # Bytes are read as Latin-1, which has a character for each of them.
     def escape(part: str) -> str:
         return re.escape(part.encode(codec).decode("latin-1"))
 
@@ -140,19 +162,22 @@ def _pattern_in_encoding(text: str, codec: str) -> _FormPattern[bytes] | None:
         pattern = re.compile(_pattern_of_text(text, escape).encode("latin-1"))
     except UnicodeEncodeError:
         return None
-    return _FormPattern(pattern, _SearchHint(text, escape, codec), text, len("a".encode(codec)))
+    hint = _SearchHint[bytes](text, escape, codec)
+    bytes_of_a_letter = len("a".encode(codec))
+    return _FormPattern(pattern, hint, text, bytes_of_a_letter)
 
 
 def _pattern_of_text(text: str, escape: Escape) -> str:
     """Match each character in all its forms, and all escapes before the text."""
-    runs = [(sign, len(list(same))) for sign, same in groupby(text)]
-    signs = [each for sign, times in runs for each in _patterns_of_character(sign, times, escape)]
-    before = (
-        f"{_single_backslash_pattern(escape)}{{0,{BACKSLASHES}}}"
-        if text[:1] in 'bfnrtuxU"/'
-        else ""
-    )
-    return before + _nul_padding_pattern(escape).join(signs)
+    characters: list[str] = []
+    for sign, same in groupby(text):
+        times = len(list(same))
+        characters += _patterns_of_character(sign, times, escape)
+    pattern = _nul_padding_pattern(escape).join(characters)
+    # A first letter that a backslash makes another character of would leave the backslash.
+    if text[:1] in _ESCAPABLE:
+        pattern = _any_backslashes_pattern(escape) + pattern
+    return pattern
 
 
 def _nul_padding_pattern(escape: Escape, least: int = 0) -> str:
@@ -162,17 +187,22 @@ def _nul_padding_pattern(escape: Escape, least: int = 0) -> str:
 
 def _patterns_of_character(sign: str, times: int, escape: Escape) -> list[str]:
     """Match a character repeated `times` times. Each nesting doubles a run of backslashes."""
+    escaped_forms = list(_escapes_of_character(sign, escape))
     if sign == "\\":
-        run = f"{_single_backslash_pattern(escape)}{{{times},{times * BACKSLASHES}}}"
-        return [f"(?:{run}|(?:{'|'.join(_escapes_of_character(sign, escape))}){{{times}}})"]
-    plain = (
-        [escape(sign)]
-        if sign.isalnum()
-        else [f"{_single_backslash_pattern(escape)}{{0,{BACKSLASHES}}}{escape(sign)}"]
-    )
-    return [
-        f"(?:{'|'.join([*_quote_escapes(sign, escape), *plain, *_escapes_of_character(sign, escape)])})"
-    ] * times
+        backslash = _single_backslash_pattern(escape)
+        run = f"{backslash}{{{times},{times * BACKSLASHES}}}"
+        return [f"(?:{run}|(?:{'|'.join(escaped_forms)}){{{times}}})"]
+    plain = escape(sign)
+    if not sign.isalnum():
+        plain = _any_backslashes_pattern(escape) + plain
+    forms = list(_quote_escapes(sign, escape))
+    forms.append(plain)
+    forms += escaped_forms
+    return [f"(?:{'|'.join(forms)})"] * times
+
+
+def _any_backslashes_pattern(escape: Escape) -> str:
+    return f"{_single_backslash_pattern(escape)}{{0,{BACKSLASHES}}}"
 
 
 def _backslashes_pattern(escape: Escape) -> str:
@@ -187,21 +217,23 @@ def _single_backslash_pattern(escape: Escape) -> str:
 def _quote_escapes(sign: str, escape: Escape) -> Iterator[str]:
     """Yield the forms that shells, CSV and SQL use within quotes of the same kind."""
     if sign == "'":
-        yield from (escape(form) for form in ("'\"'\"'", "'\\''", "''"))
+        yield escape("'\"'\"'")
+        yield escape("'\\''")
+        yield escape("''")
     if sign == '"':
         yield escape('""')
 
 
 def _escapes_of_character(sign: str, escape: Escape) -> Iterator[str]:
     slashes = _backslashes_pattern(escape)
-    units, byte_codes = _utf16_escapes(sign, escape), _percent_escapes(sign, escape)
-    yield "".join(f"{slashes}{unit}" for unit in units)
-    yield from (f"{slashes}{code}" for code in _numeric_escapes(sign, escape))
+    yield "".join(f"{slashes}{unit}" for unit in _utf16_escapes(sign, escape))
+    for code in _numeric_escapes(sign, escape):
+        yield f"{slashes}{code}"
     if sign in _NAMED:
         yield f"{slashes}{escape(_NAMED[sign])}"
-    if sign == " ":
+    if sign == " ":  # In the query of a URL.
         yield escape("+")
-    yield "".join(byte_codes)
+    yield "".join(_percent_escapes(sign, escape))
     yield from _html_entities(sign, escape)
 
 
@@ -214,10 +246,12 @@ def _escape_beginnings(sign: str, escape: Escape) -> Iterator[str]:
 
 
 def _utf16_escapes(sign: str, escape: Escape) -> list[str]:
-    raw = sign.encode("utf-16-be", "surrogatepass").hex()
-    return [
-        f"{escape('u')}{_hex_pattern(raw[at : at + 4], escape)}" for at in range(0, len(raw), 4)
-    ]
+    """Return JSON's escapes: two, a surrogate pair, for a character beyond 16 bits."""
+    digits = sign.encode("utf-16-be", "surrogatepass").hex()
+    units: list[str] = []
+    for start in range(0, len(digits), 4):
+        units.append(escape("u") + _hex_pattern(digits[start : start + 4], escape))
+    return units
 
 
 def _numeric_escapes(sign: str, escape: Escape) -> Iterator[str]:
@@ -229,40 +263,52 @@ def _numeric_escapes(sign: str, escape: Escape) -> Iterator[str]:
 
 
 def _percent_escapes(sign: str, escape: Escape) -> list[str]:
-    raw = sign.encode("utf-8", "replace")
-    return [
-        f"{escape('%')}(?:{escape('25')}){{0,4}}{_hex_pattern(f'{byte:02x}', escape)}"
-        for byte in raw
-    ]
+    """Return an escape for each byte. `%25` is an escaped percent sign, in a URL within a URL."""
+    percent = f"{escape('%')}(?:{escape('25')}){{0,4}}"
+    escapes: list[str] = []
+    for byte in sign.encode("utf-8", "replace"):
+        escapes.append(percent + _hex_pattern(f"{byte:02x}", escape))
+    return escapes
 
 
 def _html_entities(sign: str, escape: Escape) -> Iterator[str]:
-    code, again = ord(sign), f"{escape('&')}(?:{escape('amp;')}){{0,4}}"
-    yield f"{again}{escape(f'#{code};')}"
-    yield f"{again}{escape('#')}(?:{escape('x')}|{escape('X')}){_hex_pattern(f'{code:x}', escape)}{escape(';')}"
-    names = [*_ENTITIES.get(sign, ()), *([codepoint2name[code]] if code in codepoint2name else [])]
-    yield from (f"{again}{escape(f'{name};')}" for name in dict.fromkeys(names))
+    code = ord(sign)
+    ampersand = f"{escape('&')}(?:{escape('amp;')}){{0,4}}"
+    yield f"{ampersand}{escape(f'#{code};')}"
+    either_x = f"(?:{escape('x')}|{escape('X')})"
+    digits = _hex_pattern(f"{code:x}", escape)
+    yield f"{ampersand}{escape('#')}{either_x}{digits}{escape(';')}"
+    names = list(_ENTITIES.get(sign, ()))
+    if code in codepoint2name:
+        names.append(codepoint2name[code])
+    for name in dict.fromkeys(names):
+        yield f"{ampersand}{escape(f'{name};')}"
 
 
 def _hex_pattern(digits: str, escape: Escape) -> str:
     """Match hexadecimal digits in either case."""
-    return "".join(
-        f"(?:{escape(digit)}|{escape(digit.upper())})" if digit.isalpha() else escape(digit)
-        for digit in digits
-    )
+    patterns: list[str] = []
+    for digit in digits:
+        if digit.isalpha():
+            patterns.append(f"(?:{escape(digit)}|{escape(digit.upper())})")
+        else:
+            patterns.append(escape(digit))
+    return "".join(patterns)
 
 
 def _encode_in_base64_and_hex(text: str) -> Iterator[str]:
     """Yield the text in hexadecimal digits, and in base64 for each offset of three."""
     for codec in ("utf-8", "utf-16-le"):
         raw = text.encode(codec, "surrogatepass")
-        yield from (raw.hex(), raw.hex().upper())
+        yield raw.hex()
+        yield raw.hex().upper()
         for offset in range(3):
             whole = base64.b64encode(b"\0" * offset + raw).decode().rstrip("=")
-            core = whole[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6]
+            # Only digits all of whose six bits are the text's, and not of its neighbours.
+            first_digit = (offset * 8 + 5) // 6
+            end_digit = (offset + len(raw)) * 8 // 6
+            core = whole[first_digit:end_digit]
             if len(core) >= _SHORTEST_CORE:
-                yield from (
-                    core,
-                    core.replace("+", "-").replace("/", "_"),
-                    core.replace("/", "\\/"),
-                )
+                yield core
+                yield core.replace("+", "-").replace("/", "_")  # As in URLs.
+                yield core.replace("/", "\\/")  # As some programs write JSON.
