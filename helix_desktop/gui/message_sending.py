@@ -33,15 +33,14 @@ from helix_desktop.gui.workbench_types import (
     FileChanges,
     KnownWorkspace,
     NeededSummary,
+    ProjectItem,
     Session,
     Workbench,
 )
 from helix_desktop.program_settings import ASK_ABOVE
 
-COMMANDS_ELSEWHERE = {
-    "compact": "handover",
-    "clear": "new",
-}  # What other programs call our commands.
+# What other programs call our commands.
+COMMANDS_ELSEWHERE = {"compact": "handover", "clear": "new"}
 OnMessageNotSent = Callable[[HelixError | None], None]
 
 
@@ -57,9 +56,8 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
         window.model_setup_wanted.emit()
     elif window.current_session is not None:
         not_sent = build_message_returner(window, parts)
-        MessageToSend(
-            window, bench, window.current_session, parts, not_sent, steer
-        ).expand_command_and_send()
+        message = MessageToSend(window, bench, window.current_session, parts, not_sent, steer)
+        message.expand_command_and_send()
     else:
         _begin_conversation_with(window, bench, parts)
 
@@ -68,8 +66,11 @@ def _begin_conversation_with(
     window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]
 ) -> None:
     """Starts a conversation, unless its first message would cost too much for the user."""
-    chat, give_back = window.chat, build_message_returner(window, parts)
-    waits = chat.awaited_conversation = f"new {id(parts)}"
+    chat = window.chat
+    give_back = build_message_returner(window, parts)
+    # Tells this new conversation from one that the user begins while it is being created.
+    waits = f"new {id(parts)}"
+    chat.awaited_conversation = waits
 
     def give_first_message_back(error: HelixError | None) -> None:
         if chat.awaited_conversation == waits:
@@ -118,9 +119,8 @@ def _send_first_message(
         window.show_session_if_current(bench, session, chat)
     message = MessageToSend(window, bench, session, parts, build_message_returner(window, parts))
     if message.command_name:
-        replace(
-            message, not_sent=message.trash_empty_conversation_and_give_back
-        ).expand_command_and_send()
+        give_back = message.trash_empty_conversation_and_give_back
+        replace(message, not_sent=give_back).expand_command_and_send()
     else:
         message.send_now()
     window.refresh_conversations()
@@ -129,7 +129,9 @@ def _send_first_message(
 
 def send_messages_held_for_workspace(window: MainWindow) -> None:
     """Sends messages that were written before their workspace was open."""
-    if (place := window.chat.composer.draft_place)[1] == "new":
+    place = window.chat.composer.draft_place
+    _workspace, conversation = place
+    if conversation == "new":
         for message in window.unsent_messages.pop_unsent_messages(place):
             send_or_hold_message(window, message.parts, message.is_steering)
 
@@ -141,18 +143,14 @@ def send_held_messages(
     place = (bench.id, session.id)
     for message in messages:
         not_sent = build_message_returner(window, message.parts, place)
+        to_send = MessageToSend(window, bench, session, message.parts, not_sent)
         if not (bench.main_model_name or session.conversation.state.acp_agent):
             window.add_to_message_and_tell_if_current(place, message.parts)
             window.model_setup_wanted.emit()
         elif message.edited:
-            MessageToSend(window, bench, session, message.parts, not_sent).resend_edited(
-                message.edited
-            )
+            to_send.resend_edited(message.edited)
         else:
-            steer = message.is_steering
-            MessageToSend(
-                window, bench, session, message.parts, not_sent, steer
-            ).expand_command_and_send()
+            replace(to_send, steer=message.is_steering).expand_command_and_send()
 
 
 async def find_files_to_undo(
@@ -161,20 +159,32 @@ async def find_files_to_undo(
     """Returns what changed after a message, and words about it, or none if only folders did."""
     files = await changes.changes_after_fact(conversation, seq)
     shown = [file for file in files if not is_change_of_folder(file.change)]
-    names = [
-        f"{make_safe_text(file.place)} ({tr('undone') if file.by == 'undo' else file.by})"
-        for file in shown
-    ]
-    said = format_count(
+    if not shown:
+        return files, ""
+    names: list[str] = []
+    for file in shown:
+        cause = file.by
+        if cause == "undo":
+            cause = tr("undone")
+        names.append(f"{make_safe_text(file.place)} ({cause})")
+    description = format_count(
         len(names),
         "{n} file changed since this message: ",
         "{n} files changed since this message: ",
     )
-    said += shorten_name_list(names)
-    kept = {one.path for one in await changes.plan_undo(shown) if one.how is UndoOutlook.CONFLICT}
-    if left := [make_safe_text(file.place) for file in shown if file.path_of_change in kept]:
-        said += "\n" + tr("Changed later, so not undone: ") + shorten_name_list(left)
-    return files, said if names else ""
+    description += shorten_name_list(names)
+    conflicting_paths: set[str] = set()
+    for planned in await changes.plan_undo(shown):
+        if planned.how is UndoOutlook.CONFLICT:
+            conflicting_paths.add(planned.path)
+    not_undone: list[str] = []
+    for file in shown:
+        if file.path_of_change in conflicting_paths:
+            not_undone.append(make_safe_text(file.place))
+    if not_undone:
+        names_of_kept = shorten_name_list(not_undone)
+        description += "\n" + tr("Changed later, so not undone: ") + names_of_kept
+    return files, description
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,31 +201,43 @@ class MessageToSend:
     @property
     def command_name(self) -> str:
         """The word after a slash that begins the message."""
-        found = re.match(r"/(\S+)", self.parts[0].text) if isinstance(self.parts[0], Text) else None
-        return found[1] if found else ""
+        first_part = self.parts[0]
+        if not isinstance(first_part, Text):
+            return ""
+        command = re.match(r"/(\S+)", first_part.text)
+        if command is None:
+            return ""
+        return command[1]
 
     def expand_command_and_send(self) -> None:
-        name, commands = self.command_name, self.bench.slash_commands
-        names = [item.name for item in commands.list_slash_commands(self.session.id)]
-        if name in names:
-            send = lambda whole: replace(self, parts=whole, steer=False).send_or_ask_about_price()  # noqa: E731
+        name = self.command_name
+        commands = self.bench.slash_commands
+        known_names = [item.name for item in commands.list_slash_commands(self.session.id)]
+        if name in known_names:
+
+            def send_expanded(parts: tuple[UserPart, ...]) -> None:
+                replace(self, parts=parts, steer=False).send_or_ask_about_price()
+
             work = commands.expand_command_message(self.session, self.parts)
-            self.window.run_for_window(work, then=send, failed=self.not_sent)
+            self.window.run_for_window(work, then=send_expanded, failed=self.not_sent)
+        # A foreign agent has commands of its own, and "/etc/hosts" is a path and no command.
         elif self.session.conversation.state.acp_agent or not re.fullmatch(r"[a-z][\w-]*", name):
             self.send_or_ask_about_price()
         else:
-            words = (
-                []
-                if name in search_suggestions.COMMANDS
-                else [tr("There is no command /{name}.", name=name)]
-            )
-            alike = get_close_matches(
-                COMMANDS_ELSEWHERE.get(name, name), [*names, *search_suggestions.COMMANDS], 1
-            )
-            words += [tr("Did you mean /{name}?", name=one) for one in alike]
-            ways = [(tr("Send as text"), self.send_or_ask_about_price)]
-            box = ask_to_choose_one(self.window, tr("Unknown command"), " ".join(words), "", ways)
-            box.rejected.connect(lambda: self.not_sent(None))
+            self._ask_about_unknown_command(known_names)
+
+    def _ask_about_unknown_command(self, known_names: Sequence[str]) -> None:
+        name = self.command_name
+        sentences: list[str] = []
+        if name not in search_suggestions.COMMANDS:
+            sentences.append(tr("There is no command /{name}.", name=name))
+        our_name = COMMANDS_ELSEWHERE.get(name, name)
+        all_names = [*known_names, *search_suggestions.COMMANDS]
+        for similar_name in get_close_matches(our_name, all_names, 1):
+            sentences.append(tr("Did you mean /{name}?", name=similar_name))
+        ways = [(tr("Send as text"), self.send_or_ask_about_price)]
+        box = ask_to_choose_one(self.window, tr("Unknown command"), " ".join(sentences), "", ways)
+        box.rejected.connect(lambda: self.not_sent(None))
 
     def send_or_ask_about_price(self) -> None:
         def fold_and_send() -> None:
@@ -228,9 +250,11 @@ class MessageToSend:
         if needed is not None:
             self._ask_to_summarize(needed)
             return
-        saves = self.session.context.estimate_saving_of_markers()
+        saving = self.session.context.estimate_saving_of_markers()
         price = self.session.context.estimate_cost_of_sending(self.parts)
-        folding = (saves, fold_and_send) if saves else None
+        folding = None
+        if saving:
+            folding = (saving, fold_and_send)
         send_or_ask_if_expensive(
             self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding
         )
@@ -268,11 +292,9 @@ class MessageToSend:
         """Sends it instead of an earlier one. What followed that is rewound, its
         changes to files if wanted.
         """
-        window, session, changes = (
-            self.window,
-            self.session,
-            self.bench.file_changes_of(self.session.id),
-        )
+        window = self.window
+        session = self.session
+        changes = self.bench.file_changes_of(session.id)
 
         def send_again(_done: object = None) -> None:
             work = session.edit_and_resend(seq, self.parts)
@@ -285,11 +307,13 @@ class MessageToSend:
             undone = await changes.undo_file_changes(files, conversation=session.id)
             window.pages.changes.undo.report_undone(undone)
 
-        def ask_about_changed_files(found: tuple[Sequence[FileChange], str]) -> None:
-            def undo_and_send() -> None:
-                window.run_for_window(undo_changes(found[0]), then=send_again, failed=self.not_sent)
+        def ask_about_changed_files(changed: tuple[Sequence[FileChange], str]) -> None:
+            files, description = changed
 
-            if not found[1]:
+            def undo_and_send() -> None:
+                window.run_for_window(undo_changes(files), then=send_again, failed=self.not_sent)
+
+            if not description:
                 if changes.checkpoint_progress.state == "off":
                     window.notices.show_notice(
                         tr("Checkpoints are turned off, so files stay as they are.")
@@ -300,16 +324,17 @@ class MessageToSend:
                 (tr("Keep these changes"), send_again),
                 (tr("Undo these changes"), undo_and_send),
             ]
-            ask_to_choose_one(
-                window, tr("Send the edited message"), found[1], "", ways
-            ).rejected.connect(edit_again)
+            title = tr("Send the edited message")
+            box = ask_to_choose_one(window, title, description, "", ways)
+            box.rejected.connect(edit_again)
 
         def find_changed_files() -> None:
             work = find_files_to_undo(changes, session.id, seq)
             window.run_for_window(work, then=ask_about_changed_files, failed=send_again)
 
         def edit_again() -> None:
-            if (composer := window.chat.composer).draft_place == (self.bench.id, session.id):
+            composer = window.chat.composer
+            if composer.draft_place == (self.bench.id, session.id):
                 composer.edit_earlier_message(seq, self.parts)
             else:
                 self.not_sent(None)
@@ -321,20 +346,24 @@ class MessageToSend:
         """Puts back a command that was to be the first message and was not sent. The conversation
         created for it goes to the trash, unless something else was said there meanwhile.
         """
-        window, session, new = self.window, self.session, (self.bench.id, "new")
+        window = self.window
+        session = self.session
+        place = (self.bench.id, session.id)
+        place_of_new = (self.bench.id, "new")
 
         def give_command_back() -> None:
-            if not begun:
-                window.chat.composer.drafts.move_draft((self.bench.id, session.id), new)
+            place_of_command = place
+            if not is_begun:
+                window.chat.composer.drafts.move_draft(place, place_of_new)
+                place_of_command = place_of_new
             window.refresh_conversations()
-            build_message_returner(
-                window, self.parts, (self.bench.id, session.id) if begun else new
-            )(error)
+            give_back = build_message_returner(window, self.parts, place_of_command)
+            give_back(error)
 
-        begun = session.queue or any(
-            isinstance(each.fact, UserSaid) for each in session.conversation.state.facts
-        )
-        if begun:
+        facts = session.conversation.state.facts
+        has_message = any(isinstance(recorded.fact, UserSaid) for recorded in facts)
+        is_begun = has_message or bool(session.queue)
+        if is_begun:
             give_command_back()
         else:
             window.run_for_window(session.set_trashed(), then=lambda _done: give_command_back())
@@ -351,22 +380,24 @@ def send_or_ask_if_expensive(
     """Sends the message, after a question if it is expensive. `folding`: what folding
     first saves, and how.
     """
-    most = window.settings[ASK_ABOVE] / 100
-    if not most or price <= most:
+    # The setting is in cents; 0 means that the user is never asked.
+    limit = window.settings[ASK_ABOVE] / 100
+    if not limit or price <= limit:
         send_it()
         return
     words = tr(
         "This message would cost about {price}, which is more than your limit of {limit}. Nothing has been sent.",
-        price=format_dollars(price), limit=format_dollars(most),
+        price=format_dollars(price), limit=format_dollars(limit),
     )  # fmt: skip
     ways = [(tr("Send"), send_it)]
     if folding:
-        saves, fold_and_say = folding
-        words = f"{words} {tr('Shortening old outputs first saves about {saved}.', saved=format_dollars(saves))}"
-        ways.insert(0, (tr("Shorten first, then send"), fold_and_say))
-    ask_to_choose_one(window, tr("Send this message?"), words, "", ways).rejected.connect(
-        if_declined
-    )
+        saving, fold_and_send = folding
+        saved = format_dollars(saving)
+        hint = tr("Shortening old outputs first saves about {saved}.", saved=saved)
+        words = f"{words} {hint}"
+        ways.insert(0, (tr("Shorten first, then send"), fold_and_send))
+    box = ask_to_choose_one(window, tr("Send this message?"), words, "", ways)
+    box.rejected.connect(if_declined)
 
 
 def build_message_returner(
@@ -409,9 +440,8 @@ def search_everywhere(window: MainWindow, words: str) -> None:
         window.workbenches.opened_workbenches(),
         key=lambda bench: bench is not window.current_workbench,
     )
-    closed = [
-        row for row in window.listed_workspaces if all(row.id != bench.id for bench in opened)
-    ]
+    opened_ids = {bench.id for bench in opened}
+    closed = [row for row in window.listed_workspaces if row.id not in opened_ids]
 
     def show_more_finds(finds: Sequence[PaletteItem]) -> None:
         shown.extend(finds)
@@ -419,13 +449,15 @@ def search_everywhere(window: MainWindow, words: str) -> None:
         window.palette_box.show_search_results(words, grouped, more=bool(closed))
 
     def show_hits_of_workspace(bench: Workbench, hits: Sequence[SearchHit]) -> None:
-        name = "" if bench is window.current_workbench else bench.name
+        # A hit names its workspace only if it is another one than the user is in.
+        name = ""
+        if bench is not window.current_workbench:
+            name = bench.name
         titles = {row.id: row.title for row in bench.list_conversations()}
-        show_more_finds(
-            search_suggestions.suggest_search_hits(
-                hits, titles, bench.id, window.go_to_place, words, name
-            )
+        suggestions = search_suggestions.suggest_search_hits(
+            hits, titles, bench.id, window.go_to_place, words, name
         )
+        show_more_finds(suggestions)
 
     for bench in opened:
         work = bench.workspace.index.search_index(words)
@@ -453,11 +485,12 @@ def _search_next_closed_workspace(
         return [search_suggestions.suggest_unsearched_workspace(row, error, window.go_to_place)]
 
     def show_closed_result(answer: ClosedSearchResult) -> None:
-        go, behind = window.go_to_place, suggest_opening(None) if answer.behind else []
-        hits = search_suggestions.suggest_search_hits(
-            answer.hits, answer.titles, row.id, go, words, row.name
+        suggestions = search_suggestions.suggest_search_hits(
+            answer.hits, answer.titles, row.id, window.go_to_place, words, row.name
         )
-        search_following([*hits, *behind])
+        if answer.behind:
+            suggestions.extend(suggest_opening(None))
+        search_following(suggestions)
 
     work = window.workbenches.search_closed_workspace(row.id, words)
     window.run_for_window(
@@ -466,26 +499,26 @@ def _search_next_closed_workspace(
 
 
 def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
-    bench, session, own = window.current_workbench, window.current_session, list[CompletionOffer]()
+    bench = window.current_workbench
+    session = window.current_session
+    own: list[CompletionOffer] = []
     box = window.chat.composer.text
     run = partial(window.background_runner.run_in_background, owner=box)
 
-    def show_with_own(found: Sequence[CompletionOffer]) -> None:
-        box.show_completion_offers(typed, [*found, *own])
+    def show_with_own(offers: Sequence[CompletionOffer]) -> None:
+        box.show_completion_offers(typed, [*offers, *own])
 
     if typed.trigger == "/":
-        commands = (
-            bench.slash_commands.list_slash_commands(window.showing.conversation_id)
-            if bench is not None
-            else ()
-        )
+        commands: Sequence[ProjectItem] = ()
+        if bench is not None:
+            conversation = window.showing.conversation_id
+            commands = bench.slash_commands.list_slash_commands(conversation)
         own += search_suggestions.offer_slash_commands(window.window_actions, typed, commands)
         show_with_own(())
         if bench is not None and session is not None and window.foreign_agent_name:
-            run(
-                search_suggestions.start_agent_and_offer_commands(bench, session, typed),
-                then=show_with_own,
-            )
+            # The own commands are shown at once; the agent may need seconds to start.
+            work = search_suggestions.start_agent_and_offer_commands(bench, session, typed)
+            run(work, then=show_with_own)
     elif bench is not None:
         run(search_suggestions.offer_mentions(bench, typed), then=show_with_own)
 

@@ -6,16 +6,31 @@ from typing import TypeVar
 from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QLayoutItem, QVBoxLayout, QWidget
 
+from helix_desktop.fast_dataclass import dataclass
+
 Box = TypeVar("Box", bound=QBoxLayout)
 # A widget or layout, the same with a stretch factor, a widget with its alignment, or a
 # stretch alone.
 BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int] | tuple[QWidget, Qt.AlignmentFlag]
 Margins = int | tuple[int, int, int, int]
 MAX_LINE_SPACING = 8  # The maximum spacing in pixels between the lines of a row that wraps.
-TEXT_WIDTH_IN_LINES = (
-    12  # Text is placed beside other widgets only if it can be this many line heights wide.
-)
+# Text is placed beside other widgets only if it can be this many line heights wide.
+TEXT_WIDTH_IN_LINES = 12
 WIDEST = 4_000  # A widget with a larger maximum width in pixels has no preferred width.
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedItem:
+    """An item of a line, with the width it wants and its share of what is left over."""
+
+    item: QLayoutItem
+    width: int
+    stretch: int
+
+    def height_for(self, width: int) -> int:
+        if self.item.hasHeightForWidth():
+            return self.item.heightForWidth(width)
+        return self.item.sizeHint().height()
 
 
 class WrappingRow(QHBoxLayout):
@@ -27,9 +42,8 @@ class WrappingRow(QHBoxLayout):
     def heightForWidth(self, width: int) -> int:
         return self._place_items_and_return_height(QRect(0, 0, width, 0), is_moving=False)
 
-    minimumHeightForWidth = (
-        heightForWidth  # Qt's version relies on a value that only Qt's own heightForWidth sets.
-    )
+    # Qt's version relies on a value that only Qt's own heightForWidth sets.
+    minimumHeightForWidth = heightForWidth
 
     def minimumSize(self) -> QSize:
         return QSize(0, super().minimumSize().height())
@@ -39,45 +53,63 @@ class WrappingRow(QHBoxLayout):
         self._place_items_and_return_height(place, is_moving=True)
 
     def _place_items_and_return_height(self, place: QRect, *, is_moving: bool) -> int:
-        inner, gap = place.marginsRemoved(self.contentsMargins()), self.spacing()
-        bottom = inner.top() - min(gap, MAX_LINE_SPACING)
+        inner = place.marginsRemoved(self.contentsMargins())
+        line_spacing = min(self.spacing(), MAX_LINE_SPACING)
+        bottom = inner.top() - line_spacing
         for line in self._split_into_lines(inner.width()):
-            left, top = inner.left(), bottom + min(gap, MAX_LINE_SPACING)
-            unused = inner.width() + gap - sum(width + gap for _, width, _ in line)
-            shares = sum(stretch for *_, stretch in line) or 1
-            sized = [(item, width + unused * stretch // shares) for item, width, stretch in line]
-            heights = [
-                i.heightForWidth(w) if i.hasHeightForWidth() else i.sizeHint().height()
-                for i, w in sized
-            ]
-            for (item, width), height in zip(sized, heights, strict=True) if is_moving else ():
-                item.setGeometry(QRect(left, top + (max(heights) - height) // 2, width, height))
-                left += width + gap
-            bottom = top + max(heights)
+            top = bottom + line_spacing
+            widths = self._share_width_of_line(line, inner.width())
+            heights = [placed.height_for(width) for placed, width in zip(line, widths, strict=True)]
+            line_height = max(heights)
+            bottom = top + line_height
+            if not is_moving:
+                continue
+            left = inner.left()
+            for placed, width, height in zip(line, widths, heights, strict=True):
+                # Each item stands in the middle of its line's height.
+                item_top = top + (line_height - height) // 2
+                placed.item.setGeometry(QRect(left, item_top, width, height))
+                left += width + self.spacing()
         return max(bottom, inner.top()) + self.contentsMargins().bottom() - place.top()
 
-    def _split_into_lines(self, width: int) -> list[list[tuple[QLayoutItem, int, int]]]:
-        """Returns the items of each line, each with its width and its stretch factor."""
-        lines: list[list[tuple[QLayoutItem, int, int]]] = []
+    def _share_width_of_line(self, line: Sequence[PlacedItem], whole_width: int) -> list[int]:
+        """Returns the width of each item, the unused width being shared by stretch factors."""
+        used = sum(placed.width for placed in line) + self.spacing() * (len(line) - 1)
+        unused = whole_width - used
+        all_shares = sum(placed.stretch for placed in line) or 1
+        return [placed.width + unused * placed.stretch // all_shares for placed in line]
+
+    def _split_into_lines(self, width: int) -> list[list[PlacedItem]]:
+        lines: list[list[PlacedItem]] = []
         room = 0
-        for at in range(self.count()):
-            item, stretch = self.itemAt(at), self.stretch(at)
-            if item is not None and item.spacerItem() is not None and lines:
-                lines[-1].append((item, 0, stretch))
-                room -= self.spacing()
-            if item is None or item.isEmpty() or (widget := item.widget()) is None:
+        for item_number in range(self.count()):
+            item = self.itemAt(item_number)
+            stretch = self.stretch(item_number)
+            if item is None:
                 continue
-            limit = TEXT_WIDTH_IN_LINES * widget.fontMetrics().height() if stretch else WIDEST
-            wanted = (
-                widget.maximumWidth() if widget.maximumWidth() < WIDEST else item.sizeHint().width()
-            )
-            wanted = min(wanted, limit, width)
-            if not lines or wanted > room:
+            if item.spacerItem() is not None and lines:
+                lines[-1].append(PlacedItem(item, 0, stretch))
+                room -= self.spacing()
+            widget = item.widget()
+            if item.isEmpty() or widget is None:
+                continue
+            wanted_width = min(_preferred_width(item, widget, stretch), width)
+            if not lines or wanted_width > room:
                 lines.append([])
                 room = width
-            lines[-1].append((item, wanted, stretch))
-            room -= wanted + self.spacing()
+            lines[-1].append(PlacedItem(item, wanted_width, stretch))
+            room -= wanted_width + self.spacing()
         return lines
+
+
+def _preferred_width(item: QLayoutItem, widget: QWidget, stretch: int) -> int:
+    # A text of one long line would otherwise claim a line of its own; it can wrap.
+    limit = WIDEST
+    if stretch:
+        limit = TEXT_WIDTH_IN_LINES * widget.fontMetrics().height()
+    if widget.maximumWidth() < WIDEST:
+        return min(widget.maximumWidth(), limit)
+    return min(item.sizeHint().width(), limit)
 
 
 def build_row(
@@ -90,8 +122,12 @@ def build_row(
     """Builds a row of `items`, as the layout of `owner` or for another layout. `wraps`:
     see `WrappingRow`.
     """
-    kind = WrappingRow if wraps else QHBoxLayout
-    return _fill_box(kind(owner) if owner is not None else kind(), items, margins, spacing)
+    row = QHBoxLayout()
+    if wraps:
+        row = WrappingRow()
+    if owner is not None:
+        owner.setLayout(row)
+    return _fill_box(row, items, margins, spacing)
 
 
 def build_column(
@@ -100,27 +136,37 @@ def build_column(
     margins: Margins | None = None,
     spacing: int | None = None,
 ) -> QVBoxLayout:
-    return _fill_box(
-        QVBoxLayout(owner) if owner is not None else QVBoxLayout(), items, margins, spacing
-    )
+    column = QVBoxLayout()
+    if owner is not None:
+        owner.setLayout(column)
+    return _fill_box(column, items, margins, spacing)
 
 
 def _fill_box(
     box: Box, items: Sequence[BoxItem], margins: Margins | None, spacing: int | None
 ) -> Box:
-    if margins is not None:
-        box.setContentsMargins(*(margins if isinstance(margins, tuple) else (margins,) * 4))
+    if isinstance(margins, int):
+        box.setContentsMargins(margins, margins, margins, margins)
+    elif margins is not None:
+        box.setContentsMargins(*margins)
     if spacing is not None:
         box.setSpacing(spacing)
     for item in items:
         if isinstance(item, int):
             box.addStretch(item)
             continue
-        part, place = item if isinstance(item, tuple) else (item, 0)
-        # A stretch factor is a plain number. Python also accepts an alignment where a
-        # number is expected.
-        alignment = place if isinstance(place, Qt.AlignmentFlag) else Qt.AlignmentFlag(0)
-        stretch = 0 if alignment else place
+        stretch = 0
+        alignment = Qt.AlignmentFlag(0)
+        if not isinstance(item, tuple):
+            part = item
+        else:
+            part = item[0]
+            # A stretch factor is a plain number. Python also accepts an alignment where a
+            # number is expected.
+            if isinstance(item[1], Qt.AlignmentFlag):
+                alignment = item[1]
+            else:
+                stretch = item[1]
         if isinstance(part, QLayout):
             box.addLayout(part, stretch)
         else:
@@ -130,15 +176,18 @@ def _fill_box(
 
 def reserve_height_for_width(widget: QWidget) -> None:
     """Reserves the height of what wraps, which a splitter does not ask its widgets for."""
-    if (layout := widget.layout()) is not None:
+    layout = widget.layout()
+    if layout is not None:
         widget.setMinimumHeight(layout.minimumHeightForWidth(widget.width()))
 
 
 def clear_layout(layout: QLayout) -> None:
     """Removes everything from a layout. Widgets are hidden at once and deleted a moment later."""
     while (item := layout.takeAt(0)) is not None:
-        if (widget := item.widget()) is not None:
+        widget = item.widget()
+        inner_layout = item.layout()
+        if widget is not None:
             widget.hide()
             widget.deleteLater()
-        elif (inner := item.layout()) is not None:
-            clear_layout(inner)
+        elif inner_layout is not None:
+            clear_layout(inner_layout)
