@@ -6,7 +6,6 @@ relative to the box. Code, tables and lines have separate modules.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
 from typing import Any
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -29,7 +28,10 @@ from helix_desktop.gui.transcript.file_references import FILE_LINK, find_file_re
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, TextStyle
 from helix_desktop.gui.translation import tr
 
-WIDE, HIGH = 240, 180  # The maximum size of a picture in a message, in pixels.
+# The maximum size of a picture in a message, in pixels.
+WIDE = 240
+HIGH = 180
+MOST_LINKS = 200  # Links of a paragraph beyond these cannot be clicked.
 _LINE_END = "\N{LINE SEPARATOR}"
 _ROOM = "\N{NO-BREAK SPACE}"
 
@@ -46,9 +48,8 @@ class FormulaPicture:
     depth: float
 
 
-FormulaLookup = Callable[
-    [str, bool], FormulaPicture | None
-]  # Gets LaTeX, and whether it has a line of its own.
+# Gets LaTeX, and whether it has a line of its own.
+FormulaLookup = Callable[[str, bool], FormulaPicture | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,8 @@ class LayoutBox:
     """
 
     text: str = ""
-    copied_prefix: str = (
-        ""  # Text that is put before the copied text, such as the bullet of a list item.
-    )
+    # Text that is put before the copied text, such as the bullet of a list item.
+    copied_prefix: str = ""
     chunk_start = -1  # Where the part of the Markdown source that this box shows begins.
     chunk_end = -1  # Where that part of the source ends.
     is_table_continuation = False  # True if another piece of the same table comes before this one.
@@ -115,7 +115,9 @@ class LayoutBox:
         """Draws the box at the origin. `near`: this box has the pointer or the focus."""
 
     def nearest_offset(self, place: QPointF) -> int:
-        return 0 if place.y() < self.height / 2 else utf16_length(self.text)
+        if place.y() < self.height / 2:
+            return 0
+        return utf16_length(self.text)
 
     def caret_rect(self, offset: int) -> QRectF:
         return QRectF(0, 0, 1, self.height)
@@ -125,7 +127,10 @@ class LayoutBox:
         return utf16_slice(self.text, first, last)
 
     def find_hot_spot(self, place: QPointF) -> HotSpot | None:
-        return next((hot for hot in self.hot_spots if hot.place.contains(place)), None)
+        for hot_spot in self.hot_spots:
+            if hot_spot.place.contains(place):
+                return hot_spot
+        return None
 
     def word_range_at(self, offset: int) -> tuple[int, int]:
         return word_range(self.text, min(offset, max(0, len(self.text) - 1)))
@@ -137,11 +142,11 @@ def break_into_lines(layout: QTextLayout, width: float, line_height: float) -> f
     layout.beginLayout()
     y = 0.0
     for _ in range(10_000):
-        made = layout.createLine()
-        if not made.isValid():
+        line = layout.createLine()
+        if not line.isValid():
             break
-        made.setLineWidth(width)
-        made.setPosition(QPointF(0, y + (line_height - made.height()) / 2))
+        line.setLineWidth(width)
+        line.setPosition(QPointF(0, y + (line_height - line.height()) / 2))
         y += line_height
     layout.endLayout()
     return y
@@ -151,8 +156,10 @@ def x_of_character(line: QTextLine, offset: int) -> float:
     """Returns the x position of a character. Qt returns both the position and the
     offset it used.
     """
-    found: Any = line.cursorToX(offset)
-    return float(found[0]) if isinstance(found, tuple) else float(found)
+    x_or_pair: Any = line.cursorToX(offset)
+    if isinstance(x_or_pair, tuple):
+        return float(x_or_pair[0])
+    return float(x_or_pair)
 
 
 class TextBox(LayoutBox):
@@ -172,42 +179,43 @@ class TextBox(LayoutBox):
         left = ink.left_edge_of(paragraph)
         super().__init__(ink, max(width - left, 40.0), left=left, gap=gap)
         self._paragraph = paragraph
-        self._colour = "muted" if paragraph.quote and colour == "text" else colour
+        self._colour = colour
+        if paragraph.quote and colour == "text":
+            self._colour = "muted"
         self._formulas: list[tuple[int, FormulaPicture, str]] = []
         spans = self._replace_drawn_formulas_with_placeholders(paragraph.spans, drawn)
         self.text = markdown_blocks.join_span_texts(spans).replace("\n", _LINE_END)
-        self.copied_prefix = f"{paragraph.marker} " if paragraph.marker else ""
-        self._font = font or (
-            ink.heading_font(paragraph.heading) if paragraph.heading else ink.text
-        )
-        self._line = (
-            QFontMetricsF(self._font).height() * 1.25
-            if paragraph.heading or font
-            else ink.text_line_height
-        )
-        self._line = max(
-            [
-                self._line,
-                *(formula.height + ink.scaled_pixels(4) for _, formula, _ in self._formulas),
-            ]
-        )
+        if paragraph.marker:
+            self.copied_prefix = f"{paragraph.marker} "
+        self._font = ink.text
+        if font is not None:
+            self._font = font
+        elif paragraph.heading:
+            self._font = ink.heading_font(paragraph.heading)
+        self._line = ink.text_line_height
+        if paragraph.heading or font is not None:
+            self._line = QFontMetricsF(self._font).height() * 1.25
+        # All lines are as high as the highest formula, so that a place leads to its line quickly.
+        for _, formula, _ in self._formulas:
+            self._line = max(self._line, formula.height + ink.scaled_pixels(4))
+        formats = build_span_formats(ink, spans)
+        formats += self._formats_widening_formula_placeholders()
         self._layout = QTextLayout(self.text, self._font)
         self._layout.setTextOption(build_wrap_option(self.text))
-        self._layout.setFormats(
-            [*build_span_formats(ink, spans), *self._formats_widening_formula_placeholders()]
-        )
+        self._layout.setFormats(formats)
         self.height = break_into_lines(self._layout, self.width, self._line)
-        links = [(start, span) for start, span in _spans_with_starts(spans) if span.link][:200]
-        self.hot_spots = [
-            hot for start, span in links for hot in self._hot_spots_of_link(start, span)
-        ]
+        links = [(start, span) for start, span in _spans_with_starts(spans) if span.link]
+        for start, span in links[:MOST_LINKS]:
+            self.hot_spots += self._hot_spots_of_link(start, span)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setPen(self.ink.token_colour(self._colour))
-        overlays = [] if marks is NO_MARKS else self.ink.overlay_formats(marks)
+        overlays: list[QTextLayout.FormatRange] = []
+        if marks is not NO_MARKS:
+            overlays = self.ink.overlay_formats(marks)
         self._layout.draw(painter, QPointF(0, 0), overlays)
-        for at, formula, _ in self._formulas:
-            painter.drawImage(self._formula_rect(at, formula), formula.image)
+        for offset, formula, _ in self._formulas:
+            painter.drawImage(self._formula_rect(offset, formula), formula.image)
         if self._paragraph.marker:
             self._draw_list_marker(painter)
         for number in range(self._paragraph.quote):
@@ -234,48 +242,48 @@ class TextBox(LayoutBox):
         """
         if not any(span.style & TextStyle.MATH for span in spans):
             return tuple(spans)
-        found: list[StyledSpan] = []
-        at = 0
+        shown_spans: list[StyledSpan] = []
+        offset = 0
         for span in spans:
             shown = span
             if span.style & TextStyle.MATH:
-                formula = drawn(span.text, False) if drawn is not None else None
-                self.is_waiting_for_drawing = self.is_waiting_for_drawing or (
-                    drawn is not None and formula is None
-                )
-                shown = (
-                    StyledSpan(f"${span.text}$", TextStyle.CODE)
-                    if formula is None
-                    else StyledSpan(_ROOM)
-                )
-                if formula is not None:
-                    self._formulas.append((at, formula, span.text))
-            found.append(shown)
-            at += utf16_length(shown.text)
-        return tuple(found)
+                shown = StyledSpan(f"${span.text}$", TextStyle.CODE)
+                if drawn is not None:
+                    formula = drawn(span.text, False)
+                    if formula is None:
+                        self.is_waiting_for_drawing = True
+                    else:
+                        shown = StyledSpan(_ROOM)
+                        self._formulas.append((offset, formula, span.text))
+            shown_spans.append(shown)
+            offset += utf16_length(shown.text)
+        return tuple(shown_spans)
 
     def _formats_widening_formula_placeholders(self) -> list[QTextLayout.FormatRange]:
-        space = QFontMetricsF(self._font).horizontalAdvance(_ROOM)
-        return [
-            build_format_range(at, 1, build_spacing_format(formula.width - space))
-            for at, formula, _ in self._formulas
-        ]
+        placeholder_width = QFontMetricsF(self._font).horizontalAdvance(_ROOM)
+        formats: list[QTextLayout.FormatRange] = []
+        for offset, formula, _ in self._formulas:
+            spacing = build_spacing_format(formula.width - placeholder_width)
+            formats.append(build_format_range(offset, 1, spacing))
+        return formats
 
-    def _formula_rect(self, at: int, formula: FormulaPicture) -> QRectF:
+    def _formula_rect(self, offset: int, formula: FormulaPicture) -> QRectF:
         """Returns the rectangle of a formula, on the baseline of the text."""
-        caret, metrics = self.caret_rect(at), QFontMetricsF(self._font)
-        base = caret.y() + (self._line - metrics.height()) / 2 + metrics.ascent()
-        return QRectF(
-            caret.x(), base - formula.height + formula.depth, formula.width, formula.height
-        )
+        caret = self.caret_rect(offset)
+        metrics = QFontMetricsF(self._font)
+        baseline = caret.y() + (self._line - metrics.height()) / 2 + metrics.ascent()
+        top = baseline - formula.height + formula.depth
+        return QRectF(caret.x(), top, formula.width, formula.height)
 
     def copyable_text(self, first: int, last: int) -> str:
-        found, end = "", first
-        for at, _, latex in self._formulas:
-            if first <= at < last:
-                found += utf16_slice(self.text, end, at) + f"${latex}$"
-                end = at + 1
-        return found + utf16_slice(self.text, end, last)
+        copied = ""
+        end = first
+        # A formula is copied as it was written, not as its placeholder.
+        for offset, _, latex in self._formulas:
+            if first <= offset < last:
+                copied += utf16_slice(self.text, end, offset) + f"${latex}$"
+                end = offset + 1
+        return copied + utf16_slice(self.text, end, last)
 
     def _draw_list_marker(self, painter: QPainter) -> None:
         marker = self._paragraph.marker
@@ -287,57 +295,65 @@ class TextBox(LayoutBox):
 
     def _hot_spots_of_link(self, start: int, span: StyledSpan) -> list[HotSpot]:
         """Returns one hot spot for each line of the link."""
-        found: list[HotSpot] = []
         end = start + utf16_length(span.text)
         first = self._layout.lineForTextPosition(start)
         last = self._layout.lineForTextPosition(max(start, end - 1))
         if not first.isValid() or not last.isValid():
-            return found
+            return []
+        hot_spots: list[HotSpot] = []
         for number in range(first.lineNumber(), last.lineNumber() + 1):
             line = self._layout.lineAt(number)
-            a = self.caret_rect(max(start, line.textStart()))
-            beyond = line.textStart() + line.textLength()
-            b = self.caret_rect(end).x() if end < beyond else line.naturalTextRect().right()
-            place = QRectF(min(a.x(), b), a.y(), abs(b - a.x()), self._line)
-            found.append(HotSpot(place, action_of_link(span.link), span.text))
-        return found
+            begin = self.caret_rect(max(start, line.textStart()))
+            end_x = line.naturalTextRect().right()
+            if end < line.textStart() + line.textLength():
+                end_x = self.caret_rect(end).x()
+            # In text from right to left, a link ends at the left of where it begins.
+            left = min(begin.x(), end_x)
+            place = QRectF(left, begin.y(), abs(end_x - begin.x()), self._line)
+            hot_spots.append(HotSpot(place, action_of_link(span.link), span.text))
+        return hot_spots
 
 
 def action_of_link(link: str) -> BoxAction:
     """Returns what a click on a link does: a path opens the preview, an address is shown first."""
-    reference = next(find_file_references(link.removeprefix(FILE_LINK)), None)
-    if link.startswith(FILE_LINK) and reference is not None:
-        return OpenFile(reference.path, reference.first_line, reference.last_line)
+    if link.startswith(FILE_LINK):
+        reference = next(find_file_references(link.removeprefix(FILE_LINK)), None)
+        if reference is not None:
+            return OpenFile(reference.path, reference.first_line, reference.last_line)
     return LinkAddress(link)
 
 
 def build_span_formats(
     ink: DrawingStyle, spans: Sequence[StyledSpan]
 ) -> list[QTextLayout.FormatRange]:
-    return [
-        build_format_range(
-            start, utf16_length(span.text), ink.span_format(span.style, link=bool(span.link))
-        )
-        for start, span in _spans_with_starts(spans)
-        if span.style or span.link
-    ]
+    formats: list[QTextLayout.FormatRange] = []
+    for start, span in _spans_with_starts(spans):
+        if span.style or span.link:
+            span_format = ink.span_format(span.style, link=bool(span.link))
+            formats.append(build_format_range(start, utf16_length(span.text), span_format))
+    return formats
 
 
 def _spans_with_starts(spans: Sequence[StyledSpan]) -> Iterable[tuple[int, StyledSpan]]:
-    return zip(
-        accumulate((utf16_length(span.text) for span in spans), initial=0), spans, strict=False
-    )
+    start = 0
+    for span in spans:
+        yield start, span
+        start += utf16_length(span.text)
 
 
 def utf16_length(text: str) -> int:
     """Returns the length in UTF-16 units, which Qt and all offsets into a box's text use."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "replace")) // 2
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-16-le", "replace")) // 2
 
 
 def utf16_slice(text: str, first: int, last: int) -> str:
+    # Without characters beyond the first plane, each is one unit.
     if text.isascii() or max(text, default="") <= "\uffff":
         return text[first:last]
-    return text.encode("utf-16-le", "replace")[2 * first : 2 * last].decode("utf-16-le", "replace")
+    units = text.encode("utf-16-le", "replace")
+    return units[2 * first : 2 * last].decode("utf-16-le", "replace")
 
 
 def build_note_box(
@@ -391,8 +407,10 @@ class PictureBox(LayoutBox):
         act: BoxAction | None = None,
     ) -> None:
         super().__init__(ink, width, gap=gap)
-        wide, high = min(width, ink.scaled_pixels(WIDE)), ink.scaled_pixels(HIGH)
-        scale = min(1.0, wide / max(1, image.width()), high / max(1, image.height()))
+        most_width = min(width, ink.scaled_pixels(WIDE))
+        most_height = ink.scaled_pixels(HIGH)
+        # A picture is never enlarged.
+        scale = min(1.0, most_width / max(1, image.width()), most_height / max(1, image.height()))
         self._image = image
         self._place = QRectF(0, 0, image.width() * scale, image.height() * scale)
         self.height = self._place.height()

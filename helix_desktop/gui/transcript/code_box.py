@@ -27,6 +27,12 @@ _LINE_END = "\N{LINE SEPARATOR}"
 _DIFFS = frozenset({"diff", "patch", "udiff"})
 
 
+def _shorten_line(line: str) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    return line[:LONGEST_LINE] + "…"
+
+
 class CodeBox(basic_boxes.LayoutBox):
     """Shows code. `whole` is what the copy button copies, `more` the key under which `lines` more
     are open. Text of up to `at_once` characters is coloured immediately, longer text by
@@ -49,32 +55,40 @@ class CodeBox(basic_boxes.LayoutBox):
     ) -> None:
         super().__init__(ink, width, left=left, gap=gap)
         self._whole = whole
-        shown = whole.split("\n", lines)
-        cut = len(shown) > lines
-        self._lines = [
-            line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…"
-            for line in shown[:lines]
-        ]
+        first_lines = whole.split("\n", lines)
+        is_cut = len(first_lines) > lines
+        self._lines = [_shorten_line(line) for line in first_lines[:lines]]
         self.text = _LINE_END.join(self._lines)
         self.scrolled = 0.0
-        self._language = language if language not in _DIFFS else ""
-        self._diff = language in _DIFFS or (
-            whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000]
-        )
+        self._language = language
+        self._diff = whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000]
+        if language in _DIFFS:
+            self._language = ""
+            self._diff = True
         self._layout = QTextLayout(self.text, ink.mono)
         self._layout.setTextOption(ink.build_code_option(QTextOption.WrapMode.NoWrap))
-        self._runs: Iterator[Run] | None = (
-            highlight_code("\n".join(self._lines), self._language) if self._language else None
-        )
+        self._runs: Iterator[Run] | None = None  # What is still to be coloured.
         self._coloured: list[Run] = []
-        if self._runs is not None and len(self.text) <= at_once:
-            self._coloured, self._runs = list(self._runs), None
-        body = self._lay_out_code_and_return_height()
-        rest = whole.count("\n", len("\n".join(shown[:lines]))) if cut else 0
-        self._label, pad = label, ink.scaled_pixels(12)
-        self._top, self._side = ink.scaled_pixels(LABEL) if label else pad, ink.scaled_pixels(14)
-        self.height = self._top + pad + body + (ink.scaled_pixels(24) if rest else 0)
-        self._add_show_more_line(rest, more)
+        if self._language:
+            runs = highlight_code("\n".join(self._lines), self._language)
+            if len(self.text) <= at_once:
+                self._coloured = list(runs)
+            else:
+                self._runs = runs
+        code_height = self._lay_out_code_and_return_height()
+        self._label = label
+        pad = ink.scaled_pixels(12)
+        self._side = ink.scaled_pixels(14)
+        self._top = pad
+        if label:
+            self._top = ink.scaled_pixels(LABEL)
+        self.height = self._top + pad + code_height
+        hidden_lines = 0
+        if is_cut:
+            hidden_lines = whole.count("\n", len("\n".join(first_lines[:lines])))
+        if hidden_lines:
+            self.height += ink.scaled_pixels(24)
+        self._add_show_more_line(hidden_lines, more)
         self._add_copy_button()
 
     @property
@@ -99,19 +113,15 @@ class CodeBox(basic_boxes.LayoutBox):
         painter.save()
         painter.setClipRect(whole, Qt.ClipOperation.IntersectClip)
         if self._diff:
-            for number, text in enumerate(self._lines):
-                name = {"+": "added_soft", "-": "danger_soft"}.get(text[:1])
-                if name and not text.startswith(("+++ ", "--- ")):
-                    top = self._top + number * self.ink.code_line_height
-                    ground = QRectF(0, top, self.width, self.ink.code_line_height)
-                    painter.fillRect(ground, self.ink.token_colour(name))
+            self._draw_grounds_of_changed_lines(painter)
         if self._label:
-            line = QRectF(
-                self._side, self.ink.scaled_pixels(7), self.width / 2, self.ink.scaled_pixels(22)
-            )
-            self.ink.draw_words(painter, line, self._label, self.ink.chip, "muted")
+            px = self.ink.scaled_pixels
+            label_area = QRectF(self._side, px(7), self.width / 2, px(22))
+            self.ink.draw_words(painter, label_area, self._label, self.ink.chip, "muted")
         painter.setPen(self.ink.token_colour("text"))
-        overlays = [] if marks is drawing_style.NO_MARKS else self.ink.overlay_formats(marks)
+        overlays: list[QTextLayout.FormatRange] = []
+        if marks is not drawing_style.NO_MARKS:
+            overlays = self.ink.overlay_formats(marks)
         clip = painter.clipBoundingRect()
         self._layout.draw(painter, QPointF(self._side - self.scrolled, self._top), overlays, clip)
         painter.restore()
@@ -120,6 +130,17 @@ class CodeBox(basic_boxes.LayoutBox):
         for hot in self.hot_spots:
             if near or not hot.only_when_near:
                 self._draw_copy_button_or_more_line(painter, hot)
+
+    def _draw_grounds_of_changed_lines(self, painter: QPainter) -> None:
+        colour_names = {"+": "added_soft", "-": "danger_soft"}
+        for number, line in enumerate(self._lines):
+            colour_name = colour_names.get(line[:1])
+            is_file_name = line.startswith(("+++ ", "--- "))
+            if colour_name is None or is_file_name:
+                continue
+            top = self._top + number * self.ink.code_line_height
+            ground = QRectF(0, top, self.width, self.ink.code_line_height)
+            painter.fillRect(ground, self.ink.token_colour(colour_name))
 
     def scroll_sideways(self, pixels: float) -> bool:
         """Scrolls sideways. Returns False if there is nothing to scroll to."""
@@ -168,10 +189,8 @@ class CodeBox(basic_boxes.LayoutBox):
     def nearest_offset(self, place: QPointF) -> int:
         if not self._layout.lineCount():
             return 0
-        number = min(
-            max(int((place.y() - self._top) / self.ink.code_line_height), 0),
-            self._layout.lineCount() - 1,
-        )
+        number = max(int((place.y() - self._top) / self.ink.code_line_height), 0)
+        number = min(number, self._layout.lineCount() - 1)
         return int(self._layout.lineAt(number).xToCursor(place.x() - self._side + self.scrolled))
 
     def caret_rect(self, offset: int) -> QRectF:
@@ -187,37 +206,41 @@ class CodeBox(basic_boxes.LayoutBox):
         if self._diff:
             from helix_desktop.gui.common.difference_rows import find_changed_words
 
-            starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
-            ranges += [
-                drawing_style.build_format_range(
-                    starts[number] + at, length, self.ink.changed_word_format(sign)
-                )
-                for number, sign, (at, length) in find_changed_words(self._lines)
-            ]
+            line_starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
+            for number, sign, (offset, length) in find_changed_words(self._lines):
+                word_start = line_starts[number] + offset
+                word_format = self.ink.changed_word_format(sign)
+                ranges.append(drawing_style.build_format_range(word_start, length, word_format))
         self._layout.setFormats(ranges)
         return basic_boxes.break_into_lines(self._layout, 1e7, self.ink.code_line_height)
 
     def _add_show_more_line(self, rest: int, more: basic_boxes.SectionKey) -> None:
-        if rest and more:
-            px, act = self.ink.scaled_pixels, basic_boxes.ToggleSection(more, MORE_LINES)
-            place = QRectF(self._side, self.height - px(30), px(240), px(22))
-            words = tr(
-                "Show more ({rest})", rest=format_count(rest, "{n} more line", "{n} more lines")
-            )
-            self.hot_spots.append(basic_boxes.HotSpot(place, act, words))
+        if not rest or not more:
+            return
+        px = self.ink.scaled_pixels
+        place = QRectF(self._side, self.height - px(30), px(240), px(22))
+        rest_words = format_count(rest, "{n} more line", "{n} more lines")
+        words = tr("Show more ({rest})", rest=rest_words)
+        act = basic_boxes.ToggleSection(more, MORE_LINES)
+        self.hot_spots.append(basic_boxes.HotSpot(place, act, words))
 
     def _add_copy_button(self) -> None:
-        if self._whole:
-            px, act = self.ink.scaled_pixels, basic_boxes.CopyText(self._whole)
-            width = max(QFontMetricsF(self.ink.chip).horizontalAdvance(tr("Copy")) + px(16), px(52))
-            place = QRectF(self.width - width - px(8), px(7), width, px(22))
-            self.hot_spots.append(basic_boxes.HotSpot(place, act, tr("Copy"), only_when_near=True))
+        if not self._whole:
+            return
+        px = self.ink.scaled_pixels
+        word_width = QFontMetricsF(self.ink.chip).horizontalAdvance(tr("Copy"))
+        width = max(word_width + px(16), px(52))
+        place = QRectF(self.width - width - px(8), px(7), width, px(22))
+        act = basic_boxes.CopyText(self._whole)
+        self.hot_spots.append(basic_boxes.HotSpot(place, act, tr("Copy"), only_when_near=True))
 
     def _draw_copy_button_or_more_line(self, painter: QPainter, hot: basic_boxes.HotSpot) -> None:
-        button = isinstance(hot.act, basic_boxes.CopyText)
-        painter.setFont(self.ink.chip if button else self.ink.small)
-        if button:
+        if isinstance(hot.act, basic_boxes.CopyText):
             self.ink.draw_frame(painter, hot.place, "panel", 6, edge="edge")
-        painter.setPen(self.ink.token_colour("muted" if button else "accent"))
-        flags = Qt.AlignmentFlag.AlignCenter if button else Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(hot.place, flags, hot.name)
+            painter.setFont(self.ink.chip)
+            painter.setPen(self.ink.token_colour("muted"))
+            painter.drawText(hot.place, Qt.AlignmentFlag.AlignCenter, hot.name)
+            return
+        painter.setFont(self.ink.small)
+        painter.setPen(self.ink.token_colour("accent"))
+        painter.drawText(hot.place, Qt.AlignmentFlag.AlignVCenter, hot.name)

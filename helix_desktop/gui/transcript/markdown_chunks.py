@@ -51,7 +51,8 @@ def split_markdown_chunks(text: str, start: int = 0) -> Iterator[MarkdownChunk]:
         if not line.strip() and line_end - position < 200:
             position = line_end
             continue
-        if fence := _FENCE.match(line):
+        fence = _FENCE.match(line)
+        if fence is not None:
             end = _find_fence_end(text, line_end, fence.group(1))
             yield MarkdownChunk(position, end, is_fence=True)
             position = end
@@ -66,16 +67,20 @@ def split_markdown_chunks(text: str, start: int = 0) -> Iterator[MarkdownChunk]:
 
 
 def _find_line_end(text: str, position: int) -> int:
-    found = text.find("\n", position)
-    return len(text) if found < 0 else found + 1
+    newline = text.find("\n", position)
+    if newline < 0:
+        return len(text)
+    return newline + 1
 
 
 def _find_fence_end(text: str, position: int, mark: str) -> int:
     closing = re.compile(
         rf"^[ \t]{{0,3}}{re.escape(mark[0])}{{{len(mark)},}}[ \t]*(?:\n|\Z)", re.MULTILINE
     )
-    found = closing.search(text, position)
-    return found.end() if found else len(text)
+    closing_line = closing.search(text, position)
+    if closing_line is None:  # The fence is still being written.
+        return len(text)
+    return closing_line.end()
 
 
 def _is_table_start(text: str, position: int, line_end: int) -> bool:
@@ -91,7 +96,9 @@ def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[Mar
     """
     body = _find_line_end(text, line_end)
     head = text[position:body]
-    start, end, rows = position, body, 0
+    start = position
+    end = body
+    rows = 0
     while end < len(text):
         after = _find_line_end(text, end)
         if not text[end : min(after, end + 200)].strip():
@@ -99,10 +106,17 @@ def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[Mar
         end = after
         rows += 1
         if rows == TABLE_PIECE:
-            yield MarkdownChunk(start, end, head=head if start != position else "")
-            start, rows = end, 0
+            yield _build_table_chunk(start, end, head, is_first=start == position)
+            start = end
+            rows = 0
     if rows or start == position:
-        yield MarkdownChunk(start, end, head=head if start != position else "")
+        yield _build_table_chunk(start, end, head, is_first=start == position)
+
+
+def _build_table_chunk(start: int, end: int, head: str, *, is_first: bool) -> MarkdownChunk:
+    if is_first:
+        return MarkdownChunk(start, end)
+    return MarkdownChunk(start, end, head=head)
 
 
 def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
@@ -112,38 +126,57 @@ def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
     first = text[position : min(line_end, position + 200)]
     if _HEADING.match(first):
         return line_end
-    indented = bool(_LIST.match(first)) or first.startswith(("    ", "\t"))
-    dot = _DOT.match(first)
-    end, opened = line_end, _open_fence_after(first, "")
-    while end < len(text) and (end - position < LONGEST or opened):
-        after = _find_line_end(text, end)
-        line = text[end : min(after, end + 200)]
-        if opened:
-            opened = _open_fence_after(line, opened)
-        elif dot and end - position > LIST_PIECE and line.startswith(dot.group()):
+    can_have_indented_lines = bool(_LIST.match(first)) or first.startswith(("    ", "\t"))
+    bullet = _DOT.match(first)
+    end = line_end
+    open_fence = _open_fence_after(first, "")
+    while end < len(text) and (end - position < LONGEST or open_fence):
+        next_line_end = _find_line_end(text, end)
+        line = text[end : min(next_line_end, end + 200)]
+        if open_fence:
+            open_fence = _open_fence_after(line, open_fence)
+            end = next_line_end
+            continue
+        # A long list is cut between two of its items.
+        if bullet and end - position > LIST_PIECE and line.startswith(bullet.group()):
             break
-        elif not line.strip():
-            beyond = _skip_blank_lines(text, after)
-            if not (indented and text.startswith(("  ", "\t"), beyond)):
-                break
-            after = beyond
-        elif (_FENCE.match(line) and not (indented and line[0] == " ")) or _HEADING.match(line):
+        if not line.strip():
+            next_text = _skip_blank_lines(text, next_line_end)
+            if can_have_indented_lines and text.startswith(("  ", "\t"), next_text):
+                end = next_text
+                continue
             break
-        else:
-            opened = _open_fence_after(line, "")
-        end = after
+        if _ends_plain_block(line, can_have_indented_lines=can_have_indented_lines):
+            break
+        open_fence = _open_fence_after(line, "")
+        end = next_line_end
     return min(end, position + 50 * LONGEST)
 
 
-def _open_fence_after(line: str, opened: str) -> str:
+def _ends_plain_block(line: str, *, can_have_indented_lines: bool) -> bool:
+    if _HEADING.match(line):
+        return True
+    if _FENCE.match(line) is None:
+        return False
+    # An indented fence is part of the item of a list.
+    return not (can_have_indented_lines and line[0] == " ")
+
+
+def _open_fence_after(line: str, open_fence: str) -> str:
     """Returns the mark of the fence that is open after this line of a list or a quotation."""
-    if (match := _ANY_FENCE.match(line)) is None:
-        return opened
+    match = _ANY_FENCE.match(line)
+    if match is None:
+        return open_fence
     mark = match.group(1)
-    if not opened:
+    if not open_fence:
         return mark
-    closes = mark[0] == opened[0] and len(mark) >= len(opened) and not line[match.end() :].strip()
-    return "" if closes else opened
+    # A fence is closed by a mark of the same letter, at least as long, with nothing behind it.
+    is_same_letter = mark[0] == open_fence[0]
+    is_long_enough = len(mark) >= len(open_fence)
+    has_text_behind = bool(line[match.end() :].strip())
+    if is_same_letter and is_long_enough and not has_text_behind:
+        return ""
+    return open_fence
 
 
 def _skip_blank_lines(text: str, position: int) -> int:
