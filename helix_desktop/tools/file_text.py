@@ -24,12 +24,19 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 def decode_file_text(content: bytes) -> str:
     """Decode a file. `encode_in_same_encoding` restores bytes that are no text."""
     name = detect_encoding(content)
-    return content.decode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
+    return content.decode(name, _error_handler_for(name))
 
 
 def encode_in_same_encoding(text: str, encoded_before: bytes) -> bytes:
     name = detect_encoding(encoded_before)
-    return text.encode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
+    return text.encode(name, _error_handler_for(name))
+
+
+def _error_handler_for(encoding: str) -> str:
+    """Return how bytes that are no text are kept, which works differently in UTF-16."""
+    if encoding == "utf-8":
+        return "surrogateescape"
+    return "surrogatepass"
 
 
 def encoding_by_mark(content: bytes) -> str:
@@ -59,11 +66,8 @@ def _has_foreign_bytes(content: bytes) -> bool:
 
 def encode_like_before(old_content: bytes, new_text: str, shown_path: str) -> bytes:
     """Encode the content like the file it replaces, with its line ends if all are alike."""
-    if (
-        _has_foreign_bytes(old_content)
-        and b"\0" not in old_content[:8192]
-        and not new_text.isascii()
-    ):
+    is_in_old_encoding = _has_foreign_bytes(old_content) and b"\0" not in old_content[:8192]
+    if is_in_old_encoding and not new_text.isascii():
         raise InvalidInput(
             f"{shown_path} is not UTF-8, and the new content has characters outside ASCII; nothing was written.",
             remedy="First convert the file to UTF-8 with a command such as iconv, then read it again.",
@@ -99,7 +103,7 @@ def replace_text_in_file(
         old = old.replace("\r\n", "\n")
         new = new.replace("\r\n", "\n")
     if has_windows_ends:
-        times = sum(1 for _ in _find_text_places(whole_text, old))
+        times = len(list(_find_text_places(whole_text, old)))
     else:
         times = whole_text.count(old)
     if not times:
@@ -108,8 +112,10 @@ def replace_text_in_file(
             remedy=_explain_missing_text(whole_text, old, foreign=foreign),
         )
     if times > 1 and not every:
-        starts = (place.start for place in itertools.islice(_find_text_places(whole_text, old), 10))
-        lines = ", ".join(str(whole_text.count("\n", 0, start) + 1) for start in starts)
+        line_numbers = []
+        for place in itertools.islice(_find_text_places(whole_text, old), 10):
+            line_numbers.append(whole_text.count("\n", 0, place.start) + 1)
+        lines = ", ".join(map(str, line_numbers))
         raise InvalidInput(
             f"old_text appears {times} times in {shown_path} (lines {lines}); nothing was changed.",
             remedy="Include more of the surrounding text, or set replace_all.",
@@ -127,53 +133,87 @@ def _find_text_places(text: str, old: str) -> Iterator[slice]:
     wanted = old.replace("\r\n", "\n")
     # Places in `plain`, each after a line end that is one character longer in the text.
     begins = list(itertools.accumulate(len(line) + 1 for line in text.split("\r\n")))
-    at = plain.find(wanted)
-    while at >= 0:
-        end = at + len(wanted)
-        yield slice(at + bisect_right(begins, at), end + bisect_right(begins, end))
-        at = plain.find(wanted, end)
+    start = plain.find(wanted)
+    while start >= 0:
+        end = start + len(wanted)
+        yield slice(start + bisect_right(begins, start), end + bisect_right(begins, end))
+        start = plain.find(wanted, end)
 
 
 def _replace_keeping_line_ends(text: str, old: str, new: str) -> str:
     """Replace each place by `new`, with that place's line ends, or else the most frequent ones."""
-    usual = text.count("\r\n") * 2 > text.count("\n")
-    unix = new.replace("\r\n", "\n")
-    pieces, end = list[str](), 0
+    are_most_windows_ends = text.count("\r\n") * 2 > text.count("\n")
+    new_with_unix_ends = new.replace("\r\n", "\n")
+    new_with_windows_ends = new_with_unix_ends.replace("\n", "\r\n")
+    pieces: list[str] = []
+    copied_up_to = 0
     for place in _find_text_places(text, old):
-        there = text[place]
-        as_there = (
-            unix.replace("\n", "\r\n") if ("\r\n" in there if "\n" in there else usual) else unix
-        )
-        pieces += [text[end : place.start], as_there]
-        end = place.stop
-    return "".join([*pieces, text[end:]])
+        replaced = text[place]
+        uses_windows_ends = are_most_windows_ends
+        if "\n" in replaced:
+            uses_windows_ends = "\r\n" in replaced
+        pieces.append(text[copied_up_to : place.start])
+        if uses_windows_ends:
+            pieces.append(new_with_windows_ends)
+        else:
+            pieces.append(new_with_unix_ends)
+        copied_up_to = place.stop
+    pieces.append(text[copied_up_to:])
+    return "".join(pieces)
 
 
 def _explain_missing_text(text: str, old: str, *, foreign: bool) -> str:
     """Say why a text was not found: where its first line is, or that only spaces differ."""
     if foreign and not old.isascii():
         return "The file is not UTF-8, and letters beyond ASCII are not shown as they are: choose a text without them."
-    words = old.split()
+    with_other_spaces = _quote_with_other_spaces(text, old)
+    if with_other_spaces:
+        return f"It is there with other spaces or line breaks, exactly so:\n{with_other_spaces}"
+    first_line = ""
+    for line in old.splitlines():
+        if line.strip():
+            first_line = line.strip()
+            break
+    start = text.find(first_line)
+    if not first_line or start < 0:
+        return "Read the file again and copy the text exactly."
+    number = text.count("\n", 0, start) + 1
+    end = _find_end_of_lines(text, start, line_count=old.count("\n") + 1)
+    goes_on = _lines_around(text, start, end)
+    return f"Its first line is like line {number} of the file, but what follows differs. There it goes on so:\n{goes_on}"
+
+
+def _quote_with_other_spaces(text: str, old: str) -> str:
+    """Return the lines that are like `old` except for white space, or an empty string."""
     # A regular expression that allows any amount of white space would be slow for long texts.
-    if words and (at := (plain := " ".join(text.split())).find(" ".join(words))) >= 0:
-        before = plain.count(" ", 0, at)
-        there = list(itertools.islice(re.finditer(r"\S+", text), before, before + len(words)))
-        lines = _lines_around(text, there[0].start(), there[-1].end())
-        return f"It is there with other spaces or line breaks, exactly so:\n{lines}"
-    first, count = (
-        next((line.strip() for line in old.splitlines() if line.strip()), ""),
-        old.count("\n") + 1,
-    )
-    if first and (start := text.find(first)) >= 0:
-        number = text.count("\n", 0, start) + 1
-        end = next(itertools.islice(re.finditer(r"\n|\Z", text[start:]), count - 1, None), None)
-        goes_on = _lines_around(text, start, start + end.start() if end else len(text))
-        return f"Its first line is like line {number} of the file, but what follows differs. There it goes on so:\n{goes_on}"
-    return "Read the file again and copy the text exactly."
+    words = old.split()
+    plain = " ".join(text.split())
+    start_in_plain = plain.find(" ".join(words))
+    if not words or start_in_plain < 0:
+        return ""
+    first_word = plain.count(" ", 0, start_in_plain)
+    all_words = re.finditer(r"\S+", text)
+    places = list(itertools.islice(all_words, first_word, first_word + len(words)))
+    return _lines_around(text, places[0].start(), places[-1].end())
+
+
+def _find_end_of_lines(text: str, start: int, line_count: int) -> int:
+    """Return where this many lines end, counted from `start`, or the text's end."""
+    end = start - 1
+    for _ in range(line_count):
+        end = text.find("\n", end + 1)
+        if end < 0:
+            return len(text)
+    return end
 
 
 def _lines_around(text: str, start: int, end: int) -> str:
     """Return the lines that contain a piece of the text, shortened to fit a message."""
-    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
-    lines = text[first : last if last >= 0 else len(text)]
-    return lines if len(lines) <= _SHOWN else f"{lines[:_SHOWN]}…"
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", end)
+    if last < 0:
+        last = len(text)
+    lines = text[first:last]
+    if len(lines) > _SHOWN:
+        return f"{lines[:_SHOWN]}…"
+    return lines
