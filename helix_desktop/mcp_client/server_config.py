@@ -22,7 +22,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import list_at, object_at, text_at
 from helix_desktop.secrets import McpServerSecret, McpSignIn
 
-START_SECONDS, CALL_SECONDS = 60.0, 600.0
+START_SECONDS = 60.0
+CALL_SECONDS = 600.0
 _WRAPPERS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp.servers")
 _APPROVALS = ("autoApprove", "alwaysAllow", "auto_approve", "trust")
 _SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth|cookie|\bpat\b|_pat$|dsn|private")
@@ -70,17 +71,22 @@ class ServerConfig:
 
     def as_settings_table(self) -> dict[str, Any]:
         """Return a table for the workspace's settings, which `parse_server_table` reads."""
-        values = {
-            item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"
-        }
-        values |= {name: list(values[name]) for name in _LISTS}
-        values |= {name: dict(values[name]) for name in ("env", "headers")}
-        values["other"] = json.dumps(dict(self.other), ensure_ascii=False) if self.other else ""
-        return {
-            key: value
-            for key, value in values.items()
-            if value not in ("", [], {}) or key == "enabled"
-        }
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        del values["name"]  # The table is stored under the name.
+        for key in _LISTS:
+            values[key] = list(values[key])
+        for key in ("env", "headers"):
+            values[key] = dict(values[key])
+        values["other"] = ""
+        if self.other:
+            # Settings are TOML, which cannot hold every JSON value.
+            values["other"] = json.dumps(dict(self.other), ensure_ascii=False)
+        # A server that is turned off stays so: only what is empty may be left out.
+        empty_keys = [key for key, value in values.items() if value in ("", [], {})]
+        for key in empty_keys:
+            if key != "enabled":
+                del values[key]
+        return values
 
     @property
     def registered_client(self) -> Mapping[str, str]:
@@ -90,19 +96,24 @@ class ServerConfig:
     @property
     def description_without_secrets(self) -> str:
         """Return what it runs or reaches on one line, without secrets."""
-        return self.url if self.kind != "stdio" else shlex.join([self.command, *self.args])
+        if self.kind != "stdio":
+            return self.url
+        return shlex.join([self.command, *self.args])
 
     @property
     def texts_with_references(self) -> tuple[tuple[str, str], ...]:
         """Return every text that may contain a reference, each with a description of its place."""
-        return (
-            ("command", self.command),
-            *((f"argument {number}", value) for number, value in enumerate(self.args, 1)),
-            *((f"environment variable {name}", value) for name, value in self.env.items()),
-            ("address", self.url),
-            *((f"header {name}", value) for name, value in self.headers.items()),
-            *((f"sign-in setting {name}", value) for name, value in self.registered_client.items()),
-        )
+        texts = [("command", self.command)]
+        for number, value in enumerate(self.args, 1):
+            texts.append((f"argument {number}", value))
+        for name, value in self.env.items():
+            texts.append((f"environment variable {name}", value))
+        texts.append(("address", self.url))
+        for name, value in self.headers.items():
+            texts.append((f"header {name}", value))
+        for name, value in self.registered_client.items():
+            texts.append((f"sign-in setting {name}", value))
+        return tuple(texts)
 
     @property
     def full_description_without_secrets(self) -> str:
@@ -110,28 +121,25 @@ class ServerConfig:
 
         Nothing is shortened: the user agrees to this text.
         """
-        lines = [
-            self.description_without_secrets,
-            *(f"{name}={value}" for name, value in self.env.items()),
-            *(
-                f"{name}: {value}"
-                for name, value in (*self.headers.items(), *self.registered_client.items())
-            ),
-        ]
-        masked = (
-            _REFERENCE.sub(lambda m: "••••••" if m[1] in ("secret", "input") else m.group(), x)
-            for x in lines
-        )
-        return "\n".join(masked)
+        lines = [self.description_without_secrets]
+        for name, value in self.env.items():
+            lines.append(f"{name}={value}")
+        for name, value in self.headers.items():
+            lines.append(f"{name}: {value}")
+        for name, value in self.registered_client.items():
+            lines.append(f"{name}: {value}")
+        return "\n".join(_REFERENCE.sub(_dots_for_secret, line) for line in lines)
 
     @property
     def _secret_binding(self) -> str:
         if not self.bound:
             return ""
-        what = self.url_origin if self.kind != "stdio" else shlex.join([self.command, *self.args])
-        return hashlib.sha256(
-            f"{self.bound}\0{self.kind}\0{what}".encode("utf-8", "replace")
-        ).hexdigest()[:16]
+        # A server that reaches another address or runs another command gets none of the secrets.
+        what = self.description_without_secrets
+        if self.kind != "stdio":
+            what = self.url_origin
+        bound_to = f"{self.bound}\0{self.kind}\0{what}"
+        return hashlib.sha256(bound_to.encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
     def url_origin(self) -> str:
@@ -168,6 +176,12 @@ class ServerConfig:
         return McpServerSecret(self.name, reference.removeprefix(own), self._secret_binding)
 
 
+def _dots_for_secret(reference: re.Match[str]) -> str:
+    if reference[1] in ("secret", "input"):
+        return "••••••"
+    return reference.group()
+
+
 @dataclass(frozen=True, slots=True)
 class PastedServers:
     """A pasted text's content: servers without their secrets, and secrets by the name
@@ -182,13 +196,17 @@ def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
     """Parse a server in a workspace's settings. One written by hand may be of any pasted form."""
     if "kind" not in table:
         return replace(_build_server_config(name, table), name=name)
-    values: dict[str, Any] = {
-        key: text_at(table, key) for key in ("kind", "command", "folder", "url", "bound")
-    }
-    values |= {key: _get_text_list(table, key) for key in _LISTS}
-    values |= {key: _get_text_table(table, key) for key in ("env", "headers")}
+    values: dict[str, Any] = {}
+    for key in ("kind", "command", "folder", "url", "bound"):
+        values[key] = text_at(table, key)
+    for key in _LISTS:
+        values[key] = _get_text_list(table, key)
+    for key in ("env", "headers"):
+        values[key] = _get_text_table(table, key)
     other = text_at(table, "other")
-    values["other"] = json.loads(other) if other else {}
+    values["other"] = {}
+    if other:
+        values["other"] = json.loads(other)
     values["enabled"] = table.get("enabled", True) is True
     values["start_seconds"] = float(table.get("start_seconds", START_SECONDS))
     values["call_seconds"] = float(table.get("call_seconds", CALL_SECONDS))
@@ -242,22 +260,24 @@ def _name_of_host(address: str) -> str:
             f"This address isn't valid: {error}.", remedy="Check the brackets in the address."
         ) from None
     parts = host.split(".")
-    return parts[-2] if len(parts) > 1 else parts[0]
+    if len(parts) == 1:
+        return host
+    return parts[-2]
 
 
 def _parse_lenient_json(text: str) -> dict[str, Any]:
     if text.startswith('"'):  # The user may paste a part without braces: "github": {…}
         text = "{" + text.rstrip().rstrip(",") + "}"
     try:
-        found = json.loads(blank_comments(text))
+        value = json.loads(blank_comments(text))
     except (ValueError, RecursionError) as error:
         raise InvalidInput(
             f"This text is not valid JSON: {error}.",
             remedy="Paste the whole configuration, from the first brace to the last.",
         ) from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise InvalidInput("This JSON value is not an object.")
-    return found
+    return value
 
 
 def _find_server_tables(pasted: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
@@ -308,15 +328,22 @@ def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
     if not isinstance(command, str) or not (command or urls):
         raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
     transport = str(table.get("type") or table.get("transport") or "").lower()
-    kind = "sse" if transport == "sse" else "http"
+    url = ""
+    if command:
+        kind = "stdio"
+    else:
+        kind = "http"
+        if transport == "sse":
+            kind = "sse"
+        url = urls[0]
     return ServerConfig(
         legal_server_name(name),
-        kind="stdio" if command else kind,
+        kind=kind,
         command=command,
         args=args,
         env=_get_text_table(table, "env"),
         folder=text_at(table, "cwd"),
-        url="" if command else urls[0],
+        url=url,
         headers=_get_text_table(table, "headers"),
         enabled=table.get("disabled") is not True and table.get("enabled") is not False,
         call_seconds=_parse_timeout_seconds(table.get("timeout")),
@@ -326,24 +353,23 @@ def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
 
 
 def _parse_approvals(table: Mapping[str, Any]) -> tuple[str, ...]:
-    found: list[str] = []
+    approvals: list[str] = []
     for key in _APPROVALS:
         value = table.get(key)
-        found += (
-            [str(item) for item in value]
-            if isinstance(value, list)
-            else ["everything"]
-            if value is True
-            else []
-        )
-    return tuple(found)
+        if isinstance(value, list):
+            approvals += map(str, value)
+        elif value is True:
+            approvals.append("everything")
+    return tuple(approvals)
 
 
 def _parse_timeout_seconds(value: object) -> float:
     """Return a timeout, which some programs give in milliseconds. Nobody waits for an hour."""
     if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
         return CALL_SECONDS
-    return float(value) / 1000 if value > 3600 else float(value)
+    if value > 3600:
+        return float(value) / 1000
+    return float(value)
 
 
 def legal_server_name(name: str) -> str:
@@ -357,23 +383,24 @@ def legal_server_name(name: str) -> str:
 def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
     """Replace secrets by `${secret:…}`."""
     secrets: dict[str, str] = {}
-    out = []
+    servers_without_secrets = []
     for server in servers:
         name = server.name
         for reference in secret_references(server):  # Pasted references. Our own are added below.
             server.referenced_secret(reference)
-        env = {
-            key: _hide_secret_value(name, key, value, secrets) for key, value in server.env.items()
-        }
-        headers = {
-            key: _hide_secret_value(name, key, value, secrets)
-            for key, value in server.headers.items()
-        }
+        env = {}
+        for key, value in server.env.items():
+            env[key] = _hide_secret_value(name, key, value, secrets)
+        headers = {}
+        for key, value in server.headers.items():
+            headers[key] = _hide_secret_value(name, key, value, secrets)
         args = _hide_secrets_in_args(name, server.args, secrets)
         url = _hide_secrets_in_url(name, server.url, secrets)
         other = _hide_secrets_inside(name, "other", dict(server.other), secrets)
-        out.append(replace(server, env=env, headers=headers, args=args, url=url, other=other))
-    return PastedServers(tuple(out), secrets)
+        servers_without_secrets.append(
+            replace(server, env=env, headers=headers, args=args, url=url, other=other)
+        )
+    return PastedServers(tuple(servers_without_secrets), secrets)
 
 
 def _hide_secrets_in_args(
@@ -382,29 +409,32 @@ def _hide_secrets_in_args(
     """Hide secrets in `--api-key X`, `--api-key=X`, `--header "Authorization: Bearer
     X"`, and lone keys.
     """
-    out: list[str] = []
-    for at, value in enumerate(args):
+    args_without_secrets: list[str] = []
+    previous = ""
+    for number, value in enumerate(args, 1):
+        option = ""
+        if previous.startswith("-") and "=" not in previous:
+            option = previous
+        previous = value
         named = _NAMED.match(value)
-        before = (
-            args[at - 1] if at and args[at - 1].startswith("-") and "=" not in args[at - 1] else ""
-        )
         if named and _SECRET.search(named[1]) and _looks_like_secret_value(named[3]):
             name = named[1].lstrip("-")
-            out.append(f"{named[1]}{named[2]}{_hide_secret_value(server, name, named[3], secrets)}")
-        elif _SECRET.search(before) and _looks_like_secret_value(value):
-            out.append(_hide_secret_value(server, before.lstrip("-"), value, secrets))
-        else:
-            out.append(_hide_secret_value(server, f"argument {at + 1}", value, secrets))
-    return tuple(out)
+            hidden = _hide_secret_value(server, name, named[3], secrets)
+            args_without_secrets.append(f"{named[1]}{named[2]}{hidden}")
+            continue
+        name = f"argument {number}"
+        if _SECRET.search(option) and _looks_like_secret_value(value):
+            name = option.lstrip("-")
+        args_without_secrets.append(_hide_secret_value(server, name, value, secrets))
+    return tuple(args_without_secrets)
 
 
 def _looks_like_secret_value(value: str) -> bool:
     """Whether a value may be a secret. Short words are an option's choices, and paths
     only point to secrets.
     """
-    return len(value) >= _SHORTEST and not value.startswith(
-        ("/", "./", "../", "~", "-", "http:", "https:")
-    )
+    is_path_or_option = value.startswith(("/", "./", "../", "~", "-", "http:", "https:"))
+    return len(value) >= _SHORTEST and not is_path_or_option
 
 
 def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:
@@ -429,11 +459,11 @@ def _hide_secrets_inside(server: str, key: str, value: Any, secrets: dict[str, s
     if isinstance(value, str):
         return _hide_secret_value(server, key, value, secrets)
     if isinstance(value, list):
-        return [_hide_secrets_inside(server, key, each, secrets) for each in value]
+        return [_hide_secrets_inside(server, key, item, secrets) for item in value]
     if isinstance(value, dict):
         return {
-            name: _hide_secrets_inside(server, str(name), each, secrets)
-            for name, each in value.items()
+            name: _hide_secrets_inside(server, str(name), item, secrets)
+            for name, item in value.items()
         }
     return value
 
@@ -450,20 +480,23 @@ def _hide_secret_value(server: str, key: str, value: str, secrets: dict[str, str
 
 def _replace_input_references(server: str, value: str) -> str:
     """Replace VS Code's `${input:token}` by a secret to ask for."""
-    named = f"${{secret:mcp/{server}/"
-    return _REFERENCE.sub(
-        lambda found: f"{named}{found[2]}}}" if found[1] == "input" else found.group(), value
-    )
+
+    def replace_reference(reference: re.Match[str]) -> str:
+        if reference[1] != "input":
+            return reference.group()
+        return f"${{secret:mcp/{server}/{reference[2]}}}"
+
+    return _REFERENCE.sub(replace_reference, value)
 
 
 def secret_references(server: ServerConfig) -> tuple[str, ...]:
-    found = (
-        match[2]
-        for _, value in server.texts_with_references
-        for match in _REFERENCE.finditer(value)
-        if match[1] == "secret"
-    )
-    return tuple(dict.fromkeys(found))
+    """Return the names of the secrets that a server refers to, each once."""
+    names: dict[str, None] = {}
+    for _, text in server.texts_with_references:
+        for reference in _REFERENCE.finditer(text):
+            if reference[1] == "secret":
+                names[reference[2]] = None
+    return tuple(names)
 
 
 def fill_in_references(
@@ -476,16 +509,16 @@ def fill_in_references(
             lambda match: _value_of_reference(match, server.name, secrets, environment), text
         )
 
+    def fill_in_values(table: Mapping[str, str]) -> dict[str, str]:
+        return {key: fill_in_text(value) for key, value in table.items()}
+
     return replace(
         server,
-        env={key: fill_in_text(each) for key, each in server.env.items()},
-        headers={key: fill_in_text(each) for key, each in server.headers.items()},
-        args=tuple(fill_in_text(each) for each in server.args),
+        env=fill_in_values(server.env),
+        headers=fill_in_values(server.headers),
+        args=tuple(map(fill_in_text, server.args)),
         url=fill_in_text(server.url),
-        other={
-            **server.other,
-            "oauth": {key: fill_in_text(each) for key, each in server.registered_client.items()},
-        },
+        other={**server.other, "oauth": fill_in_values(server.registered_client)},
     )
 
 
@@ -499,7 +532,9 @@ def _value_of_reference(
                 remedy="Enter the value of the missing secret.",
             )
         return secrets[match[2]]
-    return environment.get(match[2], match[3] or "") if match[1] in (None, "env") else match.group()
+    if match[1] in (None, "env"):
+        return environment.get(match[2], match[3] or "")
+    return match.group()
 
 
 def _get_text_list(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -507,4 +542,4 @@ def _get_text_list(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _get_text_table(table: Mapping[str, Any], key: str) -> dict[str, str]:
-    return {str(name): str(each) for name, each in object_at(table, key).items()}
+    return {str(name): str(value) for name, value in object_at(table, key).items()}
