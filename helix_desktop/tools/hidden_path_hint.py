@@ -39,7 +39,7 @@ def describe_hidden_paths(
 
     def list_shown_folders() -> list[str]:
         home = build_closed_home(folders, environ, "", opened, network=network)
-        return [*folders, *(place for _, place in home.readable_paths)]
+        return list(folders) + [place for _, place in home.readable_paths]
 
     homes = home_folders(environ)
     text = f"{line}\n{output}"
@@ -47,17 +47,19 @@ def describe_hidden_paths(
     openings: dict[HomeOpening, None] = {}
     without_opening = []
     for path in paths:
-        covering = [one for one in OPENINGS if _opening_covers_path(one.paths, path, homes)]
-        openings.update(dict.fromkeys(covering))
-        if not covering:
+        is_covered = False
+        for opening in OPENINGS:
+            if _opening_covers_path(opening.paths, path, homes):
+                openings[opening] = None
+                is_covered = True
+        if not is_covered:
             without_opening.append(path)
     # In the order of the table, whatever the output names first.
-    named = [one for one in OPENINGS if one in openings]
+    named = [opening for opening in OPENINGS if opening in openings]
     missed = openings_missed_by(output, opened, network=network)
-    sentences = [
-        _describe_opening(one, opened, homes, network=network)
-        for one in dict.fromkeys((*named, *missed))
-    ]
+    sentences = []
+    for opening in dict.fromkeys((*named, *missed)):
+        sentences.append(_describe_opening(opening, opened, homes, network=network))
     if without_opening:
         shown = ", ".join(without_opening[:_NAMED])
         sentences.append(
@@ -87,7 +89,9 @@ def _describe_opening(
                 hidden.append(f"~/{name}")
     if not hidden and not opening.sockets:
         return ""
-    places = f" hides {', '.join(hidden[:_NAMED])}, and" if hidden else ""
+    places = ""
+    if hidden:
+        places = f" hides {', '.join(hidden[:_NAMED])}, and"
     return (
         f"The sandbox{places} does not let commands use {opening.title}. The user can open it {_WAY}; "
         f'one command can ask with `network` and `needs`: "{opening.name}".'
@@ -123,7 +127,11 @@ def _find_hidden_paths(
     shown: list[str] | None = None
     hidden: list[str] = []
     for word in list(dict.fromkeys(_PATH.findall(text)))[:_MOST_PATHS]:
-        path = os.path.normpath(named_home + word[1:] if word.startswith("~") else word)
+        spelled = word
+        if word.startswith("~"):
+            spelled = named_home + word[1:]
+        path = os.path.normpath(spelled)
+        # HOME may be a link to the real home.
         if homes and is_within_folder(path, named_home):
             path = homes[0] + path[len(named_home) :]
         is_in_home = any(is_within_folder(path, home) and path != home for home in homes)
@@ -131,9 +139,17 @@ def _find_hidden_paths(
             continue
         if shown is None:  # It is only worked out if a path of the home is named at all.
             shown = list_shown()
-        if not any(is_within_folder(path, each) or is_within_folder(each, path) for each in shown):
+        if not _touches_any_folder(path, shown):
             hidden.append(word)
     return hidden
+
+
+def _touches_any_folder(path: str, folders: Sequence[str]) -> bool:
+    """Whether a path is within one of these folders, or contains one."""
+    for folder in folders:
+        if is_within_folder(path, folder) or is_within_folder(folder, path):
+            return True
+    return False
 
 
 def _opening_covers_path(names: Sequence[str], path: str, homes: Sequence[str]) -> bool:

@@ -42,23 +42,29 @@ _PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources) -> ToolOutput:
-    pattern, place = (
-        args.text_argument("pattern"),
-        use.roots.resolve_path(args.text_argument("path", ".")),
-    )
+    pattern = args.text_argument("pattern")
+    place = use.roots.resolve_path(args.text_argument("path", "."))
     where = use.roots.display_path(place)
     await use.permit(
         ToolAction(ToolName.SEARCH_FILES, ActionEffect.READ, f"Search {where}", pattern, path=where)
     )
     await asyncio.to_thread(stat_path, use.roots, place)
     most = min(args.number_argument("limit", 200) or 200, MOST_HITS)
-    found = await _search_with_ripgrep(sandbox, use, place, args, most)
-    if found is None:
-        found = await _search_without_ripgrep(use, place, args, most)
-    files = args.text_argument("files")
-    lines = "; lines are matched one by one" if "\n" in pattern or "\\n" in pattern else ""
-    nothing = f"[no line matches {pattern}{f' in files that fit {files}' if files else ''}{lines}]"
-    return ToolOutput(format_found_lines(found) or nothing, source=pattern)
+    result = await _search_with_ripgrep(sandbox, use, place, args, most)
+    if result is None:
+        result = await _search_without_ripgrep(use, place, args, most)
+    shown = format_found_lines(result) or _say_nothing_matches(pattern, args.text_argument("files"))
+    return ToolOutput(shown, source=pattern)
+
+
+def _say_nothing_matches(pattern: str, files: str) -> str:
+    sentence = f"no line matches {pattern}"
+    if files:
+        sentence += f" in files that fit {files}"
+    # A model that looks for a text of several lines would try it again and again.
+    if "\n" in pattern or "\\n" in pattern:
+        sentence += "; lines are matched one by one"
+    return f"[{sentence}]"
 
 
 # --- Searching with ripgrep
@@ -71,11 +77,10 @@ async def _search_with_ripgrep(
     know such a pattern.
     """
     program = shutil.which("rg")
-    if (
-        program is None
-        or sandbox.wrap_trusted_reader([program], 0) is None
-        or "\0" in args.text_argument("pattern")
-    ):
+    if program is None or sandbox.wrap_trusted_reader([program], 0) is None:
+        return None
+    # No argument of a program can contain this character.
+    if "\0" in args.text_argument("pattern"):
         return None
     words = [
         program,
@@ -86,10 +91,10 @@ async def _search_with_ripgrep(
         "--max-columns=0",
         "--sort=path",
     ]
-    words += [
-        f"--context={min(args.number_argument('context', 0), 50)}",
-        *(["--ignore-case"] if args.flag_argument("ignore_case") else []),
-    ]
+    context = min(args.number_argument("context", 0), 50)
+    words.append(f"--context={context}")
+    if args.flag_argument("ignore_case"):
+        words.append("--ignore-case")
     words += [f"--glob={glob}" for glob in _file_name_patterns(use, args)]
     words += ["--regexp", args.text_argument("pattern"), "--", str(place.full_path)]
     launch = ProcessLaunch(
@@ -98,46 +103,50 @@ async def _search_with_ripgrep(
     command = await RunningCommand.start_in_jail(
         launch, lambda lifeline: sandbox.wrap_trusted_reader(words, lifeline) or []
     )
-    found, is_unreadable = GrepResult(), False
+    result = GrepResult()
+    is_unreadable = False
     try:
         async with asyncio.timeout(SECONDS):
-            is_unreadable = await _collect_ripgrep_rows(command, use, found, limit)
+            is_unreadable = await _collect_ripgrep_rows(command, use, result, limit)
     except TimeoutError:
-        found.is_cut_by_time = True
+        result.is_cut_by_time = True
     finally:
-        code = await asyncio.shield(command.kill_and_wait())
-    if not found.match_count and (
-        is_unreadable or (code not in {0, 1} and not found.is_cut_by_time)
-    ):
+        exit_code = await asyncio.shield(command.kill_and_wait())
+    # Ripgrep ends with 0 if a line matches, and with 1 if none does. We have killed it after a timeout.
+    has_failed = exit_code not in {0, 1} and not result.is_cut_by_time
+    if not result.match_count and (is_unreadable or has_failed):
         return None
-    return found
+    return result
 
 
 async def _collect_ripgrep_rows(
-    command: RunningCommand, use: ToolResources, found: GrepResult, limit: int
+    command: RunningCommand, use: ToolResources, result: GrepResult, limit: int
 ) -> bool:
     """Return whether something was not JSON, so that ripgrep can't handle such a pattern."""
     is_unreadable = False
     async for rows in _iterate_whole_rows(command.iterate_output()):
         for row in rows:
             try:
-                said = json.loads(row)
+                message = json.loads(row)
             except ValueError:
-                said = None
+                message = None
             # This is a line of ripgrep's own error message, which quotes the pattern.
-            if not isinstance(said, dict) or "type" not in said:
+            if not isinstance(message, dict) or "type" not in message:
                 is_unreadable = True
                 continue
-            hit = said["type"] == "match"
-            if (not hit and said["type"] != "context") or use.roots.is_hidden_path(
-                _path_of_row(said["data"])
-            ):
+            # The others say where a file begins and ends.
+            if message["type"] not in ("match", "context"):
                 continue
-            line = _build_found_line(use, said["data"], hit=hit)
-            if use.is_readable(line.name):
-                found.match_count += hit
-                if found.match_count <= limit:
-                    found.lines.append(line)
+            if use.roots.is_hidden_path(_path_of_row(message["data"])):
+                continue
+            is_match = message["type"] == "match"
+            line = _build_found_line(use, message["data"], hit=is_match)
+            if not use.is_readable(line.name):
+                continue
+            if is_match:
+                result.match_count += 1
+            if result.match_count <= limit:
+                result.lines.append(line)
     return is_unreadable
 
 
@@ -145,33 +154,41 @@ async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[lis
     """Yield complete rows. A row that is too long (a match in a file of one line)
     becomes a short note.
     """
-    rest = head = b""
+    rest = b""
+    head = b""  # The beginning of a row that is too long, while the rest of it arrives.
     async for piece in output:
         *rows, rest = (rest + piece).split(b"\n")
         if head and rows:
-            rows[0], head = _note_for_long_row(head), b""
-        if head or len(rest) > _LONGEST_ROW:
-            head, rest = head or rest[:_LONGEST_PATH], b""
+            rows[0] = _note_for_long_row(head)
+            head = b""
+        if not head and len(rest) > _LONGEST_ROW:
+            head = rest[:_LONGEST_PATH]
+        if head:
+            rest = b""
         yield rows
 
 
 def _note_for_long_row(head: bytes) -> bytes:
     """Return a row that replaces one that was too long, built from its beginning `head`."""
-    if (begins := _BEGINS.match(head)) is None:
+    beginning = _BEGINS.match(head)
+    if beginning is None:
         return b""
-    said = f"[a line of over {_LONGEST_LINE:,} characters that is too long to be shown]"
+    note = f"[a line of over {_LONGEST_LINE:,} characters that is too long to be shown]"
     data = {
-        "path": json.loads(begins[2]),
-        "lines": {"text": said},
+        "path": json.loads(beginning[2]),
+        "lines": {"text": note},
         "line_number": None,
         "submatches": [],
     }
-    return json.dumps({"type": begins[1].decode(), "data": data}).encode()
+    return json.dumps({"type": beginning[1].decode(), "data": data}).encode()
 
 
 def _path_of_row(data: dict[str, Any]) -> Path:
     """Return the path of a row. Ripgrep gives names that are no UTF-8 as bytes."""
-    return Path(data["path"].get("text") or os.fsdecode(base64.b64decode(data["path"]["bytes"])))
+    text = data["path"].get("text")
+    if text:
+        return Path(text)
+    return Path(os.fsdecode(base64.b64decode(data["path"]["bytes"])))
 
 
 def _build_found_line(use: ToolResources, data: dict[str, Any], *, hit: bool) -> FoundLine:
@@ -179,18 +196,25 @@ def _build_found_line(use: ToolResources, data: dict[str, Any], *, hit: bool) ->
     with suppress(HelixError):
         path = use.roots.display_path(use.roots.resolve_path(path))
     content = data["lines"].get("text", "[bytes that are no text]").rstrip("\r\n")
-    start = data["submatches"][0]["start"] if data["submatches"] else 0
-    first = max(0, start - _LONGEST_LINE // 3) if len(content) > _LONGEST_LINE else 0
-    cut = content[first : first + _LONGEST_LINE]
-    text_ = ("…" if first else "") + cut + ("…" if len(content) > first + _LONGEST_LINE else "")
-    return FoundLine(printable_name(path), data["line_number"] or 0, text_, hit)
+    # Of a long line, a piece is shown that contains the first match.
+    shown_from = 0
+    if len(content) > _LONGEST_LINE and data["submatches"]:
+        match_start = data["submatches"][0]["start"]
+        shown_from = max(0, match_start - _LONGEST_LINE // 3)
+    shown = content[shown_from : shown_from + _LONGEST_LINE]
+    if shown_from > 0:
+        shown = f"…{shown}"
+    if len(content) > shown_from + _LONGEST_LINE:
+        shown = f"{shown}…"
+    return FoundLine(printable_name(path), data["line_number"] or 0, shown, hit)
 
 
 async def _search_without_ripgrep(
     use: ToolResources, place: RootPath, args: ToolArguments, most: int
 ) -> GrepResult:
     pieces = _read_text_files(use, place, _file_name_patterns(use, args))
-    context, ignore_case = args.number_argument("context", 0), args.flag_argument("ignore_case")
+    context = args.number_argument("context", 0)
+    ignore_case = args.flag_argument("ignore_case")
     pattern = args.text_argument("pattern")
     return await grep_pieces(pattern, pieces, context=context, limit=most, ignore_case=ignore_case)
 
@@ -200,10 +224,19 @@ def _file_name_patterns(use: ToolResources, args: ToolArguments) -> list[str]:
     patterns.
     """
     files = args.text_argument("files").strip()
+    if not files:
+        return []
     if "," in files and "{" not in files:
         files = f"{{{files}}}"
-    found = [one.strip() for one in glob_patterns.expand_braces(files)] if files else []
-    return [full[1] if (full := use.roots.split_full_pattern(one)) else one for one in found]
+    patterns = []
+    for expanded in glob_patterns.expand_braces(files):
+        pattern = expanded.strip()
+        # A model may give a full path. Only the part within the root is compared.
+        full_pattern = use.roots.split_full_pattern(pattern)
+        if full_pattern:
+            pattern = full_pattern[1]
+        patterns.append(pattern)
+    return patterns
 
 
 async def _read_text_files(
@@ -211,27 +244,33 @@ async def _read_text_files(
 ) -> AsyncIterator[GrepPiece]:
     """Yield the text files within a folder, or the single file, each as one piece."""
     for name in await asyncio.to_thread(_list_matching_file_names, use, place, files):
-        if not use.is_readable(use.roots.display_path(RootPath(place.root, name))):
+        path = RootPath(place.root, name)
+        shown_path = use.roots.display_path(path)
+        if not use.is_readable(shown_path):
             continue
         with suppress(HelixError):
-            content = await asyncio.to_thread(
-                read_whole_file, use.roots, RootPath(place.root, name), _LARGEST_FILE
-            )
+            content = await asyncio.to_thread(read_whole_file, use.roots, path, _LARGEST_FILE)
             if b"\0" not in content[:8192]:
-                yield GrepPiece(
-                    printable_name(use.roots.display_path(RootPath(place.root, name))), content
-                )
+                yield GrepPiece(printable_name(shown_path), content)
 
 
 def _list_matching_file_names(use: ToolResources, place: RootPath, files: list[str]) -> list[str]:
     try:
-        found = [
+        names = [
             inside for inside, _ in walk_files(use.roots, place, glob_patterns.SKIPPED_FOLDERS)
         ]
     except (InvalidInput, HelixError):
+        # It is a single file.
         return [place.inside]
     if not files:
-        return found
-    patterns = [tuple(one.split("/")) if "/" in one else ("**", one) for one in files]
-    start = len(place.inside) + 1 if place.inside else 0
-    return [name for name in found if glob_patterns.fits_any_pattern(name[start:], patterns)]
+        return names
+    patterns: list[tuple[str, ...]] = []
+    for pattern in files:
+        if "/" in pattern:
+            patterns.append(tuple(pattern.split("/")))
+        else:
+            patterns.append(("**", pattern))  # A name without a folder fits in any folder.
+    start = 0
+    if place.inside:
+        start = len(place.inside) + 1
+    return [name for name in names if glob_patterns.fits_any_pattern(name[start:], patterns)]
