@@ -32,9 +32,8 @@ CHANGES = (
 class ConversationBranch(LiveFolds):
     """Changes only by `advance_branch`, and only by facts."""
 
-    calls: dict[str, PendingCall] = field(
-        default_factory=dict
-    )  # Every call, by the id that requests use for it.
+    # Every call, by the id that requests use for it.
+    calls: dict[str, PendingCall] = field(default_factory=dict)
     # For the fact number of each result, on all branches: the call that it answers.
     answered: dict[int, PendingCall] = field(default_factory=dict)
     running_calls: list[PendingCall] = field(default_factory=list)
@@ -47,14 +46,12 @@ class ConversationBranch(LiveFolds):
     token_sums: FenwickTree = field(default_factory=FenwickTree)
     # The tokens that markers could free in each message, judged only by the length of its parts.
     freed_sums: FenwickTree = field(default_factory=FenwickTree)
-    plain_outputs: list[int] = field(
-        default_factory=list
-    )  # Fact numbers of messages with a part worth a marker.
+    # Fact numbers of messages with a part worth a marker.
+    plain_outputs: list[int] = field(default_factory=list)
     # For each step: the tokens that markers could free in its reply and in the messages after it.
     clearable: list[int] = field(default_factory=list)
-    notes: dict[str, tuple[int, str]] = field(
-        default_factory=dict
-    )  # By author (`by`): the last note and its number.
+    # By author (`by`): the last note and its number.
+    notes: dict[str, tuple[int, str]] = field(default_factory=dict)
     todo: tuple[tuple[str, str], ...] = ()
     handovers: int = 0
     handover_tokens: int = 0  # The sum of the tokens of all handovers.
@@ -79,11 +76,9 @@ class ConversationBranch(LiveFolds):
             case facts.Unfolded(fold=name):
                 return name in self.live
             case facts.Refolded(fold=name):
-                return (
-                    name in self.folds
-                    and name not in self.live
-                    and self.would_fold_nest(self.folds[name].cover)
-                )
+                if name not in self.folds or name in self.live:
+                    return False
+                return self.would_fold_nest(self.folds[name].cover)
             case facts.DocumentEdited(fold=name):
                 return name in self.folds
         return self._would_mark_change_anything(new_fact)
@@ -103,13 +98,20 @@ class ConversationBranch(LiveFolds):
     def _apply_effect(
         self, seq: int, fact: facts.Fact, kept: tuple[facts.PartRef, ...] = ()
     ) -> Effect:
-        about = fact.ref if isinstance(fact, facts.Excluded | facts.Included) else None
-        before = self.tokens_without_folds(about) if about is not None else 0
-        if (cover := self.apply_fold_change(fact, kept)) is not None:
+        tokens_before = self._tokens_under_exclusion(fact)
+        cover = self.apply_fold_change(fact, kept)
+        if cover is not None:
             self._rebuild_items_of(cover)
-        if about is not None:
-            self.unfolded += self.tokens_without_folds(about) - before
+        self.unfolded += self._tokens_under_exclusion(fact) - tokens_before
         return seq, fact, kept
+
+    def _tokens_under_exclusion(self, fact: facts.Fact) -> int:
+        """Return the tokens, without folds, of what a fact excludes or includes. No other fact
+        changes how long the view would be without folds.
+        """
+        if isinstance(fact, facts.Excluded | facts.Included):
+            return self.tokens_without_folds(fact.ref)
+        return 0
 
     def _apply_fact_without_message(self, fact: facts.Fact) -> None:
         match fact:
@@ -121,20 +123,14 @@ class ConversationBranch(LiveFolds):
     # --- Adding messages, replies and results
 
     def _add_message(self, recorded: facts.Recorded, fact: message_blocks.MessageFact) -> None:
-        if isinstance(fact, facts.ToolReturned) and not self._pair_result_with_call(
-            recorded.seq, fact
-        ):
-            return
-        if isinstance(fact, facts.ModelReplied):
+        if isinstance(fact, facts.ToolReturned):
+            # Providers reject a result without a call.
+            if not self._pair_result_with_call(recorded.seq, fact):
+                return
+        elif isinstance(fact, facts.ModelReplied):
             self._add_reply(recorded, fact)
-        elif isinstance(fact, facts.UserSaid):
-            if fact.steering and self.turn.running:
-                self.turn.words.append(recorded.seq)
-            else:
-                self.turn = CurrentTurn([recorded.seq], self.turn.first_seq, running=True)
-            if fact.by:
-                text = "".join(part.text for part in fact.parts if isinstance(part, facts.Text))
-                self.notes[fact.by] = (recorded.seq, text)
+        else:
+            self._add_user_message(recorded.seq, fact)
         self.order.append(recorded.seq)
         self.token_sums.append_number(0)
         self.freed_sums.append_number(0)
@@ -143,6 +139,15 @@ class ConversationBranch(LiveFolds):
         self.unfolded += count_item_tokens([item])
         if self.clearable:
             self.clearable[-1] += count_clearable_tokens(item.blocks)
+
+    def _add_user_message(self, seq: int, fact: facts.UserSaid) -> None:
+        if fact.steering and self.turn.running:
+            self.turn.words.append(seq)
+        else:
+            self.turn = CurrentTurn([seq], self.turn.first_seq, running=True)
+        if fact.by:
+            texts = [part.text for part in fact.parts if isinstance(part, facts.Text)]
+            self.notes[fact.by] = (seq, "".join(texts))
 
     def _add_reply(self, recorded: facts.Recorded, fact: facts.ModelReplied) -> None:
         """Add a reply, which closes the batch before it: missing results will never come."""
@@ -153,29 +158,31 @@ class ConversationBranch(LiveFolds):
         self.clearable.append(0)
         for index, part in enumerate(fact.parts):
             if isinstance(part, facts.ToolCall):
-                ref = facts.PartRef(recorded.seq, index)
-                shown = (
-                    part.id
-                    if part.id and part.id not in self.calls
-                    else f"call-{recorded.seq}-{index}"
-                )
-                if shown != part.id:
-                    self.ids[ref] = shown
-                self.calls[shown] = PendingCall(part.id, shown, ref, part)
-                self.running_calls.append(self.calls[shown])
+                self._add_call(facts.PartRef(recorded.seq, index), part)
+
+    def _add_call(self, ref: facts.PartRef, call: facts.ToolCall) -> None:
+        # Some models give no ids, or the same ones again, which other providers reject.
+        id_in_requests = call.id
+        if not call.id or call.id in self.calls:
+            id_in_requests = f"call-{ref.seq}-{ref.part}"
+            self.ids[ref] = id_in_requests
+        pending = PendingCall(call.id, id_in_requests, ref, call)
+        self.calls[id_in_requests] = pending
+        self.running_calls.append(pending)
 
     def calls_of_reply(self, seq: int) -> list[PendingCall]:
         """Return the calls of the message `seq`, if it is a reply. They are not held
         for each, as most are read once.
         """
         fact = self.message_at(seq).fact
-        parts = enumerate(fact.parts if isinstance(fact, facts.ModelReplied) else ())
-        calls = (
-            (facts.PartRef(seq, at), part.id)
-            for at, part in parts
-            if isinstance(part, facts.ToolCall)
-        )
-        return [self.calls[self.ids.get(ref, name)] for ref, name in calls]
+        if not isinstance(fact, facts.ModelReplied):
+            return []
+        calls: list[PendingCall] = []
+        for index, part in enumerate(fact.parts):
+            if isinstance(part, facts.ToolCall):
+                id_in_requests = self.ids.get(facts.PartRef(seq, index), part.id)
+                calls.append(self.calls[id_in_requests])
+        return calls
 
     def _pair_result_with_call(self, seq: int, fact: facts.ToolReturned) -> bool:
         """Pair a result with its call. Return False if no call waits for it."""
@@ -192,10 +199,13 @@ class ConversationBranch(LiveFolds):
         """Return the excerpt of an output if the model was never shown the whole, or an
         empty string.
         """
-        steps = bisect_left(self.steps, seq)
-        folds = (self.folds[name] for name in self.by_part.get(facts.PartRef(seq), ()))
-        excerpts = (fold for fold in folds if fold.kind is facts.FoldKind.EXCERPT)
-        return next((fold.text for fold in excerpts if self.fold_born[fold.fold] <= steps), "")
+        steps_before = bisect_left(self.steps, seq)
+        for name in self.by_part.get(facts.PartRef(seq), ()):
+            fold = self.folds[name]
+            is_excerpt = fold.kind is facts.FoldKind.EXCERPT
+            if is_excerpt and self.fold_born[name] <= steps_before:
+                return fold.text
+        return ""
 
     # --- Adding, checking and removing folds
 
@@ -207,41 +217,35 @@ class ConversationBranch(LiveFolds):
             self.handovers += 1
             self.handover_tokens += fold.tokens
             self.last_handover = recorded.time
-        return self._apply_effect(
-            recorded.seq, fold, tuple(self.parts_kept_verbatim(fold.cover, panic=fold.panic))
-        )
+        kept = tuple(self.parts_kept_verbatim(fold.cover, panic=fold.panic))
+        return self._apply_effect(recorded.seq, fold, kept)
 
     def is_valid_fold(self, seq: int, fold: facts.Folded) -> bool:
         """Whether it covers something here, crosses no other fold, and makes the view no longer."""
         cover = fold.cover
+        tokens_after = fold.tokens
         if isinstance(cover, facts.PartRef):
-            if not self.has_message(cover.seq) or cover.part >= len(
-                message_blocks.parts_of(message_blocks.require_message(self.message_at(cover.seq)))
-            ):
+            if not self.has_message(cover.seq) or cover.part >= self.count_parts(cover.seq):
                 return False
-        elif not (0 < cover.first <= cover.last < seq and self.covered_messages(cover)):
-            return False
+        else:
+            if not 0 < cover.first <= cover.last < seq or not self.covered_messages(cover):
+                return False
+            tokens_after += self.count_tokens_kept_beside_fold(cover, panic=fold.panic)
         if not self.would_fold_nest(cover):
             return False
-        kept = (
-            0
-            if isinstance(cover, facts.PartRef)
-            else self.count_tokens_kept_beside_fold(cover, panic=fold.panic)
-        )
-        return 0 < fold.tokens + kept <= self.shown_tokens(cover)
+        return 0 < tokens_after <= self.shown_tokens(cover)
 
     def would_fold_nest(self, cover: facts.Cover) -> bool:
         """Whether a fold of `cover` would contain, be inside, or be beside every live span."""
+        if isinstance(cover, facts.PartRef):
+            return True
+        # Usually the ends of the cover are those of items, and then no span has to be compared.
         low, high = self.item_positions(cover)
-        first, last = first_and_last(cover)
-        whole = low >= high or (
-            first <= self.items[low].first and self.items[high - 1].last <= last
-        )
-        return (
-            whole
-            or isinstance(cover, facts.PartRef)
-            or all(covers_nest(cover, span) for span in self.by_span)
-        )
+        if low >= high:
+            return True
+        if cover.first <= self.items[low].first and self.items[high - 1].last <= cover.last:
+            return True
+        return all(covers_nest(cover, span) for span in self.by_span)
 
     def parts_kept_verbatim(self, cover: facts.Cover, *, panic: bool) -> Iterator[facts.PartRef]:
         """Yield parts that a longer fold keeps word for word: the turn's subject, and
@@ -252,42 +256,39 @@ class ConversationBranch(LiveFolds):
         if self.turn.running:
             for seq in self.turn.words:
                 if cover.first <= seq <= cover.last:
-                    count = len(
-                        message_blocks.parts_of(
-                            message_blocks.require_message(self.message_at(seq))
-                        )
-                    )
-                    yield from (facts.PartRef(seq, index) for index in range(count))
-        if not panic:
-            for ref in self.barred:
-                if isinstance(ref, facts.PartRef) and cover.first <= ref.seq <= cover.last:
-                    yield ref
+                    for index in range(self.count_parts(seq)):
+                        yield facts.PartRef(seq, index)
+        if panic:  # The next request would not fit otherwise.
+            return
+        for ref in self.barred:
+            if isinstance(ref, facts.PartRef) and cover.first <= ref.seq <= cover.last:
+                yield ref
 
     def count_tokens_kept_beside_fold(self, cover: facts.Span, *, panic: bool) -> int:
         """Return the tokens of a span that would stay besides a document made now."""
-        wanted = set(self.parts_kept_verbatim(cover, panic=panic)) | set(self.pinned_parts(cover))
-        blocks = (
-            block for seq in sorted({ref.seq for ref in wanted}) for block in self.shown_blocks(seq)
-        )
-        return sum(block.tokens for block in blocks if block.source in wanted)
+        kept_parts = set(self.parts_kept_verbatim(cover, panic=panic))
+        kept_parts.update(self.pinned_parts(cover))
+        tokens = 0
+        for seq in {part.seq for part in kept_parts}:
+            for block in self.shown_blocks(seq):
+                if block.source in kept_parts:
+                    tokens += block.tokens
+        return tokens
 
     def _covers_needed_reasoning(self, ref: facts.Cover) -> bool:
         """Whether the model still needs the reasoning, because some of its calls are open."""
+        if not self.turn.running:
+            return False
         first, last = first_and_last(ref)
         for seq in self.covered_messages(facts.Span(first, last)):
             fact = self.message_at(seq).fact
-            if (
-                seq > self.turn.first_seq
-                and self.turn.running
-                and isinstance(fact, facts.ModelReplied)
-            ):
-                chosen = (
-                    fact.parts
-                    if isinstance(ref, facts.Span)
-                    else fact.parts[ref.part : ref.part + 1]
-                )
-                if any(isinstance(part, facts.Reasoning) for part in chosen):
-                    return True
+            if seq <= self.turn.first_seq or not isinstance(fact, facts.ModelReplied):
+                continue
+            covered_parts = fact.parts
+            if isinstance(ref, facts.PartRef):
+                covered_parts = fact.parts[ref.part : ref.part + 1]
+            if any(isinstance(part, facts.Reasoning) for part in covered_parts):
+                return True
         return False
 
     def update_sums(self, item: ViewItem, sign: int) -> None:
@@ -298,9 +299,10 @@ class ConversationBranch(LiveFolds):
             return
         self.plain_tokens += sign * item.tokens
         self.token_births += sign * item.tokens * item.born
-        if not (worth := [block for block in item.blocks if is_worth_a_marker(block)]):
+        clearable_blocks = [block for block in item.blocks if is_worth_a_marker(block)]
+        if not clearable_blocks:
             return
-        self.freed_sums.change_number(position, sign * count_clearable_tokens(worth))
+        self.freed_sums.change_number(position, sign * count_clearable_tokens(clearable_blocks))
         if sign > 0:
             insort(self.plain_outputs, item.first)
         else:
@@ -310,7 +312,8 @@ class ConversationBranch(LiveFolds):
         LiveFolds.clear_sums(self)
         self.token_sums.clear_numbers()
         self.freed_sums.clear_numbers()
-        self.plain_tokens = self.token_births = 0
+        self.plain_tokens = 0
+        self.token_births = 0
         self.plain_outputs.clear()
 
     def carried_token_steps(self, first_kept: int) -> int:
@@ -330,26 +333,29 @@ class ConversationBranch(LiveFolds):
 
     def last_reply_before(self, seq: int) -> int | None:
         position = bisect_left(self.steps, seq)
-        return self.steps[position - 1] if position else None
+        if position == 0:
+            return None
+        return self.steps[position - 1]
 
     def _rebuild_items_of(self, cover: facts.Cover) -> None:
         low, high = self.item_positions(cover)
         if low >= high:
             return
+        # A cover may begin or end within an item, such as a longer fold that is now undone.
         first, last = first_and_last(cover)
-        span = facts.Span(min(first, self.items[low].first), max(last, self.items[high - 1].last))
-        self.replace_items(low, high, list(self.build_items(span)))
+        first = min(first, self.items[low].first)
+        last = max(last, self.items[high - 1].last)
+        self.replace_items(low, high, list(self.build_items(facts.Span(first, last))))
 
     def count_pinned_tokens(self, *more: facts.Cover) -> int:
         """Return the tokens of pinned parts, with `more` pinned, too."""
-        wanted = {
-            part
-            for ref in (*self.pins, *more)
-            for part in self.parts_within(ref)
-            if not self.is_excluded(part)
-        }
-        originals = (
-            message_blocks.build_original_block(self.message_at(part.seq), part, self.ids)
-            for part in wanted
-        )
-        return sum(block.tokens for block in originals)
+        # A part may be within several pins.
+        pinned: set[facts.PartRef] = set()
+        for ref in (*self.pins, *more):
+            pinned.update(self.parts_within(ref))
+        tokens = 0
+        for part in pinned:
+            if not self.is_excluded(part):
+                message = self.message_at(part.seq)
+                tokens += message_blocks.build_original_block(message, part, self.ids).tokens
+        return tokens

@@ -47,45 +47,46 @@ class LiveFolds(ViewItems):
     """`facts`: those of the conversation. `order`: the messages of this branch."""
 
     facts: list[Recorded] = field(default_factory=list)
-    ids: dict[PartRef, str] = field(
-        default_factory=dict
-    )  # New ids for calls whose own id is empty or not unique.
-    folds: dict[str, Folded] = field(
-        default_factory=dict
-    )  # Every fold that was ever in force here.
+    # New ids for calls whose own id is empty or not unique.
+    ids: dict[PartRef, str] = field(default_factory=dict)
+    # Every fold that was ever in force here.
+    folds: dict[str, Folded] = field(default_factory=dict)
     live: dict[str, None] = field(default_factory=dict)
     # The live folds over each span. The last of them is shown.
     by_span: dict[Span, list[str]] = field(default_factory=dict)
-    by_part: dict[PartRef, list[str]] = field(
-        default_factory=dict
-    )  # The live folds over each part.
+    # The live folds over each part.
+    by_part: dict[PartRef, list[str]] = field(default_factory=dict)
     # When each fold was made. Of two folds over the same parts, the newer one is shown.
     ages: dict[str, int] = field(default_factory=dict)
-    barred: dict[Cover, str] = field(
-        default_factory=dict
-    )  # Covers of undone folds, which no strategy folds again.
-    kept: dict[str, tuple[PartRef, ...]] = field(
-        default_factory=dict
-    )  # The parts that each fold leaves unchanged.
+    # Covers of undone folds, which no strategy folds again.
+    barred: dict[Cover, str] = field(default_factory=dict)
+    # The parts that each fold leaves unchanged.
+    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)
     pins: dict[Cover, None] = field(default_factory=dict)
     exclusions: dict[Cover, None] = field(default_factory=dict)
-    steps: list[int] = field(
-        default_factory=list
-    )  # The fact numbers of the replies; of a past moment, none.
+    # The fact numbers of the replies; of a past moment, none.
+    steps: list[int] = field(default_factory=list)
     fold_born: dict[str, int] = field(default_factory=dict)
 
     def message_at(self, seq: int) -> Recorded:
         return self.facts[seq - 1]
 
     def has_message(self, seq: int) -> bool:
-        at = self.message_position(seq)
-        return at < len(self.order) and self.order[at] == seq
+        position = self.message_position(seq)
+        return position < len(self.order) and self.order[position] == seq
+
+    def count_parts(self, seq: int) -> int:
+        """Return how many parts the message `seq` has."""
+        message = message_blocks.require_message(self.message_at(seq))
+        return len(message_blocks.parts_of(message))
 
     def apply_fold_change(self, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Cover | None:
         """Apply a change that has an effect. Return what must be shown again."""
         match fact:
             case Folded(fold=name, cover=cover):
-                self.folds[name], self.ages[name], self.kept[name] = fact, len(self.ages), kept
+                self.folds[name] = fact
+                self.ages[name] = len(self.ages)
+                self.kept[name] = kept
                 self._activate_fold(name)
                 return cover
             case Unfolded(fold=name):
@@ -140,43 +141,54 @@ class LiveFolds(ViewItems):
 
     def fold_shown_for_part(self, ref: PartRef, without: str = "") -> Folded | None:
         """Return the fold shown for a part. `without`: as if this fold were undone."""
-        return self._youngest_fold(self.by_part.get(ref, ()), without) if self.by_part else None
+        if not self.by_part:
+            return None
+        return self._youngest_fold(self.by_part.get(ref, ()), without)
 
     def outermost_folds(self, span: Span, without: str = "") -> list[tuple[Span, Folded]]:
-        if span.first == span.last or (span in self.by_span and not without):
-            inside = [span] if span in self.by_span else []
-        else:
-            within = (live for live in self.by_span if cover_contains(span, live))
-            inside = sorted(within, key=lambda each: (each.first, -each.last))
         outermost: list[tuple[Span, Folded]] = []
         end = span.first - 1
-        for cover in inside:
-            fold = self._youngest_fold(self.by_span[cover], without) if cover.first > end else None
+        for cover in self._live_spans_within(span, without):
+            if cover.first <= end:
+                continue  # It is inside the fold before it.
+            fold = self._youngest_fold(self.by_span[cover], without)
             if fold is not None:
                 outermost.append((cover, fold))
                 end = cover.last
         return outermost
 
+    def _live_spans_within(self, span: Span, without: str) -> list[Span]:
+        """Return the live spans within `span` from the first on, longer ones before those inside
+        them. If a fold of all of it is shown, the others need not be searched.
+        """
+        if span in self.by_span and not without:
+            return [span]
+        if span.first == span.last and span not in self.by_span:
+            return []
+        within = [live for live in self.by_span if cover_contains(span, live)]
+        return sorted(within, key=lambda live: (live.first, -live.last))
+
     @property
     def live_folds(self) -> tuple[Folded, ...]:
         """Return the active folds, oldest first, including those covered by longer ones."""
-        return tuple(
-            sorted((self.folds[name] for name in self.live), key=lambda fold: self.ages[fold.fold])
-        )
+        names = sorted(self.live, key=self.ages.__getitem__)
+        return tuple(self.folds[name] for name in names)
 
     def view_tokens_without_fold(self, name: str) -> int:
         low, high = self.item_positions(self.folds[name].cover)
         if name not in self.live or low >= high:
             return self.total_tokens
         span = Span(self.items[low].first, self.items[high - 1].last)
-        more = count_item_tokens(self.build_items(span, name)) - count_item_tokens(
-            self.items[low:high]
-        )
-        return self.total_tokens + more
+        tokens_with_fold = count_item_tokens(self.items[low:high])
+        tokens_without_fold = count_item_tokens(self.build_items(span, name))
+        return self.total_tokens + tokens_without_fold - tokens_with_fold
 
     def _youngest_fold(self, names: Sequence[str], without: str) -> Folded | None:
-        left = [name for name in names if name != without] if without else names
-        return self.folds[left[-1]] if left else None
+        """Return the last of these folds, or of those other than `without`."""
+        for name in reversed(names):
+            if not without or name != without:
+                return self.folds[name]
+        return None
 
     def _folds_over(self, cover: Cover) -> list[str]:
         """Return the live folds over exactly this cover, oldest first."""
@@ -187,29 +199,23 @@ class LiveFolds(ViewItems):
     def build_items(self, span: Span, without: str = "") -> Iterator[ViewItem]:
         position = span.first
         for cover, fold in self.outermost_folds(span, without):
-            before = self.covered_messages(Span(position, cover.first - 1))
-            yield from (self.build_message_item(seq, without) for seq in before)
+            for seq in self.covered_messages(Span(position, cover.first - 1)):
+                yield self.build_message_item(seq, without)
             yield self._build_document_item(fold, cover)
             position = cover.last + 1
-        yield from (
-            self.build_message_item(seq, without)
-            for seq in self.covered_messages(Span(position, span.last))
-        )
+        for seq in self.covered_messages(Span(position, span.last)):
+            yield self.build_message_item(seq, without)
 
     def build_message_item(self, seq: int, without: str = "") -> ViewItem:
         """Build a message as shown if no span hides it."""
         blocks = self.shown_blocks(seq, without)
-        return ViewItem(
-            seq, seq, blocks, sum(block.tokens for block in blocks), bisect_right(self.steps, seq)
-        )
+        tokens = sum(block.tokens for block in blocks)
+        return ViewItem(seq, seq, blocks, tokens, bisect_right(self.steps, seq))
 
     def shown_blocks(self, seq: int, without: str = "") -> tuple[Block, ...]:
-        fold_of = (
-            partial(self.fold_shown_for_part, without=without)
-            if without
-            else self.fold_shown_for_part
-        )
-        return self._render_blocks(seq, fold_of)
+        if without:
+            return self._render_blocks(seq, partial(self.fold_shown_for_part, without=without))
+        return self._render_blocks(seq, self.fold_shown_for_part)
 
     def blocks_without_folds(self, seq: int) -> tuple[Block, ...]:
         """Return a message without folds. Exclusions still hold."""
@@ -224,49 +230,62 @@ class LiveFolds(ViewItems):
         )
 
     def tokens_without_folds(self, cover: Cover) -> int:
-        bare = map(self.blocks_without_folds, self.covered_messages(Span(*first_and_last(cover))))
-        return sum(
-            MESSAGE_TOKENS + sum(block.tokens for block in blocks) for blocks in bare if blocks
-        )
+        tokens = 0
+        first, last = first_and_last(cover)
+        for seq in self.covered_messages(Span(first, last)):
+            blocks = self.blocks_without_folds(seq)
+            if blocks:
+                tokens += MESSAGE_TOKENS + sum(block.tokens for block in blocks)
+        return tokens
 
     def _build_document_item(self, fold: Folded, cover: Span) -> ViewItem:
         """Build an item with a fold's text, followed by the parts that it keeps word for word."""
-        kind = ContextKind.HANDOVER if fold.kind in DOCUMENTS else ContextKind.OBSERVATIONS
+        kind = ContextKind.OBSERVATIONS
+        if fold.kind in DOCUMENTS:
+            kind = ContextKind.HANDOVER
         originals = tuple(Stored(digest, 0) for digest in fold.entries)
         text = Text(fold.text, fold.tokens)
         document = Block(kind, Role.USER, cover, text, fold.tokens, fold.fold, cached=originals)
-        gone = any(cover_contains(ref, cover) for ref in self.exclusions)
-        blocks = (() if gone else (document,)) + tuple(self._kept_blocks(fold.fold, cover))
+        blocks: list[Block] = []
+        if not any(cover_contains(excluded, cover) for excluded in self.exclusions):
+            blocks.append(document)
+        blocks += self._kept_blocks(fold.fold, cover)
         tokens = sum(block.tokens for block in blocks)
-        return ViewItem(
-            cover.first, cover.last, blocks, tokens, self.fold_born.get(fold.fold, 0), fold.fold
-        )
+        born = self.fold_born.get(fold.fold, 0)
+        return ViewItem(cover.first, cover.last, tuple(blocks), tokens, born, fold.fold)
 
     def _kept_blocks(self, name: str, cover: Span) -> Iterator[Block]:
-        wanted = set(self.kept[name]) | set(self.pinned_parts(cover))
-        for seq in sorted({ref.seq for ref in wanted}):
+        kept_parts = set(self.kept[name])
+        kept_parts.update(self.pinned_parts(cover))
+        for seq in sorted({part.seq for part in kept_parts}):
             for block in self.shown_blocks(seq):
-                if block.source in wanted:
+                if block.source in kept_parts:
+                    # They follow the document, which is a message of the user.
                     yield replace(block, role=Role.USER)
 
     def pinned_parts(self, cover: Span) -> Iterator[PartRef]:
         for ref in self.pins:
             first, last = first_and_last(ref)
-            if first <= cover.last and cover.first <= last:
-                yield from (
-                    part for part in self.parts_within(ref) if cover.first <= part.seq <= cover.last
-                )
+            if last < cover.first or cover.last < first:
+                continue
+            for part in self.parts_within(ref):
+                if cover.first <= part.seq <= cover.last:
+                    yield part
 
     def parts_within(self, ref: Cover) -> Iterator[PartRef]:
-        for seq in self.covered_messages(Span(*first_and_last(ref))):
-            count = len(
-                message_blocks.parts_of(message_blocks.require_message(self.message_at(seq)))
-            )
-            yield from (
-                PartRef(seq, i) for i in range(count) if cover_contains(ref, PartRef(seq, i))
-            )
+        first, last = first_and_last(ref)
+        for seq in self.covered_messages(Span(first, last)):
+            for index in range(self.count_parts(seq)):
+                part = PartRef(seq, index)
+                if cover_contains(ref, part):
+                    yield part
 
 
 def count_item_tokens(items: Iterable[ViewItem]) -> int:
     """Return the items' tokens, including each message's own."""
-    return sum(item.tokens + (MESSAGE_TOKENS if item.blocks else 0) for item in items)
+    tokens = 0
+    for item in items:
+        tokens += item.tokens
+        if item.blocks:
+            tokens += MESSAGE_TOKENS
+    return tokens
