@@ -39,7 +39,8 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFaile
 Listener = Callable[[Event], None]
 Facts = Sequence[Fact]
 # Outputs of so many characters are not kept in memory if so many facts are written at once.
-LEAST_LEFT_OUT, LEAST_FACTS = 100, 20
+LEAST_LEFT_OUT = 100
+LEAST_FACTS = 20
 
 
 class Conversation:
@@ -91,18 +92,17 @@ class Conversation:
         """Write facts, even if the caller is cancelled. That is why an error is
         returned, not raised.
         """
+        recorded: tuple[Recorded, ...] = ()
         async with self._lock:
-            first = self.state.seq + 1
-            facts = tuple(resolve_relative_cover(fact, first) for fact in make(first))
+            first_seq = self.state.seq + 1
+            facts = tuple(resolve_relative_cover(fact, first_seq) for fact in make(first_seq))
             try:
-                recorded = (
-                    tuple(await self.journal.append_to_journal(self.id, facts)) if facts else ()
-                )
+                if facts:
+                    recorded = tuple(await self.journal.append_to_journal(self.id, facts))
             except (StoreFailed, ActionRefused) as error:
                 return error
             await self._advance_state(recorded)
-        for one in recorded:
-            self.notify_listeners(FactAppended(one))
+        self._notify_of_facts(recorded)
         return recorded
 
     async def wait_until_recorded(self) -> None:
@@ -119,28 +119,26 @@ class Conversation:
             raise failed
 
     async def _append_foreign_facts_or_return_error(
-        self, grow: Callable[[], Awaitable[None]]
+        self, append_to_journal: Callable[[], Awaitable[None]]
     ) -> HelixError | None:
         async with self._lock:
             try:
-                await grow()
+                await append_to_journal()
                 recorded = await self.journal.read_facts(self.id, after=self.state.seq)
             except HelixError as error:
                 return error
             await self._advance_state(recorded)
-        for one in recorded:
-            self.notify_listeners(FactAppended(one))
+        self._notify_of_facts(recorded)
         return None
 
-    async def _advance_state(self, recorded: Sequence[Recorded]) -> None:
-        for one in recorded:
-            fact, branch = one.fact, None
-            if isinstance(
-                fact, Rewound
-            ):  # The branch to continue from. Building a long one takes a second.
-                last = max(0, min(fact.to, self.state.seq))
+    async def _advance_state(self, recorded_facts: Sequence[Recorded]) -> None:
+        for recorded in recorded_facts:
+            branch = None
+            if isinstance(recorded.fact, Rewound):
+                # The branch to continue from. Building a long one takes a second.
+                last = max(0, min(recorded.fact.to, self.state.seq))
                 branch = await asyncio.to_thread(self.state.branch_at_rewind, last)
-            self.state.advance_state(one, branch)
+            self.state.advance_state(recorded, branch)
 
     @asynccontextmanager
     async def block_appending(self) -> AsyncIterator[None]:
@@ -172,8 +170,13 @@ class Conversation:
         return self.state.facts[seq - 1].fact
 
     def notify_listeners(self, event: Event) -> None:
+        # A listener may add or remove others.
         for listener in tuple(self.listeners):
             listener(event)
+
+    def _notify_of_facts(self, recorded_facts: Sequence[Recorded]) -> None:
+        for recorded in recorded_facts:
+            self.notify_listeners(FactAppended(recorded))
 
     def current_view(self) -> View:
         return self.state.get_view()
@@ -186,7 +189,8 @@ class Conversation:
     def policy_at(self, moment: Moment) -> Policy:
         fact = moment.settings.policy
         if fact is not self._policy_fact or self._policy is None:
-            self._policy_fact, self._policy = fact, policy_from_fact(fact)
+            self._policy_fact = fact
+            self._policy = policy_from_fact(fact)
         return self._policy
 
     def current_meter(self) -> WindowMeter:
@@ -194,20 +198,26 @@ class Conversation:
 
     def set_expected_settings(self, facts: Facts) -> None:
         """Change the settings of the next request, which are recorded when it is sent."""
-        now = expected = self.state.settings
+        recorded = self.state.settings
+        expected = recorded
         for fact in facts:
             if not self.state.has_settings_of_fact(fact):
                 expected = expected.settings_after(Recorded(self.id, 0, 0.0, fact))
-        self._expected = None if expected is now else (now, expected)
+        self._expected = None
+        if expected is not recorded:
+            self._expected = (recorded, expected)
 
     @property
     def expected_state(self) -> ConversationState:
         """Return the state with the settings expected for the next request. A turn
         records them first.
         """
-        if self._expected is None or self._expected[0] is not self.state.settings:
+        if self._expected is None:
             return self.state
-        return self.state.with_settings(self._expected[1])
+        recorded, expected = self._expected
+        if recorded is not self.state.settings:
+            return self.state
+        return self.state.with_settings(expected)
 
     @asynccontextmanager
     async def append_together(self) -> AsyncIterator["ConversationDraft"]:
@@ -216,42 +226,51 @@ class Conversation:
         cancellation, the state is read again.
         """
         await self._lock.acquire()
-        known, is_whole = self.state.seq, False
+        last_written = self.state.seq
+        is_whole = False
         try:
             yield ConversationDraft(self.journal, self.id, self.state)
             is_whole = True
         finally:
-            failed = await asyncio.shield(self._write_draft_and_release(known, is_whole=is_whole))
-        if failed is not None:
-            raise failed
+            writing = self._write_draft_and_release(last_written, is_whole=is_whole)
+            failure = await asyncio.shield(writing)
+        if failure is not None:
+            raise failure
 
-    async def _write_draft_and_release(self, known: int, *, is_whole: bool) -> HelixError | None:
+    async def _write_draft_and_release(
+        self, last_written: int, *, is_whole: bool
+    ) -> HelixError | None:
         """Write the draft to the end, even if the caller is cancelled."""
-        fresh = [each.fact for each in self.state.facts[known:]]
-        recorded, failed = tuple[Recorded, ...](), None
+        new_facts = [recorded.fact for recorded in self.state.facts[last_written:]]
+        written: tuple[Recorded, ...] = ()
+        failure: HelixError | None = None
         try:
-            if fresh and is_whole:
-                recorded = tuple(await self.journal.append_to_journal(self.id, fresh))
-                held = self.state.facts[known:]
-                self.state.facts[known:] = (
-                    map(_recorded_without_long_output, held, recorded)
-                    if len(held) >= LEAST_FACTS
-                    else recorded
-                )
+            if new_facts and is_whole:
+                written = tuple(await self.journal.append_to_journal(self.id, new_facts))
+                self._replace_draft_facts(last_written, written)
         except (StoreFailed, ActionRefused) as error:
-            failed = error
+            failure = error
+        was_dropped = bool(new_facts) and not written
         try:
-            if fresh and not recorded:
+            if was_dropped:
                 self.state = await _read_state(self.journal, self.id)
         finally:
             self._lock.release()
-        for event in (
-            map(FactAppended, recorded)
-            if recorded or not fresh
-            else (ConversationReplaced(self.id),)
-        ):
-            self.notify_listeners(event)
-        return failed
+        if was_dropped:
+            self.notify_listeners(ConversationReplaced(self.id))
+        else:
+            self._notify_of_facts(written)
+        return failure
+
+    def _replace_draft_facts(self, last_written: int, written: Sequence[Recorded]) -> None:
+        """Put the facts as written, with their time in the journal, in place of the draft's."""
+        draft_facts = self.state.facts[last_written:]
+        if len(draft_facts) < LEAST_FACTS:
+            self.state.facts[last_written:] = written
+        else:
+            self.state.facts[last_written:] = map(
+                _recorded_without_long_output, draft_facts, written
+            )
 
     async def moment_at(self, seq: int) -> Moment:
         """Compute, in a thread, the state when `seq` was the newest fact."""
@@ -265,11 +284,13 @@ class ConversationDraft(Conversation):
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         """Append without a lock or task of its own, as no write can be cut off here."""
-        first, now = self.state.seq + 1, time.time()
-        facts = [resolve_relative_cover(fact, first) for fact in make(first)]
-        recorded = tuple(Recorded(self.id, seq, now, fact) for seq, fact in enumerate(facts, first))
+        first_seq = self.state.seq + 1
+        now = time.time()
+        recorded: list[Recorded] = []
+        for seq, fact in enumerate(make(first_seq), first_seq):
+            recorded.append(Recorded(self.id, seq, now, resolve_relative_cover(fact, first_seq)))
         await self._advance_state(recorded)
-        return recorded
+        return tuple(recorded)
 
 
 def _recorded_without_long_output(known: Recorded, written: Recorded) -> Recorded:
