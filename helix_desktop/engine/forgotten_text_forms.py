@@ -33,7 +33,7 @@ class TextForms:
     """The forms of a text. `overlap`: bytes of a piece to search again with the next one."""
 
     def __init__(self, text: str) -> None:
-        self._spellings = _spellings_of(text)
+        self._spellings = _unicode_spellings_of(text)
         self._codecs: tuple[str, ...] = _CODECS
         if not text.isascii():
             self._codecs = _CODECS + _LEGACY_ENCODINGS
@@ -82,7 +82,7 @@ class TextForms:
         return rest
 
 
-def _spellings_of(text: str) -> list[str]:
+def _unicode_spellings_of(text: str) -> list[str]:
     """Return the text and, where they differ, its letters with and without separate accents."""
     composed = unicodedata.normalize("NFC", text)
     decomposed = unicodedata.normalize("NFD", text)

@@ -200,7 +200,7 @@ class TurnLoop:
             if runs_waiting_calls and end is None:
                 await self._run_waiting_calls()
             while end is None:
-                end = await self._run_step()
+                end = await self._run_turn_step()
         except errors.HelixError as error:
             end = turn_end_of_error(error)
         except asyncio.CancelledError:
@@ -215,7 +215,7 @@ class TurnLoop:
         waiting = tuple(pending.call for pending in running_calls)
         await self._calls.run_reply_calls(Reply(waiting, facts.Stop.CALLS))
 
-    async def _run_step(self) -> facts.TurnEnded | None:
+    async def _run_turn_step(self) -> facts.TurnEnded | None:
         """Ask the model once and run its calls. Return the turn's end, or None if it goes on."""
         self._talk.running(ConversationActivity.THINKING)
         await record_changed_settings(self._services, self._conversation)
