@@ -29,19 +29,16 @@ from helix_desktop.protocols.gateway_message import SLICE, Json, Piece, RequestH
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 
-MOST_HELD_BODIES, MOST_HELD_BYTES = (
-    64,
-    96 << 20,
-)  # The maximum number of bodies that we remember, and of their bytes.
+# The maximum number of bodies that we remember, and of their bytes.
+MOST_HELD_BODIES = 64
+MOST_HELD_BYTES = 96 << 20
 MOST_BODIES_PER_SESSION = 8  # Besides its main request, a session may send side requests in turn.
 STEP = 1 << 18
-VALUES_IN_GROUP, MOST_JOINED = (
-    64,
-    1 << 20,
-)  # How many list values are sent together at most, and their bytes.
-MOST_PARSED_AGAIN = (
-    1 << 14
-)  # In bytes. We keep pieces of longer messages, since parsing them again would be slow.
+# How many list values are sent together at most, and their bytes.
+VALUES_IN_GROUP = 64
+MOST_JOINED = 1 << 20
+# In bytes. We keep pieces of longer messages, since parsing them again would be slow.
+MOST_PARSED_AGAIN = 1 << 14
 MOST_LEVELS = 1_000  # Bodies nested more deeply are forwarded unread.
 MOST_SLICED_LEVELS = 24  # Bodies nesting very long values more deeply are forwarded unread.
 MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.
@@ -53,7 +50,9 @@ _LEVELS_AT_ONCE = 6  # One regular expression can match values nested this deepl
 
 
 def _pattern_of_nested_value(levels: int) -> bytes:
-    inside = rb"|" + _pattern_of_nested_value(levels - 1) if levels > 1 else b""
+    inside = b""
+    if levels > 1:
+        inside = rb"|" + _pattern_of_nested_value(levels - 1)
     return rb'[\[{](?:[^"\[\]{}]++|' + _STRING + inside + rb")*+[\]}]"
 
 
@@ -89,12 +88,13 @@ class PackedBody:
     """The bytes of a long body while no request is read or sent, a few times smaller."""
 
     def __init__(self, content: BodyBytes) -> None:
-        compress, whole = zstandard.ZstdCompressor(level=1).compress, memoryview(content)
-        # Copied, as the compressor's own bytes take as much memory as what they were made of.
-        self._parts = [
-            bytes(memoryview(compress(whole[at : at + STEP])))
-            for at in range(0, len(content), STEP)
-        ]
+        compressor = zstandard.ZstdCompressor(level=1)
+        whole = memoryview(content)
+        self._parts: list[bytes] = []
+        for start in range(0, len(content), STEP):
+            compressed = compressor.compress(whole[start : start + STEP])
+            # Copied, as the compressor's own bytes take as much memory as what they were made of.
+            self._parts.append(bytes(memoryview(compressed)))
         self._size = len(content)
 
     def __len__(self) -> int:
@@ -124,12 +124,16 @@ class ValueOffsets:
     ends: "array[int]"
 
     def bytes_between(self, first: int, end: int) -> bytes | memoryview:
-        content = self.content
-        return (content if isinstance(content, PackedBody) else memoryview(content))[first:end]
+        if isinstance(self.content, PackedBody):
+            return self.content[first:end]
+        return memoryview(self.content)[first:end]
 
     def pieces_between(self, first: int, end: int) -> Iterator[bytes | memoryview]:
-        step = STEP if isinstance(self.content, PackedBody) else max(1, end - first)
-        return (self.bytes_between(at, min(at + step, end)) for at in range(first, end, step))
+        step = max(1, end - first)
+        if isinstance(self.content, PackedBody):
+            step = STEP  # So that not all of it is unpacked at once.
+        for start in range(first, end, step):
+            yield self.bytes_between(start, min(start + step, end))
 
     def pack_content(self) -> None:
         """Compress a body once it was sent on, as its values are rarely read again."""
@@ -160,11 +164,11 @@ class ValueInBytes(dict[str, Json]):
 def _parsing_method(name: str) -> Callable[..., Any]:
     method = getattr(dict, name)
 
-    def call(*given: Any, **named: Any) -> Any:
-        for one in given:
-            if isinstance(one, ValueInBytes) and not dict.__len__(one):
-                dict.update(one, one.parse())
-        return method(*given, **named)
+    def call(*arguments: Any, **named: Any) -> Any:
+        for argument in arguments:
+            if isinstance(argument, ValueInBytes) and not dict.__len__(argument):
+                dict.update(argument, argument.parse())
+        return method(*arguments, **named)
 
     return call
 
@@ -186,13 +190,19 @@ class MessageInBytes(Wired):
     held: Json
 
     def __init__(self, wire: str, speaker: Speaker, units: tuple[Json, ...]) -> None:
-        held = units[0] if len(units) == 1 else units
-        for name, value in (("wire", wire), ("speaker", speaker), ("held", held)):
-            object.__setattr__(self, name, value)
+        held: Json = units
+        if len(units) == 1:
+            held = units[0]
+        # The class is frozen, as all messages are.
+        object.__setattr__(self, "wire", wire)
+        object.__setattr__(self, "speaker", speaker)
+        object.__setattr__(self, "held", held)
 
     @property
     def units(self) -> tuple[Json, ...]:
-        return self.held if isinstance(self.held, tuple) else (self.held,)
+        if isinstance(self.held, tuple):
+            return self.held
+        return (self.held,)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -220,26 +230,35 @@ class ParsedBody:
 
     @property
     def message_units(self) -> list[Json]:
-        found = self.value.get(MESSAGE_FIELDS[self.wire])
-        return found if isinstance(found, list) else []
+        units = self.value.get(MESSAGE_FIELDS[self.wire])
+        if not isinstance(units, list):
+            return []
+        return units
 
     def encode_changed_body(self, value: Mapping[str, Json]) -> BodyPieces:
         """Encode another body with values of this one, as the bytes that came."""
         name = MESSAGE_FIELDS[self.wire]
-        given = value.get(name)
-        if not isinstance(given, list):
+        units = value.get(name)
+        if not isinstance(units, list):
             return [orjson.dumps(value)]
+        # The list is left out by a word that occurs nowhere else, so that its bytes can be put there.
         token = secrets.token_hex(16)
-        before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
-        places, units = self.places, self.message_units
-        # The end of the body, forwarded as it came: all messages if none changed,
-        # otherwise those that were not parsed.
-        rest: Iterable[bytes | memoryview] = ()
-        if places.ends:
-            first = places.begins[0] if given is units else places.ends[len(units) - 1]
-            rest = places.pieces_between(first, places.ends[-1])
-        values = () if places.ends and given is units else self._encode_values(given)
-        return [before, b"[", *values, *rest, b"]", behind]
+        frame = orjson.dumps({**value, name: token})
+        before, _, behind = frame.partition(b'"%s"' % token.encode())
+        return [before, b"[", *self._encode_list(units), b"]", behind]
+
+    def _encode_list(self, units: list[Json]) -> Iterator[bytes | memoryview]:
+        begins = self.places.begins
+        ends = self.places.ends
+        own_units = self.message_units
+        if not ends:
+            yield from self._encode_values(units)
+        elif units is own_units:
+            yield from self.places.pieces_between(begins[0], ends[-1])
+        else:
+            yield from self._encode_values(units)
+            # The messages that were not parsed are forwarded as they came.
+            yield from self.places.pieces_between(ends[len(own_units) - 1], ends[-1])
 
     @staticmethod
     def _encode_values(units: Sequence[Json]) -> Iterator[bytes | memoryview]:
@@ -248,21 +267,29 @@ class ParsedBody:
         """
         for number, (run, group) in enumerate(itertools.groupby(enumerate(units), _run_in_body)):
             values = [unit for _, unit in group]
-            yield b"," if number else b""
+            if number:
+                yield b","
             if run:
                 places = values[0].places
-                yield from places.pieces_between(
-                    places.begins[values[0].at], places.ends[values[-1].at]
-                )
+                run_begin = places.begins[values[0].at]
+                run_end = places.ends[values[-1].at]
+                yield from places.pieces_between(run_begin, run_end)
                 continue
-            for at in range(0, len(values), VALUES_IN_GROUP):
-                encoded = [
-                    piece
-                    for unit in values[at : at + VALUES_IN_GROUP]
-                    for piece in (b",", orjson.dumps(unit))
-                ]
-                pieces = encoded if at else encoded[1:]
-                yield from pieces if sum(map(len, pieces)) > MOST_JOINED else [b"".join(pieces)]
+            for start in range(0, len(values), VALUES_IN_GROUP):
+                group_values = values[start : start + VALUES_IN_GROUP]
+                yield from _encode_new_values(group_values, follow_others=start > 0)
+
+
+def _encode_new_values(values: Sequence[Json], *, follow_others: bool) -> Iterator[bytes]:
+    pieces: list[bytes] = []
+    for value in values:
+        if pieces or follow_others:
+            pieces.append(b",")
+        pieces.append(orjson.dumps(value))
+    if sum(map(len, pieces)) > MOST_JOINED:
+        yield from pieces
+    else:
+        yield b"".join(pieces)
 
 
 def _run_in_body(numbered: tuple[int, Json]) -> tuple[int, int] | None:
@@ -270,7 +297,9 @@ def _run_in_body(numbered: tuple[int, Json]) -> tuple[int, int] | None:
     for a new value.
     """
     number, value = numbered
-    return (id(value.places), value.at - number) if isinstance(value, ValueInBytes) else None
+    if not isinstance(value, ValueInBytes):
+        return None
+    return id(value.places), value.at - number
 
 
 class BodyParser:
@@ -288,28 +317,36 @@ class BodyParser:
         that resembles none before.
         """
         before, same = self._find_most_similar(wire, content, session)
-        found = _parse_from_difference(wire, content, before, same) if before is not None else None
-        if found is None:
-            first = FIRST_VALUES if may_go_on_unread and wire in UNREAD_WIRES else None
-            found = _parse_from_beginning(wire, content, first)
-            if found is not None and first is not None and len(found.places.ends) > first:
-                return replace(
-                    found, read_rest=functools.partial(self.parse_body, wire, content, session)
-                )
-        if found is not None:
+        parsed: ParsedBody | None = None
+        if before is not None:
+            parsed = _parse_from_difference(wire, content, before, same)
+        if parsed is None and may_go_on_unread and wire in UNREAD_WIRES:
+            parsed = _parse_from_beginning(wire, content, FIRST_VALUES)
+            if parsed is not None and len(parsed.places.ends) > FIRST_VALUES:
+                # Not remembered, since most of it is not parsed yet.
+                read_rest = functools.partial(self.parse_body, wire, content, session)
+                return replace(parsed, read_rest=read_rest)
+        elif parsed is None:
+            parsed = _parse_from_beginning(wire, content, None)
+        if parsed is not None:
             with self._lock:
-                self._remember_body((wire, session), found, before)
-        return found
+                self._remember_body((wire, session), parsed, before)
+        return parsed
 
     def _find_most_similar(
         self, wire: str, content: BodyBytes, session: str
     ) -> tuple[ParsedBody | None, int]:
-        nearest, most = None, 0
+        most_similar: ParsedBody | None = None
+        most_same = 0
         for body in tuple(self._held.get((wire, session), ())):
+            ends = body.places.ends
             same = count_common_bytes(body.places.content, content)
-            if same > most and (ends := body.places.ends) and same >= ends[0]:
-                nearest, most = body, same
-        return nearest, most
+            # Without the first value in common, there is nothing to take over.
+            has_common_value = bool(ends) and same >= ends[0]
+            if same > most_same and has_common_value:
+                most_similar = body
+                most_same = same
+        return most_similar, most_same
 
     def _remember_body(
         self, key: tuple[str, str], body: ParsedBody, before: ParsedBody | None
@@ -347,52 +384,52 @@ class _MessageReader:
         for unit in self.values:
             unit.places = self.places
         count = bisect_left(before.messages, known, key=lambda message: message.units[-1].at)
-        self.messages = before.messages[
-            : max(0, count - 1)
-        ]  # More values may belong to the last known one.
+        # More values may belong to the last known message, so it is made again.
+        self.messages = before.messages[: max(0, count - 1)]
         self.chain += before.chain[: len(self.messages) - count_leading_instructions(self.messages)]
         self.instructions += before.instructions[:known]
-        self._made = self.messages[-1].units[-1].at + 1 if self.messages else 0
+        self._made = 0
+        if self.messages:
+            self._made = self.messages[-1].units[-1].at + 1
         self._open = [unit.parse() for unit in self.values[self._made :]]
 
     def add_values(self, values: Sequence[Json]) -> None:
         first = len(self.values)
         if self._most is not None and first >= self._most:
             return
-        for value in values:
-            is_said = object_at(value).get("role") not in _SYSTEM and "tools" not in object_at(
-                value
-            )
-            self.instructions.append(_SAID if is_said else value)
-        self.values += [ValueInBytes(self.places, at) for at in range(first, first + len(values))]
+        for number, value in enumerate(values, first):
+            if _is_instruction(object_at(value)):
+                self.instructions.append(value)
+            else:
+                self.instructions.append(_SAID)
+            self.values.append(ValueInBytes(self.places, number))
         self._open += values
         if self._wire in UNREAD_WIRES:
             self._add_messages(_parse_messages(self._wire, self._open)[:-1])
 
     def add_last_message(self) -> None:
-        known = self.values[: self._made]
-        self._add_messages(
-            _parse_messages(self._wire, [*known, *self._open], self.messages)[len(self.messages) :]
-        )
+        values = self.values[: self._made] + self._open
+        messages = _parse_messages(self._wire, values, self.messages)
+        self._add_messages(messages[len(self.messages) :])
 
     def _add_messages(self, messages: Sequence[Wired]) -> None:
         begin = self._made
         for message in messages:
             units = tuple(self.values[self._made : self._made + len(message.units)])
             self._made += len(units)
-            is_held = (
-                sum(len(unit.raw) for unit in units) > MOST_PARSED_AGAIN
-                or self._wire not in UNREAD_WIRES
-            )
-            made = (
-                replace(message, units=units)
-                if is_held
-                else MessageInBytes(self._wire, message.speaker, units)
-            )
-            self.messages.append(made)
+            size = sum(len(unit.raw) for unit in units)
+            if size > MOST_PARSED_AGAIN or self._wire not in UNREAD_WIRES:
+                self.messages.append(replace(message, units=units))
+            else:
+                self.messages.append(MessageInBytes(self._wire, message.speaker, units))
             if self.chain or message.speaker is not Speaker.SYSTEM:
                 self.chain.append(next_message_hash(self.chain, self._wire, message.identity_key))
         del self._open[: self._made - begin]
+
+
+def _is_instruction(value: Mapping[str, Json]) -> bool:
+    # Codex also sends tools in its messages.
+    return value.get("role") in _SYSTEM or "tools" in value
 
 
 def _parse_messages(wire: str, values: Sequence[Json], before: Sequence[Wired] = ()) -> Any:
@@ -429,7 +466,9 @@ def _parse_from_difference(
     wire: str, content: BodyBytes, before: ParsedBody, same: int
 ) -> ParsedBody | None:
     """Parse only the values that differ. Return None if that is impossible."""
-    content_before, begins, ends = before.places.content, before.places.begins, before.places.ends
+    content_before = before.places.content
+    begins = before.places.begins
+    ends = before.places.ends
     known = bisect_right(ends, same)
     check_bracket_count(content, ends[known - 1])
     places = ValueOffsets(content, begins[:known], ends[:known])
@@ -441,16 +480,25 @@ def _parse_from_difference(
     except MessagesNotFound:
         return None
     reader.add_last_message()
-    marked, head = _find_marked_values(places, known, before.marked or ()), before.head
+    marked = _find_marked_values(places, known, before.marked or ())
     # Compared as bytes: an agent that sends its tools, or their keys, in another order
     # sends other tools.
     beside = content[: places.begins[0]], content[places.ends[-1] :]
     beside_before = content_before[: begins[0]], content_before[ends[-1] :]
-    if beside != beside_before or any((*before.instructions[known:], *reader.instructions[known:])):
+    has_other_instructions = any(before.instructions[known:]) or any(reader.instructions[known:])
+    head = before.head
+    if beside != beside_before or has_other_instructions:
         head = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: reader.instructions})
-    messages, chain = reader.messages, tuple(reader.chain)
     return ParsedBody(
-        wire, places, value, messages, chain, head, marked, reader.instructions, before.previous
+        wire,
+        places,
+        value,
+        reader.messages,
+        tuple(reader.chain),
+        head,
+        marked,
+        reader.instructions,
+        before.previous,
     )
 
 
@@ -460,28 +508,28 @@ def _find_marked_values(
     """Return the values that may have a mark. `before`: earlier ones; `known` values
     are the same.
     """
-    content, begins, ends = places.content, places.begins, places.ends
-    marks = (
-        _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1])
-        if known < len(begins)
-        else ()
-    )
-    return frozenset(
-        (*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in marks))
-    )
+    marked = {number for number in before if number < known}
+    if known < len(places.begins):
+        search_from = places.begins[known]
+        search_to = places.ends[-1]
+        for position in _find_all_in_steps(
+            places.content, b'"cache_control"', search_from, search_to
+        ):
+            marked.add(bisect_right(places.begins, position) - 1)
+    return frozenset(marked)
 
 
 def _parse_rest_and_insert_messages(
     protocol: str, places: ValueOffsets, messages: list[Json]
 ) -> dict[str, Json]:
     name = MESSAGE_FIELDS[protocol]
-    content, begins, ends = places.content, places.begins, places.ends
-    if not begins:
+    if not places.begins:
         raise MessagesNotFound
-    behind = content[ends[-1] :]
+    before = places.content[: places.begins[0]]
+    behind = places.content[places.ends[-1] :]
     if b'"%s"' % name.encode() in behind:  # The body may have a second list with this name.
         raise MessagesNotFound
-    value = parse_whole_body(content[: begins[0]] + behind)
+    value = parse_whole_body(before + behind)
     if not isinstance(value, dict) or value.get(name) != []:
         raise MessagesNotFound
     value[name] = messages
@@ -518,35 +566,47 @@ def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json
     """Parse a long list or object: as many members at once as fit into a slice, and
     long ones alone.
     """
-    opening, closing = content[begin : begin + 1], content[end - 1 : end]
-    found: Any = {} if opening == b"{" else []
+    opening = content[begin : begin + 1]
+    closing = content[end - 1 : end]
+    is_object = opening == b"{"
+    parsed_object: dict[str, Json] = {}
+    parsed_list: list[Json] = []
     at = _end_of_repeat(_SPACE, content, begin + 1)
-    while at < end - 1 or found:  # Each comma must precede a member.
+    while at < end - 1 or parsed_object or parsed_list:  # Each comma must precede a member.
         last = _match_end_up_to(_WHOLE_MEMBERS, content, at, min(at + SLICE, end - 1)) - 1
         if last >= at:
             members = orjson.loads(opening + content[at:last] + closing)
         else:
-            members, last = _parse_long_member(content, at, level, is_named=opening == b"{")
-        (found.update if opening == b"{" else found.extend)(members)
+            members, last = _parse_long_member(content, at, level, is_named=is_object)
+        if is_object:
+            parsed_object.update(members)
+        else:
+            parsed_list.extend(members)
         if last == end - 1:
             break
         if not members or content[last : last + 1] != b",":
             raise ValueError("members are not parted by commas")
         at = last + 1
-    return found
+    if is_object:
+        return parsed_object
+    return parsed_list
 
 
 def _parse_long_member(
     content: BodyBytes, at: int, level: int, *, is_named: bool
-) -> tuple[Json, int]:
+) -> tuple[Any, int]:
     """Return a list or object with the one member that begins here, and the position after it."""
     begin = _end_of_repeat(_SPACE, content, at)
-    named, at = _find_named_value(content, begin) if is_named else (0, begin)
-    last = _find_value_end(content, at)
-    value = parse_value_between(content, at, last, level)
-    return {orjson.loads(content[begin:named]): value} if is_named else [value], _end_of_repeat(
-        _SPACE, content, last
-    )
+    name_end = begin
+    value_begin = begin
+    if is_named:
+        name_end, value_begin = _find_named_value(content, begin)
+    value_end = _find_value_end(content, value_begin)
+    value = parse_value_between(content, value_begin, value_end, level)
+    behind = _end_of_repeat(_SPACE, content, value_end)
+    if is_named:
+        return {orjson.loads(content[begin:name_end]): value}, behind
+    return [value], behind
 
 
 def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
@@ -561,12 +621,14 @@ def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
     Or return the end.
     """
     for place in range(at, min(at + MOST_SLICE_TRIES, end)):
-        plain = b"\\" not in content[place - 12 : place] and content[place] & 0xC0 != 0x80
-        begins = (
-            content[place] == _BACKSLASH != content[place - 1]
-            and content[place + 1 : place + 3].lower() != b"ud"
-        )
-        if plain or begins:
+        # The longest escape, a surrogate pair, has twelve characters.
+        is_behind_escapes = b"\\" not in content[place - 12 : place]
+        is_within_character = content[place] & 0xC0 == 0x80
+        if is_behind_escapes and not is_within_character:
+            return place
+        begins_escape = content[place] == _BACKSLASH != content[place - 1]
+        is_surrogate = content[place + 1 : place + 3].lower() == b"ud"
+        if begins_escape and not is_surrogate:
             return place
     return end
 
@@ -577,13 +639,17 @@ class MessagesNotFound(ValueError):
 
 def count_common_bytes(one: BodyBytes | PackedBody, other: BodyBytes) -> int:
     most = min(len(one), len(other))
-    at, whole = 0, memoryview(other)
+    whole = memoryview(other)
+    at = 0
     while at < most and one.startswith(whole[at : min(at + STEP, most)], at):
         at += STEP
     stop = min(at + STEP, most)
     while stop - at > 64:  # Comparing takes far less time than finding the differing bits.
         middle = (at + stop) // 2
-        at, stop = (middle, stop) if one.startswith(whole[at:middle], at) else (at, middle)
+        if one.startswith(whole[at:middle], at):
+            at = middle
+        else:
+            stop = middle
     differing = int.from_bytes(one[at:stop], "big") ^ int.from_bytes(other[at:stop], "big")
     return stop - (differing.bit_length() + 7) // 8
 
@@ -592,10 +658,12 @@ def _find_all_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> I
     """Yield where these words are, searching in steps so that other threads can run."""
     while at < end:
         stop = min(at + STEP, end)
-        hit = content.find(words, at, stop + len(words) - 1)
-        if hit >= 0:
-            yield hit
-        at = hit + 1 if hit >= 0 else stop
+        position = content.find(words, at, stop + len(words) - 1)
+        if position < 0:
+            at = stop
+        else:
+            yield position
+            at = position + 1
 
 
 def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SIGNS) -> None:
@@ -644,31 +712,42 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
 
 def _read_values_from(places: ValueOffsets, at: int, add: Callable[[list[Json]], object]) -> None:
     """Read a list's objects, many small ones at once, or for a while one by one if that fails."""
-    content, begins, ends = places.content, places.begins, places.ends
+    content = places.content
     one_by_one_until = at
     while True:
-        behind, at = at, _end_of_repeat(_SPACE_AND_COMMAS, content, at)
+        behind = at
+        at = _end_of_repeat(_SPACE_AND_COMMAS, content, behind)
         sign = content[at : at + 1]
         if sign == b"]":
             return
         if sign != b"{":
             raise MessagesNotFound
-        if begins and content[behind:at].strip() != b",":
+        if places.begins and content[behind:at].strip() != b",":
             raise ValueError("the values of the list are not parted by commas")
-        group = _parse_group_of_values(content, at) if at >= one_by_one_until else None
+        group: _ParsedGroup | None = None
+        if at >= one_by_one_until:
+            group = _parse_group_of_values(content, at)
         if group is None:
+            # The next values are probably as long as this one, so many at once would fail again.
             one_by_one_until = max(one_by_one_until, at + SLICE)
             end = _find_value_end(content, at)
-            group = [at], [end], [parse_value_between(content, at, end)]
-        begins.extend(group[0])
-        ends.extend(group[1])
-        add(group[2])
-        at = ends[-1]
+            group = _ParsedGroup([at], [end], [parse_value_between(content, at, end)])
+        places.begins.extend(group.begins)
+        places.ends.extend(group.ends)
+        add(group.values)
+        at = places.ends[-1]
 
 
-def _parse_group_of_values(
-    content: BodyBytes, at: int
-) -> tuple[list[int], list[int], list[Json]] | None:
+@dataclass(frozen=True, slots=True)
+class _ParsedGroup:
+    """Objects that follow one another in a list, and where each begins and ends."""
+
+    begins: list[int]
+    ends: list[int]
+    values: list[Json]
+
+
+def _parse_group_of_values(content: BodyBytes, at: int) -> _ParsedGroup | None:
     """Parse as many objects as fit into a slice. Return None if not all of their ends are found."""
     stop = at + SLICE
     for _ in range(_SEAM_TRIES):
@@ -685,7 +764,13 @@ def _parse_group_of_values(
         seams = [found.span() for found in pattern.finditer(content, at, stop)]
         if len(seams) + 1 != len(values) or _ESCAPED_FIRST_NAME.search(content, at, stop):
             return None
-        return [at, *(end for _, end in seams)], [*(begin + 1 for begin, _ in seams), stop], values
+        begins = [at]
+        ends: list[int] = []
+        for seam_begin, seam_end in seams:
+            ends.append(seam_begin + 1)  # The seam begins with the brace that closes the object.
+            begins.append(seam_end)
+        ends.append(stop)
+        return _ParsedGroup(begins, ends, values)
     return None
 
 
@@ -700,15 +785,19 @@ def _pattern_between_objects(first_names: frozenset[str]) -> re.Pattern[bytes]:
 
 def _end_of_repeat(pattern: re.Pattern[bytes], content: BodyBytes, at: int) -> int:
     """Return the end of a repeated pattern, in steps, since matching blocks other threads."""
-    while (end := _match_end_up_to(pattern, content, at, at + STEP)) > at:
+    end = _match_end_up_to(pattern, content, at, at + STEP)
+    while end > at:
         at = end
+        end = _match_end_up_to(pattern, content, at, at + STEP)
     return at
 
 
 def _match_end_up_to(pattern: re.Pattern[bytes], content: BodyBytes, at: int, most: int) -> int:
     """Return the end of a match at this position, looking no further than `most`."""
-    found = pattern.match(content, at, most)
-    return at if found is None else found.end()
+    match = pattern.match(content, at, most)
+    if match is None:
+        return at
+    return match.end()
 
 
 def _find_value_end(content: BodyBytes, at: int) -> int:
@@ -717,8 +806,10 @@ def _find_value_end(content: BodyBytes, at: int) -> int:
         return _find_string_end(content, at + 1)
     if first not in (b"[", b"{"):
         return _end_of_repeat(_PLAIN_VALUE, content, at)
-    whole = _NESTED_VALUE.match(content, at, at + STEP)
-    return whole.end() if whole is not None else _find_end_step_by_step(content, at + 1)
+    whole_value = _NESTED_VALUE.match(content, at, at + STEP)
+    if whole_value is None:
+        return _find_end_step_by_step(content, at + 1)
+    return whole_value.end()
 
 
 def _find_end_step_by_step(content: BodyBytes, at: int) -> int:
@@ -730,7 +821,10 @@ def _find_end_step_by_step(content: BodyBytes, at: int) -> int:
         if sign == b'"':
             at = _find_string_end(content, at + 1)
             continue
-        depth += 1 if sign in (b"[", b"{") else -1
+        if sign in (b"[", b"{"):
+            depth += 1
+        else:
+            depth -= 1
         if not sign or depth > MOST_LEVELS:
             raise MessagesNotFound
         at += 1
