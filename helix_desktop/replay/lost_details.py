@@ -30,9 +30,8 @@ _TROUBLE = re.compile(
 )
 _ENDS = re.compile(r"(?<=[.!?])\s+|\n")
 _PATH_KEYS = ("path", "file_path", "filename", "file", "notebook_path", "old_path", "new_path")
-SHOWN = (
-    300  # In characters. A replay must still contain only this much of a user's demand or an error.
-)
+# In characters. A replay must still contain only this much of a user's demand or an error.
+SHOWN = 300
 
 Read = Callable[[Digest], Awaitable[bytes]]
 
@@ -42,18 +41,32 @@ def details_of_recorded_message(message: RecordedMessage) -> Iterator[str]:
     if message.role == "user":
         # What an agent's own program adds is nobody's demand.
         words, _ = split_off_agent_additions([Text(message.text)])
-        yield from (said.strip()[:SHOWN] for said in _ENDS.split(words) if _DEMAND.search(said))
+        for sentence in _ENDS.split(words):
+            if _DEMAND.search(sentence):
+                yield sentence.strip()[:SHOWN]
     if message.role == "tool":
-        yield from (trouble.strip()[:SHOWN] for trouble in _TROUBLE.findall(message.text))
+        for error_line in _TROUBLE.findall(message.text):
+            yield error_line.strip()[:SHOWN]
     for call in message.calls:
-        values = parse_call_arguments(call.arguments)
-        yield from filter(None, (text_at(values, key) for key in _PATH_KEYS))
-    for text in (
-        text_or_json_values(message.text),
-        *(text_or_json_values(call.arguments) for call in message.calls),
-    ):
-        yield from _ADDRESS.findall(text)
-        yield from _NAME.findall(text)
+        yield from _paths_in_call(call.arguments)
+    for text in _texts_of_message(message):
+        plain_text = text_or_json_values(text)
+        yield from _ADDRESS.findall(plain_text)
+        yield from _NAME.findall(plain_text)
+
+
+def _paths_in_call(arguments: str) -> Iterator[str]:
+    values = parse_call_arguments(arguments)
+    for key in _PATH_KEYS:
+        path = text_at(values, key)
+        if path:
+            yield path
+
+
+def _texts_of_message(message: RecordedMessage) -> Iterator[str]:
+    yield message.text
+    for call in message.calls:
+        yield call.arguments
 
 
 def text_or_json_values(text: str) -> str:
@@ -119,4 +132,6 @@ async def recall_and_verify(digest: Digest, read: Read) -> bytes | None:
         content = await read(digest)
     except HelixError:
         return None
-    return content if hashlib.sha256(content).digest() == digest.raw else None
+    if hashlib.sha256(content).digest() != digest.raw:
+        return None
+    return content

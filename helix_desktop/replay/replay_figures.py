@@ -11,6 +11,7 @@ from helix_desktop.fast_dataclass import dataclass
 COUNTED = ("found", "kept", "added", "entry", "lost")
 # A total has the largest value of these figures, and the sum of the others.
 _LARGEST = ("peak", "plain_peak", "waited", "longest_admission")
+_NOT_SUMMED = (*_LARGEST, "window", "head_tokens", "sessions")
 # `--json` shows these figures in another form or omits them.
 _SHOWN_OTHERWISE = {"window", "peak", "plain_peak", "plain_sent", "plain_billed", "at_limit_billed", "used", "standing", "standing_plain", "sessions"}  # fmt: skip
 
@@ -71,12 +72,17 @@ class ReplayFigures:
 
     @property
     def retained_share(self) -> float:
-        return self.standing / self.used if self.used else 1.0
+        return self._share_of_used(self.standing)
 
     @property
     def share_of_names_outside_markers(self) -> float:
         """Return how many of the identifiers used again the view shows outside markers."""
-        return self.standing_plain / self.used if self.used else 1.0
+        return self._share_of_used(self.standing_plain)
+
+    def _share_of_used(self, shown: int) -> float:
+        if not self.used:
+            return 1.0
+        return shown / self.used
 
     @property
     def billed_with_recalls(self) -> int:
@@ -95,7 +101,9 @@ class ReplayFigures:
     @property
     def median_window_share(self) -> float:
         """Return the median size of a step's request as a share of the window."""
-        return statistics.median(self.steps) / self.window if self.steps else 0.0
+        if not self.steps:
+            return 0.0
+        return statistics.median(self.steps) / self.window
 
     @property
     def peak_window_share(self) -> float:
@@ -130,11 +138,11 @@ class ReplayFigures:
 
     def _figures_by_fit(self) -> dict[str, object]:
         """Return a total's figures for sessions that fit in the window unfolded, and others."""
-        groups = {
-            "fitting": [one for one in self.of if one.fits_window],
-            "overflowing": [one for one in self.of if not one.fits_window],
-        }
-        return {name: _brief_figures(group) for name, group in groups.items()} if self.of else {}
+        if not self.of:
+            return {}
+        fitting = [session for session in self.of if session.fits_window]
+        overflowing = [session for session in self.of if not session.fits_window]
+        return {"fitting": _brief_figures(fitting), "overflowing": _brief_figures(overflowing)}
 
 
 def _names_of_integer_fields() -> list[str]:
@@ -155,28 +163,26 @@ def sum_figures(sessions: Sequence[ReplayFigures]) -> ReplayFigures:
     """Return the totals of several sessions, with the largest peak and the steps of all of them."""
     folds: Counter[str] = Counter()
     details: Counter[str] = Counter()
-    for one in sessions:
-        folds.update(one.folds)
-        details.update(one.details)
-    summed = [
-        name
-        for name in _names_of_integer_fields()
-        if name not in (*_LARGEST, "window", "head_tokens", "sessions")
-    ]
-    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in sessions) for name in summed}
-    largest: dict[str, Any] = {
-        name: max(getattr(one, name) for one in sessions) for name in _LARGEST
-    }
+    steps: list[int] = []
+    for session in sessions:
+        folds.update(session.folds)
+        details.update(session.details)
+        steps += session.steps
+    totals: dict[str, Any] = {}
+    for name in _names_of_integer_fields():
+        if name not in _NOT_SUMMED:
+            totals[name] = sum(getattr(session, name) for session in sessions)
+    for name in _LARGEST:
+        totals[name] = max(getattr(session, name) for session in sessions)
     return ReplayFigures(
         name="total",
         window=sessions[0].window,
-        steps=[step for one in sessions for step in one.steps],
+        steps=steps,
         folds=folds,
         details=details,
         head_tokens=sessions[0].head_tokens,
         of=tuple(sessions),
-        undo_identical=all(one.undo_identical for one in sessions),
+        undo_identical=all(session.undo_identical for session in sessions),
         sessions=len(sessions),
-        **sums,
-        **largest,
+        **totals,
     )

@@ -77,42 +77,45 @@ class ReplayObserver:
             await self._record_unreachable_details(view.blocks)
 
     async def observe_request(self, view: View, request: Request) -> None:
-        self._illegal += bool(request_building.find_violations(request))
+        if request_building.find_violations(request):
+            self._illegal += 1
         await self._remember_block_texts(view.blocks)
 
     async def pages_recalled_before_reply(
         self, view: View, reply: RecordedMessage, recall_mode: simulated_recalls.RecallMode
     ) -> list[simulated_recalls.RecalledPage]:
         self._misses.set_shown_view(view.blocks, self._text_in_block)
-        missed = simulated_recalls.missing_from_view(
-            self._misses.references_used_but_not_in_view(reply),
-            map(self._text_in_block, view.blocks),
-        )
+        view_texts = [self._text_in_block(block) for block in view.blocks]
+        used = self._misses.references_used_but_not_in_view(reply)
+        missed = simulated_recalls.missing_from_view(used, view_texts)
         if not missed or recall_mode is simulated_recalls.RecallMode.NONE:
             return []
-        summarised = any(block.kind in SUMMARIES for block in view.blocks)
-        said = [self._text_in_block(block) for block in view.blocks]
-        entries: list[simulated_recalls.ShownEntry] = []
-        indexes = {
-            stored.digest
-            for block in view.blocks
-            if block.kind in SUMMARIES
-            for stored in block.cached
-        }
-        for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
-            if (
-                digest not in indexes
-            ):  # An index only lists contents, so reading it answers no recall.
-                content = await lost_details.recall_and_verify(digest, self._cache.read_content)
-                text = content.decode("utf-8", "replace") if content is not None else ""
-                entries += (
-                    [simulated_recalls.build_shown_entry(digest.hex, text, said)]
-                    if content is not None
-                    else []
-                )
         return self._misses.pages_to_recall(
-            missed, reply, entries, said, has_summary=summarised, recall_mode=recall_mode
+            missed,
+            reply,
+            await self._entries_named_in_view(view, view_texts),
+            view_texts,
+            has_summary=any(block.kind in SUMMARIES for block in view.blocks),
+            recall_mode=recall_mode,
         )
+
+    async def _entries_named_in_view(
+        self, view: View, view_texts: Sequence[str]
+    ) -> list[simulated_recalls.ShownEntry]:
+        # An index only lists contents, so reading it answers no recall.
+        index_digests: set[Digest] = set()
+        for block in view.blocks:
+            if block.kind in SUMMARIES:
+                index_digests.update(stored.digest for stored in block.cached)
+        entries: list[simulated_recalls.ShownEntry] = []
+        for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
+            if digest in index_digests:
+                continue
+            content = await lost_details.recall_and_verify(digest, self._cache.read_content)
+            if content is not None:
+                text = content.decode("utf-8", "replace")
+                entries.append(simulated_recalls.build_shown_entry(digest.hex, text, view_texts))
+        return entries
 
     async def complete_figures(self, billing_figures: ReplayFigures) -> ReplayFigures:
         """Make the last observations, and add all of them to the figures."""
@@ -133,17 +136,19 @@ class ReplayObserver:
             recalls=len(self._proved),
             recalls_failed=sum(not back for back in self._proved.values()),
             details=details,
-            fallbacks=sum(  # Truncations, and folds that another model than usual wrote.
-                fold.kind is facts.FoldKind.TRUNCATION
-                or bool(fold.model and fold.model not in self._usual)
-                for fold in self._folds
-            ),
+            fallbacks=sum(map(self._is_fallback, self._folds)),
             used=self._retention.used,
             standing=self._retention.standing,
             standing_plain=self._retention.standing_plain,
             undo_identical=is_undo_exact(self._conversation.state.facts),
             output_tokens=self._output_tokens,
         )
+
+    def _is_fallback(self, fold: facts.Folded) -> bool:
+        if fold.kind is facts.FoldKind.TRUNCATION:
+            return True
+        # Another model than usual wrote it.
+        return bool(fold.model) and fold.model not in self._usual
 
     # --- Observing facts and events
 
@@ -154,17 +159,19 @@ class ReplayObserver:
         if isinstance(fact, facts.Folded):
             self._folds.append(fact)
             self._marks.append(FoldMark(self._steps, str(fact.kind)))
-            self._document_is_new |= fact.kind not in (
-                facts.FoldKind.MARKER,
-                facts.FoldKind.EXCERPT,
-            )
+            # Markers and excerpts are no documents.
+            if fact.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
+                self._document_is_new = True
 
     async def _remember_block_texts(self, blocks: Iterable[Block]) -> None:
         for block in blocks:
             stored = _stored_of_block(block)
             if stored is not None and stored.digest not in self._texts:
-                shown = (await self._contents.read_view_contents(View((block,)))).get(stored, "")
-                self._texts[stored.digest] = "" if isinstance(shown, Image) else shown
+                contents = await self._contents.read_view_contents(View((block,)))
+                content = contents.get(stored, "")
+                if isinstance(content, Image):
+                    content = ""
+                self._texts[stored.digest] = content
 
     def _text_of_stored(self, stored: facts.Stored) -> str:
         return self._texts.get(stored.digest, "")
@@ -184,28 +191,22 @@ class ReplayObserver:
         fresh = [block for block in blocks if id(block) not in self._seen]
         self._seen = {id(block): block for block in blocks}
         for digest in lost_details.digests_in_view(fresh, self._text_in_block):
-            if digest not in self._proved:
-                back = (
-                    await lost_details.recall_and_verify(digest, self._cache.read_content)
-                    is not None
-                )
-                if back or digest not in self._foreign:
-                    self._proved[digest] = back
+            if digest in self._proved:
+                continue
+            content = await lost_details.recall_and_verify(digest, self._cache.read_content)
+            is_recalled = content is not None
+            if is_recalled or digest not in self._foreign:
+                self._proved[digest] = is_recalled
 
     async def _record_unreachable_details(self, view_blocks: Sequence[Block]) -> None:
-        named = [
-            await lost_details.recall_and_verify(digest, self._cache.read_content)
-            for digest in dict.fromkeys(
-                lost_details.digests_in_view(view_blocks, self._text_in_block)
-            )
-        ]
-        entries = [
-            lost_details.text_or_json_values(entry.decode("utf-8", "replace"))
-            for entry in named
-            if entry is not None
-        ]
-        standing = lost_details.ReachableText([*map(self._text_in_block, view_blocks), *entries])
-        self._lost |= standing.unreachable_details(self._details)
+        reachable_texts = [self._text_in_block(block) for block in view_blocks]
+        for digest in dict.fromkeys(lost_details.digests_in_view(view_blocks, self._text_in_block)):
+            content = await lost_details.recall_and_verify(digest, self._cache.read_content)
+            if content is not None:
+                text = content.decode("utf-8", "replace")
+                reachable_texts.append(lost_details.text_or_json_values(text))
+        reachable = lost_details.ReachableText(reachable_texts)
+        self._lost |= reachable.unreachable_details(self._details)
 
 
 def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
@@ -224,15 +225,16 @@ def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
 
 def _state_without_folds(recorded_facts: Sequence[facts.Recorded]) -> ConversationState:
     """Return the state without folds. Facts without effect keep their numbers taken."""
-    kept = (
-        facts.Recorded(
-            each.conversation, each.seq, each.time, facts.BreakerClosed(facts.FoldKind.MARKER)
-        )
-        if isinstance(each.fact, facts.Folded | facts.Unfolded | facts.FoldFailed)
-        else each
-        for each in recorded_facts
-    )
-    return build_state(kept)
+    without_effect = facts.BreakerClosed(facts.FoldKind.MARKER)
+    facts_without_folds: list[facts.Recorded] = []
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, facts.Folded | facts.Unfolded | facts.FoldFailed):
+            facts_without_folds.append(
+                facts.Recorded(recorded.conversation, recorded.seq, recorded.time, without_effect)
+            )
+        else:
+            facts_without_folds.append(recorded)
+    return build_state(facts_without_folds)
 
 
 def _stored_of_block(block: Block) -> facts.Stored | None:
