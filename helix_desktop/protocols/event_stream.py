@@ -16,9 +16,8 @@ from helix_desktop.protocols.gateway_message import Json
 
 LONGEST_EVENT = 64 << 20
 LONGEST_PARSED_EVENT = 16 << 20
-MOST_EVENT_SIGNS = (
-    200_000  # Parsing an event with more lists and objects than this would block other threads.
-)
+# Parsing an event with more lists and objects than this would block other threads.
+MOST_EVENT_SIGNS = 200_000
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which may precede the first event.
 MOST_EVENTS = 500_000  # No model's reply has this many events. After that, they come in batches.
 # CR LF is one line end, so it does not end an event. All empty lines after it belong to the end.
@@ -47,22 +46,23 @@ class RawEventSplitter:
     def feed_raw_chunk(self, chunk: bytes) -> Iterator[bytes]:
         begin = max(0, len(self.unfinished) - 3)
         self.unfinished += chunk
-        while found := (_END.search if self.events_left > 0 else _search_last_end)(
-            self.unfinished, begin
-        ):
+        end = self._find_end(begin)
+        while end:
             self.events_left -= 1
             with memoryview(self.unfinished) as whole:
-                event = bytes(whole[: found.end()])
+                event = bytes(whole[:end])
             yield event
-            del self.unfinished[: found.end()]
-            begin = 0
+            del self.unfinished[:end]
+            end = self._find_end(0)
 
-
-def _search_last_end(unfinished: bytearray, begin: int) -> re.Match[bytes] | None:
-    found = None
-    for found in _END.finditer(unfinished, begin):  # noqa: B007
-        pass
-    return found
+    def _find_end(self, begin: int) -> int:
+        """Return where the first event ends, or 0. Of too many, where the last of them ends."""
+        end = 0
+        for match in _END.finditer(self.unfinished, begin):
+            end = match.end()
+            if self.events_left > 0:
+                break
+        return end
 
 
 @dataclass(slots=True)
@@ -116,25 +116,37 @@ def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
             data.append(value.removeprefix(b" "))
         elif name == b"event":
             event = value.removeprefix(b" ")
-    return (b"\n".join(data) if data else None), event or b"message"
+    if not data:
+        return None, event or b"message"
+    return b"\n".join(data), event or b"message"
 
 
 def parse_event_data(event: bytes) -> Json | None:
     """Return an event's object, or None for comments, `[DONE]`, other values and values
     too large to parse.
     """
-    if len(event) > MOST_EVENT_SIGNS and (
-        len(event) > LONGEST_PARSED_EVENT
-        or sum(map(event.count, (b"[", b"{", b","))) > MOST_EVENT_SIGNS
-    ):
+    if _is_too_large_to_parse(event):
         return None
+    data, _ = _read_event_fields(event)
     try:
-        value = orjson.loads(_read_event_fields(event)[0] or b"0")
+        value = orjson.loads(data or b"0")
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    return value
+
+
+def _is_too_large_to_parse(event: bytes) -> bool:
+    if len(event) <= MOST_EVENT_SIGNS:  # It cannot have too many signs, which saves counting.
+        return False
+    if len(event) > LONGEST_PARSED_EVENT:
+        return True
+    return event.count(b"[") + event.count(b"{") + event.count(b",") > MOST_EVENT_SIGNS
 
 
 def encode_event(value: Json, name: str = "") -> bytes:
-    head = f"event: {name}\n".encode() if name else b""
-    return head + b"data: " + orjson.dumps(value) + b"\n\n"
+    data = b"data: " + orjson.dumps(value) + b"\n\n"
+    if not name:
+        return data
+    return f"event: {name}\n".encode() + data

@@ -105,8 +105,11 @@ class NumberedCallFilter(HiddenCallFilter):
         self._holding = None
 
     def _assign_number(self, index: int, *, hidden: bool = False) -> None:
-        self._numbers[index] = None if hidden else self.shown_count
-        self.shown_count += not hidden
+        if hidden:
+            self._numbers[index] = None
+            return
+        self._numbers[index] = self.shown_count
+        self.shown_count += 1
 
     def hold_or_show_event(self, raw: bytes, event: Mapping[str, Json], index: int) -> bytes:
         """Return a part's event for the client, or nothing while the part is held back."""
@@ -116,21 +119,23 @@ class NumberedCallFilter(HiddenCallFilter):
         return self._show_part_event(raw, event, index)
 
     def release_held_events(self) -> bytes:
-        held = self._held_events
+        held_events = self._held_events
         self._held_events = []
         self._holding = None
-        if held:
-            first = number_at(held[0][1], self.index_name)
-            if first not in self._numbers:
-                self._assign_number(first)
-        return b"".join(
-            self._show_part_event(raw, event, number_at(event, self.index_name))
-            for raw, event in held
-        )
+        shown_events: list[bytes] = []
+        for raw, event in held_events:
+            index = number_at(event, self.index_name)
+            # All held events are of one part, which gets its number with the first of them.
+            if index not in self._numbers:
+                self._assign_number(index)
+            shown_events.append(self._show_part_event(raw, event, index))
+        return b"".join(shown_events)
 
     def _show_part_event(self, raw: bytes, event: Mapping[str, Json], index: int) -> bytes:
-        shown = self._numbers.get(index, index)
-        return b"" if shown is None else self.renumber_event(raw, event, index, shown)
+        shown_index = self._numbers.get(index, index)
+        if shown_index is None:
+            return b""
+        return self.renumber_event(raw, event, index, shown_index)
 
     @abstractmethod
     def renumber_event(
@@ -146,10 +151,10 @@ def add_earlier_output(
     given if there is a total.
     """
     output = number_at(usage, field) + earlier
-    told = {**usage, field: output}
+    usage_of_all = {**usage, field: output}
     if input_field:
-        told["total_tokens"] = number_at(usage, input_field) + output
-    return told
+        usage_of_all["total_tokens"] = number_at(usage, input_field) + output
+    return usage_of_all
 
 
 def sum_output(

@@ -21,8 +21,10 @@ def arguments_as_object(call: ToolCall) -> Object:
     """
     if not call.arguments.strip():
         return {}
-    found = parse_object(call.arguments)
-    return {"malformed_arguments": call.arguments} if found is None else found
+    arguments = parse_object(call.arguments)
+    if arguments is None:
+        return {"malformed_arguments": call.arguments}
+    return arguments
 
 
 def arguments_as_json(call: ToolCall) -> str:
@@ -45,16 +47,21 @@ def legal_ids(messages: Sequence[Message], pattern: re.Pattern[str], length: int
     """Map each call id to one that this provider accepts: itself, or hexadecimal digits
     made from it.
     """
-    ids = {
-        part.id if isinstance(part, ToolCall) else part.call
-        for message in messages
-        for part in message.parts
-        if isinstance(part, ToolCall | ToolResult)
-    }
-    digests = {one: hashlib.sha256(one.encode("utf-8", errors="replace")) for one in ids}
-    return {
-        one: one if pattern.fullmatch(one) else digests[one].hexdigest()[:length] for one in ids
-    }
+    accepted_ids: dict[str, str] = {}
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                accepted_ids[part.id] = _legal_id(part.id, pattern, length)
+            elif isinstance(part, ToolResult):
+                accepted_ids[part.call] = _legal_id(part.call, pattern, length)
+    return accepted_ids
+
+
+def _legal_id(call_id: str, pattern: re.Pattern[str], length: int) -> str:
+    if pattern.fullmatch(call_id):
+        return call_id
+    digest = hashlib.sha256(call_id.encode("utf-8", errors="replace"))
+    return digest.hexdigest()[:length]
 
 
 def without_foreign_reasoning(request: Request) -> Request:
@@ -90,8 +97,7 @@ def start_of_open_tool_loop(messages: Sequence[Message]) -> int:
     """Return where the open tool loop begins, inside which some providers require the reasoning."""
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
-        if message.role is Role.USER and not any(
-            isinstance(part, ToolResult) for part in message.parts
-        ):
+        has_result = any(isinstance(part, ToolResult) for part in message.parts)
+        if message.role is Role.USER and not has_result:
             return position + 1
     return 0
