@@ -38,22 +38,31 @@ def choose_gemini_project_name(folders: Path, working_folder: str) -> str:
     listed: Mapping[str, object] = {}
     with suppress(OSError, ValueError):
         listed = object_at(json.loads(read_file_below(folders.parent, "projects.json")), "projects")
-    known = text_at(listed, working_folder)
-    owners = {
-        one.name: _read_project_marker(one)
-        for one in (folders.iterdir() if folders.is_dir() else ())
-    }
-    if known and owners.get(known, working_folder) in ("", working_folder):
-        return known
-    if found := next((name for name, owner in owners.items() if owner == working_folder), ""):
-        return found
-    begins = re.sub(r"[^a-z0-9]+", "-", Path(working_folder).name.lower()).strip("-") or "project"
-    taken = {*owners, *map(str, listed.values())}
-    return next(
-        name
-        for name in (begins, *(f"{begins}-{n}" for n in range(1, len(taken) + 2)))
-        if name not in taken
-    )
+    owner_by_name: dict[str, str] = {}
+    if folders.is_dir():
+        for project_folder in folders.iterdir():
+            owner_by_name[project_folder.name] = _read_project_marker(project_folder)
+    listed_name = text_at(listed, working_folder)
+    # A listed name counts unless the project folder is marked for another working folder.
+    if listed_name and owner_by_name.get(listed_name, working_folder) in ("", working_folder):
+        return listed_name
+    for name, owner in owner_by_name.items():
+        if owner == working_folder and name:
+            return name
+    folder_name = Path(working_folder).name.lower()
+    new_name = re.sub(r"[^a-z0-9]+", "-", folder_name).strip("-") or "project"
+    taken = set(owner_by_name)
+    taken.update(str(name) for name in listed.values())
+    return _add_number_if_taken(new_name, taken)
+
+
+def _add_number_if_taken(name: str, taken: set[str]) -> str:
+    if name not in taken:
+        return name
+    number = 1
+    while f"{name}-{number}" in taken:
+        number += 1
+    return f"{name}-{number}"
 
 
 def _read_project_marker(place: Path) -> str:
@@ -69,73 +78,78 @@ def gemini_file_name(new_id: str, begun: float) -> str:
 def build_gemini_lines(
     session: RecordedSession, new_id: str, begun: float
 ) -> Iterator[Mapping[str, Any]]:
-    when = {
+    header: Line = {
+        "sessionId": new_id,
+        "projectHash": hashlib.sha256(session.folder.encode()).hexdigest(),
         "startTime": format_iso_time(begun),
         "lastUpdated": format_iso_time(begun),
         "kind": "main",
     }
-    project = hashlib.sha256(session.folder.encode()).hexdigest()
-    yield {
-        "sessionId": new_id,
-        "projectHash": project,
-        **when,
-        **({"summary": session.title} if session.title else {}),
-    }
+    if session.title:
+        header["summary"] = session.title
+    yield header
     for number, (item, results) in enumerate(session_writing.list_items_with_results(session)):
-        about: Line = {"id": f"{new_id}-{number}", "timestamp": format_iso_time(item.time)}
+        message: Line = {"id": f"{new_id}-{number}", "timestamp": format_iso_time(item.time)}
         if isinstance(item, RecordedCompaction):
-            yield {
-                "$set": {"messages": [{**about, "type": "user", "content": [{"text": item.text}]}]}
-            }
+            # The summary takes the place of all messages before it.
+            summary = {**message, "type": "user", "content": [{"text": item.text}]}
+            yield {"$set": {"messages": [summary]}}
         elif item.role == "assistant":
-            yield {**about, "type": "gemini", **_gemini_reply(item, results)}
+            yield {**message, "type": "gemini", **_gemini_reply(item, results)}
         else:
-            yield {**about, "type": "user", "content": _gemini_content(item)}
+            yield {**message, "type": "user", "content": _gemini_content(item)}
 
 
 def _gemini_content(message: RecordedMessage) -> list[Line]:
     """Return the message's content, behind a note if Gemini CLI would otherwise hide it."""
-    note = [{"text": "[The user:]\n"}] if message.text.strip().startswith(_UNHEARD) else []
-    return [*note, *([{"text": message.text}] if message.text else []), *_gemini_pictures(message)]
+    content: list[Line] = []
+    if message.text.strip().startswith(_UNHEARD):
+        content.append({"text": "[The user:]\n"})
+    if message.text:
+        content.append({"text": message.text})
+    content.extend(_gemini_pictures(message))
+    return content
 
 
 def _gemini_pictures(message: RecordedMessage) -> Iterator[Line]:
-    for one in message.pictures:
-        yield {"inlineData": {"mimeType": one.media_type, "data": format_picture_data(one)}}
+    for picture in message.pictures:
+        data = format_picture_data(picture)
+        yield {"inlineData": {"mimeType": picture.media_type, "data": data}}
 
 
 def _gemini_reply(message: RecordedMessage, results: Mapping[str, RecordedMessage]) -> Line:
-    words: list[Line] = [
-        {"text": part.text} for part in message.parts if isinstance(part, Text) and part.text
-    ]
-    calls = [
-        _gemini_call(part, results.get(part.id))
-        for part in message.parts
-        if isinstance(part, ToolCall)
-    ]
-    return {"content": words, "thoughts": [], "model": message.model, "toolCalls": calls}
+    texts: list[Line] = []
+    calls: list[Line] = []
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            calls.append(_gemini_call(part, results.get(part.id)))
+        elif isinstance(part, Text) and part.text:
+            texts.append({"text": part.text})
+    return {"content": texts, "thoughts": [], "model": message.model, "toolCalls": calls}
 
 
 def _gemini_call(call: ToolCall, result: RecordedMessage | None) -> Line:
-    identity, name = session_writing.plain_call_id(call.id), with_plain_name(call).name
-    about = {
-        "id": identity,
+    call_id = session_writing.plain_call_id(call.id)
+    name = with_plain_name(call).name
+    line: Line = {
+        "id": call_id,
         "name": name,
         "args": parse_arguments_object(call.arguments),
         "displayName": name,
     }
     if result is None:
-        return {**about, "status": "cancelled"}
-    said = {"output" if result.ok else "error": result.text}
-    parts = [
-        {"functionResponse": {"id": identity, "name": name, "response": said}},
-        *_gemini_pictures(result),
-    ]
-    status, when = "success" if result.ok else "error", format_iso_time(result.time)
-    return {
-        **about,
-        "result": parts,
-        "status": status,
-        "timestamp": when,
-        "resultDisplay": result.text,
-    }
+        line["status"] = "cancelled"
+        return line
+    if result.ok:
+        status = "success"
+        response = {"output": result.text}
+    else:
+        status = "error"
+        response = {"error": result.text}
+    parts: list[Line] = [{"functionResponse": {"id": call_id, "name": name, "response": response}}]
+    parts.extend(_gemini_pictures(result))
+    line["result"] = parts
+    line["status"] = status
+    line["timestamp"] = format_iso_time(result.time)
+    line["resultDisplay"] = result.text
+    return line

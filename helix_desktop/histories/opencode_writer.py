@@ -22,6 +22,7 @@ from helix_desktop.histories.openai_chat_export import parse_arguments_object
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
+    RecordedPicture,
     RecordedSession,
 )
 from helix_desktop.histories.session_writing import (
@@ -51,7 +52,8 @@ _TOKENS: Line = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "
 def create_opencode_id(kind: str, number: int = 0) -> str:
     """Create an id as opencode does: ids of sessions shrink with time, all others grow."""
     moment = (number or ~round(time.time() * 0x3E8000)) & ((1 << 48) - 1)
-    return f"{kind}_{moment:012x}{''.join(_DIGITS[byte % 62] for byte in os.urandom(14))}"
+    random_digits = "".join(_DIGITS[byte % 62] for byte in os.urandom(14))
+    return f"{kind}_{moment:012x}{random_digits}"
 
 
 def build_opencode_lines(session: RecordedSession, ident: str, begun: float) -> Iterator[Line]:
@@ -59,24 +61,21 @@ def build_opencode_lines(session: RecordedSession, ident: str, begun: float) -> 
     numbers = itertools.count(round(begun * 1000) * 0x1000)
     messages: list[Line] = []
     last_time = 0
-    asked = ""  # The id of the last message of the user.
+    last_user_message = ""  # Its id.
     for item, results in list_items_with_results(session):
+        # Times grow, so that opencode keeps the order of the messages.
         last_time = max(last_time + 1, round(item.time * 1000))
         for info, parts in _opencode_messages(item, results, session.folder, last_time):
-            identity = create_opencode_id("msg", next(numbers))
+            message_id = create_opencode_id("msg", next(numbers))
             if info["role"] == "user":
-                asked = identity
-            named = [
-                {
-                    **part,
-                    "id": create_opencode_id("prt", next(numbers)),
-                    "sessionID": ident,
-                    "messageID": identity,
-                }
-                for part in parts
-            ]
-            ids = {"id": identity, "sessionID": ident, "parentID": asked}
-            messages.append({"info": {**info, **ids}, "parts": named})
+                last_user_message = message_id
+            parts_with_ids: list[Line] = []
+            for part in parts:
+                part_id = create_opencode_id("prt", next(numbers))
+                part_ids = {"id": part_id, "sessionID": ident, "messageID": message_id}
+                parts_with_ids.append({**part, **part_ids})
+            ids = {"id": message_id, "sessionID": ident, "parentID": last_user_message}
+            messages.append({"info": {**info, **ids}, "parts": parts_with_ids})
     _name_models_of_replies([message["info"] for message in messages])
     when = round(begun * 1000)
     yield {
@@ -100,8 +99,10 @@ def _name_models_of_replies(infos: list[Line]) -> None:
     the model of the last user's message; without one, it asks the user's own default.
     """
     replies = [info for info in infos if info["role"] == "assistant"]
-    models = [info["modelID"] for info in replies if info["modelID"]]
-    model = models[-1] if models else USUAL_MODEL
+    model = USUAL_MODEL
+    for info in replies:
+        if info["modelID"]:
+            model = info["modelID"]  # The last one that is named counts.
     provider = next(name for begins, name in _PROVIDERS.items() if model.startswith(begins))
     for info in replies:
         info["providerID"] = provider
@@ -130,18 +131,38 @@ def _opencode_messages(
             [_text_part(item.text)],
         )
     elif item.role == "assistant":
-        calls = (part for part in item.parts if isinstance(part, ToolCall))
-        words = (
-            _text_part(part.text)
-            for part in item.parts
-            if isinstance(part, Text) and part.text.strip()
-        )
-        tools = (_opencode_tool(call, results.get(call.id), time_ms) for call in calls)
-        yield _opencode_reply_info(item, folder, time_ms), [{"type": "step-start"}, *words, *tools]
+        texts: list[Line] = []
+        tools: list[Line] = []
+        for part in item.parts:
+            if isinstance(part, ToolCall):
+                tools.append(_opencode_tool(part, results.get(part.id), time_ms))
+            elif isinstance(part, Text) and part.text.strip():
+                texts.append(_text_part(part.text))
+        info = _opencode_reply_info(item, folder, time_ms)
+        yield info, [{"type": "step-start"}, *texts, *tools]
     else:
-        own = {"synthetic": True} if item.beside else {}
-        files = ({"type": "file", "mime": one.media_type, "filename": one.name or "picture", "url": format_picture_url(one)} for one in item.pictures)  # fmt: skip
-        yield user, [*([{**_text_part(item.text), **own}] if item.text else []), *files]
+        yield user, _parts_of_user_message(item)
+
+
+def _parts_of_user_message(message: RecordedMessage) -> list[Line]:
+    parts: list[Line] = []
+    if message.text:
+        text_part = _text_part(message.text)
+        if message.beside:  # opencode's word for what the user did not write.
+            text_part["synthetic"] = True
+        parts.append(text_part)
+    for picture in message.pictures:
+        parts.append(_picture_part(picture, picture.name or "picture"))
+    return parts
+
+
+def _picture_part(picture: RecordedPicture, name: str) -> Line:
+    return {
+        "type": "file",
+        "mime": picture.media_type,
+        "filename": name,
+        "url": format_picture_url(picture),
+    }
 
 
 def _text_part(text: str) -> Line:
@@ -149,58 +170,56 @@ def _text_part(text: str) -> Line:
 
 
 def _opencode_reply_info(message: RecordedMessage, folder: str, time_ms: int) -> Line:
-    model = message.model if message.model.startswith(tuple(_PROVIDERS)) else ""
-    about: Line = {
+    model = ""
+    if message.model.startswith(tuple(_PROVIDERS)):
+        model = message.model
+    finish = "stop"
+    if message.calls:
+        finish = "tool-calls"
+    return {
         "role": "assistant",
         "mode": "build",
         "agent": "build",
         "path": {"cwd": folder, "root": folder},
-    }
-    ends = {
+        "cost": 0,
+        "tokens": _TOKENS,
+        "modelID": model,
         "time": {"created": time_ms, "completed": time_ms},
-        "finish": "tool-calls" if message.calls else "stop",
+        "finish": finish,
     }
-    return {**about, "cost": 0, "tokens": _TOKENS, "modelID": model, **ends}
 
 
 def _opencode_tool(call: ToolCall, result: RecordedMessage | None, time_ms: int) -> Line:
-    about: Line = {
-        "type": "tool",
-        "tool": with_plain_name(call).name,
-        "callID": plain_call_id(call.id),
-    }
     state: Line = {
         "input": parse_arguments_object(call.arguments),
         "time": {"start": time_ms, "end": time_ms},
     }
-    if result is None or not result.ok:
-        return {
-            **about,
-            "state": {
-                **state,
-                "status": "error",
-                "error": result.text if result else "Interrupted",
-            },
-        }
-    files = [{"type": "file", "mime": one.media_type, "filename": one.name, "url": format_picture_url(one)} for one in result.pictures]  # fmt: skip
-    done = {
-        "status": "completed",
-        "output": result.text,
-        "title": "",
-        "metadata": {},
-        "attachments": files,
+    if result is None:
+        state["status"] = "error"
+        state["error"] = "Interrupted"
+    elif not result.ok:
+        state["status"] = "error"
+        state["error"] = result.text
+    else:
+        state["status"] = "completed"
+        state["output"] = result.text
+        state["title"] = ""
+        state["metadata"] = {}
+        state["attachments"] = [_picture_part(picture, picture.name) for picture in result.pictures]
+    return {
+        "type": "tool",
+        "tool": with_plain_name(call).name,
+        "callID": plain_call_id(call.id),
+        "state": state,
     }
-    return {**about, "state": {**state, **done}}
 
 
 def insert_opencode_session(database: Path, content: bytes) -> None:
     """Add the session to opencode's own database. Raises NotFound or StoreFailed if
     that cannot be used.
     """
-    document, remedy = (
-        json.loads(content),
-        "Nothing was changed. Start opencode once, and try again.",
-    )
+    document = json.loads(content)
+    remedy = "Nothing was changed. Start opencode once, and try again."
     if database.is_symlink() or not foreign_sqlite.is_sqlite_file(database):
         raise NotFound(f"opencode has no database at {database}.", remedy=remedy)
     try:
@@ -223,25 +242,29 @@ def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) ->
     info = document["info"]
     times = (info["time"]["created"], info["time"]["updated"])
     query = "SELECT id FROM project WHERE worktree = ? UNION ALL SELECT id FROM project WHERE id = 'global'"
-    project = connection.execute(query, [info["directory"]]).fetchone()
-    if (
-        project is None
-    ):  # In a repository, opencode gives the folder's sessions to its project when it starts there.
+    project_row = connection.execute(query, [info["directory"]]).fetchone()
+    project_id = "global"
+    if project_row is not None:
+        project_id = project_row[0]
+    else:
+        # In a repository, opencode gives the folder's sessions to its project when it starts there.
         connection.execute("INSERT INTO project (id, worktree, time_created, time_updated, sandboxes) VALUES ('global', '/', ?, ?, '[]')", times)  # fmt: skip
-    named = (info[name] for name in ("slug", "directory", "title", "version"))
-    row = (info["id"], project[0] if project else "global", *named, *times)
+    names = (info["slug"], info["directory"], info["title"], info["version"])
+    row = (info["id"], project_id, *names, *times)
     connection.execute("INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # fmt: skip
     for message in document["messages"]:
-        name, when = message["info"]["id"], message["info"]["time"]["created"]
+        message_id = message["info"]["id"]
+        when = message["info"]["time"]["created"]
         data = _format_without_ids(message["info"])
-        connection.execute("INSERT INTO message (id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?)", (name, info["id"], when, when, data))  # fmt: skip
+        connection.execute("INSERT INTO message (id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?)", (message_id, info["id"], when, when, data))  # fmt: skip
         for part in message["parts"]:
-            values = (part["id"], name, info["id"], when, when, _format_without_ids(part))
+            values = (part["id"], message_id, info["id"], when, when, _format_without_ids(part))
             connection.execute("INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?, ?)", values)  # fmt: skip
 
 
 def _format_without_ids(value: Line) -> str:
     """Return the value for its column, without the ids, which have their own columns."""
-    return json.dumps(
-        {key: one for key, one in value.items() if key not in ("id", "sessionID", "messageID")}
-    )
+    without_ids = dict(value)
+    for key in ("id", "sessionID", "messageID"):
+        without_ids.pop(key, None)
+    return json.dumps(without_ids)
