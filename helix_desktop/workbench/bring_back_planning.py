@@ -44,14 +44,20 @@ class BroughtVersions:
 
     def versions_of(self, path: str) -> list[TreeItem | None]:
         """Return the versions of a file, the newest last."""
-        return [
-            self.start.get(path),
-            *(unpack_item(bytes.fromhex(each)) for each in self.brought.get(path, ())),
-        ]
+        versions = [self.start.get(path)]
+        for packed_item in self.brought.get(path, ()):
+            versions.append(unpack_item(bytes.fromhex(packed_item)))
+        return versions
 
     def latest_versions(self) -> dict[str, TreeItem]:
-        known = {**self.start, **{path: self.versions_of(path)[-1] for path in self.brought}}
-        return {path: item for path, item in known.items() if item is not None}
+        latest: dict[str, TreeItem] = dict(self.start)
+        for path in self.brought:
+            item = self.versions_of(path)[-1]
+            if item is not None:
+                latest[path] = item
+            else:  # The copy deleted it.
+                latest.pop(path, None)
+        return latest
 
 
 class BringBackPlan(NamedTuple):
@@ -72,64 +78,95 @@ class BringBackPlan(NamedTuple):
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class _MergedRepository:
+    """`source`: the user's repository. `commit`: the one in the copy that has both sides."""
+
+    source: GitCheckout
+    checkout: GitCheckout
+    commit: str
+
+
 def merge_branches(
     copy: FolderCopy, message: str, versions: BroughtVersions | None, *, rebase: bool
 ) -> tuple[str, ...]:
     """Merge in the copy. The user's branches are moved once that has worked in all repositories."""
 
     def find_versions(checkout: GitCheckout, name: str) -> Sequence[TreeItem | None]:
-        for at, (number, start) in enumerate(copy.places):
-            if (
-                versions is not None
-                and str(number) == checkout.folder.name
-                and name.startswith(start)
-            ):
-                return versions.versions_of(f"{at}/{name.removeprefix(start)}")
+        if versions is None:
+            return ()
+        for root_number, (repository_number, beginning) in enumerate(copy.places):
+            is_in_root = str(repository_number) == checkout.folder.name
+            if is_in_root and name.startswith(beginning):
+                return versions.versions_of(f"{root_number}/{name.removeprefix(beginning)}")
         return ()
 
-    joined = []
-    for source, in_copy, made in find_checkouts(copy):
+    merged: list[_MergedRepository] = []
+    for source, checkout_in_copy, repository in find_checkouts(copy):
         if source is None:
             raise ActionRefused(
                 "The original repository no longer exists.",
                 remedy="You can copy the files by hand instead.",
             )
-        checkout = in_copy.with_committer_of(source)
+        checkout = checkout_in_copy.with_committer_of(source)
         source.check_no_merge_open()
         checkout.check_no_merge_open()
-        copying.commit_in_copy(checkout, made, message)
-        if commit := copying.merge_or_rebase_in_copy(source, checkout, made, rebase=rebase):
-            joined.append((source, checkout, commit))
-    for source, checkout, commit in joined:
-        copying.bring_commit_to_source(source, checkout, commit, copy.id)
+        copying.commit_in_copy(checkout, repository, message)
+        commit = copying.merge_or_rebase_in_copy(source, checkout, repository, rebase=rebase)
+        if commit:
+            merged.append(_MergedRepository(source, checkout, commit))
+    for repository_to_move in merged:
+        copying.bring_commit_to_source(
+            repository_to_move.source,
+            repository_to_move.checkout,
+            repository_to_move.commit,
+            copy.id,
+        )
     # All are planned before the first is moved.
-    moves = [
-        copying.plan_branch_move(source, commit, partial(find_versions, at))
-        for source, at, commit in joined
-    ]
+    moves: list[BranchMove] = []
+    for repository_to_move in merged:
+        versions_of_name = partial(find_versions, repository_to_move.checkout)
+        moves.append(
+            copying.plan_branch_move(
+                repository_to_move.source, repository_to_move.commit, versions_of_name
+            )
+        )
+    # After a kill, the next start finishes or reports the moves.
     UnfinishedBringBack(moves).save_in_copy(copy.folder)
-    said, undoing = list[str](), list[str]()
-    for (source, _, commit), move in zip(joined, moves, strict=True):
-        undoing.append(f"To go back, run `git reset --keep {move.head[:9]}` in {source.folder}.")
+    return _move_branches(merged, moves)
+
+
+def _move_branches(
+    merged: Sequence[_MergedRepository], moves: Sequence[BranchMove]
+) -> tuple[str, ...]:
+    """Move the user's branches. If one cannot be moved, the error says how to take back the others."""
+    sentences: list[str] = []
+    ways_back: list[str] = []
+    for repository, move in zip(merged, moves, strict=True):
+        source = repository.source
         try:
             copying.move_branch_forward(source, move)
         except ActionRefused as error:
             raise ActionRefused(
-                " ".join((error.what, *said)), remedy=" ".join(undoing[:-1]) or error.remedy
+                " ".join((error.what, *sentences)), remedy=" ".join(ways_back) or error.remedy
             ) from error
-        said.append(f"{source.branch or 'HEAD'} in {source.folder} is now at {commit[:9]}.")
-    return tuple(said) or ("There are no changes to bring back.",)
+        branch = source.branch or "HEAD"
+        sentences.append(f"{branch} in {source.folder} is now at {repository.commit[:9]}.")
+        ways_back.append(f"To go back, run `git reset --keep {move.head[:9]}` in {source.folder}.")
+    if not sentences:
+        return ("There are no changes to bring back.",)
+    return tuple(sentences)
 
 
 def repair_moves(moves: Sequence[BranchMove]) -> bool:
     """Whether all branches were moved."""
+    are_all_moved = True
     sources = [copying.find_source_repository(Path(move.source)) for move in moves]
-    found = [
-        (source, move) for source, move in zip(sources, moves, strict=True) if source is not None
-    ]
-    return len([None for source, move in found if copying.repair_branch_move(source, move)]) == len(
-        moves
-    )
+    for source, move in zip(sources, moves, strict=True):
+        # The others are repaired even if one was not moved.
+        if source is None or not copying.repair_branch_move(source, move):
+            are_all_moved = False
+    return are_all_moved
 
 
 async def plan_merge(
@@ -138,45 +175,67 @@ async def plan_merge(
     """Return the steps that add these changes to the user's files. `choice`: what is
     done about conflicts.
     """
-    steps, conflicts = [], []
-    for each in changes:
-        change, now = each, checkpoints.folders.last_item_at(each.path)
+    steps: list[RestoreStep] = []
+    conflicts: list[PathChange] = []
+    for change in changes:
+        now = checkpoints.folders.last_item_at(change.path)
         if _is_same_version(now, change.after):
             continue
+        known_versions = versions.versions_of(change.path)
+        before = change.before
+        was_last_apply_undone = versions.replaced.get(change.path) == pack_item(now).hex()
+        if was_last_apply_undone:
+            # What the last apply brought is not in the user's folder any more.
+            known_versions = known_versions[:-1] or known_versions
+            before = known_versions[-1]
         is_file = change.after is not None and change.after.kind is PathKind.FILE
-        known = versions.versions_of(change.path)
-        if versions.replaced.get(change.path) == pack_item(now).hex():  # The last apply was undone.
-            known = known[:-1] or known
-            change = change._replace(before=known[-1])
-        if any(_is_same_version(now, one, with_mode=is_file) for one in known):
-            steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
-        elif _is_same_version(known[-1], change.after):
+        has_user_changed_it = not any(
+            _is_same_version(now, known, with_mode=is_file) for known in known_versions
+        )
+        step_to_copy_version = RestoreStep(change.path, now, _item_with_mode(change.after, now))
+        if not has_user_changed_it:
+            steps.append(step_to_copy_version)
+            continue
+        if _is_same_version(known_versions[-1], change.after):
             continue  # Only the user has changed it since it was brought back.
-        elif (
-            merged := await _merge_versions(
-                checkpoints, change, now, with_markers=choice == "markers"
-            )
-        ) is not None:
+        both_changed = change._replace(before=before)
+        merged = await _merge_versions(
+            checkpoints, both_changed, now, with_markers=choice == "markers"
+        )
+        was_folder = before is not None and before.kind is PathKind.FOLDER
+        if merged is not None:
             steps.append(RestoreStep(change.path, now, merged))
         elif choice == "copy":
-            steps.append(RestoreStep(change.path, now, _item_with_mode(change.after, now)))
-        elif choice != "yours" and (
-            change.before is None or change.before.kind is not PathKind.FOLDER
-        ):
-            conflicts.append(each)
+            steps.append(step_to_copy_version)
+        elif choice != "yours" and not was_folder:
+            conflicts.append(change)
     return BringBackPlan(checkpoints, changes, steps, conflicts)
 
 
 def describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
     """Return a line with the full path, and what happens to it if more than its content changes."""
     number, _, inside = step.path.partition("/")
-    now, target = step.now, step.target
-    words = ["new"] if now is None else ["deleted"] if target is None else []
-    if target is not None and target.kind is not PathKind.FILE:
-        words.append(_KINDS.get(target.kind, "left out").format(os.fsdecode(target.content)))
-    elif target is not None and (target.mode ^ (now.mode if now is not None else 0)) & 0o100:
-        words.append("executable" if target.mode & 0o100 else "no longer executable")
-    line = f"{roots[int(number)]}/{inside}" + (f" ({', '.join(words)})" if words else "")
+    now = step.now
+    target = step.target
+    words: list[str] = []
+    if now is None:
+        words.append("new")
+    elif target is None:
+        words.append("deleted")
+    if target is not None:
+        was_executable = now is not None and now.mode & 0o100 != 0
+        is_executable = target.mode & 0o100 != 0
+        if target.kind is not PathKind.FILE:
+            kind = _KINDS.get(target.kind, "left out")
+            words.append(kind.format(os.fsdecode(target.content)))
+        elif is_executable and not was_executable:
+            words.append("executable")
+        elif was_executable and not is_executable:
+            words.append("no longer executable")
+    line = f"{roots[int(number)]}/{inside}"
+    if words:
+        line += f" ({', '.join(words)})"
+    # A name with a line break must not look like another line of the question.
     return printable_path(line).replace("\n", "\\n")
 
 
@@ -214,9 +273,10 @@ def _item_with_mode(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem |
     """Return the file with the mode of the user's, except whether it is executable."""
     if wanted is None or now is None or not wanted.kind is now.kind is PathKind.FILE:
         return wanted
-    return wanted._replace(
-        mode=now.mode | (now.mode & 0o444) >> 2 if wanted.mode & 0o100 else now.mode & ~0o111
-    )
+    if wanted.mode & 0o100:
+        # As git does: whoever may read an executable file may also execute it.
+        return wanted._replace(mode=now.mode | (now.mode & 0o444) >> 2)
+    return wanted._replace(mode=now.mode & ~0o111)
 
 
 async def _merge_versions(
@@ -232,19 +292,20 @@ async def _merge_versions(
         if not with_markers:
             return None
         before = after._replace(content=b"", size=0)
-    versions = [
-        await checkpoints.read_item_content(item) if item.size else b""
-        for item in (now, before, after)
-    ]
+    contents: list[bytes] = []
+    for item in (now, before, after):
+        content = b""
+        if item.size:
+            content = await checkpoints.read_item_content(item)
+        contents.append(content)
     try:
         merged = await asyncio.to_thread(
-            copying.merge_versions, *versions, with_markers=with_markers
+            copying.merge_versions, *contents, with_markers=with_markers
         )
     except ActionRefused:
         return None
-    item = await change_restoring.store_merged_version(checkpoints, merged, now)
-    return (
-        _item_with_mode(item._replace(mode=after.mode), now)
-        if (before.mode ^ after.mode) & 0o100
-        else item
-    )
+    merged_item = await change_restoring.store_merged_version(checkpoints, merged, now)
+    has_copy_changed_mode = (before.mode ^ after.mode) & 0o100
+    if not has_copy_changed_mode:
+        return merged_item
+    return _item_with_mode(merged_item._replace(mode=after.mode), now)
