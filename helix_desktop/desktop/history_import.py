@@ -46,12 +46,10 @@ class _WorkspaceImport:
 class HistoryImporter:
     def __init__(self, desk: Workbenches) -> None:
         self._desk = desk
-        self._results: dict[
-            str, history_imports.ImportResult
-        ] = {}  # The last import's results, by workspace.
-        self._subagents: set[str] = (
-            set()
-        )  # Their conversations come with their parent's file and were not listed.
+        # The last import's results, by workspace.
+        self._results: dict[str, history_imports.ImportResult] = {}
+        # Their conversations come with their parent's file and were not listed.
+        self._subagents: set[str] = set()
         self._going: asyncio.Task[history_imports.ImportResult] | None = None
         self._stopped = False
         self._run = ""
@@ -60,18 +58,20 @@ class HistoryImporter:
         places = history_finding.HistoryPlaces.of_this_user()
         stamps = history_imports.stamps_at_last_import(await self._desk.read_import_facts())
 
-        def mark_if_imported(group: FoundHistories) -> FoundHistories:
-            known = stamps.get(str(group.path))
-            return replace(
-                group,
-                is_imported=known is not None
-                and known == history_imports.stamp_of_history_file(group.path),
-            )
+        def find_and_mark_imported() -> list[FoundHistories]:
+            groups: list[FoundHistories] = []
+            for group in history_finding.find_histories(places):
+                imported_stamp = stamps.get(str(group.path))
+                is_imported = False
+                if imported_stamp is not None:
+                    # A file that has grown since is offered again.
+                    stamp_now = history_imports.stamp_of_history_file(group.path)
+                    is_imported = imported_stamp == stamp_now
+                groups.append(replace(group, is_imported=is_imported))
+            return groups
 
-        found = await asyncio.to_thread(
-            lambda: [*map(mark_if_imported, history_finding.find_histories(places))]
-        )
-        return sorted(found, key=lambda group: -group.last)
+        groups = await asyncio.to_thread(find_and_mark_imported)
+        return sorted(groups, key=lambda group: -group.last)
 
     async def describe_history(self, group: FoundHistories) -> HistoryDetails:
         return await asyncio.to_thread(_describe_history_file, group.path, group.folder, group.size)
@@ -80,35 +80,37 @@ class HistoryImporter:
         self, groups: Sequence[FoundHistories], report: ImportProgressCallback
     ) -> ImportOutcome:
         if not self._stopped:  # After a stop, this call continues the same import.
-            self._results, self._run = {}, history_imports.new_import_name()
+            self._results = {}
+            self._run = history_imports.new_import_name()
         self._stopped = False
         parts = await asyncio.to_thread(self._split_by_workspace, groups)
-        total, done = sum(part.size for part in parts), 0
+        total_bytes = sum(part.size for part in parts)
+        bytes_before = 0
+
+        def report_bytes_read(bytes_of_part: int, _total: int, _file: str) -> None:
+            report(bytes_before + bytes_of_part, total_bytes)
+
         for part in parts:
             if self._stopped:
                 break
-            opened = {bench.id for bench in self._desk.opened_workbenches()}
+            opened_before = {bench.id for bench in self._desk.opened_workbenches()}
             bench = await self._workbench_of_folder(part.folder)
-            await self._import_into_workbench(
-                bench, part, lambda read, _of, _file, before=done: report(before + read, total)
-            )
-            done += part.size
-            if bench.id not in opened and part is not parts[0] and not self._stopped:
+            await self._import_into_workbench(bench, part, report_bytes_read)
+            bytes_before += part.size
+            # The first workspace is shown afterwards. Others would only stay open unseen.
+            is_first = part is parts[0]
+            if bench.id not in opened_before and not is_first and not self._stopped:
                 await self._desk.close_workspace(bench.id)
         return await asyncio.to_thread(self._build_import_outcome)
 
     async def _import_into_workbench(
-        self, bench: Workbench, part: _WorkspaceImport, heard: object
+        self, bench: Workbench, part: _WorkspaceImport, report: history_imports.Report
     ) -> None:
         result = self._results.setdefault(bench.id, history_imports.ImportResult(self._run))
-        preparation = SessionPreparation(
-            wanted={str(file): frozenset(those) for file, those in part.files.items()}
-        )
+        wanted = {str(file): frozenset(folders) for file, folders in part.files.items()}
+        preparation = SessionPreparation(wanted=wanted)
         work = bench.import_histories(
-            list(part.files),
-            preparation=preparation,
-            report=heard,  # type: ignore[arg-type]
-            result=result,
+            list(part.files), preparation=preparation, report=report, result=result
         )
         self._going = concurrency.OwnedTasks("window").spawn_task(
             work, name="bring in conversations"
@@ -134,33 +136,43 @@ class HistoryImporter:
         for workspace, result in self._results.items():
             if result.imported:
                 bench = await self._desk.open_workspace(workspace)
-                stayed += (await bench.undo_import_run(result.run))[1]
+                _, stayed_here = await bench.undo_import_run(result.run)
+                stayed += stayed_here
         return stayed
 
     async def delete_recorded_conversations(self, agent_kind: str, older_than_days: int) -> int:
-        before, count = time.time() - older_than_days * 86_400, 0
+        before = time.time() - older_than_days * 86_400
+        agent_kinds: list[str] = []  # Empty for all programs.
+        if agent_kind:
+            agent_kinds.append(agent_kind)
+        count = 0
         for row in await asyncio.to_thread(self._desk.list_workspaces):
             bench = await self._desk.open_workspace(row.id)
-            if chosen := await history_imports.find_recorded_conversations(
-                bench.workspace, [agent_kind] if agent_kind else [], before
-            ):
-                count += len((await bench.empty_conversation_trash(chosen)).conversations)
+            conversations = await history_imports.find_recorded_conversations(
+                bench.workspace, agent_kinds, before
+            )
+            if conversations:
+                emptied = await bench.empty_conversation_trash(conversations)
+                count += len(emptied.conversations)
         return count
 
     async def forget_found_api_keys(self) -> int:
-        keys = {
-            (workspace, key) for workspace, result in self._results.items() for key in result.keys
-        }
-        for workspace, key in keys:
-            await (await self._desk.open_workspace(workspace)).forget_content(text=key)
-        return len({key for _, key in keys})
+        forgotten_keys = set[str]()
+        for workspace, result in tuple(self._results.items()):
+            for key in tuple(result.keys):
+                bench = await self._desk.open_workspace(workspace)
+                await bench.forget_content(text=key)
+                forgotten_keys.add(key)
+        return len(forgotten_keys)
 
     def _split_by_workspace(self, groups: Sequence[FoundHistories]) -> list[_WorkspaceImport]:
         """Groups the chosen histories by workspace, the one with the newest conversation first."""
         parts: dict[Path | None, _WorkspaceImport] = {}
         newest: dict[Path | None, float] = {}
         for group in groups:
-            folder = Path(group.folder) if group.is_folder_present() else None
+            folder = None
+            if group.is_folder_present():
+                folder = Path(group.folder)
             part = parts.setdefault(folder, _WorkspaceImport(folder))
             newest[folder] = max(newest.get(folder, 0.0), group.last)
             for file in history_finding.list_files_of_history(group):
@@ -173,40 +185,59 @@ class HistoryImporter:
         computer share one workspace.
         """
         rows = await asyncio.to_thread(self._desk.list_workspaces)
-        name = folder.name or str(folder) if folder is not None else tr("Imported conversations")
         if folder is None:
-            known = next((row.id for row in rows if row.name in {name, *_EARLIER}), "")
+            name = tr("Imported conversations")
+            known_names = (name, *_EARLIER)
+            known_ids = [row.id for row in rows if row.name in known_names]
         else:
-            known = next((row.id for row in rows if row.first_folder == folder), "")
-        if known:
-            return await self._desk.open_workspace(known)
+            name = folder.name or str(folder)
+            known_ids = [row.id for row in rows if row.first_folder == folder]
+        if known_ids:
+            return await self._desk.open_workspace(known_ids[0])
+        unique_name = _make_name_unique(name, [row.name for row in rows])
         try:
-            return await self._desk.create_workspace(
-                _make_name_unique(name, [row.name for row in rows]), folder
-            )
+            return await self._desk.create_workspace(unique_name, folder)
         except ActionRefused:  # The program's own folder, such as a copy that an agent worked in.
             return await self._workbench_of_folder(None)
 
     def _build_import_outcome(self) -> ImportOutcome:
-        results = self._results
-        brought = [
-            (one, at) for at, each in results.items() for one in each.imported if not one.parent
-        ]
-        _, *show = max(((one.last, at, one.id) for one, at in brought), default=(0.0, "", ""))
+        new = 0
+        continued = 0
+        unchanged = 0
+        newest = (0.0, "", "")  # Its time, workspace and id.
+        masked_keys = set[str]()
+        complaints: list[str] = []
+        for workspace, result in self._results.items():
+            for conversation in result.imported:
+                if conversation.parent:  # The user does not count sub-agents.
+                    continue
+                if conversation.state in ("new", "fork", "back"):
+                    new += 1
+                elif conversation.state == "more":
+                    continued += 1
+                newest = max(newest, (conversation.last, workspace, conversation.id))
+            unchanged += len(result.unchanged_conversations - self._subagents)
+            masked_keys.update(mask_key(key) for key in result.keys)
+            complaints.extend(result.complaints)
+        _, newest_workspace, newest_conversation = newest
         return ImportOutcome(
-            sum(one.state in ("new", "fork", "back") for one, _ in brought),
-            sum(one.state == "more" for one, _ in brought),
-            sum(len(each.unchanged_conversations - self._subagents) for each in results.values()),
+            new,
+            continued,
+            unchanged,
             self._stopped,
-            (show[0], show[1]),
-            sorted({mask_key(key) for result in results.values() for key in result.keys}),
-            [sentence for result in results.values() for sentence in result.complaints],
-            sorted(
-                row.name
-                for row in self._desk.list_workspaces()
-                if row.id in results and results[row.id].imported
-            ),
+            (newest_workspace, newest_conversation),
+            sorted(masked_keys),
+            complaints,
+            self._names_of_changed_workspaces(),
         )
+
+    def _names_of_changed_workspaces(self) -> list[str]:
+        names: list[str] = []
+        for row in self._desk.list_workspaces():
+            result = self._results.get(row.id)
+            if result is not None and result.imported:
+                names.append(row.name)
+        return sorted(names)
 
 
 def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails:
@@ -216,23 +247,32 @@ def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails
     if size > MAX_DESCRIBED:
         return HistoryDetails(path.stem)
     try:
-        sessions = [*history_reading.read_history_file(path).recordings]
+        sessions_of_file = list(history_reading.read_history_file(path).recordings)
     except HelixError as error:
         return HistoryDetails(path.stem, reason=error.what)
-    sessions = [session for session in sessions if session.folder == folder] or sessions
-    messages = [message for session in sessions for message in session.messages]
-    cost = sum(
-        compute_cost(said.usage, shipped_prices(said.model))
-        for said in messages
-        if said.role == "assistant"
-    )
-    last = max((message.time for message in messages), default=0.0)
-    return HistoryDetails(
-        history_facts.title_of_recording(sessions[0]), len(messages), cost, last=last
-    )
+    # A database has the sessions of many folders.
+    sessions = [session for session in sessions_of_file if session.folder == folder]
+    if not sessions:
+        sessions = sessions_of_file
+    message_count = 0
+    cost = 0.0
+    last_time = 0.0
+    for session in sessions:
+        message_count += len(session.messages)
+        for message in session.messages:
+            last_time = max(last_time, message.time)
+            if message.role == "assistant":
+                cost += compute_cost(message.usage, shipped_prices(message.model))
+    title = history_facts.title_of_recording(sessions[0])
+    return HistoryDetails(title, message_count, cost, last=last_time)
 
 
 def _make_name_unique(name: str, taken: Sequence[str]) -> str:
-    known = {one.casefold() for one in taken}
-    numbered = (f"{name[:70]} {number}" for number in range(2, len(taken) + 2))
-    return next(one for one in (name[:70], *numbered) if one.casefold() not in known)
+    taken_names = {taken_name.casefold() for taken_name in taken}
+    short_name = name[:70]
+    unique_name = short_name
+    number = 2
+    while unique_name.casefold() in taken_names:
+        unique_name = f"{short_name} {number}"
+        number += 1
+    return unique_name
