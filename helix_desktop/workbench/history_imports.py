@@ -9,7 +9,6 @@ the conversation was continued here meanwhile, what is new goes into a fork of i
 
 import asyncio
 import gc
-import itertools
 import math
 import secrets as random
 import time as clock
@@ -40,9 +39,8 @@ from helix_desktop.workbench import session_import
 from helix_desktop.workbench.import_decision import SAID
 from helix_desktop.workbench.session_preparation import FileToRead, Prepared, SessionPreparation
 
-Report = Callable[
-    [int, int, str], object
-]  # Called with the number of bytes read, the total number, and the file.
+# Called with the number of bytes read, the total number, and the file.
+Report = Callable[[int, int, str], object]
 # After each AHEAD bytes, the import waits until at most BEHIND items are missing from the index.
 NEWEST = 64  # So many of the newest or oldest facts of a connected agent name its session.
 AHEAD, BEHIND = 4 << 20, 2_000
@@ -59,13 +57,12 @@ class ImportResult:
     imported: list[session_import.ImportedConversation] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     here: set[str] = field(default_factory=set)
-    keys: dict[str, dict[str, int]] = field(
-        default_factory=dict
-    )  # By leaked key: how often in each conversation.
+    # By leaked key: how often in each conversation.
+    keys: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def unchanged_conversations(self) -> set[str]:
-        return self.here.difference(one.id for one in self.imported)
+        return self.here.difference(conversation.id for conversation in self.imported)
 
 
 def new_import_name() -> str:
@@ -75,12 +72,15 @@ def new_import_name() -> str:
 
 def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
     """Return the files to read. Raises NotFound for a path that does not exist."""
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         if not path.exists():
             raise NotFound(f"{path} does not exist.", remedy="Check the file name.")
-        found += history_reading.list_history_files(path) if path.is_dir() else [path]
-    return list(dict.fromkeys(found))
+        if path.is_dir():
+            files += history_reading.list_history_files(path)
+        else:
+            files.append(path)
+    return list(dict.fromkeys(files))
 
 
 @dataclass(slots=True)
@@ -104,46 +104,53 @@ class HistoryImport:
         """Import all sessions of these files. The result has a sentence about each that
         could not be imported.
         """
-        gc.set_threshold(
-            20_000, 50, 100
-        )  # An import creates few reference cycles, so garbage is collected less often.
+        # An import creates few reference cycles, so garbage is collected less often.
+        gc.set_threshold(20_000, 50, 100)
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
-        self._rows = [
-            row for row in await self.workspace.journal.list_conversations() if not row.trashed
-        ]
-        sizes, ahead = [stamp_of_history_file(file)[0] for file in files], 0
-        done = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False))
+        rows = await self.workspace.journal.list_conversations()
+        self._rows = [row for row in rows if not row.trashed]
+        bytes_before_file: dict[Path, int] = {}
+        total_bytes = 0
+        for file in files:
+            bytes_before_file[file] = total_bytes
+            size, _ = stamp_of_history_file(file)
+            total_bytes += size
+        bytes_at_last_wait = 0
         prepared = self.preparation.prepare_files(self._list_changed_files(files), self.tokens)
-        thread, held = (
-            StoreThread("prepare sessions"),
-            _group_unrelated(self._collect_complaints(prepared)),
-        )
+        groups = _group_unrelated(self._collect_complaints(prepared))
+        thread = StoreThread("prepare sessions")
         try:
-            coming = thread.submit_work(next, held, None)
-            while (group := await asyncio.wrap_future(coming)) is not None:
-                coming = thread.submit_work(next, held, None)  # Prepared while these are written.
+            next_group = thread.submit_work(next, groups, None)
+            while True:
+                group = await asyncio.wrap_future(next_group)
+                if group is None:
+                    break
+                # The next group is prepared while this one is written.
+                next_group = thread.submit_work(next, groups, None)
                 file = group[0].file
-                report(done[file], sum(sizes), str(file))
-                if done[file] - ahead > AHEAD:
+                bytes_done = bytes_before_file[file]
+                report(bytes_done, total_bytes, str(file))
+                if bytes_done - bytes_at_last_wait > AHEAD:
                     await self.workspace.index.wait_until_indexed(allowed_missing=BEHIND)
-                    ahead = done[file]
+                    bytes_at_last_wait = bytes_done
                 # A stop comes here: what is being written is finished, so that the result names it.
                 await asyncio.sleep(0)
                 importing = asyncio.gather(*map(self._import_session, group))
-                await self._add_imported(
-                    await finish_even_if_cancelled(importing, self._add_imported)
-                )
+                imported = await finish_even_if_cancelled(importing, self._add_imported)
+                await self._add_imported(imported)
         finally:
             await thread.aclose()
             prepared.close()
-        report(sum(sizes), sum(sizes), "")
+        report(total_bytes, total_bytes, "")
         return self.result
 
     async def _add_imported(
-        self, brought: Sequence[session_import.ImportedConversation | None]
+        self, imported: Sequence[session_import.ImportedConversation | None]
     ) -> None:
-        self.result.imported += [one for one in brought if one is not None]
+        for conversation in imported:
+            if conversation is not None:
+                self.result.imported.append(conversation)
 
     async def _read_earlier_imports(self) -> None:
         imports = await self.workspace.journal.facts_about_imports()
@@ -186,7 +193,7 @@ class HistoryImport:
         for row in self._rows:
             if begun <= row.created <= ended:
                 live = await self._facts_seen_live(row)
-                if names & names_of_session([one.fact for one in live]):
+                if names & names_of_session([recorded.fact for recorded in live]):
                     return live
         return None
 
@@ -199,13 +206,10 @@ class HistoryImport:
         if is_copy is was_archived:
             return
         if is_copy:
-            recorded = await journal.read_facts(conversation)
-            changes = (one.fact for one in recorded)
-            if any(
-                isinstance(fact, facts.ConversationChanged) and fact.archived is not None
-                for fact in changes
-            ):
-                return
+            for recorded in await journal.read_facts(conversation):
+                fact = recorded.fact
+                if isinstance(fact, facts.ConversationChanged) and fact.archived is not None:
+                    return
         change = facts.ConversationChanged(archived=is_copy)
         await journal.append_imported_facts(conversation, [(0.0, change)])
 
@@ -214,41 +218,45 @@ class HistoryImport:
         works in over ACP. They name its session.
         """
         if row.id not in self._seen_live:
-            read = self.workspace.journal.read_facts
-            newest = await read(row.id, after=max(0, row.last_seq - NEWEST))
-            found = [*await read(row.id, limit=NEWEST), *newest]
-            is_live = any(isinstance(one.fact, facts.Received) for one in found)
-            self._seen_live[row.id] = found if is_live else []
+            journal = self.workspace.journal
+            newest = await journal.read_facts(row.id, after=max(0, row.last_seq - NEWEST))
+            oldest = await journal.read_facts(row.id, limit=NEWEST)
+            ends = [*oldest, *newest]
+            is_live = any(isinstance(recorded.fact, facts.Received) for recorded in ends)
+            if not is_live:
+                ends = []
+            self._seen_live[row.id] = ends
         return self._seen_live[row.id]
 
     def _list_changed_files(self, files: Sequence[Path]) -> list[FileToRead]:
         """Return the files that are not as they were at an earlier import."""
-        here: dict[str, set[str]] = {}
+        conversations_by_path: dict[str, set[str]] = {}
         for recorded in self.earlier.last.values():
-            here.setdefault(session_import.imported_path(recorded), set()).add(
-                recorded.conversation
-            )
-        changed = []
+            path = session_import.imported_path(recorded)
+            conversations_by_path.setdefault(path, set()).add(recorded.conversation)
+        changed_files: list[FileToRead] = []
         for file in files:
             stamp = stamp_of_history_file(self.preparation.copy_of_file(file) or file)
-            known = here.get(str(file), set())
-            by_hand = (
-                self.preparation.copies is None and known & self._deleted.keys()
-            )  # What is older comes back, too.
-            if stamp[0] and self._stamps.get(str(file)) == stamp and not by_hand:
-                self.result.here |= known
+            size, _ = stamp
+            conversations = conversations_by_path.get(str(file), set())
+            # If the user imports by hand what was deleted, what is older comes back, too.
+            is_by_hand = self.preparation.copies is None
+            brings_back_deleted = is_by_hand and not conversations.isdisjoint(self._deleted)
+            is_unchanged = size > 0 and self._stamps.get(str(file)) == stamp
+            if is_unchanged and not brings_back_deleted:
+                self.result.here |= conversations
             else:
-                changed.append((file, stamp))
-        return changed
+                changed_files.append((file, stamp))
+        return changed_files
 
     def _collect_complaints(
         self, prepared: Iterator[Prepared]
     ) -> Iterator[session_import.SessionToImport]:
-        for one in prepared:
-            if isinstance(one, session_import.SessionToImport):
-                yield one
-            elif isinstance(one, str):
-                self.result.complaints.append(one)
+        for session_or_complaint in prepared:
+            if isinstance(session_or_complaint, session_import.SessionToImport):
+                yield session_or_complaint
+            elif isinstance(session_or_complaint, str):
+                self.result.complaints.append(session_or_complaint)
 
     # --- Writing sessions into conversations, on the event loop
 
@@ -258,23 +266,31 @@ class HistoryImport:
         """Return what is new since the user deleted it, or what it belongs to, for
         good. By hand, all comes back.
         """
-        one, own = held.recording, held.with_unique_session_name().recording
-        sessions = filter(None, (one.session, own.session, one.parent, one.forked_from))
-        names = [
-            session_import.conversation_id_of_session(one.kind, session) for session in sessions
-        ]
-        deleted = max((self._deleted.get(name, 0.0) for name in names), default=0.0)
-        if not deleted or self.preparation.copies is None:
+        recording = held.recording
+        unique_name = held.with_unique_session_name().recording.session
+        sessions = (recording.session, unique_name, recording.parent, recording.forked_from)
+        deleted_time = 0.0
+        for session in sessions:
+            if session:
+                name = session_import.conversation_id_of_session(recording.kind, session)
+                deleted_time = max(deleted_time, self._deleted.get(name, 0.0))
+        if not deleted_time or self.preparation.copies is None:
             return held
-        known = await self.workspace.journal.read_facts(self.earlier.conversation_of_recording(one))
-        return held if any(old.time <= deleted for old in known) else held.newer_part(deleted)
+        conversation = self.earlier.conversation_of_recording(recording)
+        known_facts = await self.workspace.journal.read_facts(conversation)
+        # With older facts, the user has brought it back by hand since.
+        if any(recorded.time <= deleted_time for recorded in known_facts):
+            return held
+        return held.newer_part(deleted_time)
 
     async def _import_session(
         self, session: session_import.SessionToImport
     ) -> session_import.ImportedConversation | None:
-        if (newer := await self._leave_out_deleted(session)) is None:
+        session_to_write = await self._leave_out_deleted(session)
+        if session_to_write is None:
             return None
-        session, recording = newer, newer.recording
+        session = session_to_write
+        recording = session.recording
         if not any(message.role == "assistant" for message in recording.messages):
             self.result.complaints.append(
                 f"{recording.name} was left out because it contains no reply."
@@ -283,10 +299,10 @@ class HistoryImport:
         for message in recording.messages:
             if message.child:
                 self.earlier.calls[recording.kind, message.child] = message.answers
-        if (
-            apart := session.with_unique_session_name()
-        ).recording.identity_of_session in self.earlier.last:
-            session = apart
+        # It keeps the unique name that an earlier import has given it.
+        session_apart = session.with_unique_session_name()
+        if session_apart.recording.identity_of_session in self.earlier.last:
+            session = session_apart
         conversation = self.earlier.conversation_of_recording(session.recording)
         writing = session_import.SessionWriter(
             self.workspace, self.hold, self.earlier, self.result.run, session, conversation
@@ -296,17 +312,26 @@ class HistoryImport:
         except HelixError as error:
             self.result.complaints.append(f"{recording.name}: {error}")
             return None
-        self.result.complaints += [writing.damage] * bool(writing.damage)
+        if writing.damage:
+            self.result.complaints.append(writing.damage)
         if writing.recorded is None or writing.brought is None:
             self.result.here.add(writing.conversation)
         else:
             self.earlier.last[writing.held.recording.identity_of_session] = writing.recorded
             await self._archive_if_here_already(writing.held, writing.brought)
-        for at, key in session.keys:
-            if at >= writing.new_from:
-                places = self.result.keys.setdefault(key, {})
-                places[writing.conversation] = places.get(writing.conversation, 0) + 1
-        return writing.brought if writing.recorded is not None else None
+        self._count_leaked_keys(session, writing)
+        if writing.recorded is None:
+            return None
+        return writing.brought
+
+    def _count_leaked_keys(
+        self, session: session_import.SessionToImport, writing: session_import.SessionWriter
+    ) -> None:
+        for position, key in session.keys:
+            if position >= writing.new_from:
+                count_by_conversation = self.result.keys.setdefault(key, {})
+                count_before = count_by_conversation.get(writing.conversation, 0)
+                count_by_conversation[writing.conversation] = count_before + 1
 
 
 def _group_unrelated(
@@ -316,15 +341,16 @@ def _group_unrelated(
     belongs to another.
     """
     group: dict[str, session_import.SessionToImport] = {}
-    for one in coming:
-        needed = (one.recording.session, one.recording.forked_from, one.recording.parent)
-        is_full = sum(len(held.made) for held in group.values()) > TOGETHER
+    for session in coming:
+        recording = session.recording
+        needed = (recording.session, recording.forked_from, recording.parent)
+        is_full = sum(len(grouped.made) for grouped in group.values()) > TOGETHER
         if is_full or not group.keys().isdisjoint(needed):
-            yield [*group.values()]
+            yield list(group.values())
             group = {}
-        group[one.recording.session] = one
+        group[recording.session] = session
     if group:
-        yield [*group.values()]
+        yield list(group.values())
 
 
 def _newest_replies(held: session_import.SessionToImport) -> list[TimedReply]:
@@ -339,12 +365,13 @@ def stamps_at_last_import(imports: Sequence[facts.Recorded]) -> dict[str, tuple[
     """Return the size and time that each imported file had, by its path. `imports`:
     oldest first.
     """
-    return {
-        session_import.imported_path(recorded): (0, 0)
-        if fact.undone
-        else (fact.size, fact.modified)
-        for recorded, fact in _imports_once(imports)
-    }
+    stamps: dict[str, tuple[int, int]] = {}
+    for recorded, fact in _imports_once(imports):
+        stamp = (fact.size, fact.modified)
+        if fact.undone:
+            stamp = (0, 0)  # No file has this, so it is read again.
+        stamps[session_import.imported_path(recorded)] = stamp
+    return stamps
 
 
 def _imports_once(
@@ -355,7 +382,10 @@ def _imports_once(
     """
     known = set[facts.Fact]()
     for recorded in imports:
-        if isinstance(fact := recorded.fact, facts.BroughtIn) and fact.run and fact not in known:
+        fact = recorded.fact
+        if not isinstance(fact, facts.BroughtIn) or not fact.run:
+            continue
+        if fact not in known:
             known.add(fact)
             yield recorded, fact
 
@@ -364,15 +394,17 @@ def stamp_of_history_file(file: Path) -> tuple[int, int]:
     """Return the size and time that show whether a file has changed, including files
     beside a database.
     """
-    size = modified = 0
-    for name in (
-        file,
-        file.with_name(f"{file.name}-wal"),
-        file.parents[2] / "message" / file.stem if len(file.parents) > 2 else file,
-    ):
+    size = 0
+    modified = 0
+    # opencode wrote the messages of a session into a folder of their own.
+    folder_of_messages = file
+    if len(file.parents) > 2:
+        folder_of_messages = file.parents[2] / "message" / file.stem
+    for path in (file, file.with_name(f"{file.name}-wal"), folder_of_messages):
         with suppress(OSError):
-            found = name.stat()
-            size, modified = size + found.st_size, max(modified, found.st_mtime_ns)
+            status = path.stat()
+            size += status.st_size
+            modified = max(modified, status.st_mtime_ns)
     return size, modified
 
 
@@ -385,45 +417,49 @@ async def undo_import(
     """Undo an import: trash its new conversations and rewind the others. Returns how
     many, and what stays.
     """
-    newest = {
-        one.conversation: (one, one.fact)
-        for one in await workspace.journal.facts_about_imports()
-        if isinstance(one.fact, facts.BroughtIn) and one.fact.run == run
-    }
-    found = [one for one, fact in newest.values() if not fact.undone]
-    if not found:
+    newest_by_conversation: dict[str, tuple[facts.Recorded, facts.BroughtIn]] = {}
+    for recorded in await workspace.journal.facts_about_imports():
+        fact = recorded.fact
+        if isinstance(fact, facts.BroughtIn) and fact.run == run:
+            newest_by_conversation[recorded.conversation] = (recorded, fact)
+    imports_to_undo: list[facts.Recorded] = []
+    for recorded, fact in newest_by_conversation.values():
+        if not fact.undone:
+            imports_to_undo.append(recorded)
+    if not imports_to_undo:
         raise NotFound(
             f"There is no import {run} to undo.",
             remedy="To see all imports, run `conversation imports`.",
         )
-    count, stayed = 0, []
-    for one in found:
-        async with hold(one.conversation):
-            if await _undo_imported_facts(workspace, one):
-                count += 1
+    undone_count = 0
+    stayed: list[str] = []
+    for recorded in imports_to_undo:
+        conversation = recorded.conversation
+        async with hold(conversation):
+            if await _undo_imported_facts(workspace, recorded):
+                undone_count += 1
             else:
                 stayed.append(
-                    f"Conversation {one.conversation} was kept because you continued it in Helix Desktop."
+                    f"Conversation {conversation} was kept because you continued it in Helix Desktop."
                 )
-    return count, stayed
+    return undone_count, stayed
 
 
 async def _undo_imported_facts(workspace: StoredWorkspace, brought: facts.Recorded) -> bool:
-    recorded = await workspace.journal.read_facts(brought.conversation)
-    later = [one.fact for one in recorded if one.seq > brought.seq]
-    if any(
-        isinstance(fact, (*SAID, facts.Rewound, facts.BroughtIn)) for fact in later
-    ) or not isinstance(brought.fact, facts.BroughtIn):
-        return False
     fact = brought.fact
-    change: facts.Fact = (
-        facts.ConversationChanged(trashed=True)
-        if fact.first <= 1
-        else facts.Rewound(fact.first - 1)
-    )
+    if not isinstance(fact, facts.BroughtIn):
+        return False
+    kinds_of_continuing = (*SAID, facts.Rewound, facts.BroughtIn)
+    for recorded in await workspace.journal.read_facts(brought.conversation):
+        if recorded.seq > brought.seq and isinstance(recorded.fact, kinds_of_continuing):
+            return False
+    # An import that began the conversation takes all of it back.
+    change: facts.Fact = facts.ConversationChanged(trashed=True)
+    if fact.first > 1:
+        change = facts.Rewound(fact.first - 1)
+    undone = replace(fact, size=0, modified=0, undone=True, cost=0.0)
     await workspace.journal.append_imported_facts(
-        brought.conversation,
-        [(0.0, change), (0.0, replace(fact, size=0, modified=0, undone=True, cost=0.0))],
+        brought.conversation, [(0.0, change), (0.0, undone)]
     )
     return True
 
@@ -434,29 +470,36 @@ async def find_recorded_conversations(
     """Return conversations imported from these programs, or from all, and their forks.
     `before`: last changed.
     """
-    brought = await workspace.journal.facts_about_imports()
-    origins = (
-        (one.conversation, one.fact.origin.kind)
-        for one in brought
-        if isinstance(one.fact, facts.BroughtIn)
-    )
-    found = {
-        conversation for conversation, kind in origins if kind and (not kinds or kind in kinds)
-    }
+    conversations = set[str]()
+    for recorded in await workspace.journal.facts_about_imports():
+        if not isinstance(recorded.fact, facts.BroughtIn):
+            continue
+        kind = recorded.fact.origin.kind
+        if kind and (not kinds or kind in kinds):
+            conversations.add(recorded.conversation)
     rows = await workspace.journal.list_conversations()
-    while more := {row.id for row in rows if row.forked_from in found} - found:
-        found |= more
-    return [row.id for row in rows if row.id in found and row.updated < before]
+    # Forks of forks, too, until a look finds no other one.
+    while True:
+        forks = {row.id for row in rows if row.forked_from in conversations}
+        if forks <= conversations:
+            break
+        conversations |= forks
+    return [row.id for row in rows if row.id in conversations and row.updated < before]
 
 
 async def list_import_runs(workspace: StoredWorkspace) -> list[tuple[str, int, bool]]:
     """Return a workspace's imports, newest first: name, number of conversations,
     whether it was undone.
     """
-    found: dict[str, dict[str, bool]] = {}
-    for one in await workspace.journal.facts_about_imports():
-        if isinstance(one.fact, facts.BroughtIn) and one.fact.run:
-            found.setdefault(one.fact.run, {})[one.conversation] = one.fact.undone
-    return [
-        (run, len(those), all(those.values())) for run, those in sorted(found.items(), reverse=True)
-    ]
+    undone_by_run: dict[str, dict[str, bool]] = {}
+    for recorded in await workspace.journal.facts_about_imports():
+        fact = recorded.fact
+        if isinstance(fact, facts.BroughtIn) and fact.run:
+            undone_by_conversation = undone_by_run.setdefault(fact.run, {})
+            undone_by_conversation[recorded.conversation] = fact.undone
+    runs: list[tuple[str, int, bool]] = []
+    for run in sorted(undone_by_run, reverse=True):
+        undone_by_conversation = undone_by_run[run]
+        is_undone = all(undone_by_conversation.values())
+        runs.append((run, len(undone_by_conversation), is_undone))
+    return runs
