@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk
 from helix_desktop.gui.common import difference_rows
-from helix_desktop.gui.common.text_selection import NO_POSITION, TextPosition
+from helix_desktop.gui.common.text_selection import NO_POSITION, TextPosition, TextSelection
 from helix_desktop.gui.common.widgets import build_push_button
 from helix_desktop.gui.rows_and_columns import build_row
 from helix_desktop.gui.theme import Theme
@@ -65,9 +65,8 @@ class DifferenceView(TextSurface):
         self._heights = DifferenceRowHeights(NO_ROWS, self._lines)
         self.has_two_columns = False
         self.tail = TAIL  # The room below the last row, in pixels.
-        self._announced_height = (
-            0  # The height of the content that the outer layout was last told about.
-        )
+        # The height of the content that the outer layout was last told about.
+        self._announced_height = 0
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
         self._buttons: list[HunkButtons] = []
@@ -93,12 +92,14 @@ class DifferenceView(TextSurface):
         """Shows another file from its top. `made`: rows built in a thread. Without
         `actions`, it is read-only.
         """
-        self._hunks, self._language, self._kept, self._actions = hunks, language, kept, actions
+        self._hunks = hunks
+        self._language = language
+        self._kept = kept
+        self._actions = actions
         self._patch = ""
         self._close_comment()
-        self._heights = DifferenceRowHeights(
-            NO_ROWS, self._lines
-        )  # Otherwise, the old rows would be laid out.
+        # Otherwise, the old rows would be laid out.
+        self._heights = DifferenceRowHeights(NO_ROWS, self._lines)
         self.verticalScrollBar().setValue(0)
         self._build_difference_rows(made)
 
@@ -106,28 +107,37 @@ class DifferenceView(TextSurface):
         """Shows every line of a unified difference exactly, read-only. Returns False
         for any other text.
         """
-        self._patch, self._language, self._actions = text, language, False
+        self._patch = text
+        self._language = language
+        self._actions = False
         self._build_difference_rows()
         return bool(self._sheet.rows)
 
     def show_columns(self, *, two: bool) -> None:
         """Shows one or two columns. A comment that is being written stays at its line."""
-        line = self._comment.line if self._heights.commented_row >= 0 else None
+        commented_line: difference_rows.DifferenceLine | None = None
+        if self._heights.commented_row >= 0:
+            commented_line = self._comment.line
         self._heights.reserve_room_for_comment_below(-1)
         self.has_two_columns = two
         self._build_difference_rows()
-        if line is not None:
-            rows = enumerate(self._sheet.rows)
-            self._heights.reserve_room_for_comment_below(
-                next(number for number, row in rows if line in (row.left, row.right))
-            )
-            self._update_scroll_range_and_buttons()
+        if commented_line is None:
+            return
+        for number, row in enumerate(self._sheet.rows):
+            if commented_line in (row.left, row.right):
+                self._heights.reserve_room_for_comment_below(number)
+                break
+        self._update_scroll_range_and_buttons()
 
     @property
     def shown_lines(self) -> Iterator[difference_rows.DifferenceLine]:
         for row in self._sheet.rows:
-            sides = [row.left] if self.has_two_columns and row.left is not row.right else []
-            yield from (line for line in (*sides, row.right) if line is not None)
+            # An unchanged line stands in both columns, but it is one line.
+            is_other_line = row.left is not row.right
+            if self.has_two_columns and is_other_line and row.left is not None:
+                yield row.left
+            if row.right is not None:
+                yield row.right
 
     @property
     def content_height(self) -> int:
@@ -136,20 +146,23 @@ class DifferenceView(TextSurface):
     def _build_difference_rows(self, made: difference_rows.DifferenceSheet | None = None) -> None:
         two = self.has_two_columns
         if made is None or made.is_two_columns != two:
-            found = (
-                difference_rows.build_patch_rows(self._patch, two_columns=two)
-                if self._patch
-                else difference_rows.build_hunk_rows(self._hunks, two_columns=two)
-            )
-            made = difference_rows.build_difference_sheet(found, two_columns=two)
+            if self._patch:
+                rows = difference_rows.build_patch_rows(self._patch, two_columns=two)
+            else:
+                rows = difference_rows.build_hunk_rows(self._hunks, two_columns=two)
+            made = difference_rows.build_difference_sheet(rows, two_columns=two)
         self._sheet = made
         self.selection.clear_selection()
         self._lay_out_rows()
 
     def _lay_out_rows(self) -> None:
-        width, two, is_exact = self.viewport().width(), self.has_two_columns, bool(self._patch)
+        is_exact = bool(self._patch)
         self._lines = DifferenceLines(
-            self._ink, width, self._language, two_columns=two, is_exact=is_exact
+            self._ink,
+            self.viewport().width(),
+            self._language,
+            two_columns=self.has_two_columns,
+            is_exact=is_exact,
         )
         self._heights = DifferenceRowHeights(self._sheet, self._lines, self._heights.commented_row)
         if is_exact:
@@ -172,11 +185,9 @@ class DifferenceView(TextSurface):
 
     def _place_hunk_buttons(self) -> None:
         """Places the buttons and the comment box if they are visible."""
-        heads = (
-            [number for number in self._visible_rows() if self._sheet.rows[number].head]
-            if self._actions
-            else []
-        )
+        heads: list[int] = []
+        if self._actions:
+            heads = [number for number in self._visible_rows() if self._sheet.rows[number].head]
         while len(self._buttons) < len(heads):
             buttons = HunkButtons(self.viewport())
             wanted = (
@@ -191,7 +202,10 @@ class DifferenceView(TextSurface):
         for buttons, number in zip(self._buttons, heads, strict=False):
             buttons.hunk = self._sheet.rows[number].hunk
             kept = bool(self._kept) and self._hunks[buttons.hunk].stable_id in self._kept
-            buttons.keep.setText(tr("Kept") if kept else tr("Keep"))
+            if kept:
+                buttons.keep.setText(tr("Kept"))
+            else:
+                buttons.keep.setText(tr("Keep"))
             buttons.keep.setEnabled(not kept)
             size = buttons.sizeHint()
             top = self._top_of_hunk_head(number) + (self._lines.heading - size.height()) / 2
@@ -202,13 +216,12 @@ class DifferenceView(TextSurface):
         for buttons in self._buttons[len(heads) :]:
             buttons.hide()
         if self._heights.commented_row >= 0:
-            bottom = (
-                self._heights.tops[self._heights.commented_row + 1]
-                - self.verticalScrollBar().value()
-            )
-            left, px = self._lines.left_edge(right=self.has_two_columns), self._ink.scaled_pixels
-            wide = self.viewport().width() - left - px(16)
-            self._comment.setGeometry(left, round(bottom - px(BOX - 6)), wide, px(BOX - 12))
+            px = self._ink.scaled_pixels
+            end_of_row = self._heights.tops[self._heights.commented_row + 1]
+            bottom = end_of_row - self.verticalScrollBar().value()
+            left = self._lines.left_edge(right=self.has_two_columns)
+            width = self.viewport().width() - left - px(16)
+            self._comment.setGeometry(left, round(bottom - px(BOX - 6)), width, px(BOX - 12))
 
     def _top_of_hunk_head(self, number: int) -> float:
         gap = self._lines.heading_gap if number else 0
@@ -228,46 +241,55 @@ class DifferenceView(TextSurface):
             for part in cast("Iterable[QRect]", event.region())
         )
         numbers = sorted(set(chain.from_iterable(parts)))
-        tops, offset, width = (
-            self._heights.tops,
-            self.verticalScrollBar().value(),
-            self.viewport().width(),
-        )
-        left = width // 2 if self.has_two_columns else 0
-        chosen = None if self.selection.is_empty_selection else self.selection
+        visible_hunks: set[int] = set()
         for number in numbers:
-            row, y = self._sheet.rows[number], tops[number] - offset
-            room = self._ink.scaled_pixels(BOX) if number == self._heights.commented_row else 0
-            high = tops[number + 1] - offset - y - room
+            row = self._sheet.rows[number]
+            visible_hunks.add(row.hunk)
             if row.head:
                 self._draw_hunk_head(painter, number, row)
-                continue
-            if self.has_two_columns:
-                place = QRectF(0, y, left - 1, high)
-                self._lines.draw_line(
-                    painter, number, row.left, place, None if self._right else chosen, right=False
-                )
-            place = QRectF(left, y, left or width, high)
-            self._lines.draw_line(
-                painter, number, row.right, place, chosen if self._right else None, right=True
-            )
-        for number in {self._sheet.rows[at].hunk for at in numbers} - {-1}:
-            self._draw_hunk_frame(painter, number)
+            else:
+                self._draw_row(painter, number, row)
+        visible_hunks.discard(-1)  # The names of the files above the hunks belong to none.
+        for hunk in visible_hunks:
+            self._draw_hunk_frame(painter, hunk)
         painter.end()
         if self._lines.plain and not self._colouring.isActive():
             self._colouring.start()
 
+    def _draw_row(self, painter: QPainter, number: int, row: difference_rows.DifferenceRow) -> None:
+        top = self._heights.tops[number]
+        height = self._heights.tops[number + 1] - top
+        if number == self._heights.commented_row:
+            height -= self._ink.scaled_pixels(BOX)
+        y = top - self.verticalScrollBar().value()
+        width = self.viewport().width()
+        # Text is selected in one column at a time.
+        selection_at_left: TextSelection | None = None
+        selection_at_right: TextSelection | None = None
+        if not self.selection.is_empty_selection:
+            if self._right:
+                selection_at_right = self.selection
+            else:
+                selection_at_left = self.selection
+        right_column = QRectF(0, y, width, height)
+        if self.has_two_columns:
+            middle = width // 2
+            left_column = QRectF(0, y, middle - 1, height)
+            self._lines.draw_line(
+                painter, number, row.left, left_column, selection_at_left, right=False
+            )
+            right_column = QRectF(middle, y, middle or width, height)
+        self._lines.draw_line(
+            painter, number, row.right, right_column, selection_at_right, right=True
+        )
+
     def _draw_hunk_frame(self, painter: QPainter, hunk: int) -> None:
         head = self._sheet.heads[hunk]
-        end = (
-            self._sheet.heads[hunk + 1]
-            if hunk + 1 < len(self._sheet.heads)
-            else len(self._sheet.rows)
-        )
-        top, bottom = (
-            self._top_of_hunk_head(head),
-            self._heights.tops[end] - self.verticalScrollBar().value(),
-        )
+        end = len(self._sheet.rows)
+        if hunk + 1 < len(self._sheet.heads):
+            end = self._sheet.heads[hunk + 1]
+        top = self._top_of_hunk_head(head)
+        bottom = self._heights.tops[end] - self.verticalScrollBar().value()
         place = QRectF(0.5, top + 0.5, self.viewport().width() - 1, bottom - top - 1)
         self._ink.draw_frame(painter, place, "", 8)
 
@@ -281,12 +303,17 @@ class DifferenceView(TextSurface):
         self._ink.draw_words(painter, place, self._elided_hunk_head(row), self._ink.mono, "faint")
 
     def _elided_hunk_head(self, row: difference_rows.DifferenceRow) -> str:
-        buttons = (each.x() for each in self._buttons if each.isVisible() and each.hunk == row.hunk)
-        room = next(buttons, self.viewport().width()) - self._ink.scaled_pixels(20)
+        right_edge = self.viewport().width()
+        for buttons in self._buttons:
+            if buttons.isVisible() and buttons.hunk == row.hunk:
+                right_edge = buttons.x()
+                break
+        room = right_edge - self._ink.scaled_pixels(20)
         return QFontMetrics(self._ink.mono).elidedText(row.head, Qt.TextElideMode.ElideRight, room)
 
     def _colour_visible_lines(self) -> None:
-        tops, offset = self._heights.tops, self.verticalScrollBar().value()
+        tops = self._heights.tops
+        offset = self.verticalScrollBar().value()
         for number in self._lines.colour_visible_lines_briefly(self._visible_rows()):
             high = tops[number + 1] - tops[number]
             self.viewport().update(
@@ -301,23 +328,26 @@ class DifferenceView(TextSurface):
             return NO_POSITION
         y = point.y() + self.verticalScrollBar().value()
         number = self._heights.nearest_row(y)
-        if (line := self._line_of_row(number)) is None:
+        line = self._line_of_row(number)
+        if line is None:
             return TextPosition(number, 0)
-        laid = self._lines.lay_out_line(number, line, right=self._right)
-        at = min(
-            max(int((y - self._heights.tops[number]) / self._ink.code_line_height), 0),
-            laid.lineCount() - 1,
-        )
+        layout = self._lines.lay_out_line(number, line, right=self._right)
+        wrapped_line = int((y - self._heights.tops[number]) / self._ink.code_line_height)
+        wrapped_line = min(max(wrapped_line, 0), layout.lineCount() - 1)
         x = point.x() - self._lines.left_edge(right=self._right)
-        return TextPosition(number, int(laid.lineAt(at).xToCursor(x)))
+        return TextPosition(number, int(layout.lineAt(wrapped_line).xToCursor(x)))
 
     def _line_of_row(self, number: int) -> difference_rows.DifferenceLine | None:
         row = self._sheet.rows[number]
-        return row.right if self._right else row.left
+        if self._right:
+            return row.right
+        return row.left
 
     def line_text(self, number: int) -> str | None:
         line = self._line_of_row(number)
-        return line.text if line is not None else self._sheet.rows[number].head or None
+        if line is not None:
+            return line.text
+        return self._sheet.rows[number].head or None
 
     def select_all_text(self) -> None:
         if self._sheet.rows:
