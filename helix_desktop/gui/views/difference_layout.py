@@ -19,11 +19,11 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 LONGEST = 5_000  # Longer lines are cut to this many characters.
 LAID = 400
 COLOURING = 0.004  # Colouring may take at most this many seconds of each frame.
-GUTTER, BOX = 44, 128
-HEADING, LOW_HEADING = (
-    (34, 14),
-    (19, 0),
-)  # The height of a heading, with and without buttons, and the gap above it.
+GUTTER = 44
+BOX = 128
+# The height of a heading, with and without buttons, and the gap above it.
+HEADING = (34, 14)
+LOW_HEADING = (19, 0)
 
 
 class DifferenceLines:
@@ -34,11 +34,15 @@ class DifferenceLines:
     def __init__(
         self, ink: DrawingStyle, width: int, language: str, *, two_columns: bool, is_exact: bool
     ) -> None:
-        self.ink, self.width, self.has_two_columns = ink, width, two_columns
-        self._language, self._is_exact = language, is_exact
-        self.heading, self.heading_gap = map(
-            ink.scaled_pixels, LOW_HEADING if is_exact else HEADING
-        )
+        self.ink = ink
+        self.width = width
+        self.has_two_columns = two_columns
+        self._language = language
+        self._is_exact = is_exact
+        heading = HEADING
+        if is_exact:
+            heading = LOW_HEADING
+        self.heading, self.heading_gap = map(ink.scaled_pixels, heading)
         metrics = QFontMetricsF(ink.mono)
         # The distance from the top of a line to its baseline.
         self._base = (ink.code_line_height - metrics.height()) / 2 + metrics.ascent()
@@ -46,59 +50,71 @@ class DifferenceLines:
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
         # Lines that are shown without colours and still have to be coloured, oldest first.
         self.plain: dict[tuple[int, bool], DifferenceLine] = {}
-        end = width // 2 if two_columns else width
+        end = width
+        if two_columns:
+            end = width // 2
         self.text_width = max(
             end - self.left_edge(right=False) - ink.scaled_pixels(6), 8 * ink.code_letter_width
         )
 
     def left_edge(self, *, right: bool) -> int:
-        gutter, sign = self.ink.scaled_pixels(GUTTER), round(2 * self.ink.code_letter_width)
-        if self.has_two_columns:
-            return (self.width // 2 if right else 0) + gutter + sign
-        return 2 * gutter + sign
+        gutter = self.ink.scaled_pixels(GUTTER)
+        sign_width = round(2 * self.ink.code_letter_width)
+        if not self.has_two_columns:  # The numbers of both versions stand before the line.
+            return 2 * gutter + sign_width
+        if right:
+            return self.width // 2 + gutter + sign_width
+        return gutter + sign_width
 
     def count_wrapped_lines_of_row(self, number: int, row: DifferenceRow) -> int:
-        sides = [(row.left, False)] if self.has_two_columns and row.left is not None else []
-        sides += [(row.right, True)] if row.right is not None else []
-        return max(
-            self.lay_out_line(number, line, right=right).lineCount() for line, right in sides
-        )
+        line_counts: list[int] = []
+        if self.has_two_columns and row.left is not None:
+            line_counts.append(self.lay_out_line(number, row.left, right=False).lineCount())
+        if row.right is not None:
+            line_counts.append(self.lay_out_line(number, row.right, right=True).lineCount())
+        return max(line_counts)
 
     def lay_out_line(
         self, number: int, line: DifferenceLine, *, right: bool, coloured: bool = False
     ) -> QTextLayout:
         key = (number, right)
-        laid = self._laid.get(key)
-        if laid is not None and not coloured:
+        existing_layout = self._laid.get(key)
+        if existing_layout is not None and not coloured:
             self._laid.move_to_end(key)
-            return laid
+            return existing_layout
         text = line.text
         if not self._is_exact:
-            text = make_safe_text(text[:LONGEST]) + ("…" if len(text) > LONGEST else "")
-        laid = self._laid[key] = QTextLayout(text, self.ink.mono)
-        laid.setTextOption(self._option)
-        laid.setCacheEnabled(True)  # Without this, Qt would shape the text again for every paint.
+            text = make_safe_text(text[:LONGEST])
+            if len(line.text) > LONGEST:
+                text += "…"
+        layout = QTextLayout(text, self.ink.mono)
+        self._laid[key] = layout
+        layout.setTextOption(self._option)
+        layout.setCacheEnabled(True)  # Without this, Qt would shape the text again for every paint.
         if coloured:
             formats = self.ink.highlight_ranges(highlight_code(text, self._language))
-            changed = self.ink.changed_word_format(line.mark)
-            laid.setFormats(
-                [
-                    *formats,
-                    *(build_format_range(at, size, changed) for at, size in line.changed_spans),
-                ]
-            )
+            changed_format = self.ink.changed_word_format(line.mark)
+            for start, length in line.changed_spans:
+                formats.append(build_format_range(start, length, changed_format))
+            layout.setFormats(formats)
         else:
             self.plain[key] = line
-        laid.beginLayout()
-        at = 0.0
-        while (made := laid.createLine()).isValid():
-            made.setLineWidth(self.text_width)
-            made.setPosition(QPointF(0, at + (self.ink.code_line_height - made.height()) / 2))
-            at += self.ink.code_line_height
-        laid.endLayout()
+        self._break_into_lines(layout)
         if len(self._laid) > LAID:
             self._laid.popitem(last=False)
-        return laid
+        return layout
+
+    def _break_into_lines(self, layout: QTextLayout) -> None:
+        line_height = self.ink.code_line_height
+        top = 0.0
+        layout.beginLayout()
+        text_line = layout.createLine()
+        while text_line.isValid():
+            text_line.setLineWidth(self.text_width)
+            text_line.setPosition(QPointF(0, top + (line_height - text_line.height()) / 2))
+            top += line_height
+            text_line = layout.createLine()
+        layout.endLayout()
 
     def colour_visible_lines_briefly(self, visible: range) -> Iterator[int]:
         """Colours visible lines for a moment, and yields their rows. Invisible lines
@@ -127,31 +143,33 @@ class DifferenceLines:
         right: bool,
     ) -> None:
         """Draws one line. `selection` is None if nothing is selected in this column."""
-        tone = (
-            "free" if line is None else {"-": "danger_soft", "+": "added_soft"}.get(line.mark, "")
-        )
-        if tone:
-            painter.fillRect(place, self.ink.token_colour(tone))
         if line is None:
+            painter.fillRect(place, self.ink.token_colour("free"))
             return
+        if line.mark == "-":
+            painter.fillRect(place, self.ink.token_colour("danger_soft"))
+        elif line.mark == "+":
+            painter.fillRect(place, self.ink.token_colour("added_soft"))
         left = self.left_edge(right=right)
         # The line numbers and the sign are drawn as one text, as drawing several texts is slower.
-        both = [line.old_number, line.new_number]
-        figures = both[right : right + 1] if self.has_two_columns else both
-        text = "".join(f"{figure or '':>5} " for figure in figures) + (line.mark or " ")
+        line_numbers = [line.old_number, line.new_number]
+        if self.has_two_columns and right:
+            line_numbers = [line.new_number]
+        elif self.has_two_columns:
+            line_numbers = [line.old_number]
+        text = "".join(f"{line_number or '':>5} " for line_number in line_numbers)
+        text += line.mark or " "
         painter.setFont(self.ink.mono)
         painter.setPen(self.ink.token_colour("faint"))
         start = left - (len(text) + 1) * self.ink.code_letter_width
         painter.drawText(QPointF(start, place.top() + self._base), text)
         layout = self.lay_out_line(number, line, right=right)
         painter.setPen(self.ink.token_colour("text"))
-        chosen = (
-            selection.selected_offsets_of(number, len(layout.text()))
-            if selection is not None
-            else (0, 0)
-        )
-        marks = self.ink.overlay_formats(TextMarks(chosen)) if selection is not None else []
-        layout.draw(painter, QPointF(left, place.top()), marks)
+        overlays: list[QTextLayout.FormatRange] = []
+        if selection is not None:
+            selected = selection.selected_offsets_of(number, len(layout.text()))
+            overlays = self.ink.overlay_formats(TextMarks(selected))
+        layout.draw(painter, QPointF(left, place.top()), overlays)
 
 
 class DifferenceRowHeights:
@@ -163,41 +181,48 @@ class DifferenceRowHeights:
         self, sheet: DifferenceSheet, lines: DifferenceLines, commented_row: int = -1
     ) -> None:
         self._sheet, self._lines = sheet, lines
-        self._letters = letters = (
-            lines.text_width / lines.ink.code_letter_width
-        )  # As many fit on a line.
-        line = lines.ink.code_line_height
-        self._heights = [
-            line if length <= letters else line * ceil(length / letters) for length in sheet.lengths
-        ]
+        self._letters = lines.text_width / lines.ink.code_letter_width  # As many fit on a line.
+        line_height = lines.ink.code_line_height
+        self._heights: list[float] = []
+        for length in sheet.lengths:
+            wrapped_lines = max(1, ceil(length / self._letters))
+            self._heights.append(line_height * wrapped_lines)
         for number in sheet.heads:
-            self._heights[number] = lines.heading + (lines.heading_gap if number else 0)
+            self._heights[number] = lines.heading
+            if number > 0:
+                self._heights[number] += lines.heading_gap
         self._measured: set[int] = set()
         self.commented_row = -1
         self.reserve_room_for_comment_below(commented_row)
 
     def reserve_room_for_comment_below(self, row: int) -> None:
         """Reserves room for the comment box below a row only; -1: below none."""
-        for at, more in ((self.commented_row, -1), (row, 1)):
-            if at >= 0:
-                self._heights[at] += more * self._lines.ink.scaled_pixels(BOX)
+        box_height = self._lines.ink.scaled_pixels(BOX)
+        if self.commented_row >= 0:
+            self._heights[self.commented_row] -= box_height
+        if row >= 0:
+            self._heights[row] += box_height
         self.commented_row = row
         self.tops = list(accumulate(self._heights, initial=0.0))
 
     def measure_wrapped_rows(self, numbers: Iterable[int]) -> bool:
         """Measures rows. Returns True if one was not as high as estimated."""
-        unseen = (number for number in numbers if number not in self._measured)
-        wrapped = [number for number in unseen if self._sheet.lengths[number] > self._letters]
-        self._measured.update(wrapped)
-        before = [self._heights[number] for number in wrapped]
-        for number in wrapped:
+        was_estimate_wrong = False
+        for number in numbers:
+            is_wrapped = self._sheet.lengths[number] > self._letters
+            if not is_wrapped or number in self._measured:
+                continue
+            self._measured.add(number)
             lines = self._lines.count_wrapped_lines_of_row(number, self._sheet.rows[number])
-            room = self._lines.ink.scaled_pixels(BOX) if number == self.commented_row else 0
-            self._heights[number] = self._lines.ink.code_line_height * lines + room
-        if before == [self._heights[number] for number in wrapped]:
-            return False
-        self.tops = list(accumulate(self._heights, initial=0.0))
-        return True
+            height = self._lines.ink.code_line_height * lines
+            if number == self.commented_row:
+                height += self._lines.ink.scaled_pixels(BOX)
+            if height != self._heights[number]:
+                self._heights[number] = height
+                was_estimate_wrong = True
+        if was_estimate_wrong:
+            self.tops = list(accumulate(self._heights, initial=0.0))
+        return was_estimate_wrong
 
     def nearest_row(self, y: float) -> int:
         return min(max(bisect_right(self.tops, y) - 1, 0), len(self._heights) - 1)
