@@ -69,6 +69,12 @@ class Screen:
         """The title of the window with the keyboard."""
         return self.run("xdotool", "getactivewindow", "getwindowname", check=False)
 
+    def active_height(self) -> int:
+        """The height of the window with the keyboard, in pixels."""
+        shown = self.run("xdotool", "getactivewindow", "getwindowgeometry", "--shell", check=False)
+        heights = [line for line in shown.splitlines() if line.startswith("HEIGHT=")]
+        return int(heights[0].removeprefix("HEIGHT=")) if heights else 0
+
     def has_front(self, title: str) -> bool:
         """Whether a window of this title has the keyboard; one that has it not is
         brought to the front, as with a click on it: a window manager that is still
@@ -87,13 +93,6 @@ class Screen:
             "import", "-window", "root", "-crop", f"1x1+{x}+{y}", "-depth", "8", "txt:-"
         )
         return "#" + shot.split("#")[-1].split()[0][:6].lower()
-
-    def shows(self, colour: str) -> bool:
-        """Whether anything on the screen has this colour, #rrggbb."""
-        found = self.run(
-            "import", "-window", "root", "-depth", "8", "-format", "%c", "histogram:info:-"
-        )
-        return colour.upper() in found
 
     def shot(self, file: Path) -> None:
         self.run("import", "-window", "root", str(file))
