@@ -65,86 +65,132 @@ class DifferenceSheet:
 
 
 def build_difference_sheet(found: Sequence[DifferenceRow], *, two_columns: bool) -> DifferenceSheet:
-    heads = [number for number, row in enumerate(found) if row.head]
-    lengths = [
-        max(
-            _estimate_width_in_letters(row.left) if two_columns else 0,
-            _estimate_width_in_letters(row.right),
-        )
-        for row in found
-    ]
+    heads: list[int] = []
+    lengths: list[int] = []
+    for number, row in enumerate(found):
+        if row.head:
+            heads.append(number)
+        length = _estimate_width_in_letters(row.right)
+        if two_columns:
+            length = max(length, _estimate_width_in_letters(row.left))
+        lengths.append(length)
     return DifferenceSheet(two_columns, found, heads, lengths)
 
 
 def build_hunk_rows(hunks: Sequence[Hunk], *, two_columns: bool) -> list[DifferenceRow]:
-    found: list[DifferenceRow] = []
+    rows: list[DifferenceRow] = []
     for number, hunk in enumerate(hunks):
-        texts = ((sign, raw.decode("utf-8", "replace")) for sign, raw in hunk.rows)
-        lines = [(sign, text.removesuffix("\n").removesuffix("\r")) for sign, text in texts]
-        numbered = _number_hunk_lines(lines, hunk.old, hunk.new)
-        found += _build_rows_of_hunk(number, hunk.unified_header, numbered, two_columns)
-    return found
+        lines: list[tuple[str, str]] = []
+        for sign, raw_line in hunk.rows:
+            text = raw_line.decode("utf-8", "replace")
+            lines.append((sign, text.removesuffix("\n").removesuffix("\r")))
+        numbered_lines = _number_hunk_lines(lines, hunk.old, hunk.new)
+        rows += _build_rows_of_hunk(number, hunk.unified_header, numbered_lines, two_columns)
+    return rows
 
 
 def build_patch_rows(text: str, *, two_columns: bool) -> list[DifferenceRow]:
     """Builds rows for every line of a unified difference, with hidden characters
     marked. Empty for other texts.
     """
-    if (names := _FILES.match(text)) is None:
+    names = _FILES.match(text)
+    if names is None:
         return []
-    first, second = (DifferenceLine("", mark_text(line)) for line in names[0].splitlines())
-    found = [DifferenceRow(-1, right=first), DifferenceRow(-1, right=second)]
+    old_name, new_name = (DifferenceLine("", mark_text(line)) for line in names[0].splitlines())
     if two_columns:
-        found = [DifferenceRow(-1, left=first, right=second)]
+        rows = [DifferenceRow(-1, left=old_name, right=new_name)]
+    else:
+        rows = [DifferenceRow(-1, right=old_name), DifferenceRow(-1, right=new_name)]
     lines = text[names.end() :].removesuffix("\n").split("\n")
-    at = number = 0
-    while at < len(lines):
-        head = _HEAD.fullmatch(lines[at])
-        end = _find_hunk_end(lines, at + 1, head) if head is not None else 0
-        if head is None or not end:
+    hunk_number = 0
+    hunk_start = 0
+    while hunk_start < len(lines):
+        head = _HEAD.fullmatch(lines[hunk_start])
+        if head is None:
             return []
-        old, new = (max(0, int(head[group]) - 1) for group in (1, 3))
-        shown = [
-            (line[:1], piece) for line in lines[at + 1 : end] for piece in marked_lines(line[1:])
-        ]
-        found += _build_rows_of_hunk(
-            number, lines[at], _number_hunk_lines(shown, old, new), two_columns
-        )
-        at, number = end, number + 1
-    return found
+        hunk_end = _find_hunk_end(lines, hunk_start + 1, head)
+        if hunk_end == 0:
+            return []
+        shown_lines: list[tuple[str, str]] = []
+        for line in lines[hunk_start + 1 : hunk_end]:
+            sign = line[:1]
+            shown_lines += [(sign, piece) for piece in marked_lines(line[1:])]
+        old_before = max(0, int(head[1]) - 1)
+        new_before = max(0, int(head[3]) - 1)
+        numbered_lines = _number_hunk_lines(shown_lines, old_before, new_before)
+        rows += _build_rows_of_hunk(hunk_number, lines[hunk_start], numbered_lines, two_columns)
+        hunk_start = hunk_end
+        hunk_number += 1
+    return rows
 
 
 def find_changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
     """Finds changed words in a textual difference: the line, its mark, and the span."""
-    gone: list[int] = []
-    come: list[int] = []
-    for number, line in enumerate([*lines, ""]):
-        sign = "" if line.startswith(("--- ", "+++ ")) else line[:1]
+    removed: list[int] = []
+    added: list[int] = []
+    for number, line in enumerate(lines):
+        sign = line[:1]
+        if line.startswith(("--- ", "+++ ")):  # The name of a file.
+            sign = ""
         if sign == "+":
-            come.append(number)
-        elif sign == "-" and not come:
-            gone.append(number)
+            added.append(number)
+        elif sign == "-" and not added:
+            removed.append(number)
         else:
-            for one, other in (
-                zip(gone, come, strict=False) if max(len(gone), len(come)) <= MOST else ()
-            ):
-                went, came = find_changes_within_line(lines[one][1:], lines[other][1:])
-                yield from ((one, "-", (at + 1, length)) for at, length in went)
-                yield from ((other, "+", (at + 1, length)) for at, length in came)
-            gone, come = ([number] if sign == "-" else []), []
+            yield from _find_changed_words_of_block(lines, removed, added)
+            removed = []
+            added = []
+            if sign == "-":
+                removed.append(number)
+    yield from _find_changed_words_of_block(lines, removed, added)
+
+
+def _find_changed_words_of_block(
+    lines: Sequence[str], removed: Sequence[int], added: Sequence[int]
+) -> Iterator[tuple[int, str, Span]]:
+    """Compares removed lines with the added ones that stand in their place, both by number."""
+    if max(len(removed), len(added)) > MOST:
+        return
+    for old_number, new_number in zip(removed, added, strict=False):
+        old_spans, new_spans = find_changes_within_line(
+            lines[old_number][1:], lines[new_number][1:]
+        )
+        # The sign was not compared, so the words stand one character later.
+        for start, length in old_spans:
+            yield old_number, "-", (start + 1, length)
+        for start, length in new_spans:
+            yield new_number, "+", (start + 1, length)
 
 
 def _find_hunk_end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
     """The end of a hunk's lines; 0 if they do not match its header."""
-    old, new = (1 if head[group] is None else int(head[group]) for group in (2, 4))
-    while (old or new) and at < len(lines):
-        sign = lines[at][:1]
-        if lines[at] != _NO_END:
-            if sign not in ("+", "-", " "):
-                return 0
-            old, new = old - (sign != "+"), new - (sign != "-")
-        at += 1
-    return 0 if old or new else at + (at < len(lines) and lines[at] == _NO_END)
+    old_left = _line_count_of_head(head[2])
+    new_left = _line_count_of_head(head[4])
+    end = at
+    while (old_left or new_left) and end < len(lines):
+        line = lines[end]
+        end += 1
+        if line == _NO_END:
+            continue
+        sign = line[:1]
+        if sign not in ("+", "-", " "):
+            return 0
+        if sign != "+":
+            old_left -= 1
+        if sign != "-":
+            new_left -= 1
+    if old_left or new_left:
+        return 0
+    if end < len(lines) and lines[end] == _NO_END:
+        end += 1
+    return end
+
+
+def _line_count_of_head(figure: str | None) -> int:
+    """A header leaves out the number of lines if it is 1."""
+    if figure is None:
+        return 1
+    return int(figure)
 
 
 def _build_rows_of_hunk(
@@ -153,13 +199,14 @@ def _build_rows_of_hunk(
     lines: list[DifferenceLine],
     two_columns: bool,  # noqa: FBT001 -- one of two forms
 ) -> list[DifferenceRow]:
-    found = [DifferenceRow(number, head=head)]
+    rows = [DifferenceRow(number, head=head)]
     if two_columns:
-        return found + [
-            DifferenceRow(number, left=left, right=right)
-            for left, right in _pair_for_two_columns(lines)
-        ]
-    return found + [DifferenceRow(number, right=line) for line in lines]
+        for left, right in _pair_for_two_columns(lines):
+            rows.append(DifferenceRow(number, left=left, right=right))
+    else:
+        for line in lines:
+            rows.append(DifferenceRow(number, right=line))
+    return rows
 
 
 def _number_hunk_lines(
@@ -202,23 +249,30 @@ def _pair_replaced_lines(gone: list[_Version], come: list[_Version]) -> Iterator
 def _pair_for_two_columns(
     lines: Sequence[DifferenceLine],
 ) -> Iterator[tuple[DifferenceLine | None, DifferenceLine | None]]:
-    gone: list[DifferenceLine] = []
-    come: list[DifferenceLine] = []
+    removed: list[DifferenceLine] = []
+    added: list[DifferenceLine] = []
     for line in lines:
         if line.mark == "-":
-            gone.append(line)
+            removed.append(line)
         elif line.mark == "+":
-            come.append(line)
+            added.append(line)
         else:
-            yield from zip_longest(gone, come)
-            gone, come = [], []
+            yield from zip_longest(removed, added)
+            removed = []
+            added = []
             yield line, line
-    yield from zip_longest(gone, come)
+    yield from zip_longest(removed, added)
 
 
 def _estimate_width_in_letters(line: DifferenceLine | None) -> int:
     """Returns an upper bound for the number of characters that a line is wide."""
     if line is None:
         return 0
-    text = line.text if line.text.isprintable() else line.text.expandtabs(4)
-    return len(text) * (6 if not text.isprintable() else 1 if text.isascii() else 3)
+    text = line.text
+    if not text.isprintable():
+        text = text.expandtabs(4)
+    if not text.isprintable():  # What cannot be printed is shown as a mark, which is wider.
+        return len(text) * 6
+    if text.isascii():
+        return len(text)
+    return len(text) * 3
