@@ -36,35 +36,53 @@ if TYPE_CHECKING:
 
 async def _print_turns_with_files(bench: Workbench, arguments: Namespace, console: Console) -> int:
     conversation, changes = await _find_conversation_with_changes(bench, arguments, console)
-    told, lines, left = [], list[str](), []
+    turns: list[dict[str, object]] = []
+    lines: list[str] = []
     for turn in await _chosen_turns_of_changes(changes, arguments, conversation):
         files = await changes.file_changes_of_steps(turn.sources)
-        told.append(
-            {
-                "turn": turn.number,
-                "message": turn.title,
-                "files": [*map(_describe_file_change, files)],
-            }
-        )
-        lines.append(f"Turn {turn.turn_numbers}: {turn.title}" + ("" if files else " (undone)"))
+        described_files = [_describe_file_change(file) for file in files]
+        turns.append({"turn": turn.number, "message": turn.title, "files": described_files})
+        heading = f"Turn {turn.turn_numbers}: {turn.title}"
+        if not files:
+            heading += " (undone)"
+        lines.append(heading)
         for file in files:
-            counts = f"{file.change_word:<8} +{file.added:<6} -{file.removed:<6}"
-            other = (
-                f" ({'now' if file.change.after is None else 'was'} {printable_path(file.renamed)})"
-                if file.renamed
-                else ""
-            )
-            lines.append(f"  {counts} {printable_path(file.place)}{other}")
+            lines.append(_line_of_file_change(file))
+    not_covered = []
     # To say what checkpoints leave out, all files are stored, which a full disk has no room for.
     if arguments.json and not getattr(arguments, "is_on_copy", False):
         await changes.prepare_checkpoints()
-        left = [{"path": left.path, "why": left.why} for left in changes.list_uncovered_paths()]
+        for uncovered in changes.list_uncovered_paths():
+            not_covered.append({"path": uncovered.path, "why": uncovered.why})
     edits = await _list_edits_of_agent(bench, conversation)
-    lines += [f"  [{one['seq']}] {one['tool']}  {one['path']}" for one in edits]
-    row = bench.conversation_row(conversation)
-    lines = lines or [f"No changes to files were recorded in {row.title if row else conversation}."]
-    found = {"conversation": conversation, "turns": told, "not_covered": left, "edits": edits}
-    return await print_result(arguments, console, found, *lines)
+    for edit in edits:
+        lines.append(f"  [{edit['seq']}] {edit['tool']}  {edit['path']}")
+    if not lines:
+        row = bench.conversation_row(conversation)
+        title = conversation
+        if row:
+            title = row.title
+        lines.append(f"No changes to files were recorded in {title}.")
+    result = {
+        "conversation": conversation,
+        "turns": turns,
+        "not_covered": not_covered,
+        "edits": edits,
+    }
+    return await print_result(arguments, console, result, *lines)
+
+
+def _line_of_file_change(file: FileChange) -> str:
+    line = (
+        f"  {file.change_word:<8} +{file.added:<6} -{file.removed:<6} {printable_path(file.place)}"
+    )
+    if not file.renamed:
+        return line
+    # The change of the old place, which is empty now, names the new one, and the other way round.
+    relation = "was"
+    if file.change.after is None:
+        relation = "now"
+    return f"{line} ({relation} {printable_path(file.renamed)})"
 
 
 async def _list_edits_of_agent(bench: Workbench, conversation: str) -> list[dict[str, object]]:
@@ -79,8 +97,9 @@ async def _list_edits_of_agent(bench: Workbench, conversation: str) -> list[dict
             failed.add(recorded.fact.call)
     edits: list[dict[str, object]] = []
     for recorded in recorded_facts:
-        parts = recorded.fact.parts if isinstance(recorded.fact, ModelReplied) else ()
-        for part in parts:
+        if not isinstance(recorded.fact, ModelReplied):
+            continue
+        for part in recorded.fact.parts:
             if isinstance(part, ToolCall) and part.id not in failed:
                 for path in edited_files_of_call(part):
                     edits.append({"seq": recorded.seq, "tool": part.name, "path": path})
@@ -106,15 +125,18 @@ async def _restore_files(bench: Workbench, arguments: Namespace, console: Consol
     if not arguments.yes:
         await _print_restore_plan(files, plan, arguments, console)
         return workspace_access.ASKING
-    choices = {one.path: arguments.conflicts for one in plan}
+    choices = {planned.path: arguments.conflicts for planned in plan}
     undone = await changes.undo_file_changes(files, conversation=conversation, choices=choices)
     left = [{"path": printable_path(place), "why": why} for place, why in undone.paths_left_alone]
     result = {"restored": [printable_path(place) for place in undone.restored], "left": left}
     line = f"{format_things(len(undone.restored), 'file or folder was', 'files and folders were')} restored."
     await print_result(arguments, console, result, line)
-    for one in left if not arguments.json else ():
-        await console.print_error(f"{one['path']} was not changed: {one['why']}.")
-    return 1 if left else 0
+    if not arguments.json:
+        for path in left:
+            await console.print_error(f"{path['path']} was not changed: {path['why']}.")
+    if left:
+        return 1
+    return 0
 
 
 async def _print_restore_plan(
@@ -130,9 +152,14 @@ async def _print_restore_plan(
             "merge": "has changed since then; only the agent's changes would be undone",
         }[arguments.conflicts],
     }
-    lines = [f"{places[one.path]} {words[one.how.value]}" for one in plan]
-    found = [{"path": places[one.path], "how": one.how.value} for one in plan]
-    await print_result(arguments, console, found, *lines)
+    lines = []
+    result = []
+    for planned in plan:
+        place = places[planned.path]
+        how = planned.how.value
+        lines.append(f"{place} {words[how]}")
+        result.append({"path": place, "how": how})
+    await print_result(arguments, console, result, *lines)
 
 
 async def _chosen_file_changes(
