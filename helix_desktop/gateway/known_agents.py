@@ -66,9 +66,15 @@ def except_from_proxy(environ: Mapping[str, str]) -> dict[str, str]:
     The agents use a proxy for 127.0.0.1 too, which would get the key and the
     conversation in plain text.
     """
-    given = ",".join((*(environ.get(name, "") for name in NO_PROXY), "127.0.0.1", "localhost"))
-    names = list(dict.fromkeys(filter(None, re.split(r"[,\s]+", given))))
-    return dict.fromkeys(NO_PROXY, "*" if "*" in names else ",".join(names))
+    hosts: dict[str, None] = {}  # Each once, in order.
+    for variable in NO_PROXY:
+        hosts.update(dict.fromkeys(re.split(r"[,\s]+", environ.get(variable, ""))))
+    hosts.update(dict.fromkeys(("127.0.0.1", "localhost")))
+    hosts.pop("", None)
+    # An asterisk excepts everything, but only where it stands alone.
+    if "*" in hosts:
+        return dict.fromkeys(NO_PROXY, "*")
+    return dict.fromkeys(NO_PROXY, ",".join(hosts))
 
 
 def find_known_agent(name: str) -> KnownAgent:
@@ -88,15 +94,11 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
     def launch(start: AgentStart) -> AgentLaunch:
         ((_, url),) = start.urls.items()
         url += ADDRESSES[protocol]["path"]
-        words = [*(word.replace("{url}", url) for word in command), *start.arguments]
+        words = [word.replace("{url}", url) for word in command]
+        words += start.arguments
         return AgentLaunch(tuple(words), dict.fromkeys(ADDRESSES[protocol]["variables"], url))
 
-    found = command_analysis.find_started_programs(shlex.join(command))
-    started = found.all_programs if isinstance(found, command_analysis.KnownPrograms) else ()
-    # A program such as `env` only starts the agent.
-    name = next(
-        (one.program_name for one in reversed(started) if one.is_certain), Path(command[0]).name
-    )
+    name = _name_of_started_agent(command)
     return KnownAgent(
         name,
         title_of_known_agent(name),
@@ -105,6 +107,16 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
         lambda home, _: home,
         lambda text, *_: text,
     )
+
+
+def _name_of_started_agent(command: Sequence[str]) -> str:
+    analysis = command_analysis.find_started_programs(shlex.join(command))
+    if isinstance(analysis, command_analysis.KnownPrograms):
+        # The last one, as a program such as `env` only starts the agent.
+        for program in reversed(analysis.all_programs):
+            if program.is_certain:
+                return program.program_name
+    return Path(command[0]).name
 
 
 def _build_claude_launch(start: AgentStart) -> AgentLaunch:
@@ -166,16 +178,17 @@ def _build_pi_launch(start: AgentStart) -> AgentLaunch:
     """
     folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
     models = folder / "models.json"
-    for each in (start.scratch, folder / "sessions", folder / "bin"):
-        each.mkdir(parents=True, exist_ok=True)
-    for each in {folder / "auth.json", folder / "settings.json", *folder.iterdir()} - {models}:
-        (start.scratch / each.name).symlink_to(each)
-    settings = _set_addresses(
-        models.read_text("utf-8") if models.exists() else "", start.urls, models.name
-    )
-    (start.scratch / "models.json").write_text(
-        json.dumps(parse_commented_json(settings, "")), "utf-8"
-    )
+    for needed_folder in (start.scratch, folder / "sessions", folder / "bin"):
+        needed_folder.mkdir(parents=True, exist_ok=True)
+    linked_files = {folder / "auth.json", folder / "settings.json", *folder.iterdir()}
+    for linked_file in linked_files - {models}:
+        (start.scratch / linked_file.name).symlink_to(linked_file)
+    users_models = ""
+    if models.exists():
+        users_models = models.read_text("utf-8")
+    settings = _set_addresses(users_models, start.urls, models.name)
+    plain_settings = json.dumps(parse_commented_json(settings, ""))  # JSON without the comments.
+    (start.scratch / "models.json").write_text(plain_settings, "utf-8")
     return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})
 
 
@@ -196,9 +209,12 @@ def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _change_claude_settings(text: str, url: str, environ: Mapping[str, str]) -> str:
-    known = object_at(parse_commented_json(text, "settings.json"), "env")
-    search = {} if TOOL_SEARCH in known else {TOOL_SEARCH: "true"}
-    for name, value in {"ANTHROPIC_BASE_URL": url, **search, **except_from_proxy(environ)}.items():
+    users_variables = object_at(parse_commented_json(text, "settings.json"), "env")
+    own_variables = {"ANTHROPIC_BASE_URL": url}
+    if TOOL_SEARCH not in users_variables:
+        own_variables[TOOL_SEARCH] = "true"
+    own_variables.update(except_from_proxy(environ))
+    for name, value in own_variables.items():
         text = set_commented_json(text, ("env", name), value)
     return text
 
@@ -222,12 +238,14 @@ def _change_codex_settings(text: str, url: str, _: Mapping[str, str]) -> str:
 def _change_gemini_settings(text: str, url: str, environ: Mapping[str, str]) -> str:
     excepted = re.findall(r"(?im)^(?:export )?(no_proxy)=[\"']?([^\"'\n]*)", text)
     own = {"GOOGLE_GEMINI_BASE_URL": url, **except_from_proxy({**environ, **dict(excepted)})}
-    lines = [
-        line
-        for line in text.splitlines()
-        if line.removeprefix("export ").partition("=")[0] not in own
-    ]
-    return "\n".join([*lines, *(f"{name}={value}" for name, value in own.items()), ""])
+    lines: list[str] = []
+    for line in text.splitlines():
+        name = line.removeprefix("export ").partition("=")[0]
+        if name not in own:
+            lines.append(line)
+    for name, value in own.items():
+        lines.append(f"{name}={value}")
+    return "\n".join(lines) + "\n"
 
 
 def _set_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str) -> str:
@@ -235,21 +253,27 @@ def _set_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str)
     opencode's settings. A custom address already contains the version.
     """
     parse_commented_json(text, file_name)
-    pi, usual = (
-        file_name == "models.json",
-        next((url for one, url in urls.items() if not one.provider), ""),
-    )
-    bases = {
-        "anthropic": usual if pi else f"{usual}/v1",
-        "openai": f"{usual}/v1",
-        "google": f"{usual}/v1beta",
+    is_pi = file_name == "models.json"
+    usual_url = ""
+    custom_urls: dict[str, str] = {}
+    for upstream, url in urls.items():
+        if upstream.provider:
+            custom_urls[upstream.provider] = url
+        elif not usual_url:
+            usual_url = url
+    url_by_provider = {
+        "anthropic": f"{usual_url}/v1",
+        "openai": f"{usual_url}/v1",
+        "google": f"{usual_url}/v1beta",
     }
-    for name, base in {
-        **bases,
-        **{one.provider: url for one, url in urls.items() if one.provider},
-    }.items():
-        path = ("providers", name, "baseUrl") if pi else ("provider", name, "options", "baseURL")
-        text = set_commented_json(text, path, base)
+    if is_pi:  # It adds the version to Anthropic's address itself.
+        url_by_provider["anthropic"] = usual_url
+    url_by_provider.update(custom_urls)
+    for provider, url in url_by_provider.items():
+        path: tuple[str, ...] = ("provider", provider, "options", "baseURL")
+        if is_pi:
+            path = ("providers", provider, "baseUrl")
+        text = set_commented_json(text, path, url)
     return text
 
 
