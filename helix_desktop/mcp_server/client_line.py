@@ -85,13 +85,13 @@ class ClientLine:
             self._initialized = line
         elif method == "notifications/cancelled":
             # Who cancels a request wants no answer from the next process either.
-            self._waiting.pop(_key_of_id(value_at(message, "params", "requestId")), None)
+            self._waiting.pop(_key_of_request(value_at(message, "params", "requestId")), None)
         if "id" not in message:
             return
         request = WaitingRequest(message, line)
         if method == "initialize":
             self._greeting = request
-        self._waiting[_key_of_id(message["id"])] = request
+        self._waiting[_key_of_request(message["id"])] = request
 
     async def read_input(self) -> bytes:
         return await self._unread.get()
@@ -108,7 +108,7 @@ class ClientLine:
             if message.get("id") == GREETING_ID:
                 continue  # The client had its answer from an earlier process.
             if "method" not in message:
-                self._waiting.pop(_key_of_id(message.get("id")), None)
+                self._waiting.pop(_key_of_request(message.get("id")), None)
             await self._client.write_output(line + b"\n")
 
     async def print_line(self, text: str) -> None:
@@ -136,7 +136,7 @@ class ClientLine:
             self._unread.put_nowait(b"")
 
     def _is_waiting(self, request: WaitingRequest) -> bool:
-        return self._waiting.get(_key_of_id(request.message["id"])) is request
+        return self._waiting.get(_key_of_request(request.message["id"])) is request
 
     def _can_be_repeated(self, message: Message) -> bool:
         if message["method"] == "tools/call":
@@ -180,5 +180,5 @@ def _parse_object(line: bytes) -> Message:
         return {}
 
 
-def _key_of_id(message_id: Any) -> str:
+def _key_of_request(message_id: Any) -> str:
     return json.dumps(message_id)

@@ -218,13 +218,10 @@ def shown_by_list(session: FakeSession, journal: StoryJournal | None) -> Seen:
     journal adds up.
     """
     meter = session.context.next_request_meter()
-    parts, window, *_ = _decode_meter(encode_meter(meter, session.state.seq), session.state.seq)
-    yield (
-        "used of window",
-        describe_meter(list(parts.items()), window, is_estimate=meter.is_estimate).partition(
-            " tokens"
-        )[0],
-    )
+    seq = session.state.seq
+    stored = _decode_meter(encode_meter(meter, seq), seq)
+    shown = describe_meter(list(stored.parts.items()), stored.window, is_estimate=meter.is_estimate)
+    yield "used of window", shown.partition(" tokens")[0]
     if journal is not None and (row := journal.list_row(session)).cost:
         yield "cost in cents", f"${row.cost:.2f}"
         yield from shown_by_fleet(row)

@@ -337,15 +337,15 @@ class Walk:
             await key("ctrl+i")
         await until(lambda: panel.isVisible() and bool(panel._parts))
         await hot(panel.view, "parts of the request")
-        part = next(part for part in panel._parts if part.name.words == "read src/pairs.py")
-        name = part.name.words
+        part = next(part for part in panel._parts if part.shown_name.words == "read src/pairs.py")
+        name = part.shown_name.words
         for words, fact in (("Pin", Pinned), ("Exclude", Excluded)):
             await choose(words, lambda: hot(panel.view, name))
             await until(lambda fact=fact: isinstance(self.last, fact))  # type: ignore[misc]
             if fact is Pinned:  # and it is drawn
                 await until(
                     lambda: any(
-                        "pinned" in place and part.name.words in place
+                        "pinned" in place and part.shown_name.words in place
                         for place in names(panel.view)
                     )
                 )

@@ -238,7 +238,7 @@ class ContextInspector(QWidget):
             figure = format_token_count(part.tokens)
             act = _toggle_for_block(part)
             gap = 0 if number else 10
-            name = part.name
+            name = part.shown_name
             yield FigureBox(ink, width, name.words, figure, mono=name.is_code, act=act, gap=gap)
         yield build_heading_box(ink, width, tr("This session"), gap=22)
         if self._session is not None and self._is_at_present:
@@ -422,7 +422,7 @@ def _toggle_for_block(part: ListedBlock) -> ToggleSection:
 
 def _build_block_box(ink: DrawingStyle, width: float, part: ListedBlock) -> LayoutBox:
     block = part.block
-    words = part.name.words
+    words = part.shown_name.words
     if block.pinned:
         words = f"{tr('pinned')} · {words}"
     return FigureBox(
@@ -432,7 +432,7 @@ def _build_block_box(ink: DrawingStyle, width: float, part: ListedBlock) -> Layo
         format_token_count(part.tokens),
         dot=ink.theme.fill_colour_of_kind(block.kind),
         ring=bool(block.fold) and isinstance(block.source, PartRef),
-        mono=part.name.is_code,
+        mono=part.shown_name.is_code,
         act=_toggle_for_block(part),
         more=format_dollars(part.cost) if part.cost else context_kind_name(block.kind),
     )

@@ -44,7 +44,7 @@ class ListedBlock:
     find_name: Callable[[Block], BlockName]
 
     @cached_property
-    def name(self) -> BlockName:
+    def shown_name(self) -> BlockName:
         """The block's name, computed when first shown, since most blocks never are."""
         return self.find_name(self.block)
 

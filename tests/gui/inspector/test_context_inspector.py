@@ -96,7 +96,7 @@ def act(panel: ContextInspector, name: str) -> None:
 
 def choose(panel: ContextInspector, block: str, words: str) -> None:
     """An action of a block's menu."""
-    number = next(part.number for part in panel._parts if block in part.name.words)
+    number = next(part.number for part in panel._parts if block in part.shown_name.words)
     menu = panel.build_block_menu(number)
     next(action for action in menu.actions() if words in action.text()).trigger()
 
@@ -187,7 +187,7 @@ def test_the_blocks_stand_under_their_heading(
     stack = panel.view._stack
     names = [stack.hot_spot_and_rect(spot)[0].name for spot in stack.list_hot_spots()]
     heading = next(at for at, name in enumerate(names) if "parts of the request" in name)
-    assert panel._parts[0].name.words in names[heading + 1]
+    assert panel._parts[0].shown_name.words in names[heading + 1]
 
 
 def test_what_the_provider_gets_is_written_beside_the_painting_thread(

@@ -64,19 +64,21 @@ def test_a_piece_has_the_tokens_it_was_stored_with_for_ever() -> None:
     the request.
     """
     now = state()
-    before = {part.name.words: part.tokens for part in inspector_figures.list_view_blocks(now)}
+    before = {
+        part.shown_name.words: part.tokens for part in inspector_figures.list_view_blocks(now)
+    }
     for _ in range(12):
         used = round(now.record.ledger.shown[-1] * 1.5)
         reply = ModelReplied((Text("so", 1),), story.MODEL, Stop.END, Usage(used, output=1))
         now.advance_state(Recorded(story.CONVERSATION, now.seq + 1, 0.0, reply))
     assert now.billed_per_counted_token() == pytest.approx(1.5, abs=0.01)
-    after = {part.name.words: part.tokens for part in inspector_figures.list_view_blocks(now)}
+    after = {part.shown_name.words: part.tokens for part in inspector_figures.list_view_blocks(now)}
     assert before.items() <= after.items()
 
 
 def test_blocks_have_names_a_person_knows() -> None:
     now = state()
-    names = [part.name.words for part in inspector_figures.list_view_blocks(now)]
+    names = [part.shown_name.words for part in inspector_figures.list_view_blocks(now)]
     assert "Handover 3" in names
     assert "edit_file src/lock/manager.rs" in names
     assert any(name.startswith("The guard must never") for name in names)
@@ -89,7 +91,7 @@ def test_the_largest_come_first() -> None:
     assert [part.tokens for part in largest] == sorted(
         (part.tokens for part in largest), reverse=True
     )
-    assert largest[0].name.words == "edit_file src/lock/manager.rs"
+    assert largest[0].shown_name.words == "edit_file src/lock/manager.rs"
 
 
 def test_what_can_be_recalled() -> None:
