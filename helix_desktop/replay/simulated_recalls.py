@@ -215,12 +215,12 @@ class MissedReferences:
             entry for entry in entries if not left.isdisjoint(self.references_in(entry.text))
         ]
 
-        def worth(entry: ShownEntry) -> tuple[int, int]:
+        def worth_of_entry(entry: ShownEntry) -> tuple[int, int]:
             return len(self.references_in(entry.text) & left), -len(entry.text)
 
         chosen: list[tuple[ShownEntry, Uses]] = []
         while left and candidates:
-            best = max(candidates, key=worth)
+            best = max(candidates, key=worth_of_entry)
             candidates.remove(best)
             held = self.references_in(best.text) & left
             if held:

@@ -178,10 +178,10 @@ class _AnthropicMessageWriter:
                 "input": arguments_as_object(part),
             }
         if isinstance(part, ToolResult):
-            return self._result_block(part)
+            return self._tool_result_block(part)
         return self._image_block(part)
 
-    def _result_block(self, result: ToolResult) -> Object:
+    def _tool_result_block(self, result: ToolResult) -> Object:
         content: list[Json] = []
         text_block = _text_block(result.text)
         if text_block is not None:

@@ -277,7 +277,7 @@ class GeminiReplyReader(ReplyReaderBase):
             self._keep_signature(signature)
         call = object_at(part, "functionCall")
         if call:
-            return self._read_call(call)
+            return self._read_gemini_call(call)
         text = checked_text_at(part, "text")
         if not text:
             return []
@@ -290,7 +290,7 @@ class GeminiReplyReader(ReplyReaderBase):
         self._draft.seal_reasoning(key, signature=signature)
         self._sealed = self._draft.last_key
 
-    def _read_call(self, call: Object) -> list[Delta]:
+    def _read_gemini_call(self, call: Object) -> list[Delta]:
         return self._draft.add_call_piece(
             self._key_for_part("call", fresh=True),
             call_id=text_at(call, "id"),

@@ -106,7 +106,7 @@ class _ResponsesItemWriter:
 
     def write_items(self, message: Message) -> list[Object]:
         if message.role is Role.ASSISTANT:
-            return self._reply_items(message)
+            return self._items_of_reply(message)
         items: list[Object] = []
         content: list[Json] = []
         for part in message.parts:
@@ -123,7 +123,7 @@ class _ResponsesItemWriter:
             items.append({"type": "message", "role": "user", "content": content})
         return items
 
-    def _reply_items(self, message: Message) -> list[Object]:
+    def _items_of_reply(self, message: Message) -> list[Object]:
         items: list[Object] = []
         for part in message.parts:
             item = self._reply_item(part)
