@@ -314,23 +314,21 @@ class FoldDocumentWriter:
 
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
         """Write a document without a model, short enough that the next request fits."""
-        limit = max(
-            min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)),
-            LEAST_DOCUMENT_TOKENS,
-        )
-        making = await self._plan_document(reading, fold, limit, number=0)
+        limit = min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading))
+        limit = max(limit, LEAST_DOCUMENT_TOKENS)
+        plan = await self._plan_document(reading, fold, limit, number=0)
         sections = truncation.fill_truncation_sections(reading.todo)
-        made = await asyncio.to_thread(build_fold_document, making, sections, self.tokens)
-        return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading)
+        document = await asyncio.to_thread(build_fold_document, plan, sections, self.tokens)
+        return WrittenDocument(self._build_document_fold(reading, plan, document, "", 0.0), reading)
 
     def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
         """Return the most tokens that a document may have so that the fold still saves enough."""
         policy = reading.situation.policy
         window = reading.situation.meter.window
-        progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME_TOKENS
-        return min(
-            progress, MOST_DOCUMENT_TOKENS, max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS)
-        )
+        most_left = int(reading.shown * (1 - policy.progress))
+        saves_enough = most_left - reading.kept - FRAME_TOKENS
+        share_of_window = max(window // WINDOW_DIVISOR, LEAST_DOCUMENT_TOKENS)
+        return min(saves_enough, MOST_DOCUMENT_TOKENS, share_of_window)
 
     async def _gather_details(
         self, reading: DocumentMaterial
@@ -376,24 +374,18 @@ class FoldDocumentWriter:
     ) -> list[Detail]:
         """Return what the steps of the span did to files, where an earlier document has it not."""
         known = {(detail.text, detail.seq) for detail in before if detail.kind == "written"}
-        span = reading.plan.span
-        changed = [
-            (recorded.seq, recorded.fact)
-            for recorded in reading.situation.state.facts_on_path()
-            if isinstance(recorded.fact, facts.FilesChanged)
-            and recorded.fact.by != UNDO
-            and span.first <= recorded.seq <= span.last
-        ]
-        contents = await self.cache.read_contents({fact.difference.digest for _, fact in changed})
+        changes_by_seq = _file_changes_in_span(reading)
+        digests = {fact.difference.digest for fact in changes_by_seq.values()}
+        contents = await self.cache.read_contents(digests)
         names: dict[str, str] = {}
-        details = []
-        for seq, fact in changed:
+        details: list[Detail] = []
+        for seq, fact in changes_by_seq.items():
             content = contents.get(fact.difference.digest)
-            if content is None:
+            if content is None:  # It is damaged, or the user had it forgotten.
                 continue
             for change in name_changes_of_fact(fact, content, names):
-                done = describe_change(before=change.before, after=change.after)
-                text = f"{done} {printable_path(names[change.path])}"
+                verb = describe_change(before=change.before, after=change.after)
+                text = f"{verb} {printable_path(names[change.path])}"
                 if (text, seq) not in known:
                     details.append(Detail("written", text, seq))
         return details
@@ -418,15 +410,15 @@ class FoldDocumentWriter:
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
-        read = await self.cache.read_contents(fold.entries)
-        if fold.entries[0] not in read:
+        contents = await self.cache.read_contents(fold.entries)
+        if fold.entries[0] not in contents:
             return None
-        texts = (read[entry].decode("utf-8", "replace") for entry in fold.entries if entry in read)
-        return [
-            detail
-            for text in texts
-            for detail in await asyncio.to_thread(parse_details_entry, text)
-        ]
+        details: list[Detail] = []
+        for entry in fold.entries:
+            if entry in contents:
+                text = contents[entry].decode("utf-8", "replace")
+                details += await asyncio.to_thread(parse_details_entry, text)
+        return details
 
     def _build_document_fold(
         self,
@@ -459,28 +451,36 @@ class FoldDocumentWriter:
         """Yield the ways to try, the policy's choice first. The main model can replace the fast."""
         plan = reading.plan
         main = self.models(facts.ModelRole.MAIN)
-        fast = self.models(facts.ModelRole.FAST)
-        long = self.models(facts.ModelRole.LONG)
         main_writes = STRATEGIES[plan.kind].main_writes(reading.situation, plan.span)
         if main is not None and main_writes and not plan.panic:
             name = f"{main.model_name}, using this conversation's context"
             yield WritingAttempt(name, main, facts.ModelRole.MAIN, "prefix")
-        quick = fast or main
-        quick_role = facts.ModelRole.FAST if fast else facts.ModelRole.MAIN
+        quick = self.models(facts.ModelRole.FAST)
+        quick_role = facts.ModelRole.FAST
+        if quick is None:
+            quick = main
+            quick_role = facts.ModelRole.MAIN
         if quick is not None and self._fits_in_one_part(reading, quick_role):
             name = f"{quick.model_name}, with the text in one part"
             yield WritingAttempt(name, quick, quick_role, "transcript")
-        is_long_another = quick is None or long is None or long.model_name != quick.model_name
-        fits_long = is_long_another and self._fits_in_one_part(reading, facts.ModelRole.LONG)
-        if long is not None and fits_long:
-            name = f"{long.model_name}, using its large context window"
-            yield WritingAttempt(name, long, facts.ModelRole.LONG, "transcript")
+        yield from self._attempts_of_long_model(reading, quick)
         if quick is None:
             return
         name = f"{quick.model_name}, with the text in several parts"
         yield WritingAttempt(name, quick, quick_role, "pieces")
         if main is not None and main.model_name != quick.model_name:
             yield self._attempt_of_main_model_apart(reading, main)
+
+    def _attempts_of_long_model(
+        self, reading: DocumentMaterial, quick: ModelClient | None
+    ) -> Iterator[WritingAttempt]:
+        """Yield how the model with a large window writes, unless it is the quick one again."""
+        long = self.models(facts.ModelRole.LONG)
+        if long is None or (quick is not None and long.model_name == quick.model_name):
+            return
+        if self._fits_in_one_part(reading, facts.ModelRole.LONG):
+            name = f"{long.model_name}, using its large context window"
+            yield WritingAttempt(name, long, facts.ModelRole.LONG, "transcript")
 
     def _attempt_of_main_model_apart(
         self, reading: DocumentMaterial, main: ModelClient
@@ -595,11 +595,25 @@ class FoldDocumentWriter:
 def _role_window_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:
     settings = situation.state.settings
     chosen = settings.model_for_role(role) or settings.model_for_role(facts.ModelRole.MAIN)
-    return chosen.window if chosen and chosen.window > 0 else situation.policy.window
+    if chosen is not None and chosen.window > 0:
+        return chosen.window
+    return situation.policy.window
 
 
 def _answer_limit_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:
     return min(MOST_ANSWER_TOKENS, _role_window_tokens(situation, role) // 4)
+
+
+def _file_changes_in_span(reading: DocumentMaterial) -> dict[int, facts.FilesChanged]:
+    """Return the changes that the steps of the span made, by their numbers, without undos."""
+    span = reading.plan.span
+    changes: dict[int, facts.FilesChanged] = {}
+    for recorded in reading.situation.state.facts_on_path():
+        is_in_span = span.first <= recorded.seq <= span.last
+        fact = recorded.fact
+        if is_in_span and isinstance(fact, facts.FilesChanged) and fact.by != UNDO:
+            changes[recorded.seq] = fact
+    return changes
 
 
 def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
