@@ -110,7 +110,7 @@ def main() -> int:
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
     handled = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    inherited = {number: signal.signal(number, _do_nothing) for number in handled}
+    inherited = {number: signal.signal(number, _wake_from_signal) for number in handled}
     # What an attended command leaves in the background goes on, so it is in no group.
     group = ""
     if not options.get("attended"):
@@ -130,7 +130,7 @@ def main() -> int:
         _kill_all_remaining(group)
 
 
-def _do_nothing(*_: object) -> None:
+def _wake_from_signal(*_: object) -> None:
     """Handle a signal that only needs to wake the loop, through the wake-up pipe."""
 
 

@@ -934,7 +934,7 @@ class Workbench:
             changes.update(question.settings)
         if "roots" in changes:
             folders = [str(folder) for folder in changes["roots"]]
-            changes["roots"] = await asyncio.to_thread(_existing_folders, folders)
+            changes["roots"] = await asyncio.to_thread(_folders_on_this_machine, folders)
         changes["proposed"] = None
         if list_imported_questions(not_decided):
             changes["proposed"] = not_decided
@@ -1140,7 +1140,7 @@ async def _open_folder_tools(
     )
 
 
-def _existing_folders(folders: Sequence[str]) -> list[str]:
+def _folders_on_this_machine(folders: Sequence[str]) -> list[str]:
     return [folder for folder in folders if Path(folder).is_dir()]
 
 
