@@ -178,10 +178,9 @@ class ProgramFinder:
         runs as a program.
         """
         created_files = self.written_files + self.placed_files
-        may_write_any_file = False
-        for word in self.written_files:
-            if not is_certain_word(word) and ">" not in word:
-                may_write_any_file = True
+        may_write_any_file = any(
+            not is_certain_word(word) and ">" not in word for word in self.written_files
+        )
         for script in self.scripts:
             name = program_base_name(script)
             if may_write_any_file or any(name in word for word in created_files):
@@ -385,8 +384,7 @@ class ProgramFinder:
         """Note code in the arguments, as in `python -c`, and whether it may start programs."""
         name = name_without_version(words[0])
         is_given_code = is_interpreter_given_code(words)
-        if is_given_code or has_loading_option(words):
-            self.has_inline_code = True
+        self.has_inline_code |= is_given_code or has_loading_option(words)
         # An interpreter without a file reads its program from the input.
         has_only_options = all(word.startswith("-") for word in words[1:])
         reads_program = name in program_tables.CODE_OPTIONS and has_only_options

@@ -369,8 +369,7 @@ class ShellWordParser(ABC):
                 "it reads a variable whose name or value could cause commands to run"
             )
         # An index, and the numbers in `${x:1:2}`, are calculated.
-        if "[" in raw or re.search(r":[^-+=?]", raw):
-            self.found.has_arithmetic = True
+        self.found.has_arithmetic |= "[" in raw or bool(re.search(r":[^-+=?]", raw))
         return "@" in raw
 
     def skip_arithmetic(self, separators: str = "") -> None:
