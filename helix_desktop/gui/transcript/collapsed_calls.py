@@ -9,6 +9,7 @@ from dataclasses import field
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.fast_dataclass import dataclass
 
+SMALLEST_OF_ADDITIONS = 2
 SMALLEST = 3  # Finished calls are collapsed into one line if there are at least this many in a row.
 
 
@@ -31,12 +32,16 @@ class CallGroup:
     @property
     def is_collapsible(self) -> bool:
         """Whether there are enough finished calls or additions for a line."""
-        return self.done >= (2 if self.has_additions else SMALLEST)
+        if self.has_additions:
+            return self.done >= SMALLEST_OF_ADDITIONS
+        return self.done >= SMALLEST
 
     @property
     def collapsed_items(self) -> AbstractSet[int]:
         """The items that the group's line replaces. It is above the first item."""
-        return self.collapsible_items if self.is_collapsible and not self.opened else frozenset()
+        if self.opened or not self.is_collapsible:
+            return frozenset()
+        return self.collapsible_items
 
 
 @dataclass(slots=True)
@@ -48,14 +53,19 @@ class CallGroups:
     is_last_closed: bool = True
 
     def group_of_item(self, index: int) -> CallGroup | None:
-        at = bisect_right(self._firsts, index) - 1
-        return self.all[at] if at >= 0 and self.all[at].last >= index else None
+        groups_before = bisect_right(self._firsts, index)
+        if groups_before == 0:
+            return None
+        group = self.all[groups_before - 1]
+        if group.last < index:
+            return None
+        return group
 
     def group_headed_by(self, index: int) -> CallGroup | None:
         group = self.group_of_item(index)
-        return (
-            group if group is not None and group.first == index and group.is_collapsible else None
-        )
+        if group is None or group.first != index or not group.is_collapsible:
+            return None
+        return group
 
     def add_addition(self, index: int, name: str) -> int:
         """Adds what an agent added to a group. Returns the group's first item."""
@@ -66,8 +76,14 @@ class CallGroups:
 
     def add_item_to_last_group(self, index: int, *, collapsible: bool, added: bool = False) -> None:
         """Adds an item to a group. `collapsible`: reasoning, useless without its calls."""
-        last = self.all[-1] if self.all and not self.is_last_closed else None
-        if last is None or last.last != index - 1 or last.has_additions is not added:
+        open_group: CallGroup | None = None
+        if self.all and not self.is_last_closed:
+            open_group = self.all[-1]
+        if (
+            open_group is None
+            or open_group.last != index - 1
+            or open_group.has_additions is not added
+        ):
             self.all.append(CallGroup(index, index, has_additions=added))
             self._firsts.append(index)
             self.is_last_closed = False
@@ -79,9 +95,10 @@ class CallGroups:
     def add_result_and_list_items_to_redraw(
         self, index: int, tool: str, result: ToolReturned
     ) -> Iterable[int]:
-        if (group := self.group_of_item(index)) is None:
+        group = self.group_of_item(index)
+        if group is None:
             return ()
-        before = group.is_collapsible
+        was_collapsible = group.is_collapsible
         group.seconds += result.seconds
         group.tools[tool] += 1
         if result.ok:
@@ -89,19 +106,18 @@ class CallGroups:
             group.collapsible_items.add(index)
         else:
             group.failed += 1
-        return (
-            range(group.first, group.last + 1)
-            if group.is_collapsible and not before
-            else (group.first,)
-        )
+        if group.is_collapsible and not was_collapsible:  # The line now replaces the items.
+            return range(group.first, group.last + 1)
+        return (group.first,)
 
     def is_in_collapsed_group(self, index: int) -> bool:
         group = self.group_of_item(index)
         return group is not None and index != group.first and index in group.collapsed_items
 
     def collapsed_items_from(self, start: int) -> Iterator[int]:
-        at = max(bisect_right(self._firsts, start) - 1, 0)
-        for group in self.all[at:]:
-            yield from (
-                index for index in group.collapsed_items if index >= start and index != group.first
-            )
+        first_group = max(bisect_right(self._firsts, start) - 1, 0)
+        for group in self.all[first_group:]:
+            for index in group.collapsed_items:
+                # The first item has the line of the group.
+                if index >= start and index != group.first:
+                    yield index

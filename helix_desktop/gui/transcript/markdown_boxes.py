@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from helix_desktop.gui.transcript import markdown_blocks
 from helix_desktop.gui.transcript.basic_boxes import (
     FormulaLookup,
+    FormulaPicture,
     LayoutBox,
     RuleBox,
     SectionKey,
@@ -89,7 +90,9 @@ def _build_formula_box(
     drawn: FormulaLookup | None,
 ) -> LayoutBox:
     """Returns the picture of a formula, or its source until that is drawn."""
-    formula = drawn(block.text, True) if drawn is not None else None
+    formula: FormulaPicture | None = None
+    if drawn is not None:
+        formula = drawn(block.text, True)
     if formula is not None:
         from helix_desktop.gui.transcript.formula_pictures import FormulaBox
 
@@ -107,10 +110,13 @@ def _build_formula_box(
 
 def _gap_before_block(before: markdown_blocks.Block | None, block: markdown_blocks.Block) -> float:
     if isinstance(block, markdown_blocks.ParagraphBlock) and block.heading:
-        return 14 if before else 3
-    both = (before, block)
-    return (
-        3
-        if all(isinstance(each, markdown_blocks.ParagraphBlock) and each.indent for each in both)
-        else 7
-    )
+        if before is None:
+            return 3
+        return 14
+    if _is_in_list(before) and _is_in_list(block):  # The items of a list stand close together.
+        return 3
+    return 7
+
+
+def _is_in_list(block: markdown_blocks.Block | None) -> bool:
+    return isinstance(block, markdown_blocks.ParagraphBlock) and block.indent > 0

@@ -37,16 +37,16 @@ def build_selected_text(
         if items.is_item_hidden(index):
             continue
         if index in (first.number, last.number):
-            edge = laid(index)
-            a, b = selection.selected_offsets_of(index, edge.text_length)
-            part = edge.copyable_markdown(a, b) if markdown else edge.text_between_offsets(a, b)
+            layout = laid(index)
+            start, end = selection.selected_offsets_of(index, layout.text_length)
+            if markdown:
+                part = layout.copyable_markdown(start, end)
+            else:
+                part = layout.text_between_offsets(start, end)
+        elif markdown:
+            part = item_as_markdown(items.all[index])
         else:
-            whole = items.all[index]
-            part = (
-                item_as_markdown(whole)
-                if markdown
-                else item_as_plain_text(whole, parsed=size < MOST_PARSED)
-            )
+            part = item_as_plain_text(items.all[index], parsed=size < MOST_PARSED)
         if part:
             parts.append(part)
             size += len(part)
@@ -63,17 +63,21 @@ def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
     if not (text and parsed and is_markdown) or len(text) > MOST_PARSED:
         return text or call_as_one_line(item)
     breaks = item.kind is TranscriptItemKind.USER
-    found = [
-        block
-        for chunk in split_markdown_chunks(text)
-        for block in markdown_blocks.parse_markdown_blocks(
-            text, chunk, markdown_blocks.find_link_reference_lines(text), breaks=breaks
-        )
-    ]
-    return "\n".join(markdown_blocks.block_as_plain_text(block) for block in found)
+    link_references = markdown_blocks.find_link_reference_lines(text)
+    block_texts: list[str] = []
+    for chunk in split_markdown_chunks(text):
+        blocks = markdown_blocks.parse_markdown_blocks(text, chunk, link_references, breaks=breaks)
+        block_texts += map(markdown_blocks.block_as_plain_text, blocks)
+    return "\n".join(block_texts)
 
 
 def item_as_markdown(item: TranscriptItem) -> str:
-    text = "" if item.kind is TranscriptItemKind.REASONING else item_source_text(item).strip()
-    line = call_as_one_line(item)
-    return text or (f"`{line}`" if line else "")
+    if item.kind is TranscriptItemKind.REASONING:
+        return ""
+    text = item_source_text(item).strip()
+    if text:
+        return text
+    call_line = call_as_one_line(item)
+    if call_line:
+        return f"`{call_line}`"
+    return ""
