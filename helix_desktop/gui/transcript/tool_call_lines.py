@@ -98,7 +98,7 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
     if state.decided is not None and not state.decided.allowed:
         chips += _build_chips_of_denial(returned)
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("denied"))
-    if _was_stopped(returned):
+    if _was_call_stopped(returned):
         outcome = tr("stopped")
         if returned.head == NOT_BEGUN:
             outcome = tr("stopped before it ran")
@@ -123,7 +123,7 @@ def _build_chips_of_denial(returned: ToolReturned) -> list[LineChip]:
     return [LineChip(f"“{shown_words}”")]
 
 
-def _was_stopped(returned: ToolReturned) -> bool:
+def _was_call_stopped(returned: ToolReturned) -> bool:
     if returned.stopped:
         return True
     # Helix itself writes these outputs for calls that the end of a turn cut off.

@@ -99,12 +99,12 @@ class DifferenceLines:
             layout.setFormats(formats)
         else:
             self.plain[key] = line
-        self._break_into_lines(layout)
+        self._wrap_at_text_width(layout)
         if len(self._laid) > LAID:
             self._laid.popitem(last=False)
         return layout
 
-    def _break_into_lines(self, layout: QTextLayout) -> None:
+    def _wrap_at_text_width(self, layout: QTextLayout) -> None:
         line_height = self.ink.code_line_height
         top = 0.0
         layout.beginLayout()

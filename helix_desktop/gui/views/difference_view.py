@@ -248,7 +248,7 @@ class DifferenceView(TextSurface):
             if row.head:
                 self._draw_hunk_head(painter, number, row)
             else:
-                self._draw_row(painter, number, row)
+                self._draw_difference_row(painter, number, row)
         visible_hunks.discard(-1)  # The names of the files above the hunks belong to none.
         for hunk in visible_hunks:
             self._draw_hunk_frame(painter, hunk)
@@ -256,7 +256,9 @@ class DifferenceView(TextSurface):
         if self._lines.plain and not self._colouring.isActive():
             self._colouring.start()
 
-    def _draw_row(self, painter: QPainter, number: int, row: difference_rows.DifferenceRow) -> None:
+    def _draw_difference_row(
+        self, painter: QPainter, number: int, row: difference_rows.DifferenceRow
+    ) -> None:
         top = self._heights.tops[number]
         height = self._heights.tops[number + 1] - top
         if number == self._heights.commented_row:
