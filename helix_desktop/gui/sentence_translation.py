@@ -44,29 +44,27 @@ class SentenceTemplate(NamedTuple):
         be tried.
         """
         first, *middle, last = self.literals
+        if len(text) < len(first) + len(last):
+            return None
+        if _lower_first_letter(text[: len(first)]) != first or not text.endswith(last):
+            return None
         limit = len(text) - len(last)
-        if (
-            len(text) < len(first) + len(last)
-            or _lower_first_letter(text[: len(first)]) != first
-            or not text.endswith(last)
-        ):
-            return None
-        starts, at = [len(first)], len(first)
-        ends = []
+        values: list[str] = []
+        start = len(first)
         for literal in middle:
-            found = text.find(literal, at + 1, limit)
-            if found < 0:
+            # A value has at least one letter.
+            end = text.find(literal, start + 1, limit)
+            if end < 0:
                 return None
-            ends.append(found)
-            at = found + len(literal)
-            starts.append(at)
-        if at >= limit or (
-            self.names[-1] == PATH_NAME and not last and text.endswith((".", "!", "?"))
-        ):
+            values.append(text[start:end])
+            start = end + len(literal)
+        if start >= limit:
             return None
-        return {
-            name: text[a:b] for name, a, b in zip(self.names, starts, [*ends, limit], strict=True)
-        }
+        ends_with_path = self.names[-1] == PATH_NAME and not last
+        if ends_with_path and text.endswith((".", "!", "?")):
+            return None
+        values.append(text[start:limit])
+        return dict(zip(self.names, values, strict=True))
 
 
 _plain_sentences: dict[str, str] = {}
@@ -106,52 +104,60 @@ def translate_sentences(text: str) -> str:
 
 def translate_title(text: str, show: Callable[[str], str]) -> str:
     """Translates a title that is known as a whole. `show` shows the names in it."""
-    if (plain := _plain_sentences.get(_lower_first_letter(text))) is not None:
+    plain = _plain_sentences.get(_lower_first_letter(text))
+    if plain is not None:
         return plain
     for template in _templates_for_first_letter(text):
-        if (values := template.match_sentence(text)) is not None:
-            return template.translation.format(
-                **{name: show(value) for name, value in values.items()}
-            )
+        values = template.match_sentence(text)
+        if values is not None:
+            shown_values = {name: show(value) for name, value in values.items()}
+            return template.translation.format(**shown_values)
     return show(text)
 
 
 def join_sentences(*sentences: str) -> str:
     """Joins sentences of the window's language; empty ones are left out."""
-    told = ""
-    for each in filter(None, sentences):
-        told += _separator_after(told, " ") + each if told else each
-    return told
+    text = ""
+    for sentence in filter(None, sentences):
+        if text:
+            text += _separator_after(text, " ")
+        text += sentence
+    return text
 
 
 def _translate_piecewise(text: str, between: re.Pattern[str], depth: int) -> str:
     """Translates a text in as few known pieces as possible. An unknown piece is left unchanged."""
     pieces = between.split(text, maxsplit=MOST_PIECES)
-    told, at = [], 0
-    while at < len(pieces):
-        found, end = pieces[at], at + 1
-        for until in range(at + 1, len(pieces) + 1, 2):
-            known = _translate_known_sentence("".join(pieces[at:until]), depth)
+    translated: list[str] = []
+    start = 0
+    # Every second piece is a separator.
+    while start < len(pieces):
+        sentence = pieces[start]
+        end = start + 1
+        for possible_end in range(start + 1, len(pieces) + 1, 2):
+            known = _translate_known_sentence("".join(pieces[start:possible_end]), depth)
             if known is not None:
-                found, end = known, until
+                sentence = known
+                end = possible_end
                 break
-        told += [
-            found,
-            *(
-                _separator_after(found, each) if found != pieces[at] else each
-                for each in pieces[end : end + 1]
-            ),
-        ]
-        at = end + 1
-    return "".join(told)
+        translated.append(sentence)
+        if end < len(pieces):
+            separator = pieces[end]
+            if sentence != pieces[start]:
+                separator = _separator_after(sentence, separator)
+            translated.append(separator)
+        start = end + 1
+    return "".join(translated)
 
 
-def _separator_after(found: str, between: str) -> str:
+def _separator_after(sentence: str, separator: str) -> str:
     """The separator after a translated sentence: the language's own comma, and no space
     after a full-width full stop.
     """
-    wide = unicodedata.east_asian_width(found[-1:] or " ") in "WF"
-    return "" if wide and between == " " else _plain_sentences.get(between, between)
+    is_full_width = unicodedata.east_asian_width(sentence[-1:] or " ") in "WF"
+    if is_full_width and separator == " ":
+        return ""
+    return _plain_sentences.get(separator, separator)
 
 
 def _translate_known_sentence(text: str, depth: int) -> str | None:
@@ -160,13 +166,16 @@ def _translate_known_sentence(text: str, depth: int) -> str | None:
     if plain is not None or depth == 0:
         return plain and _capitalize_like(text, plain)
     for template in _templates_for_first_letter(text):
-        if (values := template.match_sentence(text)) is not None:
-            ours = {
-                name: _translate_piecewise(values[name], _PHRASES, depth - 1)
-                for name in TRANSLATED_NAMES & values.keys()
-            }
-            shown = {name: _localize_figure(value) for name, value in values.items()}
-            return _capitalize_like(text, template.translation).format(**{**shown, **ours})
+        values = template.match_sentence(text)
+        if values is None:
+            continue
+        shown_values: dict[str, str] = {}
+        for name, value in values.items():
+            if name in TRANSLATED_NAMES:
+                shown_values[name] = _translate_piecewise(value, _PHRASES, depth - 1)
+            else:
+                shown_values[name] = _localize_figure(value)
+        return _capitalize_like(text, template.translation).format(**shown_values)
     return None
 
 
@@ -174,16 +183,20 @@ def _localize_figure(value: str) -> str:
     figure = _FIGURE.fullmatch(value)
     if figure is None or not (figure[2] or figure[3] or "," in value):
         return value
-    here = QLocale()
-    number = figure[1].replace(",", here.groupSeparator()) + (figure[2] or "").replace(
-        ".", here.decimalPoint()
-    )
-    return _percent[0].format(n=number) if figure[3] else number
+    locale = QLocale()
+    whole_part = figure[1].replace(",", locale.groupSeparator())
+    decimals = (figure[2] or "").replace(".", locale.decimalPoint())
+    number = whole_part + decimals
+    if figure[3]:
+        return _percent[0].format(n=number)
+    return number
 
 
 def _capitalize_like(text: str, other: str) -> str:
     """Capitalizes a translated phrase if the original begins a sentence."""
-    return other[:1].upper() + other[1:] if text[:1].isupper() else other
+    if not text[:1].isupper():
+        return other
+    return other[:1].upper() + other[1:]
 
 
 def _templates_for_first_letter(text: str) -> Iterator[SentenceTemplate]:
@@ -195,7 +208,10 @@ def _templates_for_first_letter(text: str) -> Iterator[SentenceTemplate]:
 def _literals_of_template(text: str) -> tuple[str, ...]:
     parts = list(string.Formatter().parse(text))
     literals = [literal for literal, _, _, _ in parts]
-    return (*literals, "") if parts and parts[-1][1] is not None else tuple(literals)
+    # After a placeholder at the end there is an empty literal.
+    if parts and parts[-1][1] is not None:
+        literals.append("")
+    return tuple(literals)
 
 
 def _lower_first_letter(text: str) -> str:

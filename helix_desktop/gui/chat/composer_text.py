@@ -143,25 +143,28 @@ class ComposerTextEdit(QPlainTextEdit):
         return True
 
     def _walk_history_by_key(self, event: QKeyEvent) -> bool:
-        plain = event.modifiers() in (
+        # Some systems report the arrow keys as keys of the number pad.
+        is_plain = event.modifiers() in (
             Qt.KeyboardModifier.NoModifier,
             Qt.KeyboardModifier.KeypadModifier,
         )
-        if not plain or event.key() not in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+        if not is_plain or event.key() not in (Qt.Key.Key_Up, Qt.Key.Key_Down):
             return False
-        up = event.key() == Qt.Key.Key_Up
-        untouched = not self.toPlainText() or self._at < len(self._history)
-        if (
-            not untouched
-            or not self._is_cursor_at_edge(top=up)
-            or (not up and self._at == len(self._history))
-        ):
+        goes_up = event.key() == Qt.Key.Key_Up
+        is_at_own_text = self._at == len(self._history)
+        # In a text that the user is writing, the arrow keys only move the cursor.
+        is_written_by_user = bool(self.toPlainText()) and self._at >= len(self._history)
+        if is_written_by_user or not self._is_cursor_at_edge(top=goes_up):
             return False
-        if up and self.has_queued_messages and self._at == len(self._history):
+        if not goes_up and is_at_own_text:
+            return False
+        if not goes_up:
+            self._walk_sent_messages(1)
+        elif self.has_queued_messages and is_at_own_text:
             # The message is taken out of the queue. A copy would be sent twice.
             self.queued_message_wanted.emit()
         else:
-            self._walk_sent_messages(-1 if up else 1)
+            self._walk_sent_messages(-1)
         return True
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:

@@ -5,6 +5,7 @@ Widths and hidden parts are saved for each workspace in `WindowStateFile`.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent, QResizeEvent
@@ -160,7 +161,9 @@ class WindowFrame(QWidget):
 
     @property
     def _side_name(self) -> str:
-        return "preview" if self._preview is not None else "chat"
+        if self._preview is not None:
+            return "preview"
+        return "chat"
 
     def _update_visible_sides(self) -> None:
         """Shows and hides the sides as the user wants, if there is room."""
@@ -182,22 +185,24 @@ class WindowFrame(QWidget):
 
     def _distribute_widths(self) -> None:
         """Gives the sides their saved widths and the page the rest, never less than it needs."""
-        kept, whole = self.state_file.get_remembered, self._splitter.width()
-        widest = max(round(whole * MAX_SIDEBAR_SHARE), self.sidebar.minimumWidth())
-        usual = min(self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1, widest)
-        first = (
-            kept("layout", self._workspace, "sidebar-width", default=usual)
-            if self.is_sidebar_shown
-            else 0
-        )
-        room, last = whole - first - 1, 0
+        saved_width = partial(self.state_file.get_remembered, "layout", self._workspace)
+        whole_width = self._splitter.width()
+        sidebar_width = 0
+        if self.is_sidebar_shown:
+            widest = max(round(whole_width * MAX_SIDEBAR_SHARE), self.sidebar.minimumWidth())
+            usual = min(self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1, widest)
+            sidebar_width = saved_width("sidebar-width", default=usual)
+        # A pixel between two sides belongs to the splitter's handle.
+        room = whole_width - sidebar_width - 1
+        side_width = 0
         if self.is_side_panel_shown:
             usual = self.theme.zoomed_pixels(SIDE_WIDTH) - 1
             if self._preview is not None:
                 usual = round(room * PREVIEW_SHARE)
-            wanted = kept("layout", self._workspace, "side-width", self._side_name, default=usual)
-            last = min(wanted, max(round(room * MAX_SIDE_SHARE), self._side.minimumWidth()))
-        self._splitter.setSizes([first, room - last - 1, last])
+            wanted = saved_width("side-width", self._side_name, default=usual)
+            widest = max(round(room * MAX_SIDE_SHARE), self._side.minimumWidth())
+            side_width = min(wanted, widest)
+        self._splitter.setSizes([sidebar_width, room - side_width - 1, side_width])
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
