@@ -14,8 +14,14 @@ from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.json_values import text_at
 
 # Values of Qt.Key and Qt.KeyboardModifier. Importing Qt's enums would delay the start by 25 ms.
-RETURN, ENTER, BACKSPACE, LETTER_N = 0x01000004, 0x01000005, 0x01000003, 0x4E
-SHIFT, CONTROL, ALT, META = 0x02000000, 0x04000000, 0x08000000, 0x10000000
+RETURN = 0x01000004
+ENTER = 0x01000005
+BACKSPACE = 0x01000003
+LETTER_N = 0x4E
+SHIFT = 0x02000000
+CONTROL = 0x04000000
+ALT = 0x08000000
+META = 0x10000000
 
 
 class EarlyTyping:
@@ -50,13 +56,9 @@ class EarlyTyping:
             return False
         key = event.key()
         if key in (RETURN, ENTER):
-            if held & SHIFT or self.is_edit or not (self.enter_sends or held & CONTROL):
-                self.append_typed_text("\n")
-            elif self.typed_text.strip() or self._saved_draft.get("attachments"):
-                self._queue_typed_message()
+            self._send_or_begin_line(held)
         elif held == CONTROL and key == LETTER_N:
-            self.draft_owner, self.is_edit = (self.draft_owner[0], "new"), False
-            self.sent_messages = self.sent_by_conversation.setdefault(self.draft_owner, [])
+            self._turn_to_new_conversation()
         elif held & CONTROL:
             return False
         elif key == BACKSPACE:
@@ -64,6 +66,20 @@ class EarlyTyping:
         elif event.text().isprintable():
             self.append_typed_text(event.text())
         return True
+
+    def _send_or_begin_line(self, held: int) -> None:
+        wants_to_send = self.enter_sends or held & CONTROL
+        # An edited message rewinds the conversation, which has to be open for that.
+        if held & SHIFT or self.is_edit or not wants_to_send:
+            self.append_typed_text("\n")
+        elif self.typed_text.strip() or self._saved_draft.get("attachments"):
+            self._queue_typed_message()
+
+    def _turn_to_new_conversation(self) -> None:
+        workspace, _conversation = self.draft_owner
+        self.draft_owner = (workspace, "new")
+        self.is_edit = False
+        self.sent_messages = self.sent_by_conversation.setdefault(self.draft_owner, [])
 
     def append_typed_text(self, words: str) -> None:
         self._save_draft_text(self.typed_text + words)
@@ -85,9 +101,8 @@ class EarlyTyping:
         return self._state_file.get_remembered("draft", *self.draft_owner, default=dict[str, Any]())
 
     def _save_draft_text(self, text: str) -> None:
-        held = self._saved_draft.get("attachments", [])
-        self._state_file.remember_value(
-            "draft",
-            *self.draft_owner,
-            value={"text": text, "attachments": held} if text or held else {},
-        )
+        attachments = self._saved_draft.get("attachments", [])
+        draft: dict[str, Any] = {}
+        if text or attachments:
+            draft = {"text": text, "attachments": attachments}
+        self._state_file.remember_value("draft", *self.draft_owner, value=draft)

@@ -33,11 +33,12 @@ class ProgramSettingsPage(SettingsPage):
         super().__init__(title)
         self._settings = settings
         for section in sections:
-            shown = [
-                each
-                for each in ALL
-                if each.section == section and each.in_window and each is not SHORTCUTS
-            ]
+            # The shortcuts have a page of their own.
+            in_window = [setting for setting in ALL if setting.in_window]
+            shown: list[ProgramSetting[Any]] = []
+            for setting in in_window:
+                if setting.section == section and setting is not SHORTCUTS:
+                    shown.append(setting)
             if len(sections) > 1 and shown:
                 self.add_heading(tr(section))
             for setting in shown:
@@ -87,17 +88,17 @@ class ProgramSettingsPage(SettingsPage):
         except HelixError as error:
             self._error_label.setText(translate_sentences(str(error)))
             self._error_label.show()
-            QTimer.singleShot(
-                0, self, lambda: self.ensureWidgetVisible(self._error_label)
-            )  # Once it has its place.
+            # The label can be scrolled to once it has its place.
+            QTimer.singleShot(0, self, lambda: self.ensureWidgetVisible(self._error_label))
 
 
 def _check_exclusions(setting: ProgramSetting[Any], lines: Sequence[str]) -> None:
     """Raises InvalidInput if a line would keep nothing from being recorded."""
     if setting is program_settings.RECORDER_WITHOUT_AGENTS:
         history_kinds_of_agents([line.strip() for line in lines if line.strip()])
-    for line in lines if setting is program_settings.RECORDER_WITHOUT_FOLDERS else ():
-        if line.strip() and not Path(line.strip()).expanduser().is_absolute():
-            raise InvalidInput(
-                tr("{path} is not a full path. Nothing was changed.", path=line.strip())
-            )
+    if setting is not program_settings.RECORDER_WITHOUT_FOLDERS:
+        return
+    for line in lines:
+        path = line.strip()
+        if path and not Path(path).expanduser().is_absolute():
+            raise InvalidInput(tr("{path} is not a full path. Nothing was changed.", path=path))
