@@ -48,6 +48,8 @@ CALL_AS_TEXT = (
     "tools can work with files that you attach."
 )
 MOST_RELAXED = 4  # The most optional parameters that a refused request may lose in turn.
+# A reply that has this share of its limit was ended by it.
+REACHED_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,9 @@ class HttpModelClient:
         """Return why a reply that was cut at its length cannot go on, or an empty string."""
         limit = limit_reply(request, self.info).max_output
         if reply.stop is not Stop.LENGTH or request.max_output or not limit:
+            return ""
+        # A server may have a lower limit of its own. After that one, the model can go on.
+        if 0 < reply.usage.output < REACHED_SHARE * limit:
             return ""
         if limit == self.info.reply_limit:
             return f"The reply reached the limit of {limit:,} tokens that you set for this model."

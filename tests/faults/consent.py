@@ -97,7 +97,7 @@ class Surfaces:
     def editor(self, text: str) -> str:
         card = _build_question_card(ask(text))
         content = next(iter(card.content or ()))
-        fenced: str = content.content.text  # type: ignore[union-attr]
+        fenced: str = content.content.text
         return fenced.partition("\n")[2].rpartition("\n")[0]
 
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 from PySide6.QtCore import QPoint, QPointF
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLineEdit, QWidget
+from shiboken6 import isValid
 
 from helix_desktop import program_folders
 from helix_desktop.desktop.window_program import WindowProgram
@@ -467,7 +468,7 @@ def panel_tokens(panel: object) -> list[int]:
 
 
 def _is_hidden(widget: QWidget) -> bool:
-    return not widget.isVisible()
+    return not isValid(widget) or not widget.isVisible()
 
 
 async def shown(kind: type[D]) -> D:
