@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import ModelReplied, Stop, Text, TurnEnd, TurnEn
 from helix_desktop.engine.session import Session
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from tests.peers.chat_server import ChatServer, reply
+from tests.peers.peer import Answer
 from tests.workbench.conftest import Desks
 
 LOOP = "As a language model I can help. "
@@ -68,10 +69,16 @@ async def test_a_reply_that_repeats_itself_is_stopped_and_can_go_on(
             assert LOOP * 400 in whole.text
 
 
+def story_of(tokens: int) -> Answer:
+    """A reply that was cut after so many tokens."""
+    usage = {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
+    return reply("Once upon", finish="length", usage=usage)
+
+
 async def test_the_users_limit_for_replies_is_sent_and_ends_the_turn(
     desks: Desks, folder: Path
 ) -> None:
-    with ChatServer([reply("Once upon", finish="length")] * 4) as server:
+    with ChatServer([story_of(120)] * 4) as server:
         async with talking(desks, folder, server, max_output=120) as session:
             session.send_message((Text("Tell me a story."),))
             end = await end_of_turn(session)
@@ -84,7 +91,7 @@ async def test_the_users_limit_for_replies_is_sent_and_ends_the_turn(
 async def test_a_reply_may_only_have_the_room_that_the_window_has(
     desks: Desks, folder: Path
 ) -> None:
-    with ChatServer([reply("Once upon", finish="length")] * 4) as server:
+    with ChatServer([story_of(8_000)] * 4) as server:
         async with talking(desks, folder, server, window=8_192, max_output=20_000) as session:
             session.send_message((Text("Tell me a story."),))
             end = await end_of_turn(session)
