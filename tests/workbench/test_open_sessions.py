@@ -49,7 +49,7 @@ async def others(bench: Workbench, many: int = open_sessions.KEPT) -> None:
 
 async def gone(session: weakref.ref[Session]) -> bool:
     """Whether it is freed, by counting references alone."""
-    for _ in range(100):
+    for _ in range(2_000):
         if session() is None:
             return True
         await asyncio.sleep(0.01)
