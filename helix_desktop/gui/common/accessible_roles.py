@@ -13,11 +13,9 @@ def _build_accessible_interface(name: str, widget: QObject) -> QAccessibleWidget
     """Builds the interface for a widget. Qt asks for the widget's class by name, and
     then for its base classes.
     """
-    return (
-        QAccessibleWidget(widget, _ROLES[name])
-        if name in _ROLES and isinstance(widget, QWidget)
-        else None
-    )
+    if name not in _ROLES or not isinstance(widget, QWidget):
+        return None
+    return QAccessibleWidget(widget, _ROLES[name])
 
 
 @cache

@@ -19,7 +19,8 @@ class ChipLabel(QWidget):
         theme.changed.connect(self._restyle_chip)
 
     def set_chip_text(self, text: str, look: str = "plain") -> None:
-        self._text, self._look = text, look
+        self._text = text
+        self._look = look
         self.setAccessibleName(text)
         self.setVisible(bool(text))
         self._restyle_chip()
@@ -29,7 +30,8 @@ class ChipLabel(QWidget):
         return QSize(round(width) + self._theme.zoomed_pixels(16), self._theme.zoomed_pixels(20))
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        theme, radius = self._theme, self._theme.zoomed_pixels(5)
+        theme = self._theme
+        radius = theme.zoomed_pixels(5)
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         looks = {"strong": ("accent_soft", "accent"), "danger": ("danger_soft", "danger")}
@@ -40,9 +42,8 @@ class ChipLabel(QWidget):
         else:
             painter.setPen(QPen(theme.colour_of_token("line"), 1))
             painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
-        theme.draw_words(
-            painter, whole, self._text, theme.build_font(11), ink, Qt.AlignmentFlag.AlignCenter
-        )
+        font = theme.build_font(11)
+        theme.draw_words(painter, whole, self._text, font, ink, Qt.AlignmentFlag.AlignCenter)
         painter.end()
 
     def _restyle_chip(self) -> None:

@@ -120,15 +120,17 @@ class ExactTextView(QPlainTextEdit):
 
 def describe_exact_text(text: str, marks: int, *, end_seen: bool) -> str:
     """Describes a text's length, the number of its visible marks, and whether there is
-    more to read.
+    more to read. Empty for a line that is in sight and has no marks.
     """
     lines = text.removesuffix("\n").count("\n") + 1
-    told = [
+    if lines == 1 and not marks and end_seen:
+        return ""
+    parts = [
         format_count(lines, "{n} line", "{n} lines"),
         format_count(len(text), "{n} character", "{n} characters"),
     ]
     if marks:
-        told.append(
+        parts.append(
             format_count(
                 marks,
                 "{n} hidden or look-alike character, marked ⟨…⟩",
@@ -136,5 +138,5 @@ def describe_exact_text(text: str, marks: int, *, end_seen: bool) -> str:
             )
         )
     if not end_seen:
-        told.append(tr("scroll to the end to continue"))
-    return " · ".join(told) if lines > 1 or marks or not end_seen else ""
+        parts.append(tr("scroll to the end to continue"))
+    return " · ".join(parts)

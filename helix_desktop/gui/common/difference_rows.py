@@ -4,6 +4,7 @@ for two columns. Plain Python.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, find_changes_within_line
@@ -11,9 +12,7 @@ from helix_desktop.engine.hidden_characters import GOES_ON, mark_text, marked_li
 from helix_desktop.fast_dataclass import dataclass
 
 Span = tuple[int, int]
-_Version = tuple[
-    str, str, int, int
-]  # The sign, the text, the old number and the new number of a line.
+
 _FILES = re.compile(r"--- [^\n]*\n\+\+\+ [^\n]*\n(?=@@)")
 _HEAD = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _NO_END = "\\ No newline at end of file"
@@ -213,37 +212,48 @@ def _number_hunk_lines(
     lines: Sequence[tuple[str, str]], old: int, new: int
 ) -> list[DifferenceLine]:
     """Adds line numbers and changed words. A continuation of a wrapped line has no number."""
-    found: list[DifferenceLine] = []
-    gone: list[_Version] = []
-    come: list[_Version] = []
-    goes_on = False
-    for sign, text in (*lines, ("", "")):
-        if sign not in ("-", "+") and (gone or come):
-            found += _pair_replaced_lines(gone, come)
-            gone, come = [], []
-        if not sign:
-            break
-        if not goes_on:
-            old, new = old + (sign in "- "), new + (sign in "+ ")
-        line = (
-            sign,
-            text,
-            0 if goes_on or sign in "+\\" else old,
-            0 if goes_on or sign in "-\\" else new,
-        )
-        if sign in "-+":
-            (gone if sign == "-" else come).append(line)
+    numbered: list[DifferenceLine] = []
+    removed: list[DifferenceLine] = []
+    added: list[DifferenceLine] = []
+    is_continuation = False
+    for sign, text in lines:
+        is_in_old = sign in ("-", " ")
+        is_in_new = sign in ("+", " ")
+        old_number = 0
+        new_number = 0
+        if not is_continuation:
+            old += is_in_old
+            new += is_in_new
+            if is_in_old:
+                old_number = old
+            if is_in_new:
+                new_number = new
+        line = DifferenceLine(sign, text, old_number, new_number)
+        is_continuation = text.endswith(GOES_ON)
+        if sign == "-":
+            removed.append(line)
+        elif sign == "+":
+            added.append(line)
         else:
-            found.append(DifferenceLine(*line))
-        goes_on = text.endswith(GOES_ON)
-    return found
+            numbered += _pair_replaced_lines(removed, added)
+            removed = []
+            added = []
+            numbered.append(line)
+    numbered += _pair_replaced_lines(removed, added)
+    return numbered
 
 
-def _pair_replaced_lines(gone: list[_Version], come: list[_Version]) -> Iterator[DifferenceLine]:
-    pairs = min(len(gone), len(come)) if max(len(gone), len(come)) <= MOST else 0
-    for one, other in ((gone, come), (come, gone)):
-        for at, line in enumerate(one):
-            yield DifferenceLine(*line, other[at][1] if at < pairs else None)
+def _pair_replaced_lines(
+    removed: list[DifferenceLine], added: list[DifferenceLine]
+) -> list[DifferenceLine]:
+    """Gives each removed line the added line that stands in its place, and the other way round."""
+    if max(len(removed), len(added)) > MOST:
+        return removed + added
+    pairs = min(len(removed), len(added))
+    lines = [replace(old, counterpart=new.text) for old, new in zip(removed, added, strict=False)]
+    lines += removed[pairs:]
+    lines += [replace(new, counterpart=old.text) for old, new in zip(removed, added, strict=False)]
+    return lines + added[pairs:]
 
 
 def _pair_for_two_columns(

@@ -12,7 +12,9 @@ class ElidedLabel(QLabel):
         self, parent: QWidget, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight, least: int = 0
     ) -> None:
         super().__init__(parent, textFormat=Qt.TextFormat.PlainText)
-        self._words, self._mode, self._least = "", mode, least
+        self._words = ""
+        self._mode = mode
+        self._least = least
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
 
     def set_elided_text(self, words: str) -> None:
@@ -34,12 +36,14 @@ class ElidedLabel(QLabel):
         self._elide_to_width()
 
     def _elide_to_width(self) -> None:
-        whole = self.fontMetrics().horizontalAdvance(self._words) <= self.width()
-        shown = self.fontMetrics().elidedText(self._words, self._mode, self.width())
-        self.setText(self._words if whole else shown if self.width() >= self._least else "")
-        if whole:
+        if self.fontMetrics().horizontalAdvance(self._words) <= self.width():
+            self.setText(self._words)
             self.setToolTip("")
             return
+        shown = ""
+        if self.width() >= self._least:
+            shown = self.fontMetrics().elidedText(self._words, self._mode, self.width())
+        self.setText(shown)
         from html import escape  # Its 2,000 entities would delay the start.
 
         self.setToolTip(f"<span>{escape(self._words)}</span>")

@@ -27,16 +27,26 @@ class FieldsDialog(TransientDialog):
     """
 
     def __init__(
-        self, title: str, fields: Sequence[FieldDeclaration], yes: str, save: Callable[[dict[str, Value]], object], parent: QWidget, above: Sequence[QWidget] = ()
-    ) -> None:  # fmt: skip
+        self,
+        title: str,
+        fields: Sequence[FieldDeclaration],
+        yes: str,
+        save: Callable[[dict[str, Value]], object],
+        parent: QWidget,
+        above: Sequence[QWidget] = (),
+    ) -> None:
         super().__init__(title, parent, 520)
-        self.values = {one.name: one.value for one in fields}
-        self._save, self.trouble = save, build_plain_label("", "danger", self)
-        rows = [
-            build_field_row(one, partial(self.values.__setitem__, one.name), self) for one in fields
-        ]
+        self.values = {field.name: field.value for field in fields}
+        self._save = save
+        self.trouble = build_plain_label("", "danger", self)
         self.buttons = build_confirm_buttons(self, yes, self._save_values_and_close)
-        build_column(*above, *rows, 1, self.trouble, self.buttons, owner=self, margins=20)
+        column = build_column(*above, owner=self, margins=20)
+        for field in fields:
+            keep_value = partial(self.values.__setitem__, field.name)
+            column.addWidget(build_field_row(field, keep_value, self))
+        column.addStretch(1)
+        column.addWidget(self.trouble)
+        column.addWidget(self.buttons)
 
     def _save_values_and_close(self) -> None:
         self.setFocus()  # The field being edited accepts the typed value when it loses the focus.

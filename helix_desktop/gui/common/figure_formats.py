@@ -16,11 +16,15 @@ def format_byte_size(amount: int) -> str:
     """Formats bytes with three digits: 512 B, 18.9 KB, 96.2 MB. A KB is 1,000 bytes, as
     for the model.
     """
-    value, unit = float(amount), 0
+    value = float(amount)
+    unit = 0
     while value >= 999.5 and unit < len(_UNITS) - 1:
         value /= 1000
         unit += 1
-    return f"{format_number(value, 0 if unit == 0 or value >= 99.95 else 1)} {_UNITS[unit]}"
+    decimals = 1
+    if unit == 0 or value >= 99.95:
+        decimals = 0
+    return f"{format_number(value, decimals)} {_UNITS[unit]}"
 
 
 def format_time_ago(moment: float, now: float) -> str:
@@ -52,20 +56,25 @@ def format_date_and_time(moment: float) -> str:
 
 def format_short_day(moment: float, now: float) -> str:
     """Formats a day in a few characters: Tue, 4 Mar, 2024."""
-    there, here = (datetime.fromtimestamp(at).astimezone() for at in (moment, now))
+    day = datetime.fromtimestamp(moment).astimezone()
+    today = datetime.fromtimestamp(now).astimezone()
     if now - moment < 6 * DAY_SECONDS:
-        return QLocale().dayName(there.isoweekday(), QLocale.FormatType.ShortFormat)
-    recent = now - moment < RECENT_DAYS * DAY_SECONDS or there.year == here.year
-    return _format_local_time(moment, "d MMM" if recent else "yyyy")
+        return QLocale().dayName(day.isoweekday(), QLocale.FormatType.ShortFormat)
+    if now - moment < RECENT_DAYS * DAY_SECONDS or day.year == today.year:
+        return _format_local_time(moment, "d MMM")
+    return _format_local_time(moment, "yyyy")
 
 
 def format_short_day_and_time(moment: float, before: float, now: float) -> str:
     """Formats the time of day, with the day if it differs from that of `before`."""
-    days = [datetime.fromtimestamp(at).astimezone().date() for at in (moment, before)]
-    if days[0] == days[1]:
-        return format_time_of_day(moment)
-    is_recent = now - moment < RECENT_DAYS * DAY_SECONDS
-    return f"{format_short_day(moment, now) if is_recent else format_date(moment)} {format_time_of_day(moment)}"
+    time_of_day = format_time_of_day(moment)
+    date = datetime.fromtimestamp(moment).astimezone().date()
+    if date == datetime.fromtimestamp(before).astimezone().date():
+        return time_of_day
+    day = format_date(moment)
+    if now - moment < RECENT_DAYS * DAY_SECONDS:
+        day = format_short_day(moment, now)
+    return f"{day} {time_of_day}"
 
 
 def is_today(moment: float) -> bool:
@@ -90,5 +99,12 @@ def format_duration(seconds: float) -> str:
 
 def format_dollars(dollars: float) -> str:
     """Formats US dollars, with more decimals for a small amount."""
-    decimals = 2 if (n := abs(dollars)) >= 0.995 else 3 if n >= 0.00995 else 4 if n >= 5e-5 else 0
-    return tr("${n}", n=format_number(dollars if decimals else 0, decimals))
+    amount = abs(dollars)
+    if amount < 5e-5:
+        return tr("${n}", n=format_number(0))
+    decimals = 4
+    if amount >= 0.995:
+        decimals = 2
+    elif amount >= 0.00995:
+        decimals = 3
+    return tr("${n}", n=format_number(dollars, decimals))

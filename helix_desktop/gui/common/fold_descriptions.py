@@ -33,18 +33,31 @@ def split_agent_compaction(fold: Folded) -> tuple[str, str]:
     """Returns which agent compacted the conversation itself, and its word for what
     started that. Both empty for our folds.
     """
-    agent, found, trigger = fold.why.partition(" compacted the conversation here")
-    return (agent, trigger.strip(" ()")) if found else ("", "")
+    agent, separator, trigger = fold.why.partition(" compacted the conversation here")
+    if not separator:
+        return "", ""
+    return agent, trigger.strip(" ()")
 
 
 def fold_title(fold: Folded, folds: int = 1) -> str:
-    if agent := split_agent_compaction(fold)[0]:
+    agent = split_agent_compaction(fold)[0]
+    if agent:
         return tr("Compaction by {agent}", agent=agent)
+    if fold.kind is FoldKind.HANDOVER and fold.number:
+        return tr("Handover {n}", n=fold.number)
     if fold.kind is FoldKind.HANDOVER:
-        return tr("Handover {n}", n=fold.number) if fold.number else tr("Handover")
-    one, n = "title of a fold" if folds == 1 else "title of folds", format_number(folds)
-    found = translate_name(one, fold.kind, n=n) or translate_name("title of folds", fold.kind, n=n)
-    return found or describe_fold_kind(fold.kind).capitalize()
+        return tr("Handover")
+    title = _name_for_count("title of a fold", "title of folds", fold.kind, folds)
+    return title or describe_fold_kind(fold.kind).capitalize()
+
+
+def _name_for_count(one: str, several: str, kind: FoldKind, folds: int) -> str:
+    """Returns the name in the table `one` or `several`. Some kinds have the second alone."""
+    number = format_number(folds)
+    name = ""
+    if folds == 1:
+        name = translate_name(one, kind, n=number)
+    return name or translate_name(several, kind, n=number)
 
 
 def describe_fold_kind(kind: FoldKind) -> str:
@@ -53,11 +66,11 @@ def describe_fold_kind(kind: FoldKind) -> str:
 
 def count_covered_messages(fold: Folded, recorded: Sequence[Recorded]) -> int:
     """Counts the messages and replies that a fold covers. A span also contains other facts."""
-    cover = fold.cover if isinstance(fold.cover, Span) else Span(fold.cover.seq, fold.cover.seq)
-    return sum(
-        isinstance(each.fact, UserSaid | ModelReplied)
-        for each in recorded[cover.first - 1 : cover.last]
-    )
+    cover = fold.cover
+    if not isinstance(cover, Span):
+        cover = Span(cover.seq, cover.seq)
+    covered = recorded[cover.first - 1 : cover.last]
+    return sum(isinstance(entry.fact, UserSaid | ModelReplied) for entry in covered)
 
 
 def format_token_change(before: int, after: int) -> str:
@@ -77,21 +90,23 @@ def describe_token_change(
     conversation alone says less than half, because it lacks the agent's tools. What is
     not measured is marked as an estimate.
     """
-    before, after = before or fold.tokens_before, after or fold.tokens
+    before = before or fold.tokens_before
+    after = after or fold.tokens
     if not split_agent_compaction(fold)[0]:
         return format_token_change(before, after)
     # The agent may have recorded the request for its summary as a step. It is smaller
     # than the one before.
-    sent = max(islice(_reported_requests(recorded, range(seq - 2, -1, -1)), 2), default=0)
-    then = next(_reported_requests(recorded, range(seq, len(recorded))), 0)
-    if sent and then:
-        return format_token_change(sent, then)
-    less = max(after, sent - before + after)
-    first, last = (
-        (format_token_count(sent) if sent else f"≈ {format_token_count(before)}"),
-        format_token_count(less),
-    )
-    return tr("{before} → {after} tokens", before=first, after=f"≈ {last}")
+    earlier_requests = _reported_requests(recorded, range(seq - 2, -1, -1))
+    request_before = max(islice(earlier_requests, 2), default=0)
+    request_after = next(_reported_requests(recorded, range(seq, len(recorded))), 0)
+    if request_before and request_after:
+        return format_token_change(request_before, request_after)
+    words_before = f"≈ {format_token_count(before)}"
+    if request_before:
+        words_before = format_token_count(request_before)
+    estimate_after = max(after, request_before - before + after)
+    words_after = f"≈ {format_token_count(estimate_after)}"
+    return tr("{before} → {after} tokens", before=words_before, after=words_after)
 
 
 def _reported_requests(recorded: Sequence[Recorded], places: range) -> Iterator[int]:
@@ -116,31 +131,36 @@ def has_poor_summary(fold: Folded) -> bool:
 
 def describe_kept_details(fold: Folded) -> str:
     """Says how many details the model still sees in the folded text. Empty if none were found."""
-    details, found = fold.details, format_number(fold.details.found)
+    details = fold.details
+    if not details.found:
+        return ""
+    found = format_number(details.found)
     if has_poor_summary(fold):
         kept = format_number(details.kept)
         return tr("the model kept {kept} of {found} details", kept=kept, found=found)
     kept = format_number(details.kept + details.added)
-    words = tr("important details in the text: {kept} of {found}", kept=kept, found=found)
-    return words if details.found else ""
+    return tr("important details in the text: {kept} of {found}", kept=kept, found=found)
 
 
 def describe_fold(fold: Folded, folds: int = 1, change: str = "") -> str:
     """Describes a fold in one sentence across the chat. `change`: the tokens before and
     after all folds of the batch.
     """
-    one, n = "what a fold did" if folds == 1 else "what folds did", format_number(folds)
-    happened = translate_name(one, fold.kind, n=n) or translate_name(
-        "what folds did", fold.kind, n=n
-    )
-    happened = happened or fold_title(fold, folds)
-    if agent := split_agent_compaction(fold)[0]:
-        happened = tr("{agent} compacted the conversation here", agent=agent)
     change = change or format_token_change(fold.tokens_before, fold.tokens)
-    kept, found = fold.details.kept, fold.details.found
     if has_poor_summary(fold):
-        title = fold_title(fold, folds)
-        return tr("{title}: the model kept only {kept} of {found} details · {change}", title=title, kept=kept, found=found, change=change)  # fmt: skip
+        return tr(
+            "{title}: the model kept only {kept} of {found} details · {change}",
+            title=fold_title(fold, folds),
+            kept=fold.details.kept,
+            found=fold.details.found,
+            change=change,
+        )
+    agent = split_agent_compaction(fold)[0]
+    if agent:
+        happened = tr("{agent} compacted the conversation here", agent=agent)
+    else:
+        happened = _name_for_count("what a fold did", "what folds did", fold.kind, folds)
+        happened = happened or fold_title(fold, folds)
     if agent or fold.kind is FoldKind.TRUNCATION:
         return tr(
             "{happened}: {change}. What was replaced stays here.", happened=happened, change=change

@@ -39,7 +39,9 @@ class ListRowModel(QAbstractListModel, Generic[T]):
         self.endResetModel()
 
     def rowCount(self, parent: Index = NOWHERE) -> int:
-        return 0 if parent.isValid() else len(self.items)
+        if parent.isValid():  # A row has no rows below it.
+            return 0
+        return len(self.items)
 
 
 class RowPainter(QStyledItemDelegate):
@@ -80,15 +82,20 @@ class RowTree(QTreeWidget):
         self._describe_emptiness()
 
     def _describe_emptiness(self) -> None:
-        is_empty = self.topLevelItemCount() == 0
-        self.setAccessibleDescription(self._empty_words if is_empty else "")
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus if is_empty else Qt.FocusPolicy.StrongFocus)
+        """An empty list says so, and the keyboard passes it by."""
+        if self.topLevelItemCount() == 0:
+            self.setAccessibleDescription(self._empty_words)
+            self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        else:
+            self.setAccessibleDescription("")
+            self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        if words := self.accessibleDescription():
-            how = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
-            QPainter(self.viewport()).drawText(self.viewport().rect(), how, words)
+        words = self.accessibleDescription()
+        if words:
+            flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+            QPainter(self.viewport()).drawText(self.viewport().rect(), flags, words)
 
     def drawRow(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().drawRow(painter, option, index)

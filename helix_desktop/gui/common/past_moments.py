@@ -72,14 +72,14 @@ def describe_block_source(block: Block) -> str:
 
 
 def format_block_content(block: Block, texts: Mapping[facts.Stored, str]) -> str:
-    what = block.content
-    if isinstance(what, facts.Text | facts.Reasoning):
-        return what.text
-    if isinstance(what, facts.ToolCall):
-        return f"{what.name} {what.arguments}"
-    stored = what.stored if isinstance(what, facts.Attachment) else what
-    if stored in texts:
-        return texts[stored]
-    return tr(
-        "[entry {hash}, {size}]", hash=stored.digest.short_hex, size=format_byte_size(stored.size)
-    )
+    content = block.content
+    if isinstance(content, facts.Text | facts.Reasoning):
+        return content.text
+    if isinstance(content, facts.ToolCall):
+        return f"{content.name} {content.arguments}"
+    if isinstance(content, facts.Attachment):
+        content = content.stored
+    if content in texts:
+        return texts[content]
+    size = format_byte_size(content.size)
+    return tr("[entry {hash}, {size}]", hash=content.digest.short_hex, size=size)

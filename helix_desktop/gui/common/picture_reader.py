@@ -7,7 +7,8 @@ can open other files, and a small one can take for ever.
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QSize
 from PySide6.QtGui import QImage, QImageReader
 
-_MOST_PIXELS, _MOST_SHOWN_PIXELS = 100_000_000, 60_000_000
+_MOST_PIXELS = 100_000_000
+_MOST_SHOWN_PIXELS = 60_000_000
 _MOST_SCALED_PIXELS = 12_000_000  # About 48 MB of memory, even if the picture is very tall.
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", b"png"),
@@ -21,14 +22,18 @@ def detect_picture_format(content: bytes) -> bytes:
     """Returns Qt's name of the format, by its first bytes. Empty if the format is not supported."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return b"webp"
-    return next((name for beginning, name in _BEGINNINGS if content.startswith(beginning)), b"")
+    for beginning, name in _BEGINNINGS:
+        if content.startswith(beginning):
+            return name
+    return b""
 
 
 def read_picture(content: bytes, widest: int = 0) -> QImage | None:
     """Reads a picture and scales it down to `widest`. None if it is unreadable or huge.
     Runs on any thread.
     """
-    if not (kind := detect_picture_format(content)):
+    kind = detect_picture_format(content)
+    if not kind:
         return None
     data = QByteArray(content)
     buffer = QBuffer(data)
@@ -38,14 +43,18 @@ def read_picture(content: bytes, widest: int = 0) -> QImage | None:
     reader.setAutoTransform(True)
     size = reader.size()
     pixels = size.width() * size.height()
-    if not size.isValid() or not 0 < pixels <= (_MOST_SHOWN_PIXELS if widest else _MOST_PIXELS):
+    most_pixels = _MOST_PIXELS
+    if widest:
+        most_pixels = _MOST_SHOWN_PIXELS
+    if not size.isValid() or not 0 < pixels <= most_pixels:
         return None
-    scale = (
-        min(1.0, widest / size.width(), (_MOST_SCALED_PIXELS / pixels) ** 0.5) if widest else 1.0
-    )
-    if scale < 1.0:
-        reader.setScaledSize(
-            QSize(max(1, round(size.width() * scale)), max(1, round(size.height() * scale)))
-        )
+    if widest:
+        scale = min(widest / size.width(), (_MOST_SCALED_PIXELS / pixels) ** 0.5)
+        if scale < 1.0:
+            width = max(1, round(size.width() * scale))
+            height = max(1, round(size.height() * scale))
+            reader.setScaledSize(QSize(width, height))
     image = reader.read()
-    return None if image.isNull() else image
+    if image.isNull():
+        return None
+    return image

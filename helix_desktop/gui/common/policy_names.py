@@ -19,28 +19,20 @@ def list_fold_thresholds(chosen: Policy, meter: WindowMeter) -> list[FoldThresho
     """Lists the latest points at which a policy folds: observe at 30%, reflect at 50%,
     handover document at 85%.
     """
-    observe, reflect = chosen.observation_share, chosen.reflection_share
-    handover = tokens_at_which_handover_must_start(meter, chosen) / max(1, meter.window)
-    found: list[FoldThreshold] = []
+    thresholds: list[FoldThreshold] = []
     if chosen.observation:
-        found.append(
-            (
-                tr("observe {share}", share=format_percent(observe)),
-                ContextKind.OBSERVATIONS,
-                observe,
-            )
-        )
-        found.append(
-            (
-                tr("reflect {share}", share=format_percent(reflect)),
-                ContextKind.OBSERVATIONS,
-                reflect,
-            )
-        )
+        observe = chosen.observation_share
+        words = tr("observe {share}", share=format_percent(observe))
+        thresholds.append((words, ContextKind.OBSERVATIONS, observe))
+        reflect = chosen.reflection_share
+        words = tr("reflect {share}", share=format_percent(reflect))
+        thresholds.append((words, ContextKind.OBSERVATIONS, reflect))
     if chosen.handover != "off":
+        tokens = tokens_at_which_handover_must_start(meter, chosen)
+        handover = tokens / max(1, meter.window)
         words = tr("handover document at {share}", share=format_percent(handover))
-        found.append((words, ContextKind.HANDOVER, handover))
-    return found
+        thresholds.append((words, ContextKind.HANDOVER, handover))
+    return thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +45,14 @@ class PresetChoice:
 
 
 def list_plain_choices() -> tuple[PresetChoice, ...]:
+    cheapest = tr("Shortens when that saves money at the model's prices.")
+    keep_more = tr("Shortens when more than half of a large window is used.")
+    leave = tr("Shortens nothing. When the model's window is full, the conversation ends.")
     return (
-        PresetChoice("layered", tr("Cheapest"), tr("Shortens when that saves money at the model's prices.")),
-        PresetChoice("keeps_most", tr("Keep more"), tr("Shortens when more than half of a large window is used.")),
-        PresetChoice("none", tr("Leave everything"), tr("Shortens nothing. When the model's window is full, the conversation ends.")),
-    )  # fmt: skip
+        PresetChoice("layered", tr("Cheapest"), cheapest),
+        PresetChoice("keeps_most", tr("Keep more"), keep_more),
+        PresetChoice("none", tr("Leave everything"), leave),
+    )
 
 
 def list_named_presets() -> tuple[PresetChoice, ...]:
@@ -69,5 +64,7 @@ def list_named_presets() -> tuple[PresetChoice, ...]:
 
 def describe_preset_plainly(preset: str) -> str:
     """Returns what a preset does, in the words of the settings."""
-    choices = (*list_plain_choices(), *list_named_presets())
-    return next((choice.sentence for choice in choices if choice.preset == preset), "")
+    for choice in list_plain_choices() + list_named_presets():
+        if choice.preset == preset:
+            return choice.sentence
+    return ""

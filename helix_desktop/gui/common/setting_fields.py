@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from PySide6 import QtWidgets
@@ -75,13 +75,17 @@ class FontField(_IgnoresWheel, QtWidgets.QFontComboBox):
 
     def __init__(self, declared: FieldDeclaration, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        filters = QtWidgets.QFontComboBox.FontFilter
-        self.setFontFilters(
-            filters.MonospacedFonts if declared.font == "code" else filters.ScalableFonts
-        )
+        filters = QtWidgets.QFontComboBox.FontFilter.ScalableFonts
+        if declared.font == "code":
+            filters = QtWidgets.QFontComboBox.FontFilter.MonospacedFonts
+        self.setFontFilters(filters)
         self.setEditable(False)
         self.insertItem(0, declared.unset)
-        self.setCurrentIndex(max(self.findText(str(declared.value)), 0) if declared.value else 0)
+        chosen = 0
+        if declared.value:
+            # A font that was removed from the system is not in the list.
+            chosen = max(self.findText(str(declared.value)), 0)
+        self.setCurrentIndex(chosen)
 
 
 class ChoiceField(_IgnoresWheel, QtWidgets.QComboBox):
@@ -95,13 +99,15 @@ class _StatesRange(_IgnoresWheel):
 
     def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
         state: QValidator.State = super().validate(text, position)[0]  # type: ignore[misc]
-        sure = QValidator.State.Acceptable
-        return (sure if state is sure else QValidator.State.Intermediate), text, position
+        if state is QValidator.State.Invalid:  # Qt would refuse the key that was pressed.
+            state = QValidator.State.Intermediate
+        return state, text, position
 
     def fixup(self, text: str) -> str:
         field: Any = self
-        least, most = (field.textFromValue(end) for end in (field.minimum(), field.maximum()))
-        words = tr("From {least} to {most}", least=least, most=f"{most}{field.suffix()}")
+        least = field.textFromValue(field.minimum())
+        most = f"{field.textFromValue(field.maximum())}{field.suffix()}"
+        words = tr("From {least} to {most}", least=least, most=most)
         QtWidgets.QToolTip.showText(field.mapToGlobal(field.rect().bottomLeft()), words, field)
         return text
 
@@ -131,11 +137,17 @@ class NumberField(_StatesRange, QtWidgets.QDoubleSpinBox):
         """Replaces a group sign that is not followed by a group. Qt drops it, which
         makes 5 of 0.5.
         """
-        group, point = self.locale().groupSeparator(), self.locale().decimalPoint()
-        found = re.match(rf"(-?\d*){re.escape(group)}(\d*)(?![\d{re.escape(group + point)}])", text)
-        if found is None or (len(found[2]) == 3 and found[1].lstrip("-0")):
+        group_sign = self.locale().groupSeparator()
+        decimal_sign = self.locale().decimalPoint()
+        group = re.escape(group_sign)
+        not_a_number = rf"(?![\d{re.escape(group_sign + decimal_sign)}])"
+        match = re.match(rf"(-?\d*){group}(\d*){not_a_number}", text)
+        if match is None:
             return text
-        return f"{found[1]}{point}{text[found.start(2) :]}"
+        is_group_of_thousands = len(match[2]) == 3 and match[1].lstrip("-0")
+        if is_group_of_thousands:
+            return text
+        return f"{match[1]}{decimal_sign}{text[match.start(2) :]}"
 
 
 def build_field(
@@ -146,12 +158,11 @@ def build_field(
     widget.setAccessibleName(declared.title or declared.sentence)
     widget.setAccessibleDescription(declared.sentence)
     widget.setObjectName(declared.name)
-    if (
-        isinstance(widget, QtWidgets.QAbstractSpinBox)
-        and (line := widget.findChild(QtWidgets.QLineEdit)) is not None
-    ):
+    if isinstance(widget, QtWidgets.QAbstractSpinBox):
         # A spin box ignores the style sheet's padding for the line edit inside it.
-        line.setTextMargins(TEXT_MARGIN, 0, TEXT_MARGIN, 0)
+        line = widget.findChild(QtWidgets.QLineEdit)
+        if line is not None:
+            line.setTextMargins(TEXT_MARGIN, 0, TEXT_MARGIN, 0)
     return widget
 
 
@@ -168,7 +179,28 @@ def _build_value_widget(
         return _build_choice_field(declared, changed, parent)
     if isinstance(value, str):
         return _build_text_widget(declared, value, changed, parent)
+    if isinstance(value, int):
+        return _build_whole_number_field(declared, value, changed, parent)
     return _build_number_field(declared, value, changed, parent)
+
+
+def _build_whole_number_field(
+    declared: FieldDeclaration, value: int, changed: ValueListener, parent: QtWidgets.QWidget | None
+) -> WholeNumberField:
+    field = WholeNumberField(parent)
+    largest = 2**31 - 1  # A spin box counts with 32 bits.
+    least = max(int(declared.least), -largest)
+    most = min(int(declared.most) or largest, largest)
+    field.setRange(least, most)
+    field.setGroupSeparatorShown(True)
+    digits = len(str(abs(value)))
+    field.setSingleStep(max(10 ** (digits - 2), 1))
+    field.setSpecialValueText(declared.unset)
+    field.setSuffix(_suffix_of_unit(declared.unit))
+    field.setKeyboardTracking(False)
+    field.setValue(value)
+    field.valueChanged.connect(changed)
+    return field
 
 
 def _build_number_field(
@@ -176,27 +208,34 @@ def _build_number_field(
     value: float,
     changed: ValueListener,
     parent: QtWidgets.QWidget | None,
-) -> QtWidgets.QWidget:
-    field: Any = WholeNumberField(parent) if isinstance(value, int) else NumberField(parent)
+) -> NumberField:
+    field = NumberField(parent)
     # A setting between 0 and 1 is shown as a percentage.
-    largest, times = 2**31 - 1, 100 if isinstance(value, float) and declared.most == 1 else 1
-    if isinstance(value, int):
-        field.setRange(
-            max(int(declared.least), -largest), min(int(declared.most) or largest, largest)
-        )
-        field.setGroupSeparatorShown(True)
-        field.setSingleStep(max(10 ** (len(str(abs(value))) - 2), 1))
+    is_share = declared.most == 1
+    factor = 1
+    if is_share:
+        factor = 100
+        field.setDecimals(1)
+        field.setSingleStep(5)
+        field.setSuffix(_suffix_of_unit("%"))
     else:
-        field.setDecimals(1 if times > 1 else 3)
-        field.setSingleStep(5 if times > 1 else 1)
-        field.setRange(declared.least * times, declared.most * times)
+        field.setDecimals(3)
+        field.setSingleStep(1)
+        field.setSuffix(_suffix_of_unit(declared.unit))
+    field.setRange(declared.least * factor, declared.most * factor)
     field.setSpecialValueText(declared.unset)
-    is_share = times > 1 or declared.unit == "%"
-    field.setSuffix(format_percent(0).lstrip("0") if is_share else f" {declared.unit}".rstrip())
     field.setKeyboardTracking(False)
-    field.setValue(value * times)
-    field.valueChanged.connect(lambda chosen: changed(chosen / times if times > 1 else chosen))
-    return field  # type: ignore[no-any-return]
+    field.setValue(value * factor)
+    field.valueChanged.connect(lambda shown: changed(shown / factor))
+    return field
+
+
+def _suffix_of_unit(unit: str) -> str:
+    if unit == "%":
+        return format_percent(0).lstrip("0")  # With a space in German, without one in English.
+    if not unit:
+        return ""
+    return f" {unit}"
 
 
 def _build_text_widget(
@@ -204,7 +243,14 @@ def _build_text_widget(
 ) -> QtWidgets.QWidget:
     if declared.font:
         fonts = FontField(declared, parent)
-        fonts.activated.connect(lambda at: changed(fonts.itemText(at) if at else ""))
+
+        def change_font(index: int) -> None:
+            if index == 0:
+                changed("")  # The first line is the default.
+            else:
+                changed(fonts.itemText(index))
+
+        fonts.activated.connect(change_font)
         return fonts
     if declared.long:
         text = LongTextField(value, parent)
@@ -218,12 +264,13 @@ def _build_text_widget(
 def _build_choice_field(
     declared: FieldDeclaration, changed: ValueListener, parent: QtWidgets.QWidget | None
 ) -> ChoiceField:
-    choice = ChoiceField(parent)
-    for at, name in enumerate(declared.choices):
-        choice.addItem(declared.words[at] if at < len(declared.words) else name, name)
-    choice.setCurrentIndex(max(choice.findData(declared.value), 0))
-    choice.activated.connect(lambda _at: changed(str(choice.currentData())))
-    return choice
+    field = ChoiceField(parent)
+    # A choice without words of its own is shown by its name.
+    for name, words in zip_longest(declared.choices, declared.words):
+        field.addItem(words or name, name)
+    field.setCurrentIndex(max(field.findData(declared.value), 0))
+    field.activated.connect(lambda _index: changed(str(field.currentData())))
+    return field
 
 
 def build_field_row(
@@ -235,13 +282,11 @@ def build_field_row(
         # All fields have the same width, in proportion to the text size. Only a choice
         # with long texts may be wider.
         widget.ensurePolished()
-        widget.setMaximumWidth(
-            max(FIELD_WIDTH_IN_LINES * widget.fontMetrics().height(), widget.sizeHint().width())
-        )
+        usual_width = FIELD_WIDTH_IN_LINES * widget.fontMetrics().height()
+        widget.setMaximumWidth(max(usual_width, widget.sizeHint().width()))
     widget.setProperty("setting", True)
-    return build_labelled_row(
-        declared.title, declared.sentence, widget, parent, below=declared.long
-    )
+    title = declared.title
+    return build_labelled_row(title, declared.sentence, widget, parent, below=declared.long)
 
 
 def build_labelled_row(
@@ -255,13 +300,19 @@ def build_labelled_row(
     """Builds a row. With `below`, or if there is no room beside the words, the widget
     is placed below them.
     """
-    whole, words = build_surface(parent, "plain"), build_surface(parent, "plain")
-    column = build_column(owner=words, margins=0, spacing=1)
-    for text, look in ((title, ""), (sentence, "small")):
-        if text:
-            column.addWidget(label := build_plain_label(text, look, words))
-            if text == (title or sentence):
-                label.setBuddy(widget)  # On Linux, screen readers find no other name for the field.
-    build_line = build_column if below else partial(build_row, wraps=True)
-    build_line((words, 1), widget, owner=whole, margins=(0, 7, 0, 7), spacing=6 if below else 16)
+    whole = build_surface(parent, "plain")
+    words = build_surface(whole, "plain")
+    labels: list[QtWidgets.QLabel] = []
+    if title:
+        labels.append(build_plain_label(title, "", words))
+    if sentence:
+        labels.append(build_plain_label(sentence, "small", words))
+    build_column(*labels, owner=words, margins=0, spacing=1)
+    if labels:
+        labels[0].setBuddy(widget)  # On Linux, screen readers find no other name for the field.
+    margins = (0, 7, 0, 7)
+    if below:
+        build_column((words, 1), widget, owner=whole, margins=margins, spacing=6)
+    else:
+        build_row((words, 1), widget, owner=whole, margins=margins, spacing=16, wraps=True)
     return whole

@@ -6,6 +6,7 @@ pyramid holds the lowest and the highest of every 8^k points.
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import field
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
@@ -25,6 +26,16 @@ from helix_desktop.gui.theme import Theme
 
 _EIGHT = 8
 _LEAST_SPAN = 12.0
+_ZOOM_IN = 0.8
+_ZOOM_OUT = 1.25
+
+
+@dataclass(slots=True)
+class PyramidLevel:
+    """The lowest and the highest value of each block of one size."""
+
+    lows: list[float] = field(default_factory=list)
+    highs: list[float] = field(default_factory=list)
 
 
 class MinMaxPyramid:
@@ -32,35 +43,48 @@ class MinMaxPyramid:
 
     def __init__(self, points: Sequence[float]) -> None:
         self._points = points
-        self._levels: list[tuple[list[float], list[float]]] = []
+        self._levels: list[PyramidLevel] = []
         self.add_new_values()
 
     def add_new_values(self) -> None:
         """Adds the new values. The last, unfinished block of each level is computed again."""
         lows: Sequence[float] = self._points
         highs: Sequence[float] = self._points
-        level = 0
+        level_number = 0
         while len(lows) > _EIGHT:
-            if level == len(self._levels):
-                self._levels.append(([], []))
-            low, high = self._levels[level]
-            del low[-1:], high[-1:]
-            for start in range(len(low) * _EIGHT, len(lows), _EIGHT):
-                low.append(min(lows[start : start + _EIGHT]))
-                high.append(max(highs[start : start + _EIGHT]))
-            lows, highs, level = low, high, level + 1
+            if level_number == len(self._levels):
+                self._levels.append(PyramidLevel())
+            level = self._levels[level_number]
+            del level.lows[-1:]
+            del level.highs[-1:]
+            for start in range(len(level.lows) * _EIGHT, len(lows), _EIGHT):
+                level.lows.append(min(lows[start : start + _EIGHT]))
+                level.highs.append(max(highs[start : start + _EIGHT]))
+            lows = level.lows
+            highs = level.highs
+            level_number += 1
 
     def sample_lows_and_highs(
         self, first: float, last: float, pixels: int
     ) -> list[tuple[float, float, float]]:
-        """Yields place, low and high of about `pixels` pieces between two points."""
+        """Returns place, low and high of about `pixels` pieces between two points."""
         span = max(last - first, 1.0)
-        level, size = -1, 1
-        while span / size > 2 * pixels and level + 1 < len(self._levels):
-            level, size = level + 1, size * _EIGHT
-        lows, highs = (self._points, self._points) if level < 0 else self._levels[level]
-        start, end = max(0, int(first / size)), min(len(lows), int(last / size) + 2)
-        return [(i * size + (size - 1) / 2, lows[i], highs[i]) for i in range(start, end)]
+        lows: Sequence[float] = self._points
+        highs: Sequence[float] = self._points
+        block_size = 1
+        for level in self._levels:
+            if span / block_size <= 2 * pixels:
+                break
+            lows = level.lows
+            highs = level.highs
+            block_size *= _EIGHT
+        first_block = max(0, int(first / block_size))
+        end = min(len(lows), int(last / block_size) + 2)
+        pieces: list[tuple[float, float, float]] = []
+        for block in range(first_block, end):
+            middle = block * block_size + (block_size - 1) / 2
+            pieces.append((middle, lows[block], highs[block]))
+        return pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +104,8 @@ class PlotScale:
         return self.area.left() + (point - self.first) * self.pixels_per_point
 
     def point_at(self, x: float) -> float:
-        return self.first + (x - self.area.left()) / max(1, self.area.width()) * (
-            self.last - self.first
-        )
+        share_of_width = (x - self.area.left()) / max(1, self.area.width())
+        return self.first + share_of_width * (self.last - self.first)
 
     def y_of_tokens(self, tokens: float) -> float:
         return self.area.bottom() - 3 - tokens / self.top * (self.area.height() - 6)
@@ -98,8 +121,10 @@ class StepPlot(QWidget):
     ) -> None:
         super().__init__(parent, mouseTracking=True, focusPolicy=Qt.FocusPolicy.StrongFocus)
         self._theme = theme
-        self._height, self._empty_text = height, empty_text
-        self._first, self._last = 0.0, 1.0
+        self._height = height
+        self._empty_text = empty_text
+        self._first = 0.0
+        self._last = 1.0
         self._whole = True
         self._hover = -1
         self._dragged_from: float | None = None
@@ -138,10 +163,12 @@ class StepPlot(QWidget):
 
     def zoom_plot(self, factor: float, around: float | None = None) -> None:
         """Shows `factor` times as many points, and keeps the point `around` where it is."""
-        middle = (self._first + self._last) / 2 if around is None else around
-        self._zoom_to_point_range(
-            middle - (middle - self._first) * factor, middle + (self._last - middle) * factor
-        )
+        fixed_point = around
+        if fixed_point is None:
+            fixed_point = (self._first + self._last) / 2
+        first = fixed_point - (fixed_point - self._first) * factor
+        last = fixed_point + (self._last - fixed_point) * factor
+        self._zoom_to_point_range(first, last)
 
     def show_all_points(self) -> None:
         self._whole = True
@@ -149,7 +176,8 @@ class StepPlot(QWidget):
         self.update()
 
     def _set_span_to_all_points(self) -> None:
-        self._first, self._last = 0.0, float(max(1, self._point_count - 1))
+        self._first = 0.0
+        self._last = float(max(1, self._point_count - 1))
 
     def _zoom_to_point_range(self, first: float, last: float) -> None:
         end = float(max(1, self._point_count - 1))
@@ -191,19 +219,22 @@ class StepPlot(QWidget):
         painter.end()
 
     def _cached_plot_picture(self, scale: PlotScale) -> QPixmap:
-        size, ratio = self.size(), self.devicePixelRatioF()
+        size = self.size()
+        ratio = self.devicePixelRatioF()
         look = (self._theme.is_dark, self._theme.text_zoom, ratio, size.width(), size.height())
         key = (self._first, self._last, self._plot_cache_key(), look)
-        if self._drawn is None or self._drawn_for != key:
-            self._drawn_for = key
-            self._drawn = QPixmap(size * ratio)
-            self._drawn.setDevicePixelRatio(ratio)
-            self._drawn.fill(self._theme.colour_of_token("panel"))
-            painter = QPainter(self._drawn)
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            self._draw_without_pointer(painter, scale)
-            painter.end()
-        return self._drawn
+        if self._drawn is not None and self._drawn_for == key:
+            return self._drawn
+        picture = QPixmap(size * ratio)
+        picture.setDevicePixelRatio(ratio)
+        picture.fill(self._theme.colour_of_token("panel"))
+        painter = QPainter(picture)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._draw_without_pointer(painter, scale)
+        painter.end()
+        self._drawn = picture
+        self._drawn_for = key
+        return picture
 
     def _draw_labelled_token_line(
         self,
@@ -214,21 +245,23 @@ class StepPlot(QWidget):
         words: str,
     ) -> None:
         """Draws a dashed line across the plot, with a label."""
-        y = round(scale.y_of_tokens(tokens)) + 0.5
-        pen = QPen(colours[0], 1, Qt.PenStyle.CustomDashLine)
+        line_colour, text_colour = colours
+        pen = QPen(line_colour, 1, Qt.PenStyle.CustomDashLine)
         pen.setDashPattern([4, 4])
         painter.setFont(self._theme.build_font(11))
         painter.setOpacity(0.6)
         painter.setPen(pen)
         area = scale.area
+        y = round(scale.y_of_tokens(tokens)) + 0.5
         painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
         painter.setOpacity(1.0)
-        under = QRectF(painter.fontMetrics().boundingRect(words)).translated(area.left() + 6, y - 6)
-        painter.fillRect(
-            under.adjusted(-4, -1, 4, 1), self._theme.colour_of_token("panel")
-        )  # Hides any area behind.
-        painter.setPen(colours[1])
-        painter.drawText(QPointF(area.left() + 6, y - 6), words)
+        words_at = QPointF(area.left() + 6, y - 6)
+        words_rect = QRectF(painter.fontMetrics().boundingRect(words)).translated(words_at)
+        # The words must be readable over the coloured areas behind them.
+        panel_colour = self._theme.colour_of_token("panel")
+        painter.fillRect(words_rect.adjusted(-4, -1, 4, 1), panel_colour)
+        painter.setPen(text_colour)
+        painter.drawText(words_at, words)
 
     def _draw_pointer(
         self, painter: QPainter, scale: PlotScale, dots: Sequence[tuple[float, QColor]], words: str
@@ -245,19 +278,23 @@ class StepPlot(QWidget):
 
     def _draw_label(self, painter: QPainter, x: float, words: str) -> None:
         """Draws one line centred at the bottom, or several lines beside the pointer."""
+        text_colour = self._theme.colour_of_token("text")
         painter.setFont(self._theme.build_font(11))
-        painter.setPen(
-            self._theme.colour_of_token("text")
-        )  # Qt measures text only if a pen is set.
-        several = "\n" in words
-        sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
-        flags = int(sides | Qt.AlignmentFlag.AlignVCenter)
+        painter.setPen(text_colour)  # Qt measures text only if a pen is set.
+        has_several_lines = "\n" in words
+        side = Qt.AlignmentFlag.AlignHCenter
+        if has_several_lines:
+            side = Qt.AlignmentFlag.AlignLeft
+        flags = int(side | Qt.AlignmentFlag.AlignVCenter)
         whole = QRectF(0, 0, self.width(), self.height())
         # Only a complete layout of the text gives its exact size in every script.
         place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)
-        width, height = place.width(), place.height()
-        if several:
-            left = x + 10 if x + 10 + width <= self.width() else x - 10 - width
+        width = place.width()
+        height = place.height()
+        if has_several_lines:
+            left = x + 10
+            if left + width > self.width():
+                left = x - 10 - width
             place.moveTo(left, self._plot_area.top() + 4)
         else:
             place.moveTo(x - width / 2, self.height() - height - 4)
@@ -265,7 +302,7 @@ class StepPlot(QWidget):
         painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
         painter.setBrush(self._theme.colour_of_token("panel"))
         painter.drawRoundedRect(place, 5, 5)
-        painter.setPen(self._theme.colour_of_token("text"))
+        painter.setPen(text_colour)
         painter.drawText(place.adjusted(6, 0, -6, 0), flags, words)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
@@ -280,7 +317,8 @@ class StepPlot(QWidget):
         self.update()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        self._dragged_from, self._moved = event.position().x(), False
+        self._dragged_from = event.position().x()
+        self._moved = False
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         self._dragged_from = None
@@ -290,25 +328,30 @@ class StepPlot(QWidget):
         self.update()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        if turned := event.angleDelta().y():
-            self.zoom_plot(0.8 if turned > 0 else 1.25, self.scale.point_at(event.position().x()))
+        turned = event.angleDelta().y()
+        point = self.scale.point_at(event.position().x())
+        if turned > 0:
+            self.zoom_plot(_ZOOM_IN, point)
+        elif turned < 0:
+            self.zoom_plot(_ZOOM_OUT, point)
         event.accept()
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         self.show_all_points()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        span = self._last - self._first
         key = event.key()
+        scrolled_by = (self._last - self._first) / 10
         if key in (Qt.Key.Key_Plus, Qt.Key.Key_Equal):
-            self.zoom_plot(0.8)
+            self.zoom_plot(_ZOOM_IN)
         elif key == Qt.Key.Key_Minus:
-            self.zoom_plot(1.25)
+            self.zoom_plot(_ZOOM_OUT)
         elif key == Qt.Key.Key_0:
             self.show_all_points()
-        elif key in (Qt.Key.Key_Left, Qt.Key.Key_Right):
-            by = span / 10 * (1 if key == Qt.Key.Key_Right else -1)
-            self._zoom_to_point_range(self._first + by, self._last + by)
+        elif key == Qt.Key.Key_Right:
+            self._zoom_to_point_range(self._first + scrolled_by, self._last + scrolled_by)
+        elif key == Qt.Key.Key_Left:
+            self._zoom_to_point_range(self._first - scrolled_by, self._last - scrolled_by)
         else:
             event.ignore()
 
@@ -317,5 +360,9 @@ def compute_axis_ticks(top: float, at_most: int = 7) -> list[int]:
     """Returns up to `at_most` round numbers below `top`, without zero."""
     step = 1
     while top / step > max(at_most, 1):
-        step = step * 5 // 2 if str(step).startswith("2") else step * 2
+        # The steps are 1, 2, 5, 10, 20, 50 and so on.
+        if str(step).startswith("2"):
+            step = step * 5 // 2
+        else:
+            step *= 2
     return list(range(step, int(top) + 1, step))

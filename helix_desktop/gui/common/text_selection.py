@@ -38,10 +38,13 @@ class TextSelection:
 
     @property
     def ordered_ends(self) -> tuple[TextPosition, TextPosition]:
-        return (self.anchor, self.caret) if self.anchor <= self.caret else (self.caret, self.anchor)
+        if self.anchor <= self.caret:
+            return self.anchor, self.caret
+        return self.caret, self.anchor
 
     def set_both_ends(self, anchor: TextPosition, caret: TextPosition | None = None) -> None:
-        self.anchor, self.caret = anchor, anchor if caret is None else caret
+        self.anchor = anchor
+        self.caret = caret or anchor
 
     def clear_selection(self) -> None:
         self.set_both_ends(NO_POSITION)
@@ -51,19 +54,23 @@ class TextSelection:
         first, last = self.ordered_ends
         if self.is_empty_selection or not first.number <= number <= last.number:
             return 0, 0
-        return (first.offset if number == first.number else 0), (
-            last.offset if number == last.number else length
-        )
+        start = 0
+        if number == first.number:
+            start = first.offset
+        end = length
+        if number == last.number:
+            end = last.offset
+        return start, end
 
     def join_selected_lines(self, line: Callable[[int], str | None]) -> str:
         """Joins the selected lines. `line` returns None for a row that is not copied."""
         if self.is_empty_selection:
             return ""
         first, last = self.ordered_ends
-        texts = [(number, line(number)) for number in range(first.number, last.number + 1)]
-        there = [
-            (text, self.selected_offsets_of(number, len(text)))
-            for number, text in texts
-            if text is not None
-        ]
-        return "\n".join(text[first:last] for text, (first, last) in there)
+        pieces: list[str] = []
+        for number in range(first.number, last.number + 1):
+            text = line(number)
+            if text is not None:
+                start, end = self.selected_offsets_of(number, len(text))
+                pieces.append(text[start:end])
+        return "\n".join(pieces)

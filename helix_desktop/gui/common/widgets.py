@@ -57,11 +57,9 @@ def build_line_edit(
 
 def build_combo_box(name: str, parent: QtWidgets.QWidget) -> QtWidgets.QComboBox:
     """Builds a combo box. On Linux, Qt passes its name to screen readers only through a label."""
-    box, label = (
-        QtWidgets.QComboBox(parent),
-        build_plain_label(name.replace("&", "&&"), parent=parent),
-    )
+    box = QtWidgets.QComboBox(parent)
     box.setAccessibleName(name)
+    label = build_plain_label(name.replace("&", "&&"), parent=parent)
     label.setBuddy(box)
     label.hide()
     return box
@@ -82,10 +80,8 @@ class WrappingButton(QtWidgets.QPushButton):
         return QSize(0, super().minimumSizeHint().height())
 
     def heightForWidth(self, width: int) -> int:
-        return (
-            self.sizeHint().height()
-            + self._wrap_words(width).count("\n") * self.fontMetrics().lineSpacing()
-        )
+        more_lines = self._wrap_words(width).count("\n")
+        return self.sizeHint().height() + more_lines * self.fontMetrics().lineSpacing()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         option = QtWidgets.QStyleOptionButton()
@@ -96,12 +92,16 @@ class WrappingButton(QtWidgets.QPushButton):
         )
 
     def _wrap_words(self, width: int) -> str:
-        room = width - self.sizeHint().width() + self.fontMetrics().size(0, self.text()).width()
-        wrapped, *words = self.text().split(" ")
-        for word in words:
-            last = wrapped.rpartition("\n")[2]
-            wrapped += f"{' ' if self.fontMetrics().horizontalAdvance(f'{last} {word}') <= room else chr(10)}{word}"
-        return wrapped
+        metrics = self.fontMetrics()
+        frame_width = self.sizeHint().width() - metrics.size(0, self.text()).width()
+        room = width - frame_width
+        lines: list[str] = []
+        for word in self.text().split(" "):
+            if lines and metrics.horizontalAdvance(f"{lines[-1]} {word}") <= room:
+                lines[-1] = f"{lines[-1]} {word}"
+            else:
+                lines.append(word)
+        return "\n".join(lines)
 
 
 def build_push_button(
@@ -117,9 +117,10 @@ def build_push_button(
     """Builds a button that Return presses only if it has the focus. Screen readers say
     `name`, or else the text.
     """
-    button = (WrappingButton if wraps else QtWidgets.QPushButton)(
-        text, parent, autoDefault=False, **properties
-    )
+    button_class: type[QtWidgets.QPushButton] = QtWidgets.QPushButton
+    if wraps:
+        button_class = WrappingButton
+    button = button_class(text, parent, autoDefault=False, **properties)
     button.setAccessibleName(name)
     if look:
         button.setProperty("look", look)
@@ -191,13 +192,14 @@ def build_confirm_buttons(
     """Builds a dialog's buttons in the system's usual order. Return presses `yes`. `no`
     is "Cancel" by default.
     """
+    roles = QtWidgets.QDialogButtonBox.ButtonRole
     buttons = QtWidgets.QDialogButtonBox(dialog)
-    wanted = build_push_button(yes, dialog, look="primary") if isinstance(yes, str) else yes
-    wanted.setDefault(True)
-    buttons.addButton(wanted, QtWidgets.QDialogButtonBox.ButtonRole.AcceptRole)
-    buttons.addButton(
-        no or tr("Cancel"), QtWidgets.QDialogButtonBox.ButtonRole.RejectRole
-    ).setAutoDefault(False)
+    if isinstance(yes, str):
+        yes = build_push_button(yes, dialog, look="primary")
+    yes.setDefault(True)
+    buttons.addButton(yes, roles.AcceptRole)
+    refuse = buttons.addButton(no or tr("Cancel"), roles.RejectRole)
+    refuse.setAutoDefault(False)
     buttons.accepted.connect(act)
     buttons.rejected.connect(dialog.reject)
     return buttons
