@@ -57,10 +57,8 @@ class ConfiguredProviders:
 
     def list_providers(self) -> tuple[ProviderConfig, ...]:
         """Return all providers in the file's order. ConfigFileMistake names the first mistake."""
-        return tuple(
-            self._config_from_table(name, table)
-            for name, table in self._provider_tables(self._read_document()).items()
-        )
+        tables = self._provider_tables(self._read_document())
+        return tuple(self._config_from_table(name, table) for name, table in tables.items())
 
     def find_provider(self, name: str) -> ProviderConfig:
         """Return a provider that is set up, or a well-known one whose usual settings suffice."""
@@ -73,10 +71,11 @@ class ConfiguredProviders:
                 reported=_model_notes_of(self._reported, name),
                 learned=_model_notes_of(self._learned, name),
             )
-        known = ", ".join([*tables, *(preset for preset in PRESETS if preset not in tables)])
+        available = list(tables)
+        available += [preset for preset in PRESETS if preset not in tables]
         raise NotFound(
             f"There is no provider {name!r}.",
-            remedy=f"Available: {known}. To add another provider, use `provider add`.",
+            remedy=f"Available: {', '.join(available)}. To add another provider, use `provider add`.",
         )
 
     def save_provider(self, config: ProviderConfig) -> ProviderConfig:
@@ -88,9 +87,8 @@ class ConfiguredProviders:
             )
         config = check_provider_config(config)
         with self._open_document_for_change() as document:
-            table = self._provider_tables(document, make=True).setdefault(
-                config.name, tomlkit.table()
-            )
+            tables = self._provider_tables(document, make=True)
+            table = tables.setdefault(config.name, tomlkit.table())
             for name in _TEXTS:
                 _set_or_remove(table, name, getattr(config, name))
             for name in _TABLES:
@@ -108,17 +106,17 @@ class ConfiguredProviders:
         self, provider: str, model: str, values: Mapping[str, float | str | bool]
     ) -> None:
         """Save what the user knows better than the catalogue about a model."""
-        if unknown := next((name for name in values if name not in CORRECTABLE), None):
-            raise InvalidInput(
-                f"{unknown} cannot be overridden.",
-                remedy=f"These values can be overridden: {', '.join(CORRECTABLE)}.",
-            )
+        for name in values:
+            if name not in CORRECTABLE:
+                raise InvalidInput(
+                    f"{name} cannot be overridden.",
+                    remedy=f"These values can be overridden: {', '.join(CORRECTABLE)}.",
+                )
         if provider not in self._provider_tables(self._read_document()):
             self.save_provider(self.find_provider(provider))
         with self._open_document_for_change() as document:
-            models = self._provider_tables(document)[provider].setdefault(
-                "models", tomlkit.table(is_super_table=True)
-            )
+            table = self._provider_tables(document)[provider]
+            models = table.setdefault("models", tomlkit.table(is_super_table=True))
             models.setdefault(model, tomlkit.table()).update(values)
 
     def forget_corrections(self, provider: str, model: str) -> None:
@@ -126,14 +124,12 @@ class ConfiguredProviders:
         list counts again.
         """
         with self._open_document_for_change() as document:
-            self._provider_tables(document).get(provider, {}).get("models", {}).pop(model, None)
-        known = _model_notes_of(self._learned, provider)
-        if model in known:
-            _write_model_notes(
-                self._learned,
-                provider,
-                {name: about for name, about in known.items() if name != model},
-            )
+            table = self._provider_tables(document).get(provider, {})
+            table.get("models", {}).pop(model, None)
+        learned = dict(_model_notes_of(self._learned, provider))
+        if model in learned:
+            del learned[model]
+            _write_model_notes(self._learned, provider, {**learned})
 
     def save_reported_models(self, provider: str, reported: Mapping[str, Object]) -> None:
         """Save what a provider said about its models, to know windows without asking again."""
@@ -165,8 +161,9 @@ class ConfiguredProviders:
             document = self._read_document()
             before = tomlkit.dumps(document)
             yield document
-            if (changed := tomlkit.dumps(document)) != before:
-                atomic_files.write_file_atomically(self._file, changed, private=True)
+            after = tomlkit.dumps(document)
+            if after != before:
+                atomic_files.write_file_atomically(self._file, after, private=True)
 
     def _read_document(self) -> tomlkit.TOMLDocument:
         try:
@@ -181,9 +178,7 @@ class ConfiguredProviders:
 
     def _provider_tables(self, document: tomlkit.TOMLDocument, *, make: bool = False) -> Any:
         tables = document.get("provider", {})
-        if not isinstance(tables, Mapping) or not all(
-            isinstance(table, Mapping) for table in tables.values()
-        ):
+        if not _is_table_of_tables(tables):
             raise ConfigFileMistake(
                 f"In {self._file}, each provider must be a table: [provider.name]."
             )
@@ -239,23 +234,23 @@ class ConfiguredProviders:
 
     def _patience_setting(self, provider: str, table: Mapping[str, Any]) -> ProviderPatience:
         """Return `[provider.name.patience]`: seconds and attempts that differ from the defaults."""
-        given = self._table_setting(provider, table, "patience")
+        defaults = ProviderPatience()
         known = {field.name for field in fields(ProviderPatience)}
-        wrong = next(
-            (
-                key
-                for key, value in given.items()
-                if key not in known or not _is_positive_number(value)
-            ),
-            None,
-        )
-        if wrong:
-            raise ConfigFileMistake(
-                f"In {self._file}, provider.{provider}.patience.{wrong} is not valid: expected one of {', '.join(sorted(known))} with a positive number."
-            )
-        return ProviderPatience(
-            **{key: type(getattr(ProviderPatience(), key))(value) for key, value in given.items()}
-        )
+        values: dict[str, Any] = {}
+        for key, value in self._table_setting(provider, table, "patience").items():
+            if key not in known or not _is_positive_number(value):
+                raise ConfigFileMistake(
+                    f"In {self._file}, provider.{provider}.patience.{key} is not valid: expected one of {', '.join(sorted(known))} with a positive number."
+                )
+            type_of_default = type(getattr(defaults, key))
+            values[key] = type_of_default(value)
+        return ProviderPatience(**values)
+
+
+def _is_table_of_tables(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return all(isinstance(table, Mapping) for table in value.values())
 
 
 def _read_model_notes(file: Path) -> Object:
@@ -277,14 +272,16 @@ def _write_model_notes(file: Path, provider: str, models: Object) -> None:
 
 def _file_stamp(file: Path) -> tuple[int, int, int] | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _is_positive_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value < math.inf
 
 
 def _set_or_remove(table: Any, name: str, value: str | dict[str, str]) -> None:
@@ -297,12 +294,13 @@ def _set_or_remove(table: Any, name: str, value: str | dict[str, str]) -> None:
 
 def _unwrap_corrections(corrections: Mapping[str, Any]) -> dict[str, Object]:
     """Return the corrections as plain values instead of tomlkit's."""
-    unwrapped = corrections.unwrap() if hasattr(corrections, "unwrap") else corrections
-    return {
-        str(model): dict(values)
-        for model, values in unwrapped.items()
-        if isinstance(values, Mapping)
-    }
+    if hasattr(corrections, "unwrap"):
+        corrections = corrections.unwrap()
+    plain: dict[str, Object] = {}
+    for model, values in corrections.items():
+        if isinstance(values, Mapping):
+            plain[str(model)] = dict(values)
+    return plain
 
 
 def find_config_mistake(file: Path) -> HelixError | None:

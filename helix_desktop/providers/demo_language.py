@@ -18,13 +18,27 @@ def choose_translator(texts: Iterable[str]) -> Say:
     """Choose the language of `texts`, newest first. An earlier one decides if the
     newest could be any.
     """
-    spoken = (name for text in texts for name, mark in MARKS.items() if mark.search(text))
-    known = translations_of(next(spoken, ""))
-    return lambda text, /, **values: known.get(text, text).format(**values)
+    known = translations_of(_language_of(texts))
+
+    def say(text: str, /, **values: object) -> str:
+        translated = known.get(text, text)
+        return translated.format(**values)
+
+    return say
+
+
+def _language_of(texts: Iterable[str]) -> str:
+    for text in texts:
+        for language, mark in MARKS.items():
+            if mark.search(text):
+                return language
+    return ""
 
 
 @cache
 def translations_of(language: str) -> Mapping[str, str]:
     """Return the other text by the English one."""
+    if not language:
+        return {}
     file = resources.resources_folder() / "translations" / f"{language}.demo.json"
-    return dict(json.loads(file.read_text("utf-8"))) if language else {}
+    return dict(json.loads(file.read_text("utf-8")))

@@ -58,46 +58,47 @@ class DemoModel:
     count: Callable[[str], int] | None = None
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
-        said = choose_scripted_reply(request)
-        for word in _PIECES.findall(said.text):
+        scripted = choose_scripted_reply(request)
+        for word in _PIECES.findall(scripted.text):
             if self.sleep is not None:
                 await self.sleep(PACE)
             yield TextDelta(word)
-        calls = tuple(
-            ToolCall(
-                f"demo_{secrets.token_hex(8)}", name, json.dumps(arguments, ensure_ascii=False)
-            )
-            for name, arguments in said.calls
-        )
-        for index, call in enumerate(calls):
+        parts: list[ReplyPart] = []
+        if scripted.text:
+            parts.append(Text(scripted.text))
+        stop = Stop.END
+        for index, (name, arguments) in enumerate(scripted.calls):
+            call_id = f"demo_{secrets.token_hex(8)}"
+            call = ToolCall(call_id, name, json.dumps(arguments, ensure_ascii=False))
             yield CallDelta(index, call.id, call.name, call.arguments)
-        parts: tuple[ReplyPart, ...] = ((Text(said.text),) if said.text else ()) + calls
-        yield Reply(
-            parts,
-            Stop.CALLS if calls else Stop.END,
-            self._estimate_usage(request, parts),
-            self.model_name,
-        )
+            parts.append(call)
+            stop = Stop.CALLS
+        usage = self._estimate_usage(request, parts)
+        yield Reply(tuple(parts), stop, usage, self.model_name)
 
     def _estimate_usage(self, request: Request, parts: Sequence[ReplyPart]) -> Usage:
         """Return what would be billed, or nothing without a counter."""
         if self.count is None:
             return Usage()
-        written = [
-            part.text if isinstance(part, Text) else getattr(part, "arguments", "")
-            for part in parts
-        ]
-        read = [
-            request.system,
-            *_texts_of_messages(request.messages),
-            *(f"{tool.description}{tool.schema}" for tool in request.tools),
-        ]
+        read = [request.system]
+        read += _texts_of_messages(request.messages)
+        read += [f"{tool.description}{tool.schema}" for tool in request.tools]
+        written = [_text_of_part(part) for part in parts]
         return Usage(input=sum(map(self.count, read)), output=sum(map(self.count, written)))
 
 
 def _texts_of_messages(messages: Sequence[Message]) -> list[str]:
-    parts = (part for message in messages for part in message.parts)
-    return [getattr(part, "text", "") + getattr(part, "arguments", "") for part in parts]
+    texts: list[str] = []
+    for message in messages:
+        texts += [_text_of_part(part) for part in message.parts]
+    return texts
+
+
+def _text_of_part(part: object) -> str:
+    """Return the words of a text or result, and the arguments of a call."""
+    text: str = getattr(part, "text", "")
+    arguments: str = getattr(part, "arguments", "")
+    return text + arguments
 
 
 def choose_scripted_reply(request: Request) -> ScriptedReply:
@@ -109,51 +110,56 @@ def choose_scripted_reply(request: Request) -> ScriptedReply:
         return _call_named_tool(scene, command[1].lower(), command[2].strip())
     if command is not None or _TOUR.search(scene.asked):
         return demo_tour.next_tour_step(scene)
-    wrote = (
-        (scene.say("You wrote: {text}", text=f"“{shorten_to_line(scene.asked, 121)}”"),)
-        if scene.asked
-        else ()
-    )
-    return ScriptedReply("\n\n".join((scene.say(WHO), *wrote, scene.say(WORDS))))
+    paragraphs = [scene.say(WHO)]
+    if scene.asked:
+        quote = f"“{shorten_to_line(scene.asked, 121)}”"
+        paragraphs.append(scene.say("You wrote: {text}", text=quote))
+    paragraphs.append(scene.say(WORDS))
+    return ScriptedReply("\n\n".join(paragraphs))
 
 
 def build_demo_scene(request: Request) -> DemoScene:
     """Return what the script needs: the user's last question, and calls and results since."""
-    start, asked = _last_question(request.messages)
-    after = request.messages[start:]
-    calls = [part for message in after for part in message.parts if isinstance(part, ToolCall)]
-    results = {
-        part.call: part
-        for message in after
-        for part in message.parts
-        if isinstance(part, ToolResult)
-    }
-    done = tuple((call, results.get(call.id)) for call in calls)
-    note = _user_text_beside_results(request.messages[-1]) if request.messages else ""
-    say = choose_translator(
-        text for message in reversed(request.messages) for text in _texts_by_user(message)
-    )
-    return DemoScene(
-        asked, done, request.tools, tuple(_texts_of_messages(request.messages)), say, note
-    )
+    messages = request.messages
+    question_position, question = _last_question(messages)
+    calls: list[ToolCall] = []
+    results: dict[str, ToolResult] = {}
+    for message in messages[question_position:]:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                calls.append(part)
+            elif isinstance(part, ToolResult):
+                results[part.call] = part
+    calls_with_results = tuple((call, results.get(call.id)) for call in calls)
+    note = ""
+    if messages:
+        note = _user_text_beside_results(messages[-1])
+    newest_texts_first: list[str] = []
+    for message in reversed(messages):
+        newest_texts_first += _texts_by_user(message)
+    say = choose_translator(newest_texts_first)
+    all_texts = tuple(_texts_of_messages(messages))
+    return DemoScene(question, calls_with_results, request.tools, all_texts, say, note)
 
 
 def _last_question(messages: Sequence[Message]) -> tuple[int, str]:
-    """Return the user's last separate message. Text beside results is a note during work."""
+    """Return where the user's last separate message stands, and its text.
+
+    Text beside results is no question, but a note that was sent while the agent worked.
+    """
     for position in range(len(messages) - 1, -1, -1):
-        own = _texts_by_user(messages[position])
-        if own and not _user_text_beside_results(messages[position]):
-            return position, own[-1].strip()
+        message = messages[position]
+        texts = _texts_by_user(message)
+        if texts and not _user_text_beside_results(message):
+            return position, texts[-1].strip()
     return 0, ""
 
 
 def _texts_by_user(message: Message) -> list[str]:
     """Return what the user wrote. The program puts its own texts in brackets."""
-    texts = (
-        [part.text for part in message.parts if isinstance(part, Text)]
-        if message.role is Role.USER
-        else []
-    )
+    if message.role is not Role.USER:
+        return []
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
     return [text for text in texts if text.lstrip()[:1] not in {"[", "("}]
 
 
@@ -167,30 +173,29 @@ def _user_text_beside_results(message: Message) -> str:
 def _call_named_tool(scene: DemoScene, word: str, rest: str) -> ScriptedReply:
     """Call the tool that the user named. After its answer, say what happened."""
     if scene.done:
-        return ScriptedReply(
-            "\n\n".join(_describe_outcome(call, result, scene.say) for call, result in scene.done)
-        )
+        outcomes = [_describe_outcome(call, result, scene.say) for call, result in scene.done]
+        return ScriptedReply("\n\n".join(outcomes))
     name, arguments = demo_tour.tool_call_for_word(word, rest)
     if not scene.offers_tool(name):
         missing = scene.say("This conversation does not offer the tool {name}.", name=name)
         return ScriptedReply(f"{scene.say(WHO)} {missing}")
-    return ScriptedReply(
-        "", ((name, demo_tour.add_keep_argument_if_large(arguments, word, scene)),)
-    )
+    arguments = demo_tour.add_keep_argument_if_large(arguments, word, scene)
+    return ScriptedReply("", ((name, arguments),))
 
 
 def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:
     if result is None:
         return say("`{name}` returned no result.", name=call.name)
-    figures = {"lines": len(result.text.splitlines()), "characters": len(result.text)}
-    told = "`{name}` returned {lines} lines, {characters} characters."
-    if figures["lines"] == 1:
-        told = "`{name}` returned {lines} line, {characters} characters."
-    if not result.ok:
-        told = (
-            "`{name}` failed: {lines} line."
-            if figures["lines"] == 1
-            else "`{name}` failed: {lines} lines."
-        )
-    shown = "\n".join(line[:200] for line in result.text.splitlines()[:8])
-    return f"{say(told, name=call.name, **figures)}\n\n{wrap_in_code_fence(shown, 'text')}"
+    lines = result.text.splitlines()
+    line_count = len(lines)
+    if result.ok and line_count == 1:
+        template = "`{name}` returned {lines} line, {characters} characters."
+    elif result.ok:
+        template = "`{name}` returned {lines} lines, {characters} characters."
+    elif line_count == 1:
+        template = "`{name}` failed: {lines} line."
+    else:
+        template = "`{name}` failed: {lines} lines."
+    sentence = say(template, name=call.name, lines=line_count, characters=len(result.text))
+    first_lines = "\n".join(line[:200] for line in lines[:8])
+    return f"{sentence}\n\n{wrap_in_code_fence(first_lines, 'text')}"

@@ -62,8 +62,12 @@ class _SortedMaterial:
 
     def failures(self) -> list[str]:
         """Return the lines of outputs that report a failure."""
-        lines = [line for output in self.outputs for line in output.splitlines()]
-        return [shorten_to_line(line, LONGEST_QUOTE) for line in lines if _WRONG.search(line)]
+        failures: list[str] = []
+        for output in self.outputs:
+            for line in output.splitlines():
+                if _WRONG.search(line):
+                    failures.append(shorten_to_line(line, LONGEST_QUOTE))
+        return failures
 
 
 def write_demo_answer(request: Request) -> str:
@@ -77,7 +81,9 @@ def write_demo_answer(request: Request) -> str:
         Purpose.TITLE: write_title,
     }
     write = writers.get(request.purpose)
-    return write(request) if write is not None else "The scripted demonstration answers."
+    if write is None:
+        return "The scripted demonstration answers."
+    return write(request)
 
 
 # --- Writing handovers, observations and titles
@@ -109,7 +115,9 @@ def _quote_first_messages(material: _SortedMaterial) -> list[str]:
 
 def _list_named_files(material: _SortedMaterial) -> list[str]:
     texts = material.said + [call.path for call in material.calls]
-    paths = [path for text in texts for path in _PATH.findall(text)]
+    paths: list[str] = []
+    for text in texts:
+        paths += _PATH.findall(text)
     return [f"File: {path}" for path in _without_repeats(paths)]
 
 
@@ -122,9 +130,12 @@ def _list_completed_work(material: _SortedMaterial) -> list[str]:
 
 
 def _quote_rules(material: _SortedMaterial) -> list[str]:
-    sentences = [sentence for text in material.said for sentence in _SENTENCE.findall(text)]
-    rules = [sentence for sentence in sentences if _RULE.search(sentence)]
-    return _without_repeats(shorten_to_line(rule, LONGEST_QUOTE) for rule in rules)
+    rules: list[str] = []
+    for text in material.said:
+        for sentence in _SENTENCE.findall(text):
+            if _RULE.search(sentence):
+                rules.append(shorten_to_line(sentence, LONGEST_QUOTE))
+    return _without_repeats(rules)
 
 
 def write_observations(request: Request) -> str:
@@ -141,28 +152,36 @@ def write_observations(request: Request) -> str:
 
 def write_title(request: Request) -> str:
     said = _sort_material(request).said
-    return " ".join(" ".join(said).split()[:6])[:60] or "A demonstration"
+    first_words = " ".join(said).split()[:6]
+    title = " ".join(first_words)[:60]
+    return title or "A demonstration"
 
 
 def _describe_call(call: _CallOfTool) -> str:
-    told = _first_told_value(call.values)
-    subject = f"`{shorten_to_line(told, 160)}`" if told else "the folder"
+    argument = _most_telling_argument(call.values)
     sentence = read_table("demo")["done"].get(call.name)
-    return sentence.format(subject) if sentence else f"{call.name} {told}".strip()
+    if not sentence:
+        return f"{call.name} {argument}".strip()
+    if not argument:
+        return str(sentence.format("the folder"))
+    return str(sentence.format(f"`{shorten_to_line(argument, 160)}`"))
 
 
-def _first_told_value(values: Object) -> str:
+def _most_telling_argument(values: Object) -> str:
     """Return the argument that says what a call is about."""
     for name in _TELLING:
-        if text := text_at(values, name):
+        text = text_at(values, name)
+        if text:
             return text
     return ""
 
 
 def _todo_lines(material: _SortedMaterial) -> list[str]:
     lists = [call.values for call in material.calls if call.name == ToolName.SET_TODO]
+    if not lists:
+        return []
     lines: list[str] = []
-    for item in list_at(lists[-1], "items") if lists else []:
+    for item in list_at(lists[-1], "items"):
         state = text_at(item, "state") or "open"
         if state != "done":
             lines.append(f"{text_at(item, 'text')} ({state})")
@@ -174,11 +193,13 @@ def _todo_lines(material: _SortedMaterial) -> list[str]:
 
 def _sort_material(request: Request) -> _SortedMaterial:
     """Sort everything but the question, which is the last text."""
-    parts = [
-        _PlacedPart(message.role, part) for message in request.messages for part in message.parts
-    ]
+    parts: list[_PlacedPart] = []
+    for message in request.messages:
+        parts += [_PlacedPart(message.role, part) for part in message.parts]
+    before_question = parts
+    if len(parts) > 1:
+        before_question = parts[:-1]
     material = _SortedMaterial()
-    before_question = parts[:-1] if len(parts) > 1 else parts
     for placed in before_question:
         _sort_part(placed, material)
     undone_files = _files_undone_by_user(parts)
@@ -212,7 +233,9 @@ def _sort_part(placed: _PlacedPart, material: _SortedMaterial) -> None:
 
 def _files_undone_by_user(parts: Sequence[_PlacedPart]) -> str:
     """Return what the question says of files whose changes the user undid."""
-    question = parts[-1].part if len(parts) > 1 else None
+    if len(parts) < 2:
+        return ""
+    question = parts[-1].part
     if isinstance(question, Text) and UNDID in question.text:
         return question.text.rpartition(UNDID)[2]
     return ""
@@ -245,20 +268,43 @@ def _sort_transcript_lines(text: str, material: _SortedMaterial) -> None:
 
 def write_compaction(request: Request) -> str:
     """Return the output's lines with the rarest words of what was requested, in order."""
-    parts = [part for message in request.messages for part in message.parts]
-    texts = [part.text for part in parts if isinstance(part, Text)]
-    material = "\n".join(texts[:-1])
+    texts = _texts_of_request(request)
+    question = ""
+    if texts:
+        question = texts.pop()
+    material = "\n".join(texts)
     lines = [line for line in material.splitlines() if _is_line_of_output(line)]
-    asked = _distinguishing_words(_wish_of_question(texts[-1] if texts else ""), lines)
-    matching = [line for line in lines if asked & set(_lowercase_words(line))]
-    left_out = _LINES_LEFT_OUT.search(material)
-    count = left_out[1] if left_out else f"{len(lines):,}"
-    head = f"{count} lines, from `{_shorten_line_at(lines, 0)}` to `{_shorten_line_at(lines, -1)}`."
+    asked_words = _distinguishing_words(_wish_of_question(question), lines)
+    matching = [line for line in lines if asked_words & set(_lowercase_words(line))]
+    head = _describe_extent(material, lines)
     if not matching:
         return f"{head} No line contains the words that were asked for."
-    shown = "\n".join(line[:200] for line in matching[:MOST_EXCERPT])
-    rest = f", the first {MOST_EXCERPT} of them" if len(matching) > MOST_EXCERPT else ""
-    return f"{head} Lines with words of what was asked for: {len(matching):,}{rest}:\n{shown}"
+    count = f"{len(matching):,}"
+    if len(matching) > MOST_EXCERPT:
+        count += f", the first {MOST_EXCERPT} of them"
+    excerpt = "\n".join(line[:200] for line in matching[:MOST_EXCERPT])
+    return f"{head} Lines with words of what was asked for: {count}:\n{excerpt}"
+
+
+def _texts_of_request(request: Request) -> list[str]:
+    texts: list[str] = []
+    for message in request.messages:
+        texts += [part.text for part in message.parts if isinstance(part, Text)]
+    return texts
+
+
+def _describe_extent(material: str, lines: list[str]) -> str:
+    """Say how many lines the whole output has, and its first and last line."""
+    count = f"{len(lines):,}"
+    left_out = _LINES_LEFT_OUT.search(material)
+    if left_out:
+        count = left_out[1]
+    first = ""
+    last = ""
+    if lines:
+        first = lines[0].strip()[:80]
+        last = lines[-1].strip()[:80]
+    return f"{count} lines, from `{first}` to `{last}`."
 
 
 def _is_line_of_output(line: str) -> bool:
@@ -267,23 +313,23 @@ def _is_line_of_output(line: str) -> bool:
 
 def _wish_of_question(question: str) -> str:
     match = _WISH.search(question)
-    return match[1] if match else question
+    if match is None:
+        return question
+    return match[1]
 
 
 def _distinguishing_words(wish: str, lines: list[str]) -> set[str]:
     """Return words of the wish that are in some of the lines, but not in most."""
-    counts = Counter(word for line in lines for word in set(_lowercase_words(line)))
-    return {
-        word for word in _lowercase_words(wish) if 0 < counts[word] <= max(1, COMMON * len(lines))
-    }
+    lines_with_word: Counter[str] = Counter()
+    for line in lines:
+        lines_with_word.update(set(_lowercase_words(line)))
+    most_lines = max(1, COMMON * len(lines))
+    wished = set(_lowercase_words(wish))
+    return {word for word in wished if 0 < lines_with_word[word] <= most_lines}
 
 
 def _lowercase_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
-
-
-def _shorten_line_at(lines: list[str], at: int) -> str:
-    return lines[at].strip()[:80] if lines else ""
 
 
 def _without_repeats(lines: Iterable[str]) -> list[str]:

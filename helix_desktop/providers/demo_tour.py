@@ -11,20 +11,20 @@ from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.messages import ToolResult
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import Json, Object, object_at, parse_object
+from helix_desktop.json_values import Json, object_at, parse_object
 from helix_desktop.providers.demo_language import Say
 from helix_desktop.resources import read_table
 
 Arguments = Mapping[str, Json]
 # The excerpt keeps one line; another one is recalled. All would fit into the window, so
 # what is saved can be seen.
-RECORDS, WANTED, RECALLED = 1500, 911, 1234
+RECORDS = 1500
+WANTED = 911
+RECALLED = 1234
 # The end of README.md in the tour's own folder, where alone the script changes a file,
 # and what it is changed to.
-OLD_END, NEW_END = (
-    "is in samples.csv.\n",
-    "is in samples.csv. The log of the last run is in run.log.\n",
-)
+OLD_END = "is in samples.csv.\n"
+NEW_END = "is in samples.csv. The log of the last run is in run.log.\n"
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
     r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
@@ -56,11 +56,11 @@ class DemoScene:
         return any(tool.name == name for tool in self.tools)
 
     def results_of_station(self, station: "TourStation") -> list[str]:
-        return [
-            result.text
-            for call, result in self.done
-            if result is not None and station_of_call(call) is station
-        ]
+        texts: list[str] = []
+        for call, result in self.done:
+            if result is not None and station_of_call(call) is station:
+                texts.append(result.text)
+        return texts
 
 
 class TourStation(IntEnum):
@@ -93,11 +93,17 @@ def command_with_large_output() -> str:
 
 def station_of_call(call: ToolCall) -> TourStation | None:
     if call.name == ToolName.RUN_COMMAND:
-        return TourStation.LARGE if "record" in call.arguments else TourStation.RUN
+        if "record" in call.arguments:
+            return TourStation.LARGE
+        return TourStation.RUN
     if call.name == ToolName.SET_TODO:
-        return TourStation.PLAN if '"doing"' in call.arguments else TourStation.CLOSE
+        if '"doing"' in call.arguments:
+            return TourStation.PLAN
+        return TourStation.CLOSE
     station = read_table("demo")["stations"].get(call.name)
-    return TourStation[station] if station else None
+    if not station:
+        return None
+    return TourStation[station]
 
 
 def next_tour_step(scene: DemoScene) -> ScriptedReply:
@@ -115,9 +121,11 @@ def next_tour_step(scene: DemoScene) -> ScriptedReply:
         if reached is not None and station <= reached:
             continue
         tool, build_reply = STATIONS[station]
-        said = build_reply(scene) if not tool or scene.offers_tool(tool) else None
-        if said is not None:
-            return ScriptedReply(answer_to_note + said.text, said.calls)
+        if tool and not scene.offers_tool(tool):
+            continue
+        reply = build_reply(scene)
+        if reply is not None:
+            return ScriptedReply(answer_to_note + reply.text, reply.calls)
     return ScriptedReply(answer_to_note + _closing_words(scene))
 
 
@@ -134,10 +142,15 @@ def _plan_step(scene: DemoScene) -> ScriptedReply:
 
 def _todo_arguments(scene: DemoScene, first: str, done: int) -> Arguments:
     """Return the plan with so many items done, and the next in the state `first`."""
-    states = ["done"] * done + [first] + ["open"] * len(PLAN)
-    return {
-        "items": [{"text": scene.say(text), "state": states[at]} for at, text in enumerate(PLAN)]
-    }
+    items: list[Json] = []
+    for index, text in enumerate(PLAN):
+        state = "open"
+        if index < done:
+            state = "done"
+        elif index == done:
+            state = first
+        items.append({"text": scene.say(text), "state": state})
+    return {"items": items}
 
 
 def _build_file_listing_reply(scene: DemoScene) -> ScriptedReply:
@@ -148,40 +161,41 @@ def _build_file_reading_reply(scene: DemoScene) -> ScriptedReply | None:
     names = _readable_listed_files(scene)[:3]
     if not names:
         return None
-    files = ", ".join(f"`{name}`" for name in names)
-    several = "I read these files in parallel: {files}. The calls run at the same time."
-    words = scene.say(several if len(names) > 1 else "I read {files}.", files=files)
-    calls: tuple[tuple[str, Arguments], ...] = tuple(
-        (ToolName.READ_FILE, {"path": name}) for name in names
-    )
-    return ScriptedReply(words, calls)
+    sentence = "I read {files}."
+    if len(names) > 1:
+        sentence = "I read these files in parallel: {files}. The calls run at the same time."
+    words = scene.say(sentence, files=", ".join(f"`{name}`" for name in names))
+    calls: list[tuple[str, Arguments]] = [(ToolName.READ_FILE, {"path": name}) for name in names]
+    return ScriptedReply(words, tuple(calls))
 
 
 def _readable_listed_files(scene: DemoScene) -> list[str]:
     """Return the text files in the tool's listing that are short enough to read."""
-    lines = [
-        line for text in scene.results_of_station(TourStation.LIST) for line in text.splitlines()
-    ]
-    matches = [match for line in lines if (match := _TEXT_FILE.match(line)) is not None]
-    return [match[1] for match in matches if int(match[2].replace(",", "")) <= LARGEST_READ]
+    names: list[str] = []
+    for listing in scene.results_of_station(TourStation.LIST):
+        for line in listing.splitlines():
+            match = _TEXT_FILE.match(line)
+            if match is None:
+                continue
+            size = int(match[2].replace(",", ""))
+            if size <= LARGEST_READ:
+                names.append(match[1])
+    return names
 
 
 def _search_step(scene: DemoScene) -> ScriptedReply:
-    found = (
-        word
-        for text in scene.results_of_station(TourStation.READ)
-        for word in _WORD.findall(text[:4000])
-    )
-    word = max(found, key=lambda one: (len(one), one), default="the")
-    words = scene.say("I search the folder for “{word}”.", word=word)
-    return ScriptedReply(words, ((ToolName.SEARCH_FILES, {"pattern": word}),))
+    longest = "the"
+    for text in scene.results_of_station(TourStation.READ):
+        for word in _WORD.findall(text[:4000]):
+            longest = max(longest, word, key=lambda candidate: (len(candidate), candidate))
+    words = scene.say("I search the folder for “{word}”.", word=longest)
+    return ScriptedReply(words, ((ToolName.SEARCH_FILES, {"pattern": longest}),))
 
 
 def _edit_step(scene: DemoScene) -> ScriptedReply | None:
-    if not any(
-        f"The table of samples {OLD_END}" in text
-        for text in scene.results_of_station(TourStation.READ)
-    ):
+    sentence = f"The table of samples {OLD_END}"
+    texts = scene.results_of_station(TourStation.READ)
+    if not any(sentence in text for text in texts):
         return None
     words = scene.say("README.md does not mention run.log, so I add a sentence.")
     changed = {"path": "README.md", "old_text": OLD_END, "new_text": NEW_END}
@@ -192,7 +206,9 @@ def _run_step(scene: DemoScene) -> ScriptedReply:
     words = scene.say(
         "Next, I run a command, in a sandbox if this system has one. Depending on the permission mode, you are asked first."
     )
-    command = "dir" if sys.platform == "win32" else "uname -s; date; ls | wc -l"
+    command = "uname -s; date; ls | wc -l"
+    if sys.platform == "win32":
+        command = "dir"
     return ScriptedReply(words, ((ToolName.RUN_COMMAND, {"command": command}),))
 
 
@@ -220,7 +236,10 @@ def _recall_step(scene: DemoScene) -> ScriptedReply | None:
 
 
 def _hashes_in(texts: Iterable[str]) -> list[str]:
-    return [digest for text in texts for digest in _HASH.findall(text)]
+    digests: list[str] = []
+    for text in texts:
+        digests += _HASH.findall(text)
+    return digests
 
 
 def _recall_record(scene: DemoScene, digest: str) -> ScriptedReply:
@@ -261,10 +280,10 @@ def _closing_words(scene: DemoScene) -> str:
     """Return what happened, as far as it can be seen, including refusals."""
     say = scene.say
     lines = [say("Done. I made {n} calls, all of them real.", n=len(scene.done))]
-    if line := _recalled_line(scene):
-        lines.append(
-            say("The recalled line is `{line}`. It had not been sent to me before.", line=line)
-        )
+    recalled_line = _recalled_line(scene)
+    if recalled_line:
+        sentence = "The recalled line is `{line}`. It had not been sent to me before."
+        lines.append(say(sentence, line=recalled_line))
     folded = 0
     failed_tools: set[str] = set()
     for call, result in scene.done:
@@ -273,30 +292,25 @@ def _closing_words(scene: DemoScene) -> str:
         if result is not None and not result.ok:
             failed_tools.add(call.name)
     if folded:
-        lines.append(
-            say(
-                "From now on, I am sent markers for {n} older outputs. The originals are in the cache.",
-                n=folded,
-            )
+        sentence = (
+            "From now on, I am sent markers for {n} older outputs. The originals are in the cache."
         )
+        lines.append(say(sentence, n=folded))
     if failed_tools:
         tools = ", ".join(sorted(failed_tools))
-        lines.append(
-            say("Failed or denied: {tools}. The result of each call says so.", tools=tools)
-        )
-    lines.append(
-        say(
-            "Next, undo the change on the Changes page. Then click the meter, choose “Shorten now…”, and undo the shortening. For real work, choose a model at the top right."
-        )
-    )
+        sentence = "Failed or denied: {tools}. The result of each call says so."
+        lines.append(say(sentence, tools=tools))
+    sentence = "Next, undo the change on the Changes page. Then click the meter, choose “Shorten now…”, and undo the shortening. For real work, choose a model at the top right."
+    lines.append(say(sentence))
     return "\n\n".join(lines)
 
 
 def _recalled_line(scene: DemoScene) -> str:
     """Return the line that the tour recalled from the cache, or an empty string."""
     recalled = scene.results_of_station(TourStation.RECALL)
-    lines = recalled[-1].splitlines() if recalled else []
-    for line in lines:
+    if not recalled:
+        return ""
+    for line in recalled[-1].splitlines():
         if f"record {RECALLED}" in line:
             return line.strip()[:120]
     return ""
@@ -310,23 +324,29 @@ def tool_call_for_word(word: str, rest: str) -> tuple[str, Arguments]:
     if word == "large":
         return name, {"command": command_with_large_output()}
     if word == "todo":
-        return name, {
-            "items": [
-                {"text": item.strip(), "state": "open"} for item in rest.split(";") if item.strip()
-            ]
-        }
+        items: list[Json] = []
+        for item in rest.split(";"):
+            text = item.strip()
+            if text:
+                items.append({"text": text, "state": "open"})
+        return name, {"items": items}
     if word == "write":
         path, _, text = rest.partition(":")
         return name, {"path": path.strip(), "content": f"{text.strip()}\n"}
-    return name, {argument: rest} if rest else {}
+    if not rest:
+        return name, {}
+    return name, {argument: rest}
 
 
 def add_keep_argument_if_large(arguments: Arguments, demo_word: str, scene: DemoScene) -> Arguments:
     """Say what to keep of the large output, if the tool has an argument for that."""
     if demo_word != "large":
         return arguments
-    tool = next((one for one in scene.tools if one.name == ToolName.RUN_COMMAND), None)
-    properties: Object = object_at(parse_object(tool.schema), "properties") if tool else {}
-    name = next((one for one in properties if one.startswith("keep")), "")
-    wish = scene.say("the line of record {n}, and how many records there are", n=WANTED)
-    return {**arguments, name: wish} if name else arguments
+    for tool in scene.tools:
+        if tool.name != ToolName.RUN_COMMAND:
+            continue
+        for argument in object_at(parse_object(tool.schema), "properties"):
+            if argument.startswith("keep"):
+                wish = scene.say("the line of record {n}, and how many records there are", n=WANTED)
+                return {**arguments, argument: wish}
+    return arguments

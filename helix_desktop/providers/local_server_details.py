@@ -61,7 +61,8 @@ def server_root(transport: ProviderTransport) -> ProviderTransport:
 async def identify_local_server(root: ProviderTransport, seconds: float) -> LocalServerKind | None:
     """Return the kind of server at an address, or None if it is none of those known."""
     limit = min(seconds, ANSWER_SECONDS)
-    answers = await asyncio.gather(*(_answers_as(root, server, limit) for server in _SERVERS))
+    questions = [_answers_as(root, server, limit) for server in _SERVERS]
+    answers = await asyncio.gather(*questions)
     for server, is_recognised in zip(_SERVERS, answers, strict=True):
         if is_recognised:
             return server.kind
@@ -133,9 +134,12 @@ def _is_koboldcpp(answer: Object) -> bool:
 
 def _is_lm_studio(answer: Object) -> bool:
     models = json_values.list_at(answer, "data")
-    return any(json_values.text_at(model, "state") for model in models) or any(
-        json_values.number_at(model, "max_context_length") for model in models
-    )
+    for model in models:
+        if json_values.text_at(model, "state"):
+            return True
+        if json_values.number_at(model, "max_context_length"):
+            return True
+    return False
 
 
 def _is_llama_cpp(answer: Object) -> bool:
@@ -155,14 +159,14 @@ async def _fetch_ollama_details(
     root: ProviderTransport, models: Sequence[str], seconds: float
 ) -> Details:
     loaded = await fetch_json(root, "/api/ps", seconds)
-    loaded_models = {
-        json_values.text_at(item, "name"): item for item in json_values.list_at(loaded, "models")
-    }
-    described = await asyncio.gather(
-        *(_describe_ollama_model(root, model, seconds) for model in models[:MOST_DESCRIBED])
-    )
+    loaded_models: dict[str, json_values.Json] = {}
+    for item in json_values.list_at(loaded, "models"):
+        loaded_models[json_values.text_at(item, "name")] = item
+    described_models = models[:MOST_DESCRIBED]
+    questions = [_describe_ollama_model(root, model, seconds) for model in described_models]
+    descriptions = await asyncio.gather(*questions)
     details: Details = {}
-    for model, known in zip(models, described, strict=False):
+    for model, known in zip(described_models, descriptions, strict=True):
         item = loaded_models.get(model) or loaded_models.get(f"{model}:latest")
         details[model] = _with_ollama_window(known, item)
     return details
@@ -176,14 +180,15 @@ async def _describe_ollama_model(root: ProviderTransport, model: str, seconds: f
         return {}
     known: Object = {}
     family = json_values.text_at(shown, "model_info", "general.architecture")
-    if largest := json_values.number_at(shown, "model_info", f"{family}.context_length"):
+    largest = json_values.number_at(shown, "model_info", f"{family}.context_length")
+    if largest:
         known["largest_window"] = largest
-    own_window = re.search(
-        r"^num_ctx\s+(\d+)", json_values.text_at(shown, "parameters"), re.MULTILINE
-    )
+    parameters = json_values.text_at(shown, "parameters")
+    own_window = re.search(r"^num_ctx\s+(\d+)", parameters, re.MULTILINE)
     if own_window:
         known["own_window"] = int(own_window[1])
-    if abilities := json_values.list_at(shown, "capabilities"):
+    abilities = json_values.list_at(shown, "capabilities")
+    if abilities:
         known["tools"] = "tools" in abilities
         known["images"] = "vision" in abilities
         if "thinking" in abilities:
@@ -205,7 +210,8 @@ def _with_ollama_window(known: Object, loaded: json_values.Json) -> Object:
         return details
     details["is_loaded"] = True
     details["note"] = "window as loaded in Ollama"
-    if memory := json_values.number_at(loaded, "size"):
+    memory = json_values.number_at(loaded, "size")
+    if memory:
         details["note"] = f"window as loaded in Ollama, with {memory / 1e9:.1f} GB of memory"
     return details
 
@@ -223,9 +229,11 @@ async def _fetch_lm_studio_details(
             known = {"window": loaded, "note": "window as loaded in LM Studio", "is_loaded": True}
         if largest:
             known["largest_window"] = largest
-        if kind := json_values.text_at(item, "type"):  # Older versions of LM Studio do not say.
+        kind = json_values.text_at(item, "type")
+        if kind:  # Older versions of LM Studio do not say.
             known["images"] = kind == "vlm"
-        if abilities := json_values.list_at(item, "capabilities"):
+        abilities = json_values.list_at(item, "capabilities")
+        if abilities:
             known["tools"] = "tool_use" in abilities
         details[json_values.text_at(item, "id")] = known
     return details
@@ -241,8 +249,9 @@ async def _fetch_llama_cpp_details(
         "note": "window as llama.cpp was started with",
         "is_loaded": True,
     }
-    if isinstance(json_values.value_at(answer, "modalities", "vision"), bool):
-        known["images"] = json_values.value_at(answer, "modalities", "vision")
+    sees_images = json_values.value_at(answer, "modalities", "vision")
+    if isinstance(sees_images, bool):
+        known["images"] = sees_images
     template = json_values.text_at(answer, "chat_template")
     states_tools = json_values.value_at(answer, "chat_template_caps", "supports_tools")
     if isinstance(states_tools, bool):
@@ -257,12 +266,15 @@ async def _fetch_koboldcpp_details(
 ) -> Details:
     answer = await fetch_json(root, "/api/extra/true_max_context_length", seconds)
     window = json_values.number_at(answer, "value")
+    if not window:
+        return {}
     known: Object = {"window": window, "note": "window as KoboldCpp was started with"}
     version = await fetch_json(root, "/api/extra/version", seconds)
-    if isinstance(json_values.value_at(version, "vision"), bool):
-        known["images"] = json_values.value_at(version, "vision")
+    sees_images = json_values.value_at(version, "vision")
+    if isinstance(sees_images, bool):
+        known["images"] = sees_images
     known["is_loaded"] = True
-    return dict.fromkeys(models, known) if window else {}
+    return dict.fromkeys(models, known)
 
 
 async def _fetch_vllm_details(
@@ -271,10 +283,12 @@ async def _fetch_vllm_details(
     details: Details = {}
     answer = await fetch_json(root, "/v1/models", seconds)
     for item in json_values.list_at(answer, "data"):
-        if window := json_values.number_at(item, "max_model_len"):
-            note = "window as vLLM was started with"
-            known: Object = {"window": window, "note": note, "is_loaded": True}
-            details[json_values.text_at(item, "id")] = known
+        window = json_values.number_at(item, "max_model_len")
+        if not window:
+            continue
+        note = "window as vLLM was started with"
+        known: Object = {"window": window, "note": note, "is_loaded": True}
+        details[json_values.text_at(item, "id")] = known
     return details
 
 

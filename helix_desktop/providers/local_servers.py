@@ -23,7 +23,9 @@ class LocalServer:
     @property
     def title(self) -> str:
         """Return what the server says it is. At the port of one there may be another."""
-        return self.models[0].server if self.models else ""
+        if not self.models:
+            return ""
+        return self.models[0].server
 
 
 async def detect_local_servers(
@@ -32,9 +34,8 @@ async def detect_local_servers(
     seconds: float = SECONDS,
 ) -> tuple[LocalServer, ...]:
     """Return the servers that answer. Touches nothing else, here or elsewhere."""
-    answers = await asyncio.gather(
-        *(_probe_server(config, connections, seconds) for config in places)
-    )
+    probes = [_probe_server(config, connections, seconds) for config in places]
+    answers = await asyncio.gather(*probes)
     return tuple(answer for answer in answers if answer is not None)
 
 
@@ -45,4 +46,6 @@ async def _probe_server(
         models = await model_listing.list_models(config, None, connections, seconds)
     except ModelFailed:
         return None
-    return LocalServer(config, models) if models else None
+    if not models:
+        return None
+    return LocalServer(config, models)

@@ -29,10 +29,8 @@ async def list_models(
     seconds: float = SECONDS,
 ) -> tuple[ModelInfo, ...]:
     """Return a provider's models by name. Raises ModelFailed if the provider can't be asked."""
-    said = await fetch_reported_models(config, key, connections, seconds)
-    return tuple(
-        provider_catalog.describe_model(config, name, reported=said[name]) for name in sorted(said)
-    )
+    reported = await fetch_reported_models(config, key, connections, seconds)
+    return _describe_reported_models(config, reported)
 
 
 async def list_and_save_models(
@@ -43,11 +41,20 @@ async def list_and_save_models(
 ) -> tuple[ModelInfo, ...]:
     """Return a provider's models, and save what it said about them."""
     config = configured.find_provider(provider)
-    said = await fetch_reported_models(config, key, connections)
-    configured.save_reported_models(provider, said)
-    return tuple(
-        provider_catalog.describe_model(config, name, reported=said[name]) for name in sorted(said)
-    )
+    reported = await fetch_reported_models(config, key, connections)
+    configured.save_reported_models(provider, reported)
+    return _describe_reported_models(config, reported)
+
+
+def _describe_reported_models(
+    config: provider_catalog.ProviderConfig, reported: Mapping[str, json_values.Object]
+) -> tuple[ModelInfo, ...]:
+    """Return the models by name, with what the catalogue and the user know of each."""
+    models = [
+        provider_catalog.describe_model(config, name, reported=about)
+        for name, about in sorted(reported.items())
+    ]
+    return tuple(models)
 
 
 async def check_provider_address(
@@ -79,18 +86,19 @@ async def fetch_reported_models(
         return {demo_model.DEMO: {}}
     config = provider_catalog.check_provider_config(config)
     dialect = provider_catalog.dialect_of_provider(config)
-    transport = provider_catalog.transport_to_provider(
-        config, dialect, provider_catalog.require_usable_key(config, key), connections
-    )
-    items = {
-        _name_of_listed_model(item): item
-        for item in await _fetch_all_pages(config, transport, seconds)
-    }
-    names = [name for name in items if name and not _is_for_no_chat(name)]
-    details: Mapping[str, json_values.Object] = {}
+    usable_key = provider_catalog.require_usable_key(config, key)
+    transport = provider_catalog.transport_to_provider(config, dialect, usable_key, connections)
+    reported: dict[str, json_values.Object] = {}
+    for item in await _fetch_all_pages(config, transport, seconds):
+        name = _name_of_listed_model(item)
+        if name and not _is_for_no_chat(name):
+            reported[name] = _reported_details(item)
     if config.is_local:
+        names = list(reported)
         details = await local_server_details.fetch_local_details(transport, names, seconds)
-    return {name: _reported_details(items[name]) | details.get(name, {}) for name in names}
+        for name in names:
+            reported[name] |= details.get(name, {})
+    return reported
 
 
 def _name_of_listed_model(item: json_values.Json) -> str:
@@ -99,36 +107,55 @@ def _name_of_listed_model(item: json_values.Json) -> str:
 
 
 def _is_for_no_chat(name: str) -> bool:
-    return any(word in name.lower() for word in _NO_CHAT)
+    lowercase_name = name.lower()
+    return any(word in lowercase_name for word in _NO_CHAT)
 
 
 async def _fetch_all_pages(
     config: provider_catalog.ProviderConfig, transport: ProviderTransport, seconds: float
 ) -> list[json_values.Json]:
-    path = page = _models_path(config)
+    first_page = _models_path(config)
+    separator = "?"
+    if "?" in first_page:
+        separator = "&"
+    page = first_page
     items: list[json_values.Json] = []
     for _ in range(MOST_PAGES):
-        listed = await fetch_json(transport, page, seconds)
-        items += json_values.list_at(listed, "data") or json_values.list_at(listed, "models")
-        token = json_values.text_at(listed, "nextPageToken")
-        last = (
-            json_values.text_at(listed, "last_id")
-            if json_values.value_at(listed, "has_more") is True
-            else ""
-        )
-        if not token and not last:
+        answer = await fetch_json(transport, page, seconds)
+        items += json_values.list_at(answer, "data") or json_values.list_at(answer, "models")
+        parameter = _parameter_of_next_page(answer)
+        if not parameter:
             break
-        more = f"pageToken={quote(token)}" if token else f"after_id={quote(last)}"
-        page = f"{path}{'&' if '?' in path else '?'}{more}"
+        page = f"{first_page}{separator}{parameter}"
     return items
 
 
+def _parameter_of_next_page(answer: json_values.Json) -> str:
+    """Return what asks for the page after this one, or an empty string after the last."""
+    token = json_values.text_at(answer, "nextPageToken")
+    if token:
+        return f"pageToken={quote(token)}"
+    if json_values.value_at(answer, "has_more") is not True:
+        return ""
+    last_id = json_values.text_at(answer, "last_id")
+    if not last_id:
+        return ""
+    return f"after_id={quote(last_id)}"
+
+
 def _models_path(config: provider_catalog.ProviderConfig) -> str:
-    versioned = "/v1" in urlsplit(config.base_url).path
+    """Return the path of the list. A base URL may name the protocol's version or not."""
+    names_version = "/v1" in urlsplit(config.base_url).path
     if config.kind == gemini_client.KIND:
-        return f"{'' if versioned else '/v1beta'}/models?pageSize=1000"
+        path = "/models?pageSize=1000"
+        if not names_version:
+            path = f"/v1beta{path}"
+        return path
     if config.kind == anthropic_client.KIND:
-        return f"{'' if versioned else '/v1'}/models?limit=1000"
+        path = "/models?limit=1000"
+        if not names_version:
+            path = f"/v1{path}"
+        return path
     return "/models"
 
 
@@ -149,9 +176,11 @@ def _reported_details(item: json_values.Json) -> json_values.Object:
         json_values.number_at(item, "max_tokens"),
         json_values.number_at(item, "max_completion_tokens"),
     )
-    known: json_values.Object = {"window": max(windows), "max_output": max(outputs)}
-    known |= _reported_prices(item) | _reported_abilities(item)
-    return {name: value for name, value in known.items() if value or value is False}
+    details: json_values.Object = {"window": max(windows), "max_output": max(outputs)}
+    details |= _reported_prices(item)
+    details |= _reported_abilities(item)
+    # An empty value would override what the catalogue knows. False is an answer.
+    return {name: value for name, value in details.items() if value or value is False}
 
 
 def _reported_prices(item: json_values.Json) -> json_values.Object:
@@ -164,11 +193,14 @@ def _reported_prices(item: json_values.Json) -> json_values.Object:
     }
     prices: json_values.Object = {}
     for ours, theirs in names.items():
+        text = json_values.text_at(item, "pricing", theirs)
         try:
-            prices[ours] = round(float(json_values.text_at(item, "pricing", theirs) or 0) * 1e6, 6)
+            price_of_token = float(text or 0)
         except ValueError:
             continue
-    return {name: price for name, price in prices.items() if isinstance(price, float) and price > 0}
+        if price_of_token > 0:
+            prices[ours] = round(price_of_token * 1e6, 6)
+    return prices
 
 
 def _reported_abilities(item: json_values.Json) -> json_values.Object:
@@ -180,7 +212,9 @@ def _reported_abilities(item: json_values.Json) -> json_values.Object:
     if parameters:
         known["tools"] = "tools" in parameters
         known["temperature"] = "temperature" in parameters
-        known["reasoning"] = "effort" if "reasoning" in parameters else ""
+        known["reasoning"] = ""
+        if "reasoning" in parameters:
+            known["reasoning"] = "effort"
     return known
 
 
@@ -196,16 +230,18 @@ async def ask_provider_about_model(
     providers' lists may be incomplete.
     """
     config = configured.find_provider(provider)
-    said = dict(await fetch_reported_models(config, key, connections))
-    if config.is_local and model not in said:
+    reported = dict(await fetch_reported_models(config, key, connections))
+    if config.is_local and model not in reported:
+        some_names = ", ".join(sorted(reported)[:20])
         raise NotFound(
             f"{provider} has no model named {model!r}.",
-            remedy=f"The provider's models are: {', '.join(sorted(said)[:20]) or 'none'}.",
+            remedy=f"The provider's models are: {some_names or 'none'}.",
         )
     if config.is_local and config.kind != demo_model.DEMO:
-        said[model] = {**said[model], **await load_local_model(config, said, model, connections)}
-    configured.save_reported_models(provider, said)
-    return provider_catalog.describe_model(config, model, reported=said.get(model))
+        known_once_loaded = await load_local_model(config, reported, model, connections)
+        reported[model] = {**reported[model], **known_once_loaded}
+    configured.save_reported_models(provider, reported)
+    return provider_catalog.describe_model(config, model, reported=reported.get(model))
 
 
 async def load_local_model(

@@ -68,12 +68,10 @@ class ModelInfo:
     prices: TokenPrices = TokenPrices()
     note: str = ""  # A note for the user, such as that a figure is a guess.
     window_from: WindowSizeSource = WindowSizeSource.ASSUMED
-    are_images_known: bool = (
-        False  # Whether anything says if the model reads images, or it is only assumed.
-    )
-    cache_seconds: int = (
-        0  # How many seconds the provider keeps its cache after a request; 0 if unknown.
-    )
+    # Whether anything says if the model reads images, or it is only assumed.
+    are_images_known: bool = False
+    # How many seconds the provider keeps its cache after a request; 0 if unknown.
+    cache_seconds: int = 0
     server: str = ""  # What a local server says it is; see `LocalServerKind`.
     is_free: bool = False  # True for a model on this computer that nobody charges for.
     reply_limit: int = 0  # The most tokens that the user lets a reply have; 0: no limit.
@@ -106,10 +104,18 @@ def shipped_prices(model: str) -> ModelSet:
 
 def usage_cost(usage: Usage, prices: TokenPrices) -> float:
     """Return dollars by the prices, whatever the provider has reported."""
-    chosen = ModelSet(
-        ModelRole.MAIN, "", 0, 0, prices.input, prices.output, prices.cache_read, prices.cache_write
+    priced_model = ModelSet(
+        role=ModelRole.MAIN,
+        model="",
+        window=0,
+        max_output=0,
+        price_input=prices.input,
+        price_output=prices.output,
+        price_cache_read=prices.cache_read,
+        price_cache_write=prices.cache_write,
     )
-    return compute_cost(replace(usage, cost=0.0), chosen)
+    usage_without_cost = replace(usage, cost=0.0)
+    return compute_cost(usage_without_cost, priced_model)
 
 
 # --- The list of models shipped with the program
@@ -124,12 +130,14 @@ class ShippedModels:
 
     def entry_for_model(self, model: str) -> Object:
         """Find a model's entry, although providers add a maker, a date or a variant to its name."""
-        bare = model.rpartition("/")[2].lower().removesuffix(":free")
-        if exact := object_at(self.models, bare):
-            return exact
-        plain = without_edition_date(bare)
-        found = object_at(self.models, plain) or object_at(self.models, plain.replace(".", "-"))
-        return found or object_at(self.models, _CODEX.sub("", plain))
+        without_maker = model.rpartition("/")[2].lower().removesuffix(":free")
+        plain = without_edition_date(without_maker)
+        names = (without_maker, plain, plain.replace(".", "-"), _CODEX.sub("", plain))
+        for name in names:
+            entry = object_at(self.models, name)
+            if entry:
+                return entry
+        return {}
 
 
 @cache
@@ -149,14 +157,21 @@ def model_info_from(provider: str, model: str, known: Object, note: str = "") ->
         reasoning=text_at(known, "reasoning"),
         temperature=value_at(known, "temperature") is not False,
     )
-    prices = TokenPrices(*(_price_or_zero(known, name) for name in _PRICES))
+    prices = TokenPrices(
+        input=_price_or_zero(known, "input"),
+        output=_price_or_zero(known, "output"),
+        cache_read=_price_or_zero(known, "cache_read"),
+        cache_write=_price_or_zero(known, "cache_write"),
+    )
     window = number_at(known, "window") or DEFAULT_WINDOW
     return ModelInfo(provider, model, window, abilities, prices, note)
 
 
 def _price_or_zero(known: Object, name: str) -> float:
     value = value_at(known, name)
-    return float(value) if isinstance(value, int | float) and value > 0 else 0.0
+    if not isinstance(value, int | float):
+        return 0.0
+    return max(0.0, float(value))
 
 
 def merge_model_knowledge(
@@ -171,7 +186,9 @@ def merge_model_knowledge(
     """Merge what is known: by the user, from refusals, from the provider's list, and
     from the shipped data. `is_local`: the model runs on this computer.
     """
-    reported, learned, corrected = reported or {}, learned or {}, corrected or {}
+    reported = reported or {}
+    learned = learned or {}
+    corrected = corrected or {}
     shipped = shipped_models().entry_for_model(model)
     server = text_at(reported, "server")
     if server:
@@ -206,11 +223,14 @@ def _source_of_window(
     if "window" in corrected:
         return WindowSizeSource.USER
     if "window" in learned:
-        is_guess = value_at(learned, "is_assumed") is True
-        return WindowSizeSource.ASSUMED if is_guess else WindowSizeSource.LEARNED
+        if value_at(learned, "is_assumed") is True:
+            return WindowSizeSource.ASSUMED
+        return WindowSizeSource.LEARNED
     if "window" in reported:
         return WindowSizeSource.REPORTED
-    return WindowSizeSource.SHIPPED if "window" in shipped else WindowSizeSource.ASSUMED
+    if "window" in shipped:
+        return WindowSizeSource.SHIPPED
+    return WindowSizeSource.ASSUMED
 
 
 def _window_note(

@@ -36,7 +36,8 @@ async def count_with_server(root: ProviderTransport, kind: LocalServerKind, body
 
 async def _count_at_llama_cpp(root: ProviderTransport, body: Object) -> int:
     messages: Object = {"messages": json_values.list_at(body, "messages")}
-    if tools := json_values.list_at(body, "tools"):
+    tools = json_values.list_at(body, "tools")
+    if tools:
         messages["tools"] = tools
     written = await fetch_json_by_post(root, "/apply-template", messages, COUNTING_SECONDS)
     content: Object = {
@@ -56,9 +57,8 @@ async def _count_at_vllm(root: ProviderTransport, body: Object) -> int:
 
 
 async def _count_at_koboldcpp(root: ProviderTransport, body: Object) -> int:
-    texts = [
-        json_values.text_at(message, "content") for message in json_values.list_at(body, "messages")
-    ]
+    messages = json_values.list_at(body, "messages")
+    texts = [json_values.text_at(message, "content") for message in messages]
     prompt: Object = {"prompt": "\n".join(texts)}
     counted = await fetch_json_by_post(root, "/api/extra/tokencount", prompt, COUNTING_SECONDS)
     return json_values.number_at(counted, "value")

@@ -56,23 +56,17 @@ class ProviderConfig:
     base_url: str = ""
     variable: str = ""
     key_host: str = ""  # The host for which the user entered the key.
-    key_header: str = (
-        ""  # The header that carries the key, if it is unusual, such as Azure's "api-key".
-    )
+    # The header that carries the key, if it is unusual, such as Azure's "api-key".
+    key_header: str = ""
     headers: tuple[tuple[str, str], ...] = ()
-    query: tuple[
-        tuple[str, str], ...
-    ] = ()  # Parameters added to each address, such as Azure's api-version.
+    # Parameters added to each address, such as Azure's api-version.
+    query: tuple[tuple[str, str], ...] = ()
     patience: http_transport.ProviderPatience = http_transport.ProviderPatience()
-    corrections: Mapping[str, Object] = field(
-        default_factory=dict
-    )  # The user's corrections for each model.
-    reported: Mapping[str, Object] = field(
-        default_factory=dict
-    )  # What the provider last said about each model.
-    learned: Mapping[str, Object] = field(
-        default_factory=dict
-    )  # What refused requests revealed about each model.
+    # For each model: the user's corrections, what the provider last said of it, and what
+    # refused requests revealed.
+    corrections: Mapping[str, Object] = field(default_factory=dict)
+    reported: Mapping[str, Object] = field(default_factory=dict)
+    learned: Mapping[str, Object] = field(default_factory=dict)
 
     @property
     def needs_key(self) -> bool:
@@ -87,13 +81,20 @@ class ProviderConfig:
         """Return the key's name for `SecretStorage`. A local server needs no key of a
         well-known provider.
         """
-        own = tuple(
-            config.host
-            for config in PRESETS.values()
-            if self.variable and config.variable == self.variable
+        hosts_of_variable: list[str] = []
+        if self.variable:
+            for preset in PRESETS.values():
+                if preset.variable == self.variable:
+                    hosts_of_variable.append(preset.host)
+        return ProviderKey(
+            self.name,
+            self.host,
+            self.key_host,
+            self.variable,
+            tuple(hosts_of_variable),
+            ADDRESS_VARIABLES.get(self.variable, ()),
+            bool(hosts_of_variable) and self.is_local,
         )
-        named, optional = ADDRESS_VARIABLES.get(self.variable, ()), bool(own) and self.is_local
-        return ProviderKey(self.name, self.host, self.key_host, self.variable, own, named, optional)
 
     @property
     def is_local(self) -> bool:
@@ -149,7 +150,9 @@ def check_provider_config(config: ProviderConfig) -> ProviderConfig:
 
 
 def _check_headers(config: ProviderConfig) -> None:
-    for name, value in (*config.headers, (config.key_header, "")):
+    headers = list(config.headers)
+    headers.append((config.key_header, ""))
+    for name, value in headers:
         if not _is_legal_header(name, value):
             raise InvalidInput(
                 f"{name!r} cannot be used as a header for {config.name}.",
@@ -167,10 +170,13 @@ def is_provider_address(address: str) -> bool:
     """Whether requests can be sent to this address."""
     try:
         parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
+        host = parts.hostname
+        port = parts.port
     except ValueError:
         return False
-    return parts.scheme in {"http", "https"} and bool(host) and port != 0 and " " not in address
+    if parts.scheme not in {"http", "https"}:
+        return False
+    return bool(host) and port != 0 and " " not in address
 
 
 def _split_base_url(config: ProviderConfig) -> SplitResult:
@@ -183,8 +189,11 @@ def _split_base_url(config: ProviderConfig) -> SplitResult:
 
 
 def _is_legal_header(name: str, value: str) -> bool:
-    plain = all(text.isascii() and (text.isprintable() or not text) for text in (name, value))
-    return plain and not set(name) & set(' :;,"()<>@/[]?={}')
+    for text in (name, value):
+        if not text.isascii() or not text.isprintable():
+            return False
+    separators_in_name = set(name) & set(' :;,"()<>@/[]?={}')
+    return not separators_in_name
 
 
 def may_carry_key(url: str) -> bool:
