@@ -33,12 +33,12 @@ async def print_model_list(arguments: Namespace, desk: ProviderTools) -> int:
     """Lists models. A provider that cannot be reached is reported on standard error,
     and the others are listed.
     """
-    one = [desk.configured.find_provider(arguments.provider)] if arguments.provider else None
-    asked = [
-        _list_models_of_provider(desk, config)
-        for config in one or await _list_usable_providers(desk)
-    ]
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+    if arguments.provider:
+        configs = [desk.configured.find_provider(arguments.provider)]
+    else:
+        configs = await _list_usable_providers(desk)
+    questions = [_list_models_of_provider(desk, config) for config in configs]
+    answers = await asyncio.gather(*questions, return_exceptions=True)
     models: list[ModelInfo] = []
     for answer in answers:
         if isinstance(answer, HelixError):
@@ -47,10 +47,12 @@ async def print_model_list(arguments: Namespace, desk: ProviderTools) -> int:
             raise answer
         else:
             models += answer
-    await print_result(
-        arguments, desk.console, [*map(_model_as_json, models)], *map(_format_model_line, models)
-    )
-    return 1 if arguments.provider and not models else 0
+    as_json = [_model_as_json(model) for model in models]
+    lines = [_format_model_line(model) for model in models]
+    await print_result(arguments, desk.console, as_json, *lines)
+    if arguments.provider and not models:
+        return 1
+    return 0
 
 
 async def _list_usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
@@ -66,8 +68,8 @@ async def _list_usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
                 configs[preset.name] = desk.configured.find_provider(preset.name)
         except NoUsableKeyring:
             break
-    for found in await local_servers.detect_local_servers(desk.connections):
-        configs.setdefault(found.config.name, found.config)
+    for server in await local_servers.detect_local_servers(desk.connections):
+        configs.setdefault(server.config.name, server.config)
     configs.setdefault("demo", PRESETS["demo"])
     return list(configs.values())
 
@@ -82,13 +84,19 @@ async def _list_models_of_provider(
 
 
 def _model_as_json(model: ModelInfo) -> dict[str, Any]:
-    prices = {
-        name: getattr(model.prices, name)
-        for name in ("input", "output", "cache_read", "cache_write")
+    return {
+        "name": model.name,
+        "window": model.window,
+        "max_output": model.abilities.max_output,
+        "input": model.prices.input,
+        "output": model.prices.output,
+        "cache_read": model.prices.cache_read,
+        "cache_write": model.prices.cache_write,
+        "images": model.abilities.images,
+        "tools": model.abilities.tools,
+        "reasoning": model.abilities.reasoning,
+        "note": model.note,
     }
-    abilities = {name: getattr(model.abilities, name) for name in ("images", "tools", "reasoning")}
-    limits = {"window": model.window, "max_output": model.abilities.max_output}
-    return {"name": model.name, **limits, **prices, **abilities, "note": model.note}
 
 
 def _format_model_line(model: ModelInfo) -> str:
@@ -97,20 +105,34 @@ def _format_model_line(model: ModelInfo) -> str:
         price = f"${model.prices.input:g} in, ${model.prices.output:g} out"
     elif model.is_free:
         price = "free"
-    lacks = [f"no {name}" for name in ("tools", "images") if not getattr(model.abilities, name)]
-    return f"{model.name:<48}{model.window:>10,}  {price:<24}{', '.join([*lacks, model.note])}"
+    remarks: list[str] = []
+    if not model.abilities.tools:
+        remarks.append("no tools")
+    if not model.abilities.images:
+        remarks.append("no images")
+    remarks.append(model.note)
+    return f"{model.name:<48}{model.window:>10,}  {price:<24}{', '.join(remarks)}"
 
 
 def choose_model_for_workspace(arguments: Namespace) -> int:
     """Looks the model up first, and then saves it as the workspace's choice."""
     code = asyncio.run(run_with_provider_tools(arguments, _check_chosen_model))
-    return code if code or _changes_figures_only(arguments) else run_on_workspace(arguments)
+    if code or _changes_figures_only(arguments):
+        return code
+    return run_on_workspace(arguments)
 
 
 def _changes_figures_only(arguments: Namespace) -> bool:
-    return arguments.workspace is None and any(
-        getattr(arguments, figure) is not None for figure in FIGURES
-    )
+    return arguments.workspace is None and bool(_given_figures(arguments))
+
+
+def _given_figures(arguments: Namespace) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for name in FIGURES:
+        value = getattr(arguments, name)
+        if value is not None:
+            figures[name] = value
+    return figures
 
 
 async def _check_chosen_model(arguments: Namespace, desk: ProviderTools) -> int:
@@ -120,9 +142,7 @@ async def _check_chosen_model(arguments: Namespace, desk: ProviderTools) -> int:
             "Specify the model as PROVIDER/MODEL.",
             remedy="To list all models, run `helix-desktop model list`.",
         )
-    corrections = {
-        figure: value for figure in FIGURES if (value := getattr(arguments, figure)) is not None
-    }
+    corrections = _given_figures(arguments)
     if not all(0 <= value < math.inf for value in corrections.values()):
         raise InvalidInput(
             "The context window and prices must be 0 or greater.", remedy="Nothing was changed."
@@ -163,7 +183,9 @@ async def use_model_in_workspace(
 
 def _parse_model_name(text: str) -> str:
     """Returns a model's full name. `ask` accepts "demo" too."""
-    return "demo/demo" if text == "demo" else text
+    if text == "demo":
+        return "demo/demo"
+    return text
 
 
 def add_model_commands(nouns: Subparsers) -> None:

@@ -69,7 +69,8 @@ class HttpModelClient:
 
     async def stream_reply(self, request: Request) -> AsyncGenerator[Delta]:
         post = await asyncio.to_thread(self._compile_request, request)
-        attempt, relaxed = 1, 0
+        attempt = 1
+        relaxed = 0
         while True:
             failure: ModelFailed | None = None
             try:
@@ -80,26 +81,25 @@ class HttpModelClient:
                 failure = error
             if failure is None:
                 return
-            body = (
-                self.dialect.relax_request(post.body, failure) if relaxed < MOST_RELAXED else None
-            )
-            if body is not None:
-                post, relaxed = replace(post, body=body), relaxed + 1
+            relaxed_body = None
+            if relaxed < MOST_RELAXED:
+                relaxed_body = self.dialect.relax_request(post.body, failure)
+            if relaxed_body is not None:
+                post = replace(post, body=relaxed_body)
+                relaxed += 1
                 continue
             pause = self._seconds_until_retry(failure, attempt)
             woken = asyncio.Event()
-            yield RetryDelay(
-                failure.what, round(pause, 1), woken.set, isinstance(failure, ModelOverloaded)
-            )
+            is_overloaded = isinstance(failure, ModelOverloaded)
+            yield RetryDelay(failure.what, round(pause, 1), woken.set, is_overloaded)
             await self._pause_before_retry(pause, woken)
             attempt += 1
 
     async def _pause_before_retry(self, pause: float, woken: asyncio.Event) -> None:
         """Wait for the pause, or until somebody cuts it short."""
         async with aclosing(OwnedTasks("waiting")) as tasks:
-            tasks.spawn_task(self.clock.sleep_seconds(pause), name="pause").add_done_callback(
-                lambda _: woken.set()
-            )
+            sleeping = tasks.spawn_task(self.clock.sleep_seconds(pause), name="pause")
+            sleeping.add_done_callback(lambda _: woken.set())
             await woken.wait()
 
     def _describe_reached_limit(self, request: Request, reply: Reply) -> str:
@@ -115,10 +115,9 @@ class HttpModelClient:
         return "The reply filled the model's context window, so it was not continued."
 
     def _compile_request(self, request: Request) -> OutgoingRequest:
-        return self.dialect.compile_request(
-            without_foreign_reasoning(replace(limit_reply(request, self.info), model=self.info.id)),
-            self.info.abilities,
-        )
+        limited = limit_reply(request, self.info)
+        named = replace(limited, model=self.info.id)
+        return self.dialect.compile_request(without_foreign_reasoning(named), self.info.abilities)
 
     async def _try_once(self, post: OutgoingRequest, request: Request) -> AsyncGenerator[Delta]:
         """Try once: yield deltas and the Reply, or raise a failure while nothing was shown."""
@@ -138,11 +137,13 @@ class HttpModelClient:
             if not has_shown and not reading.is_reply_complete:
                 raise failure from None
             cut = failure.what
-        if not reading.is_reply_complete and not cut:
+        if reading.is_reply_complete:
+            cut = ""
+        elif not cut:
             cut = reading.reply_so_far().why
             if not has_shown:
                 raise ProviderUnreachable(cut)
-        yield self._finish_reply(reading, request, "" if reading.is_reply_complete else cut)
+        yield self._finish_reply(reading, request, cut)
 
     async def _read_deltas(
         self, answer: http_transport.HttpAnswer, reading: ReplyReaderBase
@@ -175,17 +176,20 @@ class HttpModelClient:
         and where it cannot be read, the reply says that nothing was run.
         """
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-        tool_names = {tool.name for tool in request.tools}
-        found = find_calls_in_text(text, tool_names) if self.info.is_free else None
-        if found is None:
-            return replace(reply, why=CALL_AS_TEXT) if looks_like_a_call(text) else reply
+        text_with_calls = None
+        if self.info.is_free:
+            tool_names = {tool.name for tool in request.tools}
+            text_with_calls = find_calls_in_text(text, tool_names)
+        if text_with_calls is None:
+            if looks_like_a_call(text):
+                return replace(reply, why=CALL_AS_TEXT)
+            return reply
         parts: list[ReplyPart] = [part for part in reply.parts if isinstance(part, Reasoning)]
-        if found.text:
-            parts.append(Text(found.text))
-        parts += [
-            ToolCall(f"text_{secrets.token_hex(8)}", call.name, call.arguments)
-            for call in found.calls
-        ]
+        if text_with_calls.text:
+            parts.append(Text(text_with_calls.text))
+        for call in text_with_calls.calls:
+            call_id = f"text_{secrets.token_hex(8)}"
+            parts.append(ToolCall(call_id, call.name, call.arguments))
         return replace(reply, parts=tuple(parts), stop=Stop.CALLS)
 
     async def _raise_for_refusal(self, answer: http_transport.HttpAnswer) -> None:
@@ -197,15 +201,14 @@ class HttpModelClient:
                 remedy="Check the address.",
             )
         body = read_refusal_body(await answer.read_whole_body(http_transport.LONGEST_REFUSAL))
-        failure = failure_of_refusal(
-            ProviderRefusal(
-                self.transport.where,
-                answer.status_code,
-                body,
-                answer.response_headers,
-                self.info.id,
-            )
+        refusal = ProviderRefusal(
+            self.transport.where,
+            answer.status_code,
+            body,
+            answer.response_headers,
+            self.info.id,
         )
+        failure = failure_of_refusal(refusal)
         if isinstance(failure, ProviderKeyRefused) and not self.key:
             raise ProviderKeyRefused(
                 failure.what, remedy="No key was sent. Enter a key for this provider."
@@ -230,18 +233,17 @@ class HttpModelClient:
         """
         patience = self.transport.patience
         failure = self._remove_key_from_error(failure)
-        if attempt >= _most_tries(
-            failure, patience, local=http_transport.is_loopback(self.transport.base_url)
-        ):
+        is_local = http_transport.is_loopback(self.transport.base_url)
+        if attempt >= _most_tries(failure, patience, local=is_local):
             raise failure
-        asked = failure.retry_after if isinstance(failure, ModelOverloaded) else None
-        if asked is not None and asked > patience.longest_wait:
-            raise ModelFailed(
-                f"{failure.what} The provider asks you to wait {asked / 60:.0f} min.",
-                remedy="Continue later, or use another model.",
-            )
-        if asked is not None:
-            return asked + (0.1 + 0.1 * asked) * self.spread()
+        if isinstance(failure, ModelOverloaded) and failure.retry_after is not None:
+            wait = failure.retry_after
+            if wait > patience.longest_wait:
+                raise ModelFailed(
+                    f"{failure.what} The provider asks you to wait {wait / 60:.0f} min.",
+                    remedy="Continue later, or use another model.",
+                )
+            return wait + (0.1 + 0.1 * wait) * self.spread()
         pause = min(patience.longest_pause, patience.first_pause * 2.0 ** (attempt - 1))
         return float(pause * (0.75 + 0.5 * self.spread()))
 
@@ -260,7 +262,9 @@ def limit_reply(request: Request, info: ModelInfo) -> Request:
     if request.max_output:
         return request
     limits = [limit for limit in (info.reply_limit, request.room) if limit]
-    return replace(request, max_output=min(limits)) if limits else request
+    if not limits:
+        return request
+    return replace(request, max_output=min(limits))
 
 
 def _most_tries(
@@ -272,20 +276,27 @@ def _most_tries(
         return patience.attempts
     if isinstance(failure, http_transport.NoConnection) and local:
         return patience.attempts_local
-    return patience.attempts_unreachable if isinstance(failure, ProviderUnreachable) else 1
+    if isinstance(failure, ProviderUnreachable):
+        return patience.attempts_unreachable
+    return 1
 
 
 def fill_in_cost(usage: Usage, info: ModelInfo) -> Usage:
     """Return the usage with the catalogue's cost, unless the provider told the cost."""
-    return usage if usage.cost else replace(usage, cost=usage_cost(usage, info.prices))
+    if usage.cost:
+        return usage
+    return replace(usage, cost=usage_cost(usage, info.prices))
 
 
 async def _events_of_answer(answer: http_transport.HttpAnswer) -> AsyncGenerator[ServerSentEvent]:
     """Yield a stream's events. A server's single JSON document counts as one event."""
     if not answer.is_stream:
-        yield ServerSentEvent((await answer.read_whole_body()).decode("utf-8", errors="replace"))
+        body = await answer.read_whole_body()
+        yield ServerSentEvent(body.decode("utf-8", errors="replace"))
         return
-    parser = LineStreamParser() if answer.has_a_document_on_each_line else EventStreamParser()
+    parser: LineStreamParser | EventStreamParser = EventStreamParser()
+    if answer.has_a_document_on_each_line:
+        parser = LineStreamParser()
     async with aclosing(answer.body_chunks()) as chunks:
         async for chunk in chunks:
             try:

@@ -31,10 +31,17 @@ LONGEST_BODY = 256 * 1024 * 1024
 # certificate and its key.
 EXTRA_CERTIFICATES = ("node_extra_ca_certs", "codex_ca_certificate", "requests_ca_bundle")
 CLIENT_CERTIFICATE = "claude_code_client_cert"
-_OF_CLIENT = [f"claude_code_client_{name}" for name in ("cert", "key", "key_passphrase")]
+CLIENT_KEY = "claude_code_client_key"
+CLIENT_KEY_PASSPHRASE = "claude_code_client_key_passphrase"  # noqa: S105 -- a variable's name
 CERTIFICATE_VARIABLES = frozenset(
-    ("ssl_cert_file", "ssl_cert_dir", *EXTRA_CERTIFICATES, *_OF_CLIENT)
-)
+    {
+        "ssl_cert_file",
+        "ssl_cert_dir",
+        CLIENT_CERTIFICATE,
+        CLIENT_KEY,
+        CLIENT_KEY_PASSPHRASE,
+    }
+).union(EXTRA_CERTIFICATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +117,10 @@ def build_http_client(
     """Build a client. `proxies`: another environment's variables for proxies and certificates."""
     import httpx
 
-    trusted = (
-        trusted_certificates()
-        if proxies is None
-        else trusted_certificates(frozenset(proxies.items()))
-    )
+    if proxies is None:
+        trusted = trusted_certificates()
+    else:
+        trusted = trusted_certificates(frozenset(proxies.items()))
     limits = httpx.Limits(
         max_connections=None, max_keepalive_connections=kept, keepalive_expiry=30.0
     )
@@ -143,16 +149,21 @@ def _proxy_mounts(
 
     mounts: dict[str, httpx.AsyncHTTPTransport | None] = {}
     for scheme in ("all", "http", "https"):
-        if proxy := proxies.get(f"{scheme}_proxy"):
-            proxy = proxy if "://" in proxy else f"http://{proxy}"
-            made = httpx.AsyncHTTPTransport(verify=trusted, proxy=proxy, limits=limits)
-            mounts[f"{scheme}://"] = made
-    for host in filter(
-        None, (name.strip().lstrip(".") for name in proxies.get("no_proxy", "").split(","))
-    ):
+        proxy = proxies.get(f"{scheme}_proxy")
+        if not proxy:
+            continue
+        if "://" not in proxy:
+            proxy = f"http://{proxy}"
+        mounts[f"{scheme}://"] = httpx.AsyncHTTPTransport(
+            verify=trusted, proxy=proxy, limits=limits
+        )
+    for name in proxies.get("no_proxy", "").split(","):
+        host = name.strip().lstrip(".")
         if host == "*":
             return {}
-        mounts |= {f"all://{host}": None, f"all://*.{host}": None}
+        if host:
+            mounts[f"all://{host}"] = None
+            mounts[f"all://*.{host}"] = None
     return mounts
 
 
@@ -162,21 +173,25 @@ def trusted_certificates(variables: frozenset[tuple[str, str]] | None = None) ->
     certifi's lists; also what agents read, and the client certificate. `variables`:
     another environment's, in lower case.
     """
-    own = {
-        name.lower(): one for name, one in (os.environ.items() if variables is None else variables)
-    }
-    context = _load_base_certificates(own.get("ssl_cert_file"), own.get("ssl_cert_dir"))
+    if variables is None:
+        environment = {name.lower(): value for name, value in os.environ.items()}
+    else:
+        environment = dict(variables)
+    context = _load_base_certificates(
+        environment.get("ssl_cert_file"), environment.get("ssl_cert_dir")
+    )
     for name in EXTRA_CERTIFICATES:
-        if own.get(name):
+        extra_file = environment.get(name)
+        if extra_file:
             with _name_variable_in_errors(name):
-                context.load_verify_locations(own[name])
-    if own.get(CLIENT_CERTIFICATE):
-        key, word = (
-            own.get(f"{CLIENT_CERTIFICATE[:-4]}key"),
-            own.get(f"{CLIENT_CERTIFICATE[:-4]}key_passphrase", ""),
-        )
+                context.load_verify_locations(extra_file)
+    client_certificate = environment.get(CLIENT_CERTIFICATE)
+    if client_certificate:
+        key_file = environment.get(CLIENT_KEY) or None
+        passphrase = environment.get(CLIENT_KEY_PASSPHRASE, "")
         with _name_variable_in_errors(CLIENT_CERTIFICATE):
-            context.load_cert_chain(own[CLIENT_CERTIFICATE], key or None, lambda: word)
+            # Without the function, OpenSSL would ask for a passphrase in the terminal.
+            context.load_cert_chain(client_certificate, key_file, lambda: passphrase)
     return context
 
 
@@ -193,7 +208,10 @@ def _name_variable_in_errors(name: str) -> Iterator[None]:
 
 def _load_base_certificates(own_file: str | None, own_folder: str | None) -> ssl.SSLContext:
     if own_file or own_folder:
-        with _name_variable_in_errors("ssl_cert_file" if own_file else "ssl_cert_dir"):
+        variable = "ssl_cert_dir"
+        if own_file:
+            variable = "ssl_cert_file"
+        with _name_variable_in_errors(variable):
             return ssl.create_default_context(cafile=own_file or None, capath=own_folder or None)
     if sys.platform in {"win32", "darwin"}:
         import truststore
@@ -250,10 +268,9 @@ class HttpAnswer:
 
     @property
     def is_stream(self) -> bool:
-        return (
-            self.response_headers.get("content-type", "").partition(";")[0].strip().lower()
-            != "application/json"
-        )
+        content_type = self.response_headers.get("content-type", "")
+        media_type = content_type.partition(";")[0].strip().lower()
+        return media_type != "application/json"
 
     @property
     def has_a_document_on_each_line(self) -> bool:
@@ -297,7 +314,9 @@ class HttpAnswer:
                 except (httpx.HTTPError, OSError) as error:
                     raise error_of_lost_connection(error, self._where) from error
                 yield chunk
-                limit = self._patience.after_end if self._ended else self._patience.silence
+                limit = self._patience.silence
+                if self._ended:
+                    limit = self._patience.after_end
 
     async def _decoded_pieces(self) -> AsyncGenerator[bytes]:
         """Yield decompressed pieces. Not by httpx, which decompresses each piece
@@ -306,7 +325,8 @@ class HttpAnswer:
         try:
             body = BodyDecompressor(self.response_headers.get("content-encoding", ""), LONGEST_BODY)
             async for piece in self._response.aiter_raw():
-                if decoded := body.decode_piece(piece):
+                decoded = body.decode_piece(piece)
+                if decoded:
                     yield decoded
         except (DecodedTooLarge, UnreadableCoding) as error:
             raise ProviderUnreachable(
@@ -351,7 +371,9 @@ class ProviderTransport:
                 f"The address of {self.where} must start with http:// or https://.",
                 remedy="Correct the address.",
             )
-        return url.copy_merge_params(dict(self.query)) if self.query else url
+        if not self.query:
+            return url
+        return url.copy_merge_params(dict(self.query))
 
     @asynccontextmanager
     async def open_post(
@@ -369,9 +391,8 @@ class ProviderTransport:
 
     @asynccontextmanager
     async def open_get(self, path: str, seconds: float) -> AsyncIterator[HttpAnswer]:
-        async with self._open_http_request(
-            "GET", path, None, {"accept": "application/json"}, seconds
-        ) as answer:
+        sent = {"accept": "application/json"}
+        async with self._open_http_request("GET", path, None, sent, seconds) as answer:
             yield answer
 
     @asynccontextmanager
@@ -412,9 +433,13 @@ def _build_no_connection_error(
     """Build an error from the original cause, above which libraries only say that all
     attempts failed.
     """
-    while (cause := error.__cause__ or error.__context__) is not None:
+    cause: BaseException | None = error
+    while cause is not None:
         error = cause
-    there = f" at {url}" if url else ""
+        cause = error.__cause__ or error.__context__
+    there = ""
+    if url:
+        there = f" at {url}"
     if isinstance(error, ConnectionRefusedError):
         return NoConnection(
             f"No connection to {provider}{there}: connection refused.", remedy=CHECK

@@ -234,7 +234,10 @@ def connect_model_client(
     """
     config = check_provider_config(config)
     clock = clock or SystemClock()
-    info = model if isinstance(model, ModelInfo) else describe_model(config, model)
+    if isinstance(model, ModelInfo):
+        info = model
+    else:
+        info = describe_model(config, model)
     if config.kind == DEMO:
         return DemoModel(info.name, clock.sleep_seconds)
     dialect = dialect_of_model(config, info)
@@ -259,12 +262,10 @@ def request_body_of(config: ProviderConfig, info: ModelInfo, request: Request) -
 
 def with_base_url(config: ProviderConfig, base_url: str) -> ProviderConfig:
     """Return the provider with another address. A stored key stays that of its host."""
-    there = replace(config, base_url=base_url)
-    return (
-        there
-        if there.host == config.host
-        else replace(there, key_host=config.key_host or config.host)
-    )
+    moved = replace(config, base_url=base_url)
+    if moved.host == config.host:
+        return moved
+    return replace(moved, key_host=config.key_host or config.host)
 
 
 class KeySource(Protocol):
@@ -303,24 +304,28 @@ def require_usable_key(config: ProviderConfig, key: str | None) -> str:
             f"The key for {config.name} was not sent to an http:// address, because anyone on the network could read it.",
             remedy="Use an https:// address.",
         )
-    return http_transport.strip_and_check_key(key, config.name) if key else ""
+    if not key:
+        return ""
+    return http_transport.strip_and_check_key(key, config.name)
 
 
 def describe_model(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:
     """Return what is known of a model: corrections, refusals, the provider's list, the
     catalogue.
     """
-    listed = config.reported.get(model) if reported is None else reported
+    if reported is None:
+        reported = config.reported.get(model)
     info = merge_model_knowledge(
         config.name,
         model,
-        reported=listed,
+        reported=reported,
         learned=config.learned.get(model),
         corrected=config.corrections.get(model),
         is_local=runs_on_this_computer(config),
     )
     if info.server == LocalServerKind.OLLAMA:
-        info = replace(info, abilities=replace(info.abilities, window=info.window))
+        abilities = replace(info.abilities, window=info.window)
+        info = replace(info, abilities=abilities)
     return replace(info, cache_seconds=cache_life_seconds(config, model))
 
 
@@ -352,18 +357,20 @@ def has_address_of_this_computer(config: ProviderConfig) -> bool:
 def local_server_kind(reported: Object | None) -> LocalServerKind | None:
     """Return the kind of local server that reported this of its model."""
     name = text_at(reported, "server")
-    return LocalServerKind(name) if name in set(LocalServerKind) else None
+    if name not in set(LocalServerKind):
+        return None
+    return LocalServerKind(name)
 
 
 def cache_life_seconds(config: ProviderConfig, model: str) -> int:
     """Return how many seconds the provider's cache is documented to last after its last
     use, or 0.
     """
-    documented = (
-        config.kind == anthropic_client.KIND
-        or urlsplit(config.base_url).hostname == "api.openai.com"
-    )
-    return CACHE_SECONDS if documented or model.startswith("anthropic/") else 0
+    is_anthropic = config.kind == anthropic_client.KIND or model.startswith("anthropic/")
+    is_openai = urlsplit(config.base_url).hostname == "api.openai.com"
+    if is_anthropic or is_openai:
+        return CACHE_SECONDS
+    return 0
 
 
 def transport_to_provider(
@@ -372,7 +379,9 @@ def transport_to_provider(
     key: str,
     connections: http_transport.ProviderConnections,
 ) -> http_transport.ProviderTransport:
-    headers = dict(config.headers) | (dict(dialect.key_headers(key)) if key else {})
+    headers = dict(config.headers)
+    if key:
+        headers |= dialect.key_headers(key)
     return http_transport.ProviderTransport(
         config.base_url, config.name, headers, connections, config.patience, config.query
     )
