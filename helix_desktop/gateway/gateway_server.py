@@ -66,8 +66,15 @@ async def serve_gateway(
             # Import most of the program once the port answers: requests wait and do not fail.
             name = "helix_desktop.gateway.gateway_workspaces"
             kind = (await asyncio.to_thread(importlib.import_module, name)).GatewayWorkspaces
-            made[:] = made or [kind(where, usual_workspace, serve, gateway.ask_agent_model)]
+            made[:] = made or [
+                kind(where, usual_workspace, serve, gateway.memory.last_requests.ask_agent_model)
+            ]
         return made[0]
+
+    def list_open_conversations() -> tuple[AgentConversations, ...]:
+        if not made:
+            return ()
+        return made[0].list_open_conversations()
 
     @contextlib.asynccontextmanager
     async def use_conversations(name: str) -> AsyncIterator[AgentConversations]:
@@ -80,7 +87,7 @@ async def serve_gateway(
 
     kept = where.run / CONVERSATIONS_FILE if registration_lines is not None else None
     gateway = GatewayApp(registrations, use_conversations, kept)
-    gateway.open_conversations = lambda: made[0].list_open_conversations() if made else ()
+    gateway.memory.list_open_conversations = list_open_conversations
     server = _build_http_server(gateway)
     if registration_lines is not None:
         hear = partial(_follow_registrations, registration_lines, registrations, server)

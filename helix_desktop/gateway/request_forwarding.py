@@ -3,12 +3,14 @@ another body.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing, suppress
 from typing import Any
 
 import httpx
 
+from helix_desktop.decompression import DecodedTooLarge
+from helix_desktop.errors import HelixError, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import ProviderRefusal
@@ -47,17 +49,19 @@ class RequestForwarder:
     async def start_reply(
         self, response: httpx.Response, *, rewritten: bool = False, decoded: bool = False
     ) -> None:
-        if not self.is_begun:
-            self.is_begun = True
-            gone = ({b"content-length"} if rewritten else set()) | (
-                {b"content-encoding"} if decoded else set()
-            )
-            kept = [
-                (name, value)
-                for name, value in _reply_headers(response)
-                if name.lower() not in gone
-            ]
-            await self.start(response.status_code, kept)
+        """Send status and headers, once. `rewritten`: the body's length will differ.
+        `decoded`: it is sent decompressed.
+        """
+        if self.is_begun:
+            return
+        self.is_begun = True
+        untrue_headers = set()
+        if rewritten:
+            untrue_headers.add(b"content-length")
+        if decoded:
+            untrue_headers.add(b"content-encoding")
+        headers = _headers_without(_reply_headers(response), untrue_headers)
+        await self.start(response.status_code, headers)
 
     async def send_to_provider(
         self, pieces: BodyPieces | None, *, reads_reply: bool
@@ -69,13 +73,9 @@ class RequestForwarder:
         if pieces is None:
             pieces = (self.incoming.content,)
         else:
-            headers = [
-                (name, value) for name, value in headers if name.lower() != b"content-encoding"
-            ]
+            headers = _headers_without(headers, {b"content-encoding"})
         if reads_reply:
-            headers = [
-                (name, value) for name, value in headers if name.lower() != b"accept-encoding"
-            ]
+            headers = _headers_without(headers, {b"accept-encoding"})
             headers.append((b"accept-encoding", b"identity"))
         request = build_provider_request(self.incoming.method, self.url, headers, pieces)
         return await self.client.send(request, stream=True)
@@ -88,8 +88,11 @@ def build_provider_request(
     size = sum(map(len, pieces))
     if size <= LARGE_BODY_BYTES:
         return httpx.Request(method, url, headers=headers, content=b"".join(pieces))
-    headers = [*headers, (b"content-length", b"%d" % size)]
-    return httpx.Request(method, url, headers=headers, content=_slices_of_pieces(pieces))
+    headers_with_length = list(headers)
+    headers_with_length.append((b"content-length", b"%d" % size))
+    return httpx.Request(
+        method, url, headers=headers_with_length, content=_slices_of_pieces(pieces)
+    )
 
 
 async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
@@ -105,16 +108,48 @@ async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
             size += len(parts[-1])
             if size >= SLICE:
                 yield b"".join(parts)
-                parts, size = [], 0
+                parts = []
+                size = 0
     if parts:
         yield b"".join(parts)
 
 
 async def run_in_thread_if_large(size: int, work: Callable[..., Any], *arguments: Any) -> Any:
     """Run the work in a thread if the body is large, so that other streams go on."""
-    return (
-        await asyncio.to_thread(work, *arguments) if size > LARGE_BODY_BYTES else work(*arguments)
-    )
+    if size > LARGE_BODY_BYTES:
+        return await asyncio.to_thread(work, *arguments)
+    return work(*arguments)
+
+
+def answer_to_failure(error: Exception) -> tuple[int, str]:
+    """Return the status and the sentence for a request that was not answered."""
+    if isinstance(error, DecodedTooLarge):
+        sentence = (
+            "A request of more than 64 MB after decompression is refused. Nothing was sent on."
+        )
+        return 413, sentence
+    if isinstance(error, httpx.InvalidURL):
+        sentence = (
+            "The path of the request or the address of a proxy is not valid. Nothing was sent."
+        )
+        return 400, sentence
+    if isinstance(error, ProviderUnreachable):
+        return 502, error.what
+    if isinstance(error, HelixError):
+        return 400, error.what
+    host = "The provider"
+    if isinstance(error, httpx.HTTPError):
+        with suppress(RuntimeError):  # The error occurred before there was a request.
+            host = error.request.url.netloc.decode()
+    reason = str(error) or type(error).__name__
+    return 502, f"{host} could not be reached ({reason}). Check the address and the proxy."
+
+
+def _headers_without(
+    headers: Sequence[tuple[bytes, bytes]], names: Collection[bytes]
+) -> list[tuple[bytes, bytes]]:
+    """Return the headers but for those of these names, which are in lower case."""
+    return [(name, value) for name, value in headers if name.lower() not in names]
 
 
 def _reply_headers(response: httpx.Response) -> list[tuple[bytes, bytes]]:

@@ -1,48 +1,55 @@
-"""Handles one request of an agent and its reply: folds the request, and removes hidden
-calls from the reply.
+"""The road of an agent's request: parse, find, fold, send, relay, record.
 
-If anything fails here, the agent's own request is sent as it came, but without what the
-user took out.
+`AgentRequestHandler.handle_request` is the road from its beginning to its end. If anything
+fails on it, the agent's own request is sent as it came, but without what the user took out.
 """
 
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, MutableMapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
 import httpx
-import orjson
 
 from helix_desktop.concurrency import OwnedTasks
-from helix_desktop.engine.facts import ToolSpec
-from helix_desktop.errors import HelixError
+from helix_desktop.decompression import DecodedTooLarge
+from helix_desktop.errors import HelixError, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway import folded_request
+from helix_desktop.gateway import agent_identity, folded_request
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import AgentConversations, Sent, Ticket
+from helix_desktop.gateway.gateway_memory import GatewayMemory
 from helix_desktop.gateway.incremental_parsing import BodyPieces
-from helix_desktop.gateway.provider_reply_bodies import (
-    ProviderRefusal,
-    build_own_refusal,
-    read_refusal,
-)
+from helix_desktop.gateway.provider_reply_bodies import read_refusal
+from helix_desktop.gateway.refused_request import RefusedRequest
 from helix_desktop.gateway.reply_relay import ReplyRelay, UnreadRequestRecorder
 from helix_desktop.gateway.request_forwarding import (
     LARGE_BODY_BYTES,
     RequestForwarder,
+    answer_to_failure,
     run_in_thread_if_large,
 )
-from helix_desktop.gateway.request_parsing import ParsedRequest
-from helix_desktop.gateway.taken_out_messages import TakenOutMessages
-from helix_desktop.json_values import text_at
+from helix_desktop.gateway.request_parsing import (
+    SIDE_REQUEST_BYTES,
+    ParsedRequest,
+    parse_incoming_request,
+)
+from helix_desktop.gateway.sent_body import (
+    AnsweredBody,
+    SentBody,
+    are_messages_unchanged,
+    build_sent_body,
+)
+from helix_desktop.gateway.side_requests import (
+    SideReplyRecorder,
+    name_run_as_session,
+    origin_of_request,
+)
 from helix_desktop.protocols.gateway_message import Json, PieceKind
-from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
-from helix_desktop.protocols.known_refusals import TOO_LONG_FOR_GATEWAY
-from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
+from helix_desktop.protocols.protocol_table import CALL_FILTERS
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +63,377 @@ FEW_MESSAGES = 8
 FEW_CHARACTERS = 32_000
 FEW_CHARACTERS_OF_OUTPUTS = 4_000
 UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
-REFUSED_WITHOUT = (
-    "(What you took out of the context was left out of this request. Nothing was lost. "
-    "If that is why it was refused, bring it back in Helix Desktop and send the message again.)"
-)
-TOO_LONG_PHRASES = [phrase.encode() for phrase in TOO_LONG_FOR_GATEWAY]
 
 
-async def _may_go_on_unread(request: ParsedRequest, room: AgentConversations) -> bool:
+@dataclass(frozen=True, slots=True)
+class FoundRequest:
+    """A request with its conversation. `sent`: what its messages become. `recorder`:
+    records its reply.
+    """
+
+    request: ParsedRequest
+    sent: Sent
+    recorder: AgentConversations | UnreadRequestRecorder
+
+    @property
+    def is_unchanged(self) -> bool:
+        return are_messages_unchanged(self.request, self.sent)
+
+
+@dataclass(slots=True)
+class AgentRequestHandler:
+    """Takes one request of an agent to its provider, and the reply back to the agent."""
+
+    sending: RequestForwarder
+    memory: GatewayMemory = field(default_factory=GatewayMemory)
+
+    async def handle_request(self) -> None:
+        """Take the request along the whole road, or along the part of it that is its own.
+
+        What is no step of a conversation leaves the road where this is known.
+        """
+        incoming = self.sending.incoming
+        request = await self._parse_request()
+        if request is None:
+            await self._forward_unread()
+            return
+        async with AsyncExitStack() as lasting:
+            try:
+                workspace = self.memory.use_conversations(incoming.workspace)
+                conversations = await lasting.enter_async_context(workspace)
+            except HelixError as error:
+                log.warning("requests go on unfolded: %s", error.what)
+                self.memory.remember_unrecorded(incoming.registration.token, error)
+                await self._forward_without_conversations(request)
+                return
+            is_side = await self.memory.side_requests.is_side_request(
+                request, incoming.registration, conversations
+            )
+            if is_side:
+                await self._forward_beside(replace(request, is_side=True), conversations)
+                return
+            request = name_run_as_session(request, incoming.registration)
+            if incoming.route.counts_tokens:
+                await self._forward_token_count(request, conversations)
+                return
+            await self.handle_step(request, conversations)
+
+    async def handle_step(self, request: ParsedRequest, conversations: AgentConversations) -> None:
+        """Take a step of a conversation from finding its conversation to the end of its reply."""
+        activity = self.memory.count_agent_request(request, self.sending.incoming)
+        try:
+            found = await self._find_and_record(request, conversations)
+            if found is None:
+                await self.forward_unfolded_and_unrecorded(request)
+                return
+            body = await self._fold(found)
+            if body is None:
+                await self.forward_unfolded_and_unrecorded(found.request)
+                return
+            response = await self.sending.send_to_provider(body.pieces, reads_reply=body.has_tools)
+            if response.status_code < 400:
+                answered = AnsweredBody(response, body.value, body.has_tools)
+                await self._relay_and_record(found, answered, conversations)
+            else:
+                await self._send_again(found, body, response, conversations)
+            activity.failure = ""
+        except (httpx.HTTPError, ProviderUnreachable) as error:
+            activity.failure = ""
+            if not self.sending.is_begun:
+                activity.failure = answer_to_failure(error)[1]
+            raise
+
+    # --- Parse
+
+    async def _parse_request(self) -> ParsedRequest | None:
+        """Parse the body. None: the request is no step of a conversation, or not understood."""
+        incoming = self.sending.incoming
+        if not incoming.may_be_understood:
+            return None
+        parser = self.memory.body_parser
+        parse = partial(parse_incoming_request, incoming, parser, folds=incoming.may_be_folded)
+        request: ParsedRequest | None
+        try:
+            if "content-encoding" in incoming.headers:
+                request = await asyncio.to_thread(parse)
+            else:
+                request = await run_in_thread_if_large(len(incoming.content), parse)
+        except DecodedTooLarge:
+            raise
+        except Exception:
+            log.exception(
+                "a request was not understood; it goes on as it came unless something was taken out of its session"
+            )
+            return None
+        return request
+
+    # --- Find
+
+    async def _find_and_record(
+        self, request: ParsedRequest, conversations: AgentConversations
+    ) -> FoundRequest | None:
+        """Find the conversation and record what is new, at once or behind the request.
+        None: that failed.
+        """
+        name = request.arrival.session or request.arrival.chain[0]
+        before = self.memory.recording_behind.get(name)
+        may_be_unread = before is None or bool(request.body.read_rest)
+        if may_be_unread and await _may_go_on_unread(request, conversations):
+            recorder = self._record_later(request, conversations, name)
+            return FoundRequest(request, Sent(UNREAD_TICKET, (), recallable=False), recorder)
+        request, sent = await self._read_and_record(request, conversations, before)
+        if sent is None:
+            return None
+        return FoundRequest(request, sent, conversations)
+
+    def _record_later(
+        self, request: ParsedRequest, conversations: AgentConversations, name: str
+    ) -> UnreadRequestRecorder:
+        """Begin to record a request that is forwarded before."""
+        before = self.memory.recording_behind.get(name)
+        tasks = OwnedTasks("requests that went on unread")
+        self.memory.recording_behind[name] = tasks
+        recording = self._record_after_forwarding(request, conversations, before)
+        reading = tasks.spawn_task(recording, name="read and record")
+        is_short = not request.body.read_rest
+        return UnreadRequestRecorder(conversations, tasks, reading, is_short=is_short)
+
+    async def _record_after_forwarding(
+        self,
+        request: ParsedRequest,
+        conversations: AgentConversations,
+        before: OwnedTasks | None,
+    ) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
+        """Read and record a request that was forwarded, even if its agent hung up. Also
+        returns what was sent.
+        """
+        delay = SHORT_SENDING_SECONDS
+        if request.body.read_rest:
+            delay = SENDING_SECONDS
+        await asyncio.sleep(delay)
+        request, sent = await self._read_and_record(request, conversations, before)
+        if sent is None:
+            return request, UNREAD_TICKET, request.body.value
+        body = build_sent_body(request, sent, has_tools=request.adds_tools, is_unchanged=True)
+        found = FoundRequest(request, sent, conversations)
+        self._remember_sent(found, body.value, conversations, is_unchanged=True)
+        return request, sent.ticket, body.value
+
+    async def _read_and_record(
+        self,
+        request: ParsedRequest,
+        conversations: AgentConversations,
+        before: OwnedTasks | None,
+    ) -> tuple[ParsedRequest, Sent | None]:
+        """Record a request once what its session sent `before` is recorded. None: that failed."""
+        try:
+            async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
+                if before is not None:
+                    await before.wait_for_all_tasks()
+                if request.body.read_rest:
+                    request = await asyncio.to_thread(request.with_all_messages)
+                messages = request.messages_after_instructions
+                sent = await conversations.receive_request(request.arrival, messages)
+        except Exception as error:
+            log.exception(
+                "a request could not be recorded; it goes on unfolded, without what was taken out"
+            )
+            self.memory.remember_unrecorded(self.sending.incoming.registration.token, error)
+            await self._ask_what_was_taken_out(request, conversations)
+            return request, None
+        self.memory.taken_out.remember_taken_out(request.arrival, sent.taken_out)
+        return request, sent
+
+    async def _ask_what_was_taken_out(
+        self, request: ParsedRequest, conversations: AgentConversations
+    ) -> None:
+        """Ask what the user took out meanwhile, for a request that is not recorded."""
+        with suppress(Exception):
+            async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
+                messages = request.messages_after_instructions
+                sent = await conversations.preview_request(request.arrival, messages)
+                self.memory.taken_out.remember_taken_out(request.arrival, sent.taken_out)
+
+    # --- Fold
+
+    async def _fold(self, found: FoundRequest) -> SentBody | None:
+        """Build what is sent, with the folds of the conversation. None: that failed."""
+        request = found.request
+        is_refused = found.sent.ticket.conversation in self.memory.refused_conversations
+        has_tools = request.adds_tools and not is_refused
+        is_unchanged = found.is_unchanged
+        build = partial(
+            build_sent_body, request, found.sent, has_tools=has_tools, is_unchanged=is_unchanged
+        )
+        size = 0
+        if not is_unchanged:
+            size = len(self.sending.incoming.content)
+        try:
+            body: SentBody = await run_in_thread_if_large(size, build)
+        except Exception:
+            log.exception(
+                "a request could not be folded; it goes on unfolded, without what was taken out"
+            )
+            return None
+        return body
+
+    # --- Send
+
+    async def _send_again(
+        self,
+        found: FoundRequest,
+        body: SentBody,
+        response: httpx.Response,
+        conversations: AgentConversations,
+    ) -> None:
+        """Send a refused request again as the provider may accept it, and relay its reply."""
+        if isinstance(found.recorder, UnreadRequestRecorder):
+            # It must be recorded before anything in it can be folded.
+            request, ticket, _ = await found.recorder.wait_until_read()
+            sent = replace(found.sent, ticket=ticket)
+            found = replace(found, request=request, sent=sent)
+        refused = RefusedRequest(
+            self.sending, self.memory, conversations, found.request, found.sent, body
+        )
+        answered = await refused.send_again_or_refuse(response)
+        if answered is not None:
+            await self._relay_and_record(found, answered, conversations, was_refused=True)
+
+    # --- Relay and record
+
+    async def _relay_and_record(
+        self,
+        found: FoundRequest,
+        answered: AnsweredBody,
+        conversations: AgentConversations,
+        *,
+        was_refused: bool = False,
+    ) -> None:
+        """Relay the reply. It is recorded before its end reaches the agent."""
+        call_filter = CALL_FILTERS[found.request.body.wire](hold=found.sent.recallable)
+        relay = ReplyRelay(
+            self.sending,
+            found.recorder,
+            found.request,
+            found.sent.ticket,
+            answered.value,
+            answered.has_tools,
+            call_filter,
+        )
+        if not isinstance(found.recorder, UnreadRequestRecorder):
+            # What went on unread is remembered once it is read.
+            is_unchanged = found.is_unchanged and not was_refused
+            relay.after_first_bytes = functools.cache(
+                partial(
+                    self._remember_sent,
+                    found,
+                    answered.value,
+                    conversations,
+                    is_unchanged=is_unchanged,
+                )
+            )
+        await relay.relay_until_answered(answered.response)
+
+    def _remember_sent(
+        self,
+        found: FoundRequest,
+        body: dict[str, Json],
+        conversations: AgentConversations,
+        *,
+        is_unchanged: bool,
+    ) -> None:
+        """Remember what was sent. `is_unchanged`: its messages were sent as they came."""
+        parsed = found.request.body
+        try:
+            if is_unchanged and found.request.arrival.fold and not parsed.read_rest:
+                folded_request.remember_client_marks(
+                    parsed.wire, parsed.message_units, parsed.marked, parsed.previous
+                )
+            self.memory.remember_sent_request(
+                self.sending, conversations, found.sent.ticket.conversation, found.request, body
+            )
+        except Exception:
+            log.exception("a request could not be remembered; its reply goes on")
+
+    # --- Requests that are no step of a conversation
+
+    async def _forward_unread(self) -> None:
+        """Forward a request as it came, unless it may hold something that was taken out."""
+        incoming = self.sending.incoming
+        if len(incoming.content) >= SIDE_REQUEST_BYTES:
+            session = agent_identity.session_of_request(incoming.headers, {})
+            self.memory.taken_out.refuse_if_anything_taken_out(session)
+        await self.sending.forward_without_reading()
+
+    async def _forward_without_conversations(self, request: ParsedRequest) -> None:
+        """Forward a request whose workspace cannot be opened."""
+        if request.is_side:
+            await self._forward_unread()
+        else:
+            await self.forward_unfolded_and_unrecorded(request)
+
+    async def forward_unfolded_and_unrecorded(self, request: ParsedRequest) -> None:
+        """Forward the request without folds and recall. Neither it nor its reply is recorded."""
+        size = len(self.sending.incoming.content)
+        build = self.memory.taken_out.build_body_without_taken_out
+        pieces, _ = await run_in_thread_if_large(size, build, request)
+        await self.sending.forward_without_reading(pieces)
+
+    async def _forward_beside(
+        self, request: ParsedRequest, conversations: AgentConversations
+    ) -> None:
+        """Forward a request beside a conversation. What it costs is recorded in that one."""
+        incoming = self.sending.incoming
+        if incoming.route.counts_tokens:
+            await self._forward_unread()
+            return
+        if len(incoming.content) >= SIDE_REQUEST_BYTES:
+            self.memory.taken_out.refuse_if_anything_taken_out(request.arrival.session)
+        recorder = SideReplyRecorder(
+            partial(self.memory.last_requests.find_conversation_beside, request, conversations),
+            origin_of_request(request, conversations),
+            self.memory.side_requests.waiting,
+        )
+        await self.forward_side_request(request, recorder)
+
+    async def forward_side_request(self, request: ParsedRequest, recorder: Any) -> None:
+        """Forward a request beside a conversation as it came. `recorder` records what it cost."""
+        response = await self.sending.send_to_provider(None, reads_reply=False)
+        if response.status_code >= 400:
+            await self.sending.send_refusal(await read_refusal(response))
+            return
+        # The end of its reply does not wait for the recording.
+        ticket = Ticket("", 0, "", 0, request.body.wire, is_import=True)
+        call_filter = CALL_FILTERS[request.body.wire](hold=False)
+        body = request.body.value
+        relay = ReplyRelay(self.sending, recorder, request, ticket, body, False, call_filter)
+        await relay.relay_until_answered(response)
+
+    async def _forward_token_count(
+        self, request: ParsedRequest, conversations: AgentConversations
+    ) -> None:
+        """Ask the provider to count the folded request's tokens, as that is what would be sent."""
+        parsed = request.body
+        pieces: BodyPieces | None = None
+        try:
+            messages = request.messages_after_instructions
+            sent = await conversations.preview_request(request.arrival, messages)
+            self.memory.taken_out.remember_taken_out(request.arrival, sent.taken_out)
+            if not are_messages_unchanged(request, sent):
+                # Nothing of it is remembered for the next request, as it is no step.
+                folded = folded_request.build_folded_body(
+                    parsed.wire, parsed.value, parsed.messages, sent.entries
+                )
+                pieces = parsed.encode_changed_body(folded)
+        except Exception:
+            log.exception(
+                "a count of tokens is asked for the unfolded request, without what was taken out"
+            )
+            pieces, _ = self.memory.taken_out.build_body_without_taken_out(request)
+        await self.sending.forward_without_reading(pieces)
+
+
+async def _may_go_on_unread(request: ParsedRequest, conversations: AgentConversations) -> bool:
     """Whether no fold can be due in a long or short request, as no conversation knows its start."""
     if request.body.read_rest:
         is_of_that_size = len(request.messages_after_instructions) > LONG_HISTORY_MESSAGES + 1
@@ -72,7 +442,7 @@ async def _may_go_on_unread(request: ParsedRequest, room: AgentConversations) ->
     if not is_of_that_size:
         return False
     try:
-        return not await room.count_known_messages(request.arrival)
+        return not await conversations.count_known_messages(request.arrival)
     except HelixError:
         return False
 
@@ -89,344 +459,3 @@ def _is_short(request: ParsedRequest) -> bool:
             if piece.kind is PieceKind.RESULT:
                 characters_of_outputs += len(piece.text)
     return characters <= FEW_CHARACTERS and characters_of_outputs <= FEW_CHARACTERS_OF_OUTPUTS
-
-
-@functools.cache
-def list_recall_tools() -> tuple[ToolSpec, ...]:
-    """Return the tools to add to the agent's. Imported late, so that a restarted
-    gateway listens sooner.
-    """
-    from helix_desktop.tools import recall_tools
-
-    tools = []
-    for tool in recall_tools.build_recall_tools(history=_refuse_to_read_history):
-        if tool.name in HIDDEN_TOOLS:
-            schema = tool.schema
-            text = schema if isinstance(schema, str) else orjson.dumps(schema).decode()
-            tools.append(ToolSpec(tool.name, tool.description, text))
-    return tuple(tools)
-
-
-async def _refuse_to_read_history(_fold: str, _words: str) -> str:
-    """Never called: the process that has the journal answers recall_history."""
-    raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True)
-class SentBody:
-    """A body as it goes to the provider. `pieces`: its bytes (None: the agent's own).
-    `has_tools`: with the recall tools.
-    """
-
-    pieces: BodyPieces | None
-    value: dict[str, Json]
-    has_tools: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AnsweredBody:
-    """What was sent, and the provider's response to it."""
-
-    response: httpx.Response
-    value: dict[str, Json]
-    has_tools: bool
-
-
-def _do_nothing(*_: object) -> None:
-    pass
-
-
-@dataclass(slots=True)
-class AgentRequestHandler:
-    """Handles one request and its reply. `on_sent` is called with every body that was
-    sent to the provider. `behind`: the tasks of each session's unread request.
-    `on_unrecorded` is called with why a request was not recorded.
-    """
-
-    sending: RequestForwarder
-    on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = _do_nothing
-    refused_conversations: set[str] = field(default_factory=set)
-    behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)
-    taken_out: TakenOutMessages = field(default_factory=TakenOutMessages)
-    on_unrecorded: Callable[[str], object] = _do_nothing
-
-    async def handle_request(self, request: ParsedRequest, room: AgentConversations) -> None:
-        """Record the request, fold it, send it, and relay the reply."""
-        name = request.arrival.session or request.arrival.chain[0]
-        before = self.behind.get(name)
-        unread: UnreadRequestRecorder | None = None
-        sent: Sent | None
-        may_be_unread = before is None or bool(request.body.read_rest)
-        if may_be_unread and await _may_go_on_unread(request, room):
-            unread = self._record_later(request, room, name)
-            sent = Sent(UNREAD_TICKET, (), recallable=False)
-        else:
-            request, sent = await self._read_and_record(request, room, before)
-        if sent is None:
-            await self.forward_unfolded_and_unrecorded(request)
-            return
-        try:
-            body = await self._fold(request, sent)
-        except Exception:
-            log.exception(
-                "a request could not be folded; it goes on unfolded, without what was taken out"
-            )
-            await self.forward_unfolded_and_unrecorded(request)
-            return
-        response = await self.sending.send_to_provider(body.pieces, reads_reply=body.has_tools)
-        answered: AnsweredBody | None = AnsweredBody(response, body.value, body.has_tools)
-        is_same = _are_messages_same(request, sent)
-        if response.status_code >= 400:
-            if unread is not None:
-                request, ticket, _ = await unread.wait_until_read()
-                sent = replace(sent, ticket=ticket)
-            answered = await self._retry_after_refusal(request, sent, response, room, body)
-            is_same = False
-        if answered is not None:
-            await self._relay(request, sent, answered, unread or room, is_same=is_same)
-
-    def _record_later(
-        self, request: ParsedRequest, room: AgentConversations, name: str
-    ) -> UnreadRequestRecorder:
-        """Begin to record a request that is forwarded before."""
-        before = self.behind.get(name)
-        tasks = self.behind[name] = OwnedTasks("requests that went on unread")
-        recording = self._record_after_forwarding(request, room, before)
-        reading = tasks.spawn_task(recording, name="read and record")
-        is_short = not request.body.read_rest
-        return UnreadRequestRecorder(room, tasks, reading, is_short=is_short)
-
-    async def _fold(self, request: ParsedRequest, sent: Sent) -> SentBody:
-        is_refused = sent.ticket.conversation in self.refused_conversations
-        tools = request.adds_tools and not is_refused
-        is_same = _are_messages_same(request, sent)
-        build = partial(self._build_body_to_send, request, sent, same=is_same, tools=tools)
-        size = 0 if is_same else len(self.sending.incoming.content)
-        body: SentBody = await run_in_thread_if_large(size, build)
-        return body
-
-    async def _relay(
-        self,
-        request: ParsedRequest,
-        sent: Sent,
-        answered: AnsweredBody,
-        recorder: AgentConversations | UnreadRequestRecorder,
-        *,
-        is_same: bool,
-    ) -> None:
-        call_filter = CALL_FILTERS[request.body.wire](hold=sent.recallable)
-        relay = ReplyRelay(
-            self.sending,
-            recorder,
-            request,
-            sent.ticket,
-            answered.value,
-            answered.has_tools,
-            call_filter,
-        )
-        if not isinstance(recorder, UnreadRequestRecorder):
-            remember = partial(
-                self._remember_sent, request, sent.ticket, answered.value, same=is_same
-            )
-            relay.after_first_bytes = functools.cache(remember)
-        await relay.relay_until_answered(answered.response)
-
-    async def forward_side_request(self, request: ParsedRequest, recorder: Any) -> None:
-        """Forward a request beside a conversation. `recorder` records what it cost."""
-        response = await self.sending.send_to_provider(None, reads_reply=False)
-        if response.status_code >= 400:
-            await self.sending.send_refusal(await read_refusal(response))
-            return
-        # The end of its reply does not wait for the recording.
-        ticket = Ticket("", 0, "", 0, request.body.wire, is_import=True)
-        call_filter = CALL_FILTERS[request.body.wire](hold=False)
-        body = request.body.value
-        relay = ReplyRelay(self.sending, recorder, request, ticket, body, False, call_filter)
-        await relay.relay_until_answered(response)
-
-    async def forward_unfolded_and_unrecorded(self, request: ParsedRequest) -> None:
-        """Forward the request without folds and recall. Neither it nor its reply is recorded."""
-        own = await self._build_body_without_excluded_messages(request)
-        await self.sending.forward_without_reading(own.pieces)
-
-    async def _build_body_without_excluded_messages(self, request: ParsedRequest) -> SentBody:
-        size = len(self.sending.incoming.content)
-        build = self.taken_out.build_body_without_taken_out
-        pieces, value = await run_in_thread_if_large(size, build, request)
-        return SentBody(pieces, value)
-
-    async def _record_after_forwarding(
-        self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
-    ) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
-        """Read and record a request that was forwarded, even if its agent hung up. Also
-        returns what was sent.
-        """
-        await asyncio.sleep(SENDING_SECONDS if request.body.read_rest else SHORT_SENDING_SECONDS)
-        request, sent = await self._read_and_record(request, room, before)
-        if sent is None:
-            return request, UNREAD_TICKET, request.body.value
-        tools = request.adds_tools
-        body = self._build_body_to_send(request, sent, same=True, tools=tools).value
-        self._remember_sent(request, sent.ticket, body, same=True)
-        return request, sent.ticket, body
-
-    def _remember_sent(
-        self, request: ParsedRequest, ticket: Ticket, body: dict[str, Json], *, same: bool
-    ) -> None:
-        """Remember what was sent. `same`: its messages were sent as they came."""
-        read = request.body
-        try:
-            if same and request.arrival.fold and not read.read_rest:
-                folded_request.remember_client_marks(
-                    read.wire, read.message_units, read.marked, read.previous
-                )
-            self.on_sent(ticket.conversation, request, body)
-        except Exception:
-            log.exception("a request could not be remembered; its reply goes on")
-
-    async def _read_and_record(
-        self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
-    ) -> tuple[ParsedRequest, Sent | None]:
-        try:
-            async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
-                if before is not None:
-                    await before.wait_for_all_tasks()
-                if request.body.read_rest:
-                    request = await asyncio.to_thread(request.with_all_messages)
-                messages = request.messages_after_instructions
-                sent = await room.receive_request(request.arrival, messages)
-        except Exception as error:
-            log.exception(
-                "a request could not be recorded; it goes on unfolded, without what was taken out"
-            )
-            reason = error.what if isinstance(error, HelixError) else "The reason is in the log."
-            self.on_unrecorded(reason)
-            await self._ask_what_was_taken_out(request, room)
-            return request, None
-        self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
-        return request, sent
-
-    async def _ask_what_was_taken_out(
-        self, request: ParsedRequest, room: AgentConversations
-    ) -> None:
-        """Ask what the user took out meanwhile, for a request that is not recorded."""
-        with suppress(Exception):
-            async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
-                messages = request.messages_after_instructions
-                sent = await room.preview_request(request.arrival, messages)
-                self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
-
-    def _build_body_to_send(
-        self, request: ParsedRequest, sent: Sent, *, tools: bool, same: bool = False
-    ) -> SentBody:
-        read = request.body
-        if same and not tools:
-            return SentBody(None, read.value)
-        value: dict[str, Json] = read.value
-        if tools:
-            wire: Any = WIRE_MODULES[read.wire]
-            value = wire.with_added_tools(value, list_recall_tools())
-        if not same:
-            value = folded_request.build_folded_body(
-                read.wire, value, read.messages, sent.entries, read.marked, read.previous
-            )
-        return SentBody(read.encode_changed_body(value), value, tools)
-
-    # --- When the provider refuses a request
-
-    async def _retry_after_refusal(
-        self,
-        request: ParsedRequest,
-        sent: Sent,
-        response: httpx.Response,
-        room: AgentConversations,
-        body: SentBody,
-    ) -> AnsweredBody | None:
-        """Send a shorter request if it was too long, or else the agent's own. None:
-        the agent got the refusal.
-        """
-        refusal = await read_refusal(response)
-        is_too_long = _is_about_length(refusal)
-        if is_too_long and request.arrival.fold:
-            tried = await self._send_shorter(request, sent, room, refusal, tools=body.has_tools)
-        elif body.pieces is not None and response.status_code in (400, 422):
-            log.warning(
-                "the provider refused a changed request with %d; it was sent as it came",
-                response.status_code,
-            )
-            tried = await self._send_as_it_came(request, sent)
-        else:
-            tried = refusal
-        if isinstance(tried, AnsweredBody):
-            return tried
-        if tried.response.status_code in (400, 422):
-            own = await self._build_body_without_excluded_messages(request)
-            mended = await self._send_with_paired_calls(request, own)
-            if mended is not None:
-                return mended
-            if own.pieces is not None and not is_too_long:
-                said = text_at(tried.parse_refusal_json(), "error", "message")
-                sentence = f"{said} {REFUSED_WITHOUT}".strip()
-                tried = build_own_refusal(400, "invalid_request_error", sentence)
-        await self.sending.send_refusal(tried)
-        return None
-
-    async def _send_shorter(
-        self,
-        request: ParsedRequest,
-        sent: Sent,
-        room: AgentConversations,
-        refusal: ProviderRefusal,
-        *,
-        tools: bool,
-    ) -> AnsweredBody | ProviderRefusal:
-        shorter = await room.fold_after_overflow(sent.ticket)
-        if shorter is None:
-            return refusal
-        build = partial(self._build_body_to_send, request, shorter, tools=tools)
-        body: SentBody = await run_in_thread_if_large(len(self.sending.incoming.content), build)
-        return await self._send_again(body.pieces, body.value, tools=tools)
-
-    async def _send_as_it_came(
-        self, request: ParsedRequest, sent: Sent
-    ) -> AnsweredBody | ProviderRefusal:
-        own = await self._build_body_without_excluded_messages(request)
-        answered = await self._send_again(own.pieces, own.value, tools=False)
-        if isinstance(answered, AnsweredBody):
-            self.refused_conversations.add(sent.ticket.conversation)
-        return answered
-
-    async def _send_with_paired_calls(
-        self, request: ParsedRequest, own: SentBody
-    ) -> AnsweredBody | None:
-        """Send the request with exactly one result for each call, if it is not so already."""
-        wire: Any = WIRE_MODULES[request.body.wire]
-        messages = request.body.messages
-        if own.pieces is not None:
-            messages = wire.parse_messages(own.value)
-        mended = folded_request.pair_calls_with_results(request.body.wire, own.value, messages)
-        if mended is None:
-            return None
-        pieces = request.body.encode_changed_body(mended)
-        answered = await self._send_again(pieces, mended, tools=False)
-        return answered if isinstance(answered, AnsweredBody) else None
-
-    async def _send_again(
-        self, pieces: BodyPieces | None, value: dict[str, Json], *, tools: bool
-    ) -> AnsweredBody | ProviderRefusal:
-        response = await self.sending.send_to_provider(pieces, reads_reply=tools)
-        if response.status_code >= 400:
-            return await read_refusal(response)
-        return AnsweredBody(response, value, tools)
-
-
-def _are_messages_same(request: ParsedRequest, sent: Sent) -> bool:
-    count = len(request.messages_after_instructions)
-    return folded_request.are_all_unchanged(sent.entries, count)
-
-
-def _is_about_length(refusal: ProviderRefusal) -> bool:
-    if refusal.response.status_code not in (400, 413):
-        return False
-    said = refusal.text.lower()
-    return any(words in said for words in TOO_LONG_PHRASES)

@@ -50,6 +50,30 @@ class IncomingRequest:
         """Return the protocol of its provider, also of a request that is passed through."""
         return self.route.wire or guess_protocol(self.route.path, self.headers)
 
+    @property
+    def workspace(self) -> str:
+        """Return the registration's workspace. The path counts only at an address whose
+        registration says so: an agent must not reach another workspace through its own.
+        """
+        if self.registration.workspace or not self.registration.chooses_workspace:
+            return self.registration.workspace
+        return self.route.workspace
+
+    @property
+    def may_be_understood(self) -> bool:
+        """Whether it is sent to where one of our protocols is spoken."""
+        if not self.route.wire or self.method != "POST":
+            return False
+        # Gemini otherwise streams a JSON array, which is not read.
+        return not self.route.streams or "alt=sse" in self.query
+
+    @property
+    def may_be_folded(self) -> bool:
+        """Whether its registration wants folds, for a subscription too if that pays for it."""
+        if agent_identity.uses_subscription(self.headers) and not self.registration.folds_plans:
+            return False
+        return self.registration.folds
+
     def headers_for_provider(self) -> list[tuple[bytes, bytes]]:
         return headers_to_forward(self.raw_headers, self.protocol, self.registration.headers)
 

@@ -21,7 +21,14 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.engine.facts import ModelReplied, Purpose, Spent, Usage
 from helix_desktop.errors import ModelFailed, NotFound, StoreFailed
-from helix_desktop.gateway import gateway_app, request_forwarding, request_parsing
+from helix_desktop.gateway import (
+    gateway_app,
+    last_agent_requests,
+    provider_choice,
+    request_forwarding,
+    request_handling,
+    request_parsing,
+)
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_URL
 from helix_desktop.gateway.gateway_app import GatewayApp
@@ -60,7 +67,7 @@ class Running:
 
     @property
     def conversation(self) -> str:
-        return next(reversed(self.app._last_requests))
+        return next(reversed(self.app.memory.last_requests.by_conversation))
 
 
 async def _not_served(_: object) -> None:
@@ -76,11 +83,11 @@ async def running(
         registration = GatewayRegistration("token", provider.url, **options)
 
         async def ask(*asked: Any) -> tuple[str, Usage, str]:
-            return await app.ask_agent_model(*asked)
+            return await app.memory.last_requests.ask_agent_model(*asked)
 
         opened = GatewayWorkspaces(where, "", _not_served, ask)
         app = GatewayApp(GatewayRegistrations(registration), opened.hold_workspace_open)
-        app.open_conversations = opened.list_open_conversations
+        app.memory.list_open_conversations = opened.list_open_conversations
         try:
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(
@@ -168,7 +175,7 @@ async def test_what_a_title_cost_stands_in_the_conversation_of_its_session_that_
         headers = {"x-api-key": "k", **dict(main)}
         await here.client.post(agent.url + agent.path, json=agent.body(), headers=headers)
         await here.app._tasks.wait_for_all_tasks()
-        (room,) = here.app.open_conversations()
+        (room,) = here.app.memory.list_open_conversations()
         assert isinstance(room, LocalAgentConversations)
         await room._tasks.wait_for_all_tasks()
         recorded = [
@@ -177,7 +184,7 @@ async def test_what_a_title_cost_stands_in_the_conversation_of_its_session_that_
         spent = [fact for fact in recorded if isinstance(fact, Spent)]
         assert [fact.purpose for fact in spent] == [Purpose.OTHER] * (aside == main)
         assert all(fact.usage.output and fact.usage.cost for fact in spent)
-        assert len(here.app._side_requests.waiting) == (aside != main)
+        assert len(here.app.memory.side_requests.waiting) == (aside != main)
 
 
 async def test_the_gateway_knows_for_how_long_nobody_asked_for_anything(tmp_path: Path) -> None:
@@ -254,7 +261,7 @@ async def test_requests_of_a_workspace_that_cannot_be_opened_go_on_unfolded(
     expect("requests go on unfolded")
     async with running(tmp_path, workspace="gone") as here:
         assert (await here.ask("look")).status_code == 200
-        assert here.app._last_requests == {}
+        assert here.app.memory.last_requests.by_conversation == {}
         status = await here.status()
         assert status == {"figures": [], "unrecorded": status["unrecorded"]}
         assert "gone" in status["unrecorded"]
@@ -280,36 +287,39 @@ async def test_what_is_not_understood_goes_on_as_it_came(tmp_path: Path) -> None
         here.provider.strict = False
         for method, path in (("POST", "/v1/other"), ("GET", "/v1/messages")):
             await here.client.request(method, here.url + path, headers={"x-api-key": "k"})
-        assert here.app._last_requests == {}
-        assert here.app.agent_activity == {}
+        assert here.app.memory.last_requests.by_conversation == {}
+        assert here.app.memory.agent_activity == {}
 
 
 async def test_only_the_last_requests_of_open_workspaces_are_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_app, "MOST_HELD_REQUESTS", 2)
+    monkeypatch.setattr(last_agent_requests, "MOST_HELD_REQUESTS", 2)
     async with running(tmp_path) as here:
         for words in ("one", "two", "three"):
             await here.ask(words)
-        assert len(here.app._last_requests) == 2
-        here.app.open_conversations = tuple
+        assert len(here.app.memory.last_requests.by_conversation) == 2
+        here.app.memory.list_open_conversations = tuple
         await here.ask("four")
-        assert len(here.app._last_requests) == 1, "those of closed workspaces are let go"
+        assert len(here.app.memory.last_requests.by_conversation) == 1, (
+            "those of closed workspaces are let go"
+        )
 
 
 async def test_of_the_requests_that_are_held_the_one_asked_longest_ago_goes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_app, "MOST_HELD_REQUESTS", 2)
+    monkeypatch.setattr(last_agent_requests, "MOST_HELD_REQUESTS", 2)
     names: dict[str, str] = {}
     async with running(tmp_path) as here:
         for words in ("one", "two", "one", "three"):
             headers: Any = {"x-claude-code-session-id": words}
             await here.ask(words, **headers)
             names[words] = here.conversation
-        assert list(here.app._last_requests) == [names["one"], names["three"]], (
-            "the second was asked longest ago"
-        )
+        assert list(here.app.memory.last_requests.by_conversation) == [
+            names["one"],
+            names["three"],
+        ], "the second was asked longest ago"
 
 
 # --- the agent's own model
@@ -318,7 +328,9 @@ async def test_of_the_requests_that_are_held_the_one_asked_longest_ago_goes_firs
 async def test_a_fold_is_asked_for_behind_the_agents_last_request(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         await here.ask("look")
-        text, usage, model = await here.app.ask_agent_model(here.conversation, "Sum up.", "", 500)
+        text, usage, model = await here.app.memory.last_requests.ask_agent_model(
+            here.conversation, "Sum up.", "", 500
+        )
         assert (text, usage.input, bool(model)) == ("fine", 100, True)
         asked = here.provider.asked[-1]
         assert asked.body["stream"] is False
@@ -335,7 +347,9 @@ async def test_a_text_by_itself_is_asked_for_without_the_agents_instructions(
     async with running(tmp_path) as here:
         await here.ask("look")
         for most, limit in ((500, 500), (0, 4_000)):
-            await here.app.ask_agent_model(here.conversation, "Sum up.", "Be brief.", most)
+            await here.app.memory.last_requests.ask_agent_model(
+                here.conversation, "Sum up.", "Be brief.", most
+            )
             body = here.provider.asked[-1].body
             assert not {"system", "tools"} & set(body)
             assert body["max_tokens"] == limit
@@ -347,16 +361,16 @@ async def test_a_model_that_does_not_answer_is_a_sentence(tmp_path: Path) -> Non
     answers: list[Sequence[Block] | int] = [[Says("fine")], 500]
     async with running(tmp_path, lambda _: answers.pop(0)) as here:
         with pytest.raises(ModelFailed, match="hasn't sent a request"):
-            await here.app.ask_agent_model("unknown", "Sum up.", "", 0)
+            await here.app.memory.last_requests.ask_agent_model("unknown", "Sum up.", "", 0)
         await here.ask("look")
         with pytest.raises(ModelFailed, match="status 500"):
-            await here.app.ask_agent_model(here.conversation, "Sum up.", "", 0)
-        last = here.app._last_requests[here.conversation]
-        here.app._last_requests[here.conversation] = replace(
+            await here.app.memory.last_requests.ask_agent_model(here.conversation, "Sum up.", "", 0)
+        last = here.app.memory.last_requests.by_conversation[here.conversation]
+        here.app.memory.last_requests.by_conversation[here.conversation] = replace(
             last, url="http://127.0.0.1:9/v1/messages"
         )
         with pytest.raises(ModelFailed, match="did not respond: ConnectError"):
-            await here.app.ask_agent_model(here.conversation, "Sum up.", "", 0)
+            await here.app.memory.last_requests.ask_agent_model(here.conversation, "Sum up.", "", 0)
 
 
 # --- connections
@@ -409,7 +423,7 @@ async def test_a_packed_request_is_read_and_one_that_stands_for_too_much_is_refu
             here.url + agent.path, content=gzip.compress(content), headers=headers
         )
         assert fine.status_code == 200
-        assert here.app._last_requests.keys() == {here.conversation}
+        assert here.app.memory.last_requests.by_conversation.keys() == {here.conversation}
         monkeypatch.setattr(request_parsing, "MOST_BODY_BYTES", len(content) - 1)
         refused = await here.client.post(
             here.url + agent.path, content=gzip.compress(content), headers=headers
@@ -438,9 +452,12 @@ async def test_a_large_request_is_held_packed_once_it_was_sent_on(
         await here.ask("look around")
         await here.app._tasks.wait_for_all_tasks()
         assert isinstance(
-            here.app._last_requests[here.conversation].request.body.places.content, PackedBody
+            here.app.memory.last_requests.by_conversation[
+                here.conversation
+            ].request.body.places.content,
+            PackedBody,
         )
-        await here.app.ask_agent_model(here.conversation, "Sum up.", "", 500)
+        await here.app.memory.last_requests.ask_agent_model(here.conversation, "Sum up.", "", 500)
         assert "look around" in json.dumps(here.provider.asked[-1].body["messages"])
 
 
@@ -467,7 +484,7 @@ async def test_a_mistake_of_this_program_is_in_nobodys_way(
     expect(
         "a request was not understood; it goes on as it came unless something was taken out of its session"
     )
-    monkeypatch.setattr(gateway_app, "parse_incoming_request", fail)
+    monkeypatch.setattr(request_handling, "parse_incoming_request", fail)
     async with running(tmp_path) as here:
         assert (await here.ask("look")).status_code == 200
     assert (
@@ -547,7 +564,7 @@ def test_a_request_goes_where_its_registration_its_protocol_or_its_headers_say(
     incoming = IncomingRequest(
         "POST", parse_route(path), "", (), headers, b"", GatewayRegistration("t", **more)
     )
-    assert gateway_app._provider_address(incoming) == address
+    assert provider_choice.address_of_provider(incoming) == address
 
 
 class Connection:
@@ -645,7 +662,7 @@ async def test_the_figures_of_today_begin_at_midnight_of_this_computer(
 async def titles_and_costs(here: Running) -> list[tuple[str, str, int]]:
     """Title, agent, and how many requests were paid, of each conversation."""
     await here.app._tasks.wait_for_all_tasks()
-    (room,) = here.app.open_conversations()
+    (room,) = here.app.memory.list_open_conversations()
     assert isinstance(room, LocalAgentConversations)
     await room._tasks.wait_for_all_tasks()
     found = []

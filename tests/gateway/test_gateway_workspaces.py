@@ -140,7 +140,7 @@ async def test_nothing_is_held_of_projects_whose_workspaces_were_closed(tmp_path
         )
         opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
         app = GatewayApp(known, opened.hold_workspace_open)
-        app.open_conversations = opened.list_open_conversations
+        app.memory.list_open_conversations = opened.list_open_conversations
         try:
             async with httpx.AsyncClient(
                 transport=httpx.ASGITransport(app), base_url="http://127.0.0.1"
@@ -153,7 +153,11 @@ async def test_nothing_is_held_of_projects_whose_workspaces_were_closed(tmp_path
                     )
                     assert reply.status_code == 200
                     await opened._tasks.wait_for_all_tasks()  # those that nobody uses are closed
-            assert 0 < len(app._last_requests) <= gateway_workspaces.OPEN_AT_MOST + 1
+            assert (
+                0
+                < len(app.memory.last_requests.by_conversation)
+                <= gateway_workspaces.OPEN_AT_MOST + 1
+            )
         finally:
             await app._providers.aclose()
             await opened.aclose()

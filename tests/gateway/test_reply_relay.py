@@ -25,8 +25,8 @@ from helix_desktop import concurrency
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.gateway import provider_reply_bodies, reply_relay
 from helix_desktop.gateway.conversations_port import Replied, Ticket
-from helix_desktop.gateway.gateway_app import ProviderHttpClients
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
+from helix_desktop.gateway.provider_choice import ProviderHttpClients
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.reply_relay import (
     MOST_RECALL_REPLIES,

@@ -31,16 +31,18 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.gateway import request_handling
+from helix_desktop.gateway import request_handling, sent_body
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.folded_request import NO_RESULT
-from helix_desktop.gateway.gateway_app import ProviderHttpClients
+from helix_desktop.gateway.gateway_memory import GatewayMemory
 from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.local_conversations import (
     LocalAgentConversations,
     known_messages_from_facts,
 )
+from helix_desktop.gateway.provider_choice import ProviderHttpClients
+from helix_desktop.gateway.refused_request import REFUSED_WITHOUT, TOO_LONG_PHRASES
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.reply_relay import UnreadRequestRecorder
 from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES, RequestForwarder
@@ -48,7 +50,6 @@ from helix_desktop.gateway.request_handling import (
     FEW_CHARACTERS,
     FEW_CHARACTERS_OF_OUTPUTS,
     FEW_MESSAGES,
-    TOO_LONG_PHRASES,
     UNREAD_TICKET,
     AgentRequestHandler,
 )
@@ -98,6 +99,20 @@ def _call(protocol: str, name: str) -> list[Any]:
         call = {"id": name, "type": "function", "function": {"name": "Bash", "arguments": "{}"}}
         return [{"role": "assistant", "content": None, "tool_calls": [call]}]
     return [{"type": "function_call", "call_id": name, "name": "Bash", "arguments": "{}"}]
+
+
+class NotedMemory(GatewayMemory):
+    """Passes on what was sent in which conversation, instead of remembering it."""
+
+    def __init__(self, note: Callable[[str, dict[str, Json]], object]) -> None:
+        super().__init__()
+        self.note = note
+        self.recording_behind = {}
+
+    def remember_sent_request(
+        self, _sending: object, _room: object, conversation: str, _: object, body: dict[str, Json]
+    ) -> None:
+        self.note(conversation, body)
 
 
 class HeldReading:
@@ -502,13 +517,15 @@ def exchanged(provider: Provider) -> Exchanged:
 
         clients = ProviderHttpClients()
         client = clients.get_client_for(GatewayRegistration("t", provider.url))
+        memory = NotedMemory(lambda conversation, body: outcome.sent.append((conversation, body)))
+        if refused_conversations is not None:
+            memory.refused_conversations = refused_conversations
         handler = AgentRequestHandler(
             RequestForwarder(incoming, provider.url + "/v1/messages", client, start, send),
-            lambda conversation, _request, body: outcome.sent.append((conversation, body)),
-            set() if refused_conversations is None else refused_conversations,
+            memory,
         )
-        await handler.handle_request(request, known)
-        for name, tasks in handler.behind.items():
+        await handler.handle_step(request, known)
+        for name, tasks in memory.recording_behind.items():
             outcome.behind.append(name)
             await tasks.wait_for_all_tasks()
         await clients.aclose()
@@ -576,7 +593,7 @@ async def test_a_reply_goes_on_if_its_request_cannot_be_remembered(
     client = clients.get_client_for(GatewayRegistration("t", provider.url))
     forwarder = RequestForwarder(incoming, provider.url + "/v1/messages", client, start, send)
     known: Any = room
-    await AgentRequestHandler(forwarder, fail).handle_request(request, known)
+    await AgentRequestHandler(forwarder, NotedMemory(fail)).handle_step(request, known)
     await clients.aclose()
     assert b"fine" in b"".join(seen)
     assert room.told == ["receive", "reply in talk: fine"]
@@ -782,10 +799,10 @@ async def test_a_short_request_in_a_large_body_is_read_first() -> None:
 
 
 def test_the_tools_of_recall_are_added_with_their_schemas() -> None:
-    added = request_handling.list_recall_tools()
+    added = sent_body.list_recall_tools()
     assert {tool.name for tool in added} == set(HIDDEN_TOOLS)
     assert all(json.loads(tool.schema)["type"] == "object" and tool.description for tool in added)
-    assert request_handling.list_recall_tools() is added
+    assert sent_body.list_recall_tools() is added
 
 
 @pytest.mark.parametrize("session", ["s", ""])
@@ -813,9 +830,9 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
     monkeypatch.setattr(request_handling, "SENDING_SECONDS", 0.0)
     incoming, request = understood([QUESTION])
     room: Any = Room(fails=fails)
-    sending: Any = incoming
+    sending: Any = RequestForwarder(incoming, "", None, None, None)  # type: ignore[arg-type]
     exchange = AgentRequestHandler(
-        sending, lambda conversation, _request, _body: room.told.append(f"sent {conversation}")
+        sending, NotedMemory(lambda conversation, _body: room.told.append(f"sent {conversation}"))
     )
 
     async def say(words: str, turns: int) -> None:
@@ -951,10 +968,10 @@ async def test_who_is_refused_without_what_was_taken_out_is_told_that_this_may_b
     room: Any = Room((As(0), As(1), As(2)))
     async with one_exchange(provider, [refused(400), last], QUESTION, ANSWER, QUESTION) as exchange:
         room.taken_out = (Changed(0, (Part("said", "", 0, "[excluded]"),)),)
-        await exchange.handler.handle_request(exchange.request, room)
+        await exchange.handler.handle_step(exchange.request, room)
     said = json.loads(exchange.seen[1])["error"]["message"]
     if is_told:
-        assert (exchange.seen[0], said) == (400, f"no such form {request_handling.REFUSED_WITHOUT}")
+        assert (exchange.seen[0], said) == (400, f"no such form {REFUSED_WITHOUT}")
     else:
         assert (exchange.seen[0], said) == (403, "no such form")
 
@@ -966,5 +983,5 @@ async def test_who_is_refused_for_the_length_is_not_told_of_what_was_taken_out(
     room.taken_out = (Changed(0, (Part("said", "", 0, "[excluded]"),)),)
     refusal = too_long()
     async with one_exchange(provider, [refusal], QUESTION, ANSWER, QUESTION) as exchange:
-        await exchange.handler.handle_request(exchange.request, room)
+        await exchange.handler.handle_step(exchange.request, room)
     assert exchange.seen == [400, refusal.content]

@@ -112,7 +112,7 @@ class Talk:
         self.sent.clear()
 
     async def session(self) -> Session:
-        (room,) = self.here.app.open_conversations()
+        (room,) = self.here.app.memory.list_open_conversations()
         assert isinstance(room, LocalAgentConversations)
         return await room._bench.open_session(self.here.conversation)
 
@@ -185,7 +185,7 @@ async def test_what_was_taken_out_is_not_sent_where_the_workspace_cannot_be_open
     expect("requests go on unfolded")
     async with talking(tmp_path) as talk:
         assert (await talk.post()).status_code == 200
-        talk.here.app._use_conversations = _busy
+        talk.here.app.memory.use_conversations = _busy
         assert (await talk.post()).status_code == 200
         assert not talk.secret_was_sent()
         talk.agent.units[0]["content"] = "something else"
@@ -200,7 +200,7 @@ async def test_tokens_are_counted_without_what_was_taken_out_where_the_view_cann
     async with talking(tmp_path) as talk:
         path = "/v1/messages/count_tokens"
         assert (await talk.post(path)).status_code == 200
-        (room,) = talk.here.app.open_conversations()
+        (room,) = talk.here.app.memory.list_open_conversations()
         monkeypatch.setattr(room, "preview_request", _fails)
         assert (await talk.post(path)).status_code == 200
         counted = [
@@ -230,7 +230,7 @@ async def test_a_request_that_cannot_be_read_or_written_is_not_sent_where_someth
         await bring_back(await talk.session())
         talk.agent.units[-1]["content"][0]["text"] = "go on then"
         assert (await talk.post()).status_code == 200
-        talk.here.app._taken_out.refuse_if_anything_taken_out("one")
+        talk.here.app.memory.taken_out.refuse_if_anything_taken_out("one")
 
 
 @asynccontextmanager

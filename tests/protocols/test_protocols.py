@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import Purpose, Spent
-from helix_desktop.gateway.request_handling import list_recall_tools
+from helix_desktop.gateway.sent_body import list_recall_tools
 from helix_desktop.protocols.gateway_message import PieceEdit, PieceKind
 from helix_desktop.protocols.protocol_table import WIRE_MODULES, with_messages
 from tests.gateway.written import FIELDS, bodies

@@ -1,0 +1,114 @@
+"""What the gateway remembers from one request to the next. All of it is lost when the
+gateway ends, but for which conversations a registration has.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from weakref import WeakValueDictionary
+
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.errors import HelixError, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import agent_identity, request_forwarding
+from helix_desktop.gateway.conversations_port import AgentConversations
+from helix_desktop.gateway.incremental_parsing import BodyParser
+from helix_desktop.gateway.last_agent_requests import LastAgentRequest, LastAgentRequests
+from helix_desktop.gateway.registration import RegisteredConversations
+from helix_desktop.gateway.request_forwarding import RequestForwarder
+from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest
+from helix_desktop.gateway.side_requests import SideRequests, origin_of_request
+from helix_desktop.gateway.taken_out_messages import TakenOutMessages
+from helix_desktop.protocols.gateway_message import Json
+
+OpenConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
+NOT_FOLDED = "The agent is signed in with a subscription. With a subscription, folding is off unless you turn it on."
+
+
+@dataclass(slots=True)
+class AgentActivity:
+    """What the page of connected agents shows of one agent. Field names are keys of the status."""
+
+    agent: str
+    requests: int = 0
+    last: float = 0.0
+    conversation: str = ""
+    unfolded: str = ""  # Why its requests are forwarded without folds; empty if they have folds.
+    failure: str = ""  # Why its last request was not answered; empty if it was.
+
+
+def _open_no_conversations(_: str) -> AbstractAsyncContextManager[AgentConversations]:
+    raise NotFound("There is no workspace.")
+
+
+@dataclass(slots=True)
+class GatewayMemory:
+    """`use_conversations`: opens a workspace's conversations by its name (empty: the
+    default one). `recording_behind`: by session, the tasks that record a request which
+    was forwarded before. `unrecorded`: by token, why its requests were not recorded.
+    `refused_conversations`: whose provider refused the recall tools.
+    """
+
+    use_conversations: OpenConversations = _open_no_conversations
+    list_open_conversations: Callable[[], Sequence[AgentConversations]] = tuple
+    registered_conversations: RegisteredConversations = field(
+        default_factory=RegisteredConversations
+    )
+    body_parser: BodyParser = field(default_factory=BodyParser)
+    last_requests: LastAgentRequests = field(default_factory=LastAgentRequests)
+    side_requests: SideRequests = field(default_factory=SideRequests)
+    taken_out: TakenOutMessages = field(default_factory=TakenOutMessages)
+    refused_conversations: set[str] = field(default_factory=set)
+    recording_behind: MutableMapping[str, OwnedTasks] = field(default_factory=WeakValueDictionary)
+    unrecorded: dict[str, str] = field(default_factory=dict)
+    agent_activity: dict[str, AgentActivity] = field(default_factory=dict)
+    tasks: OwnedTasks = field(default_factory=lambda: OwnedTasks("gateway"))
+
+    def count_agent_request(
+        self, request: ParsedRequest, incoming: IncomingRequest
+    ) -> AgentActivity:
+        agent = request.arrival.agent
+        activity = self.agent_activity.setdefault(agent, AgentActivity(agent))
+        activity.requests += 1
+        activity.last = time.time()
+        activity.unfolded = ""
+        if agent_identity.uses_subscription(incoming.headers) and not request.arrival.fold:
+            activity.unfolded = NOT_FOLDED
+        return activity
+
+    def remember_unrecorded(self, token: str, error: Exception) -> None:
+        """Remember why requests of a registration are not recorded, for its status."""
+        reason = "The reason is in the log."
+        if isinstance(error, HelixError):
+            reason = error.what
+        self.unrecorded[token] = reason
+
+    def remember_sent_request(
+        self,
+        sending: RequestForwarder,
+        conversations: AgentConversations,
+        conversation: str,
+        request: ParsedRequest,
+        body: dict[str, Json],
+    ) -> None:
+        """Remember what was sent last in this conversation, and forget what was sent in
+        workspaces that were closed.
+        """
+        incoming = sending.incoming
+        self.registered_conversations.remember_conversation_of_token(
+            incoming.registration.token, conversation, incoming.workspace
+        )
+        self.last_requests.forget_requests_of_closed_workspaces(self.list_open_conversations())
+        headers = incoming.headers_for_provider()
+        last = LastAgentRequest(request, body, sending.url, headers, sending.client, conversations)
+        self.last_requests.remember_request(conversation, last)
+        places = request.body.places
+        if len(places.content) > request_forwarding.LARGE_BODY_BYTES:
+            self.tasks.spawn_task(asyncio.to_thread(places.pack_content), name="pack")
+        activity = self.agent_activity.get(request.arrival.agent)
+        if activity is not None:
+            activity.conversation = conversation
+        origin = origin_of_request(request, conversations)
+        self.side_requests.record_waiting(origin, conversation, self.tasks)

@@ -1,0 +1,180 @@
+"""Remembers the last request of each conversation, in memory only, so that the agent's own
+model can be asked to write a fold: with the agent's key, at its provider.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any
+
+import httpx
+import orjson
+
+from helix_desktop.engine.facts import Usage
+from helix_desktop.errors import ModelFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_PATH
+from helix_desktop.gateway.conversations_port import AgentConversations
+from helix_desktop.gateway.incremental_parsing import BodyPieces
+from helix_desktop.gateway.provider_reply_bodies import read_reply_to_own_question
+from helix_desktop.gateway.request_forwarding import (
+    build_provider_request,
+    run_in_thread_if_large,
+)
+from helix_desktop.gateway.request_parsing import ParsedRequest
+from helix_desktop.gateway.side_requests import (
+    RequestOrigin,
+    is_about_same_words,
+    origin_of_request,
+)
+from helix_desktop.protocols.gateway_message import Json, PieceKind, WireReply
+from helix_desktop.protocols.openai_responses import responses_gateway
+from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES, with_messages
+from helix_desktop.resources import read_word_lists
+
+MOST_HELD_REQUESTS = 64
+ASK_SECONDS = 180.0
+MOST_TOKENS_OF_FOLD = 4_000
+_HEAD_FIELDS = read_word_lists("known_agents")["request_head"]
+
+
+@dataclass(slots=True)
+class LastAgentRequest:
+    """The last request of a conversation as it was sent, and how to send another like it."""
+
+    request: ParsedRequest
+    body: dict[str, Json]
+    url: str
+    headers: Sequence[tuple[bytes, bytes]]
+    client: httpx.AsyncClient
+    conversations: AgentConversations
+
+    @property
+    def origin(self) -> RequestOrigin:
+        return origin_of_request(self.request, self.conversations)
+
+
+class LastAgentRequests:
+    def __init__(self) -> None:
+        self.by_conversation: OrderedDict[str, LastAgentRequest] = OrderedDict()
+
+    def remember_request(self, conversation: str, last: LastAgentRequest) -> None:
+        self.by_conversation[conversation] = last
+        self.by_conversation.move_to_end(conversation)
+        while len(self.by_conversation) > MOST_HELD_REQUESTS:
+            self.by_conversation.popitem(last=False)
+
+    def forget_requests_of_closed_workspaces(self, still_open: Collection[object]) -> None:
+        closed = []
+        for name, last in self.by_conversation.items():
+            if last.conversations not in still_open:
+                closed.append(name)
+        for name in closed:
+            del self.by_conversation[name]
+
+    def find_conversation_beside(
+        self, request: ParsedRequest, conversations: AgentConversations
+    ) -> str:
+        """Return the conversation that last sent a request like this side request, or
+        an empty string.
+        """
+        origin = origin_of_request(request, conversations)
+        for name, last in reversed(self.by_conversation.items()):
+            if last.origin != origin:
+                continue
+            # Without a session's name, it may be the first of another session.
+            if request.arrival.session or is_about_same_words(request, last.request):
+                return name
+        return ""
+
+    async def ask_agent_model(
+        self, conversation: str, question: str, system: str, limit: int
+    ) -> tuple[str, Usage, str]:
+        """Ask the agent's model with its own key, after its last request or, with
+        `system`, separately.
+        """
+        last = self.by_conversation.get(conversation)
+        if last is None:
+            raise ModelFailed("The agent hasn't sent a request since the gateway started.")
+        size = len(last.request.body.places.content)
+        build = partial(_build_fold_question, last, question, system, limit)
+        pieces = await run_in_thread_if_large(size, build)
+        request = build_provider_request(
+            "POST", _url_for_whole_reply(last.url), _headers_for_question(last.headers), pieces
+        )
+        answer = await _fetch_answer(last, request)
+        texts = [piece.text for piece in answer.message.pieces_of_kind(PieceKind.TEXT)]
+        return "\n".join(texts), answer.usage, answer.model
+
+
+async def _fetch_answer(last: LastAgentRequest, request: httpx.Request) -> WireReply:
+    wire: Any = WIRE_MODULES[last.request.body.wire]
+    try:
+        async with asyncio.timeout(ASK_SECONDS):
+            response = await last.client.send(request, stream=True)
+            if response.status_code >= 400:
+                await response.aclose()
+                raise ModelFailed(
+                    f"The agent's model refused the request (status {response.status_code})."
+                )
+            reply = await read_reply_to_own_question(wire, response)
+        answer: WireReply = wire.parse_reply(reply)
+    except (httpx.HTTPError, TimeoutError) as error:
+        raise ModelFailed(f"The agent's model did not respond: {type(error).__name__}.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelFailed("The agent's model sent a reply that could not be read.") from error
+    return answer
+
+
+def _url_for_whole_reply(url: str) -> str:
+    """Return the address at which Gemini answers whole and not in a stream. Others are the same."""
+    return url.replace(":streamGenerateContent", ":generateContent").replace("alt=sse", "")
+
+
+def _headers_for_question(
+    headers: Sequence[tuple[bytes, bytes]],
+) -> list[tuple[bytes, bytes]]:
+    own_headers = []
+    for name, value in headers:
+        if name.lower() not in (b"accept-encoding", b"content-encoding"):
+            own_headers.append((name, value))
+    own_headers.append((b"accept-encoding", b"identity"))
+    return own_headers
+
+
+def _build_fold_question(
+    last: LastAgentRequest, question: str, system: str, limit: int
+) -> BodyPieces:
+    """Build a request like the last one, with the question as its last message. With a
+    `system` prompt, nothing of the conversation is in it.
+    """
+    wire: Any = WIRE_MODULES[last.request.body.wire]
+    body = dict(last.body)
+    body.pop("stream_options", None)
+    # ChatGPT answers Codex only with a stream.
+    must_stream = wire is responses_gateway and CODEX_SUBSCRIPTION_PATH in last.url
+    if body.get("stream") and not must_stream:
+        body["stream"] = False
+    if system:
+        for name in _HEAD_FIELDS:
+            body.pop(name, None)
+        if "max_tokens" in body:
+            body["max_tokens"] = limit or MOST_TOKENS_OF_FOLD
+        message = wire.user_message(f"{system}\n\n{question}")
+        alone = with_messages(wire.NAME, body, wire.merge_added_messages([(message, True)]))
+        return [orjson.dumps(alone)]
+    together = [(unit, False) for unit in _units_of_body(wire, body)]
+    together.append((wire.user_message(question), True))
+    body = with_messages(wire.NAME, body, wire.merge_added_messages(together))
+    return last.request.body.encode_changed_body(body)
+
+
+def _units_of_body(wire: Any, body: dict[str, Json]) -> Sequence[Json]:
+    units = body.get(MESSAGE_FIELDS[wire.NAME])
+    if isinstance(units, list):
+        return units
+    units_of_messages = []
+    for message in wire.parse_messages(body):
+        units_of_messages.extend(message.units)
+    return units_of_messages

@@ -1,0 +1,115 @@
+"""Chooses where an agent's request goes: the provider's address, the HTTP client that
+reaches it, and a stored key if the agent sends none.
+"""
+
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import httpx
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import request_routes
+from helix_desktop.gateway.codex_workspace import (
+    ACCOUNT_HEADER,
+    CODEX_SUBSCRIPTION_URL,
+    REGION_HEADER,
+    CodexWorkspaceRoutes,
+)
+from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gateway.request_parsing import IncomingRequest
+from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.gemini import gemini_gateway
+from helix_desktop.protocols.openai_responses import responses_gateway
+from helix_desktop.providers.http_transport import build_http_client, is_loopback
+
+_KEY_HEADERS = {anthropic_gateway.NAME: b"x-api-key", gemini_gateway.NAME: b"x-goog-api-key"}
+_HEADERS_WITH_KEYS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenProvider:
+    """Where a request goes. `incoming`: the request, with the headers that this provider needs."""
+
+    url: str
+    client: httpx.AsyncClient
+    incoming: IncomingRequest
+
+
+class ProviderChoice:
+    def __init__(self) -> None:
+        self._clients = ProviderHttpClients()
+        self._codex_workspaces = CodexWorkspaceRoutes()
+
+    async def choose_provider(self, incoming: IncomingRequest) -> ChosenProvider:
+        address = address_of_provider(incoming)
+        incoming = _add_stored_key_if_missing(incoming, address)
+        client = self._clients.get_client_for(incoming.registration)
+        if incoming.protocol == responses_gateway.NAME:
+            # Codex's account may belong to a workspace with an address and a region of its own.
+            route = await self._codex_workspaces.find_route(address, incoming.headers, client)
+            address = route.base_url
+            if route.region:
+                region = (REGION_HEADER.encode(), route.region.encode("latin-1", "replace"))
+                incoming = replace(incoming, raw_headers=(*incoming.raw_headers, region))
+        url = request_routes.join_provider_address(address, incoming.route.path, incoming.query)
+        return ChosenProvider(url, client, incoming)
+
+    async def aclose(self) -> None:
+        await self._clients.aclose()
+
+
+def address_of_provider(incoming: IncomingRequest) -> str:
+    """Return the address that the registration names, or else the protocol's usual one."""
+    registration = incoming.registration
+    if registration.upstream:
+        return registration.upstream
+    protocol = incoming.protocol
+    if protocol == responses_gateway.NAME and ACCOUNT_HEADER in incoming.headers:
+        return CODEX_SUBSCRIPTION_URL
+    return registration.upstreams.get(protocol) or request_routes.UPSTREAMS[protocol]
+
+
+def _add_stored_key_if_missing(incoming: IncomingRequest, address: str) -> IncomingRequest:
+    """Add the user's key if the request has none and goes to that key's host, as its
+    protocol requires.
+    """
+    registration = incoming.registration
+    host = urlsplit(address).netloc.lower()
+    if not registration.key or host != registration.key_host:
+        return incoming
+    for name in _HEADERS_WITH_KEYS:
+        if incoming.headers.get(name):
+            return incoming
+    header = _KEY_HEADERS.get(incoming.protocol, b"authorization")
+    value = registration.key
+    if header == b"authorization":
+        value = f"Bearer {value}"
+    added = (header, value.encode("latin-1"))
+    return replace(incoming, raw_headers=(*incoming.raw_headers, added))
+
+
+class ProviderHttpClients:
+    """One HTTP client for each combination of proxies and certificates."""
+
+    def __init__(self) -> None:
+        self._clients: dict[frozenset[tuple[str, str]] | None, httpx.AsyncClient] = {}
+
+    def get_client_for(self, registration: GatewayRegistration) -> httpx.AsyncClient:
+        proxies = registration.proxies
+        if registration.upstream and is_loopback(registration.upstream):
+            proxies = {}  # No proxy is asked for a server on this computer.
+            for name, value in (registration.proxies or {}).items():
+                if not name.endswith("_proxy"):  # The certificates are kept.
+                    proxies[name] = value
+        key = None
+        if proxies is not None:
+            key = frozenset(proxies.items())
+        if key not in self._clients:
+            self._clients[key] = build_http_client(
+                uses_environment=proxies is None, proxies=proxies
+            )
+        return self._clients[key]
+
+    async def aclose(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()

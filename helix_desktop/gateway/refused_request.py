@@ -1,0 +1,127 @@
+"""What is sent after the provider refused a request: a shorter one if it was too long, or
+else the agent's own. A refusal that stays is the agent's.
+"""
+
+import logging
+from functools import partial
+from typing import Any
+
+import httpx
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import folded_request
+from helix_desktop.gateway.conversations_port import AgentConversations, Sent
+from helix_desktop.gateway.gateway_memory import GatewayMemory
+from helix_desktop.gateway.provider_reply_bodies import (
+    ProviderRefusal,
+    build_own_refusal,
+    read_refusal,
+)
+from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_thread_if_large
+from helix_desktop.gateway.request_parsing import ParsedRequest
+from helix_desktop.gateway.sent_body import AnsweredBody, SentBody, build_sent_body
+from helix_desktop.json_values import text_at
+from helix_desktop.protocols.known_refusals import TOO_LONG_FOR_GATEWAY
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
+
+log = logging.getLogger(__name__)
+
+REFUSED_WITHOUT = (
+    "(What you took out of the context was left out of this request. Nothing was lost. "
+    "If that is why it was refused, bring it back in Helix Desktop and send the message again.)"
+)
+TOO_LONG_PHRASES = [phrase.encode() for phrase in TOO_LONG_FOR_GATEWAY]
+ABOUT_THE_FORM = (400, 422)  # The statuses of a refusal because of what the request says.
+
+
+@dataclass(slots=True)
+class RefusedRequest:
+    """A request that was sent as `body` and refused."""
+
+    sending: RequestForwarder
+    memory: GatewayMemory
+    conversations: AgentConversations
+    request: ParsedRequest
+    sent: Sent
+    body: SentBody
+
+    async def send_again_or_refuse(self, response: httpx.Response) -> AnsweredBody | None:
+        """Send what the provider may accept. None: it accepts nothing, and the agent
+        got the refusal.
+        """
+        refusal = await read_refusal(response)
+        is_too_long = _is_about_length(refusal)
+        outcome: AnsweredBody | ProviderRefusal = refusal
+        if is_too_long and self.request.arrival.fold:
+            outcome = await self._send_shorter(refusal)
+        elif self.body.pieces is not None and response.status_code in ABOUT_THE_FORM:
+            log.warning(
+                "the provider refused a changed request with %d; it was sent as it came",
+                response.status_code,
+            )
+            outcome = await self._send_as_it_came()
+        if isinstance(outcome, AnsweredBody):
+            return outcome
+        if outcome.response.status_code in ABOUT_THE_FORM:
+            own = await self._build_own_body()
+            answered = await self._send_with_paired_calls(own)
+            if answered is not None:
+                return answered
+            if own.pieces is not None and not is_too_long:
+                outcome = _refusal_without_what_was_taken_out(outcome)
+        await self.sending.send_refusal(outcome)
+        return None
+
+    async def _send_shorter(self, refusal: ProviderRefusal) -> AnsweredBody | ProviderRefusal:
+        shorter = await self.conversations.fold_after_overflow(self.sent.ticket)
+        if shorter is None:
+            return refusal
+        size = len(self.sending.incoming.content)
+        has_tools = self.body.has_tools
+        build = partial(build_sent_body, self.request, shorter, has_tools=has_tools)
+        return await self._send(await run_in_thread_if_large(size, build))
+
+    async def _send_as_it_came(self) -> AnsweredBody | ProviderRefusal:
+        outcome = await self._send(await self._build_own_body())
+        if isinstance(outcome, AnsweredBody):
+            self.memory.refused_conversations.add(self.sent.ticket.conversation)
+        return outcome
+
+    async def _send_with_paired_calls(self, own: SentBody) -> AnsweredBody | None:
+        """Send the request with exactly one result for each call, if it is not so already."""
+        parsed = self.request.body
+        messages = parsed.messages
+        if own.pieces is not None:
+            wire: Any = WIRE_MODULES[parsed.wire]
+            messages = wire.parse_messages(own.value)
+        paired = folded_request.pair_calls_with_results(parsed.wire, own.value, messages)
+        if paired is None:
+            return None
+        outcome = await self._send(SentBody(parsed.encode_changed_body(paired), paired))
+        return outcome if isinstance(outcome, AnsweredBody) else None
+
+    async def _build_own_body(self) -> SentBody:
+        """Build the agent's own request, but without what the user took out."""
+        size = len(self.sending.incoming.content)
+        build = self.memory.taken_out.build_body_without_taken_out
+        return SentBody(*await run_in_thread_if_large(size, build, self.request))
+
+    async def _send(self, body: SentBody) -> AnsweredBody | ProviderRefusal:
+        response = await self.sending.send_to_provider(body.pieces, reads_reply=body.has_tools)
+        if response.status_code >= 400:
+            return await read_refusal(response)
+        return AnsweredBody(response, body.value, body.has_tools)
+
+
+def _refusal_without_what_was_taken_out(refusal: ProviderRefusal) -> ProviderRefusal:
+    """Return the refusal with the remark that something was taken out of the request."""
+    message = text_at(refusal.parse_refusal_json(), "error", "message")
+    sentence = f"{message} {REFUSED_WITHOUT}".strip()
+    return build_own_refusal(400, "invalid_request_error", sentence)
+
+
+def _is_about_length(refusal: ProviderRefusal) -> bool:
+    if refusal.response.status_code not in (400, 413):
+        return False
+    text = refusal.text.lower()
+    return any(phrase in text for phrase in TOO_LONG_PHRASES)

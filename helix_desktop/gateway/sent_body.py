@@ -1,0 +1,90 @@
+"""Builds what the provider is sent for an agent's request: the agent's own bytes, or a
+changed body with folds and with the tools by which the model recalls.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import orjson
+
+from helix_desktop.engine.facts import ToolSpec
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import folded_request
+from helix_desktop.gateway.conversations_port import Sent
+from helix_desktop.gateway.incremental_parsing import BodyPieces
+from helix_desktop.gateway.request_parsing import ParsedRequest
+from helix_desktop.protocols.gateway_message import Json
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
+
+
+@dataclass(frozen=True, slots=True)
+class SentBody:
+    """A body as it goes to the provider. `pieces`: its bytes (None: the agent's own).
+    `has_tools`: with the recall tools.
+    """
+
+    pieces: BodyPieces | None
+    value: dict[str, Json]
+    has_tools: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredBody:
+    """What was sent, and the provider's response to it."""
+
+    response: httpx.Response
+    value: dict[str, Json]
+    has_tools: bool
+
+
+def are_messages_unchanged(request: ParsedRequest, sent: Sent) -> bool:
+    """Whether every message is sent as it came."""
+    count = len(request.messages_after_instructions)
+    return folded_request.are_all_unchanged(sent.entries, count)
+
+
+def build_sent_body(
+    request: ParsedRequest, sent: Sent, *, has_tools: bool, is_unchanged: bool = False
+) -> SentBody:
+    """Build the body. `has_tools`: add the recall tools. `is_unchanged`: send every
+    message as it came.
+    """
+    parsed = request.body
+    if is_unchanged and not has_tools:
+        return SentBody(None, parsed.value)
+    value: dict[str, Json] = parsed.value
+    if has_tools:
+        wire: Any = WIRE_MODULES[parsed.wire]
+        value = wire.with_added_tools(value, list_recall_tools())
+    if not is_unchanged:
+        value = folded_request.build_folded_body(
+            parsed.wire, value, parsed.messages, sent.entries, parsed.marked, parsed.previous
+        )
+    return SentBody(parsed.encode_changed_body(value), value, has_tools)
+
+
+@functools.cache
+def list_recall_tools() -> Sequence[ToolSpec]:
+    """Return the tools to add to the agent's. Imported late, so that a restarted
+    gateway listens sooner.
+    """
+    from helix_desktop.tools import recall_tools
+
+    tools = []
+    for tool in recall_tools.build_recall_tools(history=_refuse_to_read_history):
+        if tool.name in HIDDEN_TOOLS:
+            schema = tool.schema
+            if isinstance(schema, str):
+                text = schema
+            else:
+                text = orjson.dumps(schema).decode()
+            tools.append(ToolSpec(tool.name, tool.description, text))
+    return tuple(tools)
+
+
+async def _refuse_to_read_history(_fold: str, _words: str) -> str:
+    """Never called: the process that has the journal answers recall_history."""
+    raise NotImplementedError
