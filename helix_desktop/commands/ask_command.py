@@ -50,7 +50,9 @@ async def ask_in_workspace(
 ) -> int:
     from helix_desktop import workbench
 
-    text = "" if arguments.resume else await _read_message(arguments, console)
+    text = ""
+    if not arguments.resume:
+        text = await _read_message(arguments, console)
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         if not (arguments.acp or arguments.conversation):  # Other agents' tools have other names.
@@ -59,7 +61,9 @@ async def ask_in_workspace(
             await _check_slash_command(bench, text, arguments.conversation or "")
         reached = await _fetch_from_other_machines(bench, console)
         if opens_it:
-            resumed = arguments.conversation if arguments.resume else ""
+            resumed = ""
+            if arguments.resume:
+                resumed = arguments.conversation
             await _end_turns_left_open(bench, resumed, console)
         return await _run_asked_turn(
             bench, arguments, text, console, reached=reached, closes_after=opens_it
@@ -71,18 +75,20 @@ async def _check_slash_command(bench: Workbench, text: str, conversation: str) -
     named = re.match(r"/([\w:.-]+)(?!\S)", text)
     if named is None or await asyncio.to_thread(Path(named[0]).exists):
         return
-    if (
-        named[1].partition(":")[0] in bench.workspace.settings.mcp
-    ):  # The server may still be starting.
+    command_name = named[1]
+    server = command_name.partition(":")[0]
+    if server in bench.workspace.settings.mcp:  # The server may still be starting.
         return
     await bench.project.reread_project_folders()
-    session = await _open_named_session(bench, conversation) if conversation else None
-    if session is not None and session.conversation.state.acp_agent:
-        return
-    if any(item.name == named[1] for item in bench.slash_commands.list_slash_commands()):
+    if conversation:
+        session = await _open_named_session(bench, conversation)
+        if session.conversation.state.acp_agent:  # The agent has commands of its own.
+            return
+    known_commands = bench.slash_commands.list_slash_commands()
+    if any(item.name == command_name for item in known_commands):
         return
     for item in bench.project.now.items:
-        if item.kind in ("command", "skill") and item.name == named[1]:
+        if item.kind in ("command", "skill") and item.name == command_name:
             raise errors.ActionRefused(
                 f"{named[0]} is {item.state_description}. Nothing was sent.",
                 remedy=f"See `project show {item.settings_key}`, then use `project trust` or `project on`.",
@@ -97,11 +103,17 @@ async def _end_turns_left_open(bench: Workbench, resumed: str, console: Console)
     """Ends turns that a killed command left open, except the one that is to be resumed."""
     from helix_desktop.workbench import interrupted_turns
 
-    keep = (await _open_named_session(bench, resumed)).id if resumed else ""
+    keep = ""
+    if resumed:
+        session = await _open_named_session(bench, resumed)
+        keep = session.id
     for conversation in await interrupted_turns.end_interrupted_turns(bench, keep=keep):
+        title = conversation
         row = bench.conversation_row(conversation)
+        if row:
+            title = row.title
         await console.print_error(
-            f"The program was stopped during a turn in {row.title if row else conversation}."
+            f"The program was stopped during a turn in {title}."
             f" To continue the turn, run: helix-desktop ask -w {bench.id} -c {conversation} --resume"
         )
 
@@ -155,8 +167,12 @@ async def _run_asked_turn(
         unsubscribe()
         telling.stop_or_take_back()
     is_done = await _report_end_of_turn(telling, console)
-    is_delivered = not reached or await _deliver_to_other_machines(bench, console)
-    return 0 if is_delivered and is_done else 1
+    is_delivered = True
+    if reached:
+        is_delivered = await _deliver_to_other_machines(bench, console)
+    if is_done and is_delivered:
+        return 0
+    return 1
 
 
 def _check_model_before_anything_is_created(bench: Workbench, arguments: Namespace) -> None:
@@ -200,8 +216,8 @@ async def _attach_files(
     for file in files:
         path = Path(file)
         try:
-            size = (await asyncio.to_thread(path.stat)).st_size
-            if size > LARGEST_ATTACHED:
+            status = await asyncio.to_thread(path.stat)
+            if status.st_size > LARGEST_ATTACHED:
                 raise errors.InvalidInput(
                     f"{path.name} is larger than 200 MB. Nothing was sent.",
                     remedy="Name the file in the message instead.",
@@ -217,9 +233,13 @@ async def _attach_files(
 
 def _is_last_turn_complete(session: Session) -> bool:
     """Whether the last turn is finished, or none was started."""
-    facts = session.conversation.state.facts_on_path()
-    said = [one.fact for one in facts if isinstance(one.fact, UserSaid | TurnEnded)]
-    return not said or (isinstance(said[-1], TurnEnded) and said[-1].reason is TurnEnd.DONE)
+    for recorded in reversed(session.conversation.state.facts_on_path()):
+        fact = recorded.fact
+        if isinstance(fact, UserSaid):
+            return False
+        if isinstance(fact, TurnEnded):
+            return fact.reason is TurnEnd.DONE
+    return True
 
 
 async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool:
@@ -243,7 +263,7 @@ async def _acquire_or_fork_session(
     """Returns a session to write to. If another machine is writing to it, `if_busy`
     decides what to do.
     """
-    told = ""
+    reported_machine = ""
     while True:
         try:
             await bench.sharing.acquire_lease_for_turn(session.id)
@@ -257,8 +277,8 @@ async def _acquire_or_fork_session(
                 raise errors.ActionRefused(
                     error.what, remedy="Nothing was sent. Add --if-busy wait or --if-busy branch."
                 ) from error
-            if machine != told:
-                told = machine
+            if machine != reported_machine:
+                reported_machine = machine
                 await console.print_error(
                     f"Waiting for {machine}, which is working in this conversation."
                 )

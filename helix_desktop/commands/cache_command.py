@@ -44,21 +44,25 @@ def _run_cache_put(arguments: Namespace) -> int:
 
 
 def file_unless_dash(path: Path) -> Path | None:
-    return None if path == STANDARD else path
+    if path == STANDARD:
+        return None
+    return path
 
 
 async def put_input_into_cache(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    name = "" if arguments.file == STANDARD else arguments.file.name
-    first = await console.read_input()
-    stored = await workspace.cache.store_content(
-        _iterate_input_pieces(first, console),
-        EntryOrigin(source=name, media_type=guess_media_type(name, first)),
-    )
+    name = ""
+    if arguments.file != STANDARD:
+        name = arguments.file.name
+    first_piece = await console.read_input()
+    origin = EntryOrigin(source=name, media_type=guess_media_type(name, first_piece))
+    pieces = _iterate_input_pieces(first_piece, console)
+    stored = await workspace.cache.store_content(pieces, origin)
     result = {"sha256": stored.digest.hex, "size": stored.size, "media_type": stored.media_type}
     await print_result(arguments, console, result, stored.digest.hex)
-    if over := await workspace.bytes_over_limit():
+    over = await workspace.bytes_over_limit()
+    if over:
         await console.print_error(describe_over_limit(workspace, over))
     return 0
 
@@ -81,32 +85,38 @@ async def _iterate_input_pieces(first: bytes, console: Console) -> AsyncIterator
 
 def guess_media_type(name: str, beginning: bytes) -> str:
     """Guesses the media type from the file name, or else whether the beginning looks like text."""
-    if known := BY_NAME.get(Path(name).suffix.lower()):
-        return known
+    by_name = BY_NAME.get(Path(name).suffix.lower())
+    if by_name:
+        return by_name
+    sample = beginning[:4096]
+    if b"\0" in sample:
+        return "application/octet-stream"
     try:
-        beginning[:4096].decode("utf-8")
+        sample.decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < min(len(beginning), 4096) - 4:  # The sample may end within a character.
+        is_at_end = error.start >= len(sample) - 4  # The sample may end within a character.
+        if not is_at_end:
             return "application/octet-stream"
-    return "application/octet-stream" if b"\0" in beginning[:4096] else "text/plain"
+    return "text/plain"
 
 
 async def output_entry_content(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     digest = await workspace.cache.resolve_prefix(arguments.hash)
-    inside = (
-        arguments.json and arguments.output == STANDARD
-    )  # The content becomes part of the JSON.
-    content, size = bytearray(), 0
+    becomes_part_of_json = arguments.json and arguments.output == STANDARD
+    content = bytearray()
+    size = 0
     async for piece in workspace.cache.stream_content(digest):
         size += len(piece)
-        if inside:
+        if becomes_part_of_json:
             content += piece
         else:
             await console.write_output(piece)
-    shown = _text_or_base64(bytes(content)) if inside else {}
-    return await print_result(arguments, console, {"sha256": digest.hex, "size": size, **shown})
+    result: dict[str, Any] = {"sha256": digest.hex, "size": size}
+    if becomes_part_of_json:
+        result |= _text_or_base64(bytes(content))
+    return await print_result(arguments, console, result)
 
 
 def _text_or_base64(content: bytes) -> dict[str, str]:
@@ -121,20 +131,24 @@ async def print_entry_list(
 ) -> int:
     await workspace_access.wait_for_index(workspace, console)
     chosen = EntryFilter(tool=arguments.tool)
-    sort, descending = EntrySort(arguments.sort), arguments.sort not in {"tool", "source"}
     rows = await workspace.index.entries_page(
-        chosen, sort=sort, descending=descending, limit=arguments.limit or -1
+        chosen,
+        sort=EntrySort(arguments.sort),
+        descending=arguments.sort not in {"tool", "source"},
+        limit=arguments.limit or -1,
     )
-    lines = []
+    listed: list[dict[str, Any]] = []
+    lines: list[str] = []
     for row in rows:
+        listed.append(row.as_json_table() | {"on_disk": row.kept})
         figures = f"{row.stored.size:>13,}  {row.tokens:>10,}  {format_local_time(row.time)}"
-        about = f"{row.about.tool or 'by hand'}  {row.about.source}".rstrip()
-        lines.append(f"{row.stored.digest.hex[:16]}  {figures}  {about}")
-    await print_result(
-        arguments, console, [row.as_json_table() | {"on_disk": row.kept} for row in rows], *lines
-    )
-    if not arguments.json and (more := await workspace.index.count_entries(chosen) - len(rows)) > 0:
-        await console.print_error(f"{more:,} more; --limit 0 lists all.")
+        origin = f"{row.about.tool or 'by hand'}  {row.about.source}".rstrip()
+        lines.append(f"{row.stored.digest.hex[:16]}  {figures}  {origin}")
+    await print_result(arguments, console, listed, *lines)
+    if not arguments.json:
+        more = await workspace.index.count_entries(chosen) - len(rows)
+        if more > 0:
+            await console.print_error(f"{more:,} more; --limit 0 lists all.")
     return 0
 
 
@@ -180,10 +194,13 @@ async def print_search_hits(
         head = f"{where}  {hit.about.tool} {hit.about.source}".rstrip()
         lines.append(f"{head}\n    {' '.join(hit.snippet.split())}")
     await print_result(arguments, console, places, *lines)
-    if not lines:
-        searched = "cache" if arguments.only_entries else "conversations"
-        await console.print_error(f"Nothing in this workspace's {searched} contains {words!r}.")
-    return 0 if lines else 1
+    if lines:
+        return 0
+    searched = "conversations"
+    if arguments.only_entries:
+        searched = "cache"
+    await console.print_error(f"Nothing in this workspace's {searched} contains {words!r}.")
+    return 1
 
 
 async def _find_use_in_conversation(
@@ -204,9 +221,8 @@ async def verify_all_entries(
     result = await workspace.cache.verify_cache()
     repairs: Sequence[str] = ()
     if arguments.repair and (result.damaged or result.notes):
-        histories = await asyncio.to_thread(
-            list_json_files_of_histories, HistoryPlaces.of_this_user()
-        )
+        places = HistoryPlaces.of_this_user()
+        histories = await asyncio.to_thread(list_json_files_of_histories, places)
         repairs = await workspace.repair_cache(histories)
         result = await workspace.cache.verify_cache()
     damaged = [{"sha256": digest.hex, "why": why} for digest, why in result.damaged]
@@ -218,7 +234,9 @@ async def verify_all_entries(
         "checkpoint_bytes": result.checkpoint_bytes,
         "repairs": list(repairs),
     }
-    lines = [*repairs, *(f"{entry['sha256']}  {entry['why']}" for entry in damaged), *result.notes]
+    lines = list(repairs)
+    lines += [f"{entry['sha256']}  {entry['why']}" for entry in damaged]
+    lines += result.notes
     seconds = time.monotonic() - begun
     lines.append(
         f"{result.checked:,} entries, {result.bytes:,} bytes, {len(damaged)} damaged; {seconds:.1f} s"
@@ -228,16 +246,20 @@ async def verify_all_entries(
             f"Also read: {result.checkpoint_bytes:,} bytes of files that checkpoints keep."
         )
     await print_result(arguments, console, figures, *lines)
-    return 1 if damaged or result.notes else 0
+    if damaged or result.notes:
+        return 1
+    return 0
 
 
 async def print_cache_figures(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     await workspace_access.wait_for_index(workspace, console)
-    found = await workspace.index.compute_figures()
+    computed = await workspace.index.compute_figures()
     over = await workspace.bytes_over_limit()
-    figures = {**found.figures_by_name(), "limit": workspace.settings.limit, "over_limit": over}
+    figures = dict(computed.figures_by_name())
+    figures["limit"] = workspace.settings.limit
+    figures["over_limit"] = over
     lines = [f"{name.replace('_', ' '):<24}{figure:>18,}" for name, figure in figures.items()]
     await print_result(arguments, console, figures, *lines)
     if over:
@@ -252,7 +274,8 @@ async def collect_unused_entries(
     removed = {"removed": result.entries, "bytes": result.bytes}
     line = f"Removed {format_things(result.entries, 'entry', 'entries')} ({result.bytes:,} bytes)."
     await print_result(arguments, console, removed, line)
-    if (left := await workspace.index.measure_kept_bytes()) > arguments.to > 0:
+    left = await workspace.index.measure_kept_bytes()
+    if arguments.to > 0 and left > arguments.to:
         await console.print_error(
             f"{left:,} bytes belong to entries that are used by messages, were stored by hand, or are pinned."
         )

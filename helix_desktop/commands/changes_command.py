@@ -20,6 +20,7 @@ from helix_desktop.commands.option_parsing import (
 from helix_desktop.commands.workspace_access import print_result, run_on_workbench, run_on_workspace
 from helix_desktop.console import Console
 from helix_desktop.engine.changes.turn_changes import (
+    ChangeSource,
     FileChange,
     PlannedUndo,
     TurnOfChanges,
@@ -167,13 +168,15 @@ async def _chosen_file_changes(
 ) -> tuple[Sequence[FileChange], str, FileChanges]:
     conversation, changes = await _find_conversation_with_changes(bench, arguments, console)
     turns = await _chosen_turns_of_changes(changes, arguments, conversation)
-    files = await changes.changes_with_folders(
-        [source for turn in turns for source in turn.sources]
-    )
+    sources: list[ChangeSource] = []
+    for turn in turns:
+        sources += turn.sources
+    files = await changes.changes_with_folders(sources)
     for path in arguments.paths:
         if not any(_is_file_named(file, [path]) for file in files):
             raise NotFound(f"No change of {path} can be shown or undone here.", remedy="To see the changed files, run `changes list`.")  # fmt: skip
-    return [file for file in files if _is_file_named(file, arguments.paths)], conversation, changes
+    chosen = [file for file in files if _is_file_named(file, arguments.paths)]
+    return chosen, conversation, changes
 
 
 async def _chosen_turns_of_changes(
@@ -188,9 +191,8 @@ async def _chosen_turns_of_changes(
                 f"There is no turn {arguments.turn}.",
                 remedy="Enter the number of a turn, or `last`.",
             )
-        turns = [
-            turn for turn in turns if arguments.turn in map(str, range(turn.number, turn.last + 1))
-        ]
+        number = int(arguments.turn)
+        turns = [turn for turn in turns if turn.number <= number <= turn.last]
         if not turns:
             raise NotFound(f"Turn {arguments.turn} in this conversation did not change any files.")
     return turns
@@ -200,22 +202,27 @@ async def _find_conversation_with_changes(
     bench: Workbench, arguments: Namespace, console: Console
 ) -> tuple[str, FileChanges]:
     """Finds a conversation, or without a name the newest one, with the changes in its folders."""
-    newest = (
-        row.id
-        for row in bench.list_conversations()
-        if not (row.trashed or row.archived or row.parent)
-    )
-    if name := arguments.conversation:
-        name = await workspace_access.find_conversation_by_prefix(bench.workspace, name)
-    elif not (name := next(newest, "")):
-        raise NotFound(f"There is no conversation in {bench.name}.")
+    if arguments.conversation:
+        name = await workspace_access.find_conversation_by_prefix(
+            bench.workspace, arguments.conversation
+        )
+    else:
+        name = _newest_conversation(bench)
     row = await bench.workspace.journal.find_conversation(name)
-    if agent := await workspace_access.read_agent_of_conversation(bench.workspace, row):
+    agent = await workspace_access.read_agent_of_conversation(bench.workspace, row)
+    if agent:
         await console.print_error(
             f"{name} is a conversation of {agent}: what its tools edited is listed, and cannot be undone here."
         )
     await bench.open_session(name)
     return name, bench.file_changes_of(name)
+
+
+def _newest_conversation(bench: Workbench) -> str:
+    for row in bench.list_conversations():
+        if not (row.trashed or row.archived or row.parent):
+            return row.id
+    raise NotFound(f"There is no conversation in {bench.name}.")
 
 
 def _is_file_named(file: FileChange, paths: Sequence[str]) -> bool:
@@ -227,10 +234,9 @@ def _is_file_named(file: FileChange, paths: Sequence[str]) -> bool:
 
 
 def _describe_file_change(file: FileChange) -> dict[str, object]:
-    path, change = printable_path(file.place), file.change_word
     return {
-        "path": path,
-        "change": change,
+        "path": printable_path(file.place),
+        "change": file.change_word,
         "added": file.added,
         "removed": file.removed,
         "by": file.by,

@@ -51,6 +51,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import openai_chat_export
 from helix_desktop.histories.leaked_keys import find_keys_in_facts, mask_key
 from helix_desktop.histories.program_names import history_kinds_of_agents
+from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
@@ -61,22 +62,43 @@ async def print_conversation_list(
 
     rows = [row for row in await workspace.journal.list_conversations() if not row.trashed]
     copies = await asyncio.to_thread(list_folder_copies, workspace)
-    labels = {copy.id: copy.label for copy in copies if copy.is_whole}
-    told, lines = [], []
+    label_of_copy = {copy.id: copy.label for copy in copies if copy.is_whole}
+    listed: list[dict[str, Any]] = []
+    lines: list[str] = []
     for row in rows:
         agent = await workspace_access.read_agent_of_conversation(workspace, row)
-        title, copy = row.title or row.begins, labels.get(row.id, "")
-        about = {"id": row.id, "title": title, "updated": row.updated, "parent": row.parent}
-        told.append(about | {"copy": copy, "agent": agent})
-        notes = [
-            agent,
-            row.parent and "sub-agent",
-            copy and f"copy of {copy}",
-            "archived" if row.archived else "",
-        ]
-        words = f"{title}  ({', '.join(filter(None, notes))})" if any(notes) else title
-        lines.append(f"{row.id}  {format_local_time(row.updated)}  {words}".rstrip())
-    return await workspace_access.print_result(arguments, console, told, *lines)
+        title = row.title or row.begins
+        copy = label_of_copy.get(row.id, "")
+        listed.append(
+            {
+                "id": row.id,
+                "title": title,
+                "updated": row.updated,
+                "parent": row.parent,
+                "copy": copy,
+                "agent": agent,
+            }
+        )
+        line = f"{row.id}  {format_local_time(row.updated)}  {title}"
+        notes = _notes_beside_title(row, agent, copy)
+        if notes:
+            line += f"  ({', '.join(notes)})"
+        lines.append(line.rstrip())
+    return await workspace_access.print_result(arguments, console, listed, *lines)
+
+
+def _notes_beside_title(row: StoredConversation, agent: str, copy: str) -> list[str]:
+    """Returns what the list says of a conversation in brackets."""
+    notes: list[str] = []
+    if agent:
+        notes.append(agent)
+    if row.parent:
+        notes.append("sub-agent")
+    if copy:
+        notes.append(f"copy of {copy}")
+    if row.archived:
+        notes.append("archived")
+    return notes
 
 
 async def print_conversation(
@@ -106,9 +128,13 @@ async def print_conversation(
         await console.print_error(
             f"{len(left):,} more messages. To see them, add --from {left[0].seq}."
         )
-    contents = () if is_shared else (await workspace.cache.read_contents(stored)).values()
-    keys = ", ".join(map(mask_key, find_keys_in_facts(shown, contents)))
-    if keys:
+    contents: Sequence[bytes] = ()
+    if not is_shared:
+        content_of_digest = await workspace.cache.read_contents(stored)
+        contents = list(content_of_digest.values())
+    masked_keys = [mask_key(key) for key in find_keys_in_facts(shown, contents)]
+    if masked_keys:
+        keys = ", ".join(masked_keys)
         way = workspace_access.WAY_TO_FORGET.format(workspace.id)
         await console.print_error(f"This looks like a key: {keys}. {way}")
     return 0
@@ -134,13 +160,14 @@ def _describe_message(fact: Fact, gone: Collection[Digest]) -> dict[str, str]:
         case ToolReturned(output=output):
             return {"by": "tool", "text": _describe_stored(output, gone)}
         case ModelReplied(model=model, parts=parts):
-            texts = [part.text for part in parts if isinstance(part, Text)]
-            calls = [
-                f"· {part.name} {part.arguments[:200]}"
-                for part in parts
-                if isinstance(part, ToolCall)
-            ]
-            return {"by": model, "text": "\n".join([*texts, *calls])}
+            texts: list[str] = []
+            calls: list[str] = []
+            for part in parts:
+                if isinstance(part, Text):
+                    texts.append(part.text)
+                elif isinstance(part, ToolCall):
+                    calls.append(f"· {part.name} {part.arguments[:200]}")
+            return {"by": model, "text": "\n".join(texts + calls)}
     return {}
 
 
@@ -148,11 +175,16 @@ def _describe_user_parts(parts: Sequence[UserPart], gone: Collection[Digest]) ->
     """Returns what the user wrote and attached. A text that was too large for the window
     is attached, too.
     """
-    lines = [split_off_agent_additions(parts)[0]]
+    lines: list[str] = []
+    text, _ = split_off_agent_additions(parts)
+    if text:
+        lines.append(text)
     for part in parts:
         if isinstance(part, Attachment):
             lines.append(f"[{part.name}: {_describe_stored(part.stored, gone)}]")
-    return "\n".join(filter(None, lines)) or "(added by the agent)"
+    if not lines:
+        return "(added by the agent)"
+    return "\n".join(lines)
 
 
 def _describe_stored(stored: Stored, gone: Collection[Digest]) -> str:
@@ -177,14 +209,18 @@ async def delete_chosen_conversations(
         await find_conversation_by_prefix(workspace, name, listed_first=False) for name in names
     ]
     if arguments.agent or arguments.before:
-        kinds, before = history_kinds_of_agents(arguments.agent), parse_date(arguments.before)
+        kinds = history_kinds_of_agents(arguments.agent)
+        before = parse_date(arguments.before)
         chosen += await find_recorded_conversations(workspace, kinds, before)
     return await workspace_access.delete_if_confirmed(arguments, workspace, console, chosen)
 
 
 def parse_date(text: str) -> float:
+    """Returns the time of a date. No date means "before any time", which is infinity."""
+    if not text:
+        return math.inf
     try:
-        return datetime.fromisoformat(text).timestamp() if text else math.inf
+        return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         raise InvalidInput(
             f"{text!r} is not a date.", remedy="Enter a date such as 2026-01-31."
@@ -194,15 +230,14 @@ def parse_date(text: str) -> float:
 async def export_conversation_file(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    facts = await workspace.journal.read_facts(
-        await find_conversation_by_prefix(workspace, arguments.conversation)
-    )
-    contents = await workspace.cache.read_contents(
-        openai_chat_export.digests_needed_for_export(facts)
-    )
+    conversation = await find_conversation_by_prefix(workspace, arguments.conversation)
+    facts = await workspace.journal.read_facts(conversation)
+    digests = openai_chat_export.digests_needed_for_export(facts)
+    contents = await workspace.cache.read_contents(digests)
     lines = list(openai_chat_export.export_openai_lines(facts, contents.get))
-    for line in lines if not arguments.json else ():
-        await console.print_line(dump_printed_json(line))
+    if not arguments.json:
+        for line in lines:
+            await console.print_line(dump_printed_json(line))
     return await workspace_access.print_result(arguments, console, lines)
 
 

@@ -31,82 +31,99 @@ if TYPE_CHECKING:
 
 
 async def _print_copies(bench: Workbench, arguments: Namespace, console: Console) -> int:
-    contents = await bench.copies.read_status_of_copies()
-    found = [
-        copy for copy in await asyncio.to_thread(bench.copies.list_copies) if copy.id in contents
-    ]
-    told = [_describe_copy(bench, copy, contents[copy.id]) for copy in found]
-    lines = [await _format_copy_line(bench, each, contents[each.id]) for each in found]
-    return await print_result(arguments, console, told, *lines)
+    status_of_copy = await bench.copies.read_status_of_copies()
+    listed: list[dict[str, object]] = []
+    lines: list[str] = []
+    for copy in await asyncio.to_thread(bench.copies.list_copies):
+        status = status_of_copy.get(copy.id)
+        if status is not None:
+            listed.append(_describe_copy(bench, copy, status))
+            lines.append(await _format_copy_line(bench, copy, status))
+    return await print_result(arguments, console, listed, *lines)
 
 
 async def _print_copy(bench: Workbench, arguments: Namespace, console: Console) -> int:
     copy = await _find_copy(bench, arguments.copy)
-    found = (await bench.copies.read_status_of_copies())[copy.id]
-    lines = [f"{root}: {copy.folder / inside}" for root, inside in copy.roots]
-    lines += [f"{made.source} at {made.base}" for made in copy.repositories if made.base]
-    lines += [note for made in copy.repositories for note in made.notes]
-    lines += [f"Not committed: {name}" for name in found.uncommitted]
-    lines += [
-        f"Also changed in {', '.join(others)}: {path}" for path, others in found.overlaps.items()
-    ]
-    lines = [await _format_copy_line(bench, copy, found), *lines]
-    return await print_result(arguments, console, _describe_copy(bench, copy, found), *lines)
+    status_of_copy = await bench.copies.read_status_of_copies()
+    status = status_of_copy[copy.id]
+    lines = [await _format_copy_line(bench, copy, status)]
+    lines += [f"{root}: {copy.folder / inside}" for root, inside in copy.roots]
+    for repository in copy.repositories:
+        if repository.base:
+            lines.append(f"{repository.source} at {repository.base}")
+    for repository in copy.repositories:
+        lines += repository.notes
+    lines += [f"Not committed: {name}" for name in status.uncommitted]
+    for path, others in status.overlaps.items():
+        lines.append(f"Also changed in {', '.join(others)}: {path}")
+    return await print_result(arguments, console, _describe_copy(bench, copy, status), *lines)
 
 
 async def _bring_back_into_folder(bench: Workbench, arguments: Namespace, console: Console) -> int:
     copy = await _find_copy(bench, arguments.copy)
     if arguments.by == "discard" and not arguments.yes:
-        found = await bench.copies.read_copy_status(copy)
-        line = await _format_copy_line(bench, copy, found)
-        await print_result(arguments, console, _describe_copy(bench, copy, found), line)
+        status = await bench.copies.read_copy_status(copy)
+        line = await _format_copy_line(bench, copy, status)
+        await print_result(arguments, console, _describe_copy(bench, copy, status), line)
         return workspace_access.ASKING
-    said = await bench.copies.bring_back(copy, arguments.by, arguments.message, arguments.conflicts)
-    return await print_result(
-        arguments, console, {"copy": copy.id, "by": arguments.by, "done": said}, *said
+    sentences = await bench.copies.bring_back(
+        copy, arguments.by, arguments.message, arguments.conflicts
     )
+    result = {"copy": copy.id, "by": arguments.by, "done": sentences}
+    return await print_result(arguments, console, result, *sentences)
 
 
 async def _find_copy(bench: Workbench, id_prefix: str) -> FolderCopy:
     copies = {copy.id: copy for copy in await asyncio.to_thread(bench.copies.list_copies)}
-    return copies[
-        find_id_by_prefix(
-            copies, id_prefix, ("copy", "copies"), "To see all copies, run `copy list`."
-        )
-    ]
+    remedy = "To see all copies, run `copy list`."
+    copy_id = find_id_by_prefix(copies, id_prefix, ("copy", "copies"), remedy)
+    return copies[copy_id]
 
 
-def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyStatus) -> dict[str, object]:
+def _describe_copy(bench: Workbench, copy: FolderCopy, status: CopyStatus) -> dict[str, object]:
+    title = ""
     row = bench.conversation_row(copy.id)
-    made = [
-        {"folder": each.source, "base": each.base, "branch": each.branch}
-        for each in copy.repositories
-    ]
-    about = {
+    if row:
+        title = row.title
+    repositories: list[dict[str, object]] = []
+    for repository in copy.repositories:
+        repositories.append(
+            {"folder": repository.source, "base": repository.base, "branch": repository.branch}
+        )
+    described: dict[str, object] = {
         "id": copy.id,
-        "conversation": row.title if row else "",
+        "conversation": title,
         "folder": str(copy.folder),
-        "repositories": made,
+        "repositories": repositories,
+        "created": copy.created,
+        "whole": copy.is_whole,
     }
-    return {**about, "created": copy.created, "whole": copy.is_whole, **asdict(found)}
+    return described | asdict(status)
 
 
-async def _format_copy_line(bench: Workbench, copy: FolderCopy, found: CopyStatus) -> str:
-    files, overlaps = (
-        format_things(len(some), "file", "files") for some in (found.uncommitted, found.overlaps)
-    )
-    if copy.brought and not found.problem:
+async def _format_copy_line(bench: Workbench, copy: FolderCopy, status: CopyStatus) -> str:
+    line = f"{copy.id}  {format_local_time(copy.created)}  {status.bytes / 1e6:,.1f} MB  "
+    if copy.label:
+        line += f"copy of {copy.label}: "
+    line += await _describe_state_of_copy(bench, copy, status)
+    if status.overlaps:
+        overlaps = format_things(len(status.overlaps), "file", "files")
+        line += f", {overlaps} also changed in other copies"
+    return line
+
+
+async def _describe_state_of_copy(bench: Workbench, copy: FolderCopy, status: CopyStatus) -> str:
+    if status.problem:
+        return status.problem
+    if not copy.is_whole:
+        return "incomplete: the copy was never finished, and no work was done in it"
+    files = format_things(len(status.uncommitted), "file", "files")
+    commits = format_things(status.commits, "commit", "commits")
+    state = f"{files} not committed, {commits} of its own"
+    if copy.brought:
         left = await bench.copies.list_files_not_brought_back(copy)
-        files = f"{format_things(len(left), 'file', 'files')} not brought back, {files}"
-    only = f"{files} not committed, {format_things(found.commits, 'commit', 'commits')} of its own"
-    state = found.problem or (
-        only
-        if copy.is_whole
-        else "incomplete: the copy was never finished, and no work was done in it"
-    )
-    state += f", {overlaps} also changed in other copies" if found.overlaps else ""
-    start = f"{copy.id}  {format_local_time(copy.created)}  {found.bytes / 1e6:,.1f} MB"
-    return f"{start}  {f'copy of {copy.label}: ' if copy.label else ''}{state}"
+        state = f"{format_things(len(left), 'file', 'files')} not brought back, {state}"
+    return state
 
 
 def add_copy_commands(nouns: Subparsers) -> None:

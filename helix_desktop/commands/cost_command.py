@@ -151,11 +151,16 @@ def _free_models_of(facts: Sequence[Recorded]) -> frozenset[str]:
 
 async def _list_agents_with_costs(workspace: StoredWorkspace, name: str) -> list[dict[str, Any]]:
     """Returns all conversations below this one."""
-    rows, found, seen = await workspace.journal.list_conversations(), list[dict[str, Any]](), {name}
-    while below := [row for row in rows if row.parent in seen and row.id not in seen]:
-        found += [{"conversation": row.id, "title": row.title, "cost": row.cost} for row in below]
-        seen.update(row.id for row in below)
-    return found
+    rows = await workspace.journal.list_conversations()
+    agents: list[dict[str, Any]] = []
+    known = {name}
+    while True:
+        next_generation = [row for row in rows if row.parent in known and row.id not in known]
+        if not next_generation:
+            return agents
+        for row in next_generation:
+            agents.append({"conversation": row.id, "title": row.title, "cost": row.cost})
+            known.add(row.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,20 +187,22 @@ async def _read_requests_of_agents(workspace: StoredWorkspace) -> list[CountedRe
     """Returns all requests and their agents. One that the gateway and an agent's
     history have, or copies, counts once.
     """
-    conversations = [
-        await _read_counted_conversation(workspace, conversation)
-        for conversation in await _list_originals_before_copies(workspace)
-    ]
-    paid_elsewhere = find_replies_paid_elsewhere([one.seen for one in conversations])
-    found: list[CountedRequest] = []
+    conversations: list[_CountedConversation] = []
+    for name in await _list_originals_before_copies(workspace):
+        conversations.append(await _read_counted_conversation(workspace, name))
+    sessions = [conversation.seen for conversation in conversations]
+    paid_elsewhere = find_replies_paid_elsewhere(sessions)
+    counted: list[CountedRequest] = []
     for conversation, left_out in zip(conversations, paid_elsewhere, strict=True):
         for request in conversation.requests:
-            if request.seq not in left_out:
-                is_own = request.seq in conversation.own_requests
-                agent = OWN if is_own else conversation.agent
-                is_free = request.model in conversation.free_models
-                found.append(CountedRequest(agent, request, is_free))
-    return found
+            if request.seq in left_out:
+                continue
+            agent = conversation.agent
+            if request.seq in conversation.own_requests:
+                agent = OWN
+            is_free = request.model in conversation.free_models
+            counted.append(CountedRequest(agent, request, is_free))
+    return counted
 
 
 async def _list_originals_before_copies(workspace: StoredWorkspace) -> list[str]:
@@ -215,9 +222,15 @@ async def _read_counted_conversation(
     requests = await read_original_and_explain_requests(
         facts, shipped_prices, workspace.journal.read_facts
     )
-    starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
-    # A fork begins with its original's facts.
-    last_start = starts[-1] if starts else ConversationStarted()
+    last_start = ConversationStarted()
+    is_imported = False
+    is_live = False
+    for recorded in facts:
+        if isinstance(recorded.fact, ConversationStarted):
+            last_start = recorded.fact  # A fork begins with its original's facts.
+            is_imported = is_imported or bool(last_start.origin.kind)
+        elif isinstance(recorded.fact, Received):
+            is_live = True
     program = NAMES.get(last_start.origin.kind, last_start.origin.kind)
     replies: dict[int, TimedReply] = {}
     own_requests: set[int] = set()
@@ -229,20 +242,21 @@ async def _read_counted_conversation(
             # it imported.
             if fact.request:
                 own_requests.add(request.seq)
-    seen = SeenSession(
-        frozenset(names_of_session([one.fact for one in facts])),
-        replies,
-        is_live=any(isinstance(one.fact, Received) for one in facts),
-        is_imported=any(start.origin.kind for start in starts),
-    )
+    names = names_of_session([recorded.fact for recorded in facts])
+    seen = SeenSession(frozenset(names), replies, is_live=is_live, is_imported=is_imported)
     agent = last_start.agent or program or OWN
     return _CountedConversation(agent, requests, seen, own_requests, _free_models_of(facts))
 
 
 def _format_dollars(cost: float, *, is_free: bool = False) -> str:
-    if not cost:
-        return "free" if is_free else "no price"
-    return f"${cost:,.4f}" if 0 < cost < 1 else f"${cost:,.2f}"
+    if cost:
+        decimals = 2
+        if 0 < cost < 1:
+            decimals = 4
+        return f"${cost:,.{decimals}f}"
+    if is_free:
+        return "free"
+    return "no price"
 
 
 def add_cost_commands(nouns: Subparsers) -> None:

@@ -57,9 +57,8 @@ async def forget_in_workspace(
         )
     tasks, left_in_tasks = await forget_text_in_tasks(workspace, text)
     purged = await workspace.content_forgetter(text=text, entries=entries)
-    purged = replace(
-        purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left_in_tasks)
-    )
+    elsewhere = [*purged.elsewhere, *left_in_tasks]
+    purged = replace(purged, facts=purged.facts + tasks, elsewhere=tuple(elsewhere))
     has_removed = bool(purged.entries or purged.facts)
     sentence = "Nothing in this workspace contains what you want to remove."
     if has_removed:
@@ -71,10 +70,14 @@ async def forget_in_workspace(
     remembered = await asyncio.to_thread(
         _describe_places_in_window_state, arguments.places.window_state_path, text
     )
-    for place in (*purged.elsewhere, *remembered, *purged.ciphertext):
+    left = elsewhere + list(remembered)
+    for place in left:
         await console.print_error(place)
-    is_gone_everywhere = not purged.elsewhere and not remembered
-    return 0 if has_removed and is_gone_everywhere else 1
+    for place in purged.ciphertext:  # Encrypted, so it does not count as left.
+        await console.print_error(place)
+    if has_removed and not left:
+        return 0
+    return 1
 
 
 async def _print_what_would_be_removed(

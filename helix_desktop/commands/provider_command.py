@@ -3,7 +3,7 @@
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -61,10 +61,12 @@ async def add_or_change_provider(arguments: Namespace, desk: ProviderTools) -> i
             await check_provider_address(config, desk.connections)
         except ModelFailed as error:  # The provider does not answer now, but it may do so later.
             await desk.console.print_error(str(error))
-    key = strip_and_check_key(_ask_for_key(config.name), config.name) if arguments.key else ""
-    if key:  # The key is stored before the provider, so that nothing changes if storing it fails.
+        # The key is stored before the provider, so that nothing changes if storing it fails.
+        key = strip_and_check_key(_ask_for_key(config.name), config.name)
         config = replace(config, key_host=config.host)
-        where = SecretKeeper.FILE if arguments.keep == "file" else SecretKeeper.KEYRING
+        where = SecretKeeper.KEYRING
+        if arguments.keep == "file":
+            where = SecretKeeper.FILE
         try:
             await desk.secrets.store_secret_at(config.provider_key, key, where=where)
         except NoUsableKeyring as error:
@@ -109,17 +111,25 @@ async def _provider_from_arguments(arguments: Namespace, desk: ProviderTools) ->
 
 def _with_given_values(config: ProviderConfig, arguments: Namespace) -> ProviderConfig:
     """Returns the provider with what was given. An option that was left out changes nothing."""
-    given = {name: getattr(arguments, name) for name in ("kind", "variable", "key_header")}
-    given["headers"] = _parse_name_value_pairs(arguments.header or [])
-    given["query"] = _parse_name_value_pairs(arguments.query or [])
-    return replace(config, **{name: value for name, value in given.items() if value})
+    options = {
+        "kind": arguments.kind,
+        "variable": arguments.variable,
+        "key_header": arguments.key_header,
+        "headers": _parse_name_value_pairs(arguments.header or []),
+        "query": _parse_name_value_pairs(arguments.query or []),
+    }
+    given = {name: value for name, value in options.items() if value}
+    return replace(config, **given)
 
 
-def _parse_name_value_pairs(given: list[str]) -> tuple[tuple[str, str], ...]:
-    split = [one.partition("=") for one in given]
-    if not all(name.strip() and equals for name, equals, _ in split):
-        raise InvalidInput("Specify headers and query parameters as NAME=VALUE.")
-    return tuple((name.strip(), value.strip()) for name, _, value in split)
+def _parse_name_value_pairs(texts: list[str]) -> tuple[tuple[str, str], ...]:
+    pairs: list[tuple[str, str]] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise InvalidInput("Specify headers and query parameters as NAME=VALUE.")
+        pairs.append((name.strip(), value.strip()))
+    return tuple(pairs)
 
 
 def _ask_for_key(name: str) -> str:
@@ -128,8 +138,10 @@ def _ask_for_key(name: str) -> str:
         import getpass
 
         key = getpass.getpass(f"Key of {name} (not shown): ")
+    elif sys.stdin:
+        key = sys.stdin.readline()
     else:
-        key = sys.stdin.readline() if sys.stdin else ""
+        key = ""
     if not key.strip():
         raise InvalidInput("No key was entered.", remedy="Enter the key when you are asked for it, or pass the key on standard input.")  # fmt: skip
     return key
@@ -147,51 +159,54 @@ async def print_provider_list(arguments: Namespace, desk: ProviderTools) -> int:
     names = {config.name for config in known}
     described = [await _provider_as_json(desk, config) for config in known]
     # A well-known provider that was not added is listed if it needs a key and one is stored or set.
-    others = [
-        await _provider_as_json(desk, preset)
-        for preset in PRESETS.values()
-        if preset.name not in names
-    ]
-    described += [one for one in others if one["needs_key"] and one["key"]]
-    found = [
-        one
-        for one in await local_servers.detect_local_servers(desk.connections)
-        if one.config.name not in names
-    ]
-    described += [
-        await _provider_as_json(desk, one.config) | {"found": True, "models": len(one.models)}
-        for one in found
-    ]
+    for preset in PRESETS.values():
+        if preset.name in names:
+            continue
+        provider = await _provider_as_json(desk, preset)
+        if provider["needs_key"] and provider["key"]:
+            described.append(provider)
+    for server in await local_servers.detect_local_servers(desk.connections):
+        if server.config.name in names:
+            continue
+        provider = await _provider_as_json(desk, server.config)
+        provider["found"] = True
+        provider["models"] = len(server.models)
+        described.append(provider)
     if "demo" not in names:
         described.append(await _provider_as_json(desk, PRESETS["demo"]))
-    return await print_result(
-        arguments, desk.console, described, *map(_format_provider_line, described)
-    )
+    lines = [_format_provider_line(provider) for provider in described]
+    return await print_result(arguments, desk.console, described, *lines)
 
 
 async def _provider_as_json(desk: ProviderTools, config: ProviderConfig) -> dict[str, Any]:
-    try:
-        kept = await desk.secrets.find_secret_keeper(config.provider_key)
-    except NoUsableKeyring:
-        kept = None
-    described = {
+    key_place = ""
+    with suppress(NoUsableKeyring):
+        keeper = await desk.secrets.find_secret_keeper(config.provider_key)
+        if keeper:
+            key_place = keeper.value
+    return {
         "name": config.name,
         "kind": config.kind,
         "base_url": config.base_url,
         "local": config.is_local,
+        "key": key_place,
+        "needs_key": config.needs_key,
     }
-    return described | {"key": kept.value if kept else "", "needs_key": config.needs_key}
 
 
-def _format_provider_line(one: dict[str, Any]) -> str:
-    if one["kind"] == "demo":
+def _format_provider_line(provider: dict[str, Any]) -> str:
+    if provider["kind"] == "demo":
         words = "built in: a script instead of a model; needs no key and no network"
-    elif one["key"]:
-        words = f"key in {one['key']}"
+    elif provider["key"]:
+        words = f"key in {provider['key']}"
+    elif provider["needs_key"]:
+        words = "no key yet"
     else:
-        words = "no key yet" if one["needs_key"] else "no key needed"
-    found = f", found on this computer with {one['models']} models" if one.get("found") else ""
-    return f"{one['name']:<16} {one['kind']:<17} {one['base_url'] or '-':<44} {words}{found}"
+        words = "no key needed"
+    if provider.get("found"):
+        words += f", found on this computer with {provider['models']} models"
+    address = provider["base_url"] or "-"
+    return f"{provider['name']:<16} {provider['kind']:<17} {address:<44} {words}"
 
 
 async def test_provider_connection(arguments: Namespace, desk: ProviderTools) -> int:
@@ -216,16 +231,21 @@ async def _request_test_reply(
     )
     asked = Message(Role.USER, (Text("Answer with the single word: ready"),))
     request = Request(model, "", (asked,), max_output=1024, purpose=Purpose.TEST)
-    started, reply = clock.current_time(), None
+    started = clock.current_time()
+    reply = None
     async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]
         async for delta in deltas:
             if isinstance(delta, RetryDelay):
                 await desk.console.print_error(f"{delta.why} Retrying in {delta.seconds:.0f} s.")
             if isinstance(delta, Reply):
                 reply = delta
-    said = " ".join(part.text for part in reply.parts if isinstance(part, Text)) if reply else ""
-    seconds, stop = clock.current_time() - started, reply.stop if reply else ""
-    return {"model": model, "said": said.strip()[:80], "seconds": seconds, "stop": stop}
+    seconds = clock.current_time() - started
+    text = ""
+    stop = ""
+    if reply:
+        text = " ".join(part.text for part in reply.parts if isinstance(part, Text))
+        stop = reply.stop
+    return {"model": model, "said": text.strip()[:80], "seconds": seconds, "stop": stop}
 
 
 def add_provider_commands(nouns: Subparsers) -> None:

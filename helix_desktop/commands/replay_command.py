@@ -41,19 +41,19 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
     from helix_desktop import token_counting
     from helix_desktop.histories import history_reading
 
-    names = [name.strip() for name in arguments.compare.split(",") if name.strip()] or [
-        arguments.policy
-    ]
-    terms = [_build_replay_terms(arguments, name) for name in names]
-    imported = history_reading.sessions_for_replay(
-        history_reading.read_history_files(arguments.files)
-    )
+    names = [name.strip() for name in arguments.compare.split(",") if name.strip()]
+    if not names:
+        names = [arguments.policy]
+    terms_of_each_policy = [_build_replay_terms(arguments, name) for name in names]
+    sessions = history_reading.read_history_files(arguments.files)
+    imported = history_reading.sessions_for_replay(sessions)
     for complaint in imported.complaints:
         print_text(complaint, file=sys.stderr)
     counter = token_counting.TiktokenCounter()
-    together = arguments.one_conversation and imported.recordings
-    recordings = [join_recordings(imported.recordings)] if together else imported.recordings
-    results = [_replay_all_recordings(recordings, one, counter) for one in terms]
+    recordings = imported.recordings
+    if arguments.one_conversation and recordings:
+        recordings = (join_recordings(recordings),)
+    results = [_replay_all_recordings(recordings, terms, counter) for terms in terms_of_each_policy]
     compared = bool(arguments.compare)
     if arguments.json:
         figures = text_report.results_as_json(
@@ -90,7 +90,8 @@ def replay_recording(
 
     async def replay_in_memory() -> ReplayFigures:
         now = simulated_clock.LoopClock().current_time
-        journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
+        journal = MemoryJournal(now=now)
+        cache = MemoryCache(now=now)
         stores = ReplayStores(journal, cache, MemoryIndex(journal, cache))
         return await SessionPlayer(recording, terms, stores, counter).play_session(moved)
 
@@ -100,28 +101,34 @@ def replay_recording(
 def _build_progress_display(where: str, count: int) -> Callable[[int], None]:
     """Returns a progress bar on a terminal, or otherwise one line for each session."""
     where = escape_control_characters(where)
-    if not sys.stderr.isatty():
-        return lambda at: (
-            print_text(f"{where}: {count} messages", file=sys.stderr) if at == count else None
-        )
+    if sys.stderr.isatty():
+        return partial(_draw_progress_bar, where, count)
+    return partial(_print_when_complete, where, count)
 
-    def show_replay_progress(at: int) -> None:
-        if at == count or at % max(1, count // 100) == 0:
-            full = BAR * at // max(1, count)
-            bar = "█" * full + "░" * (BAR - full)
-            print_text(
-                f"\r\x1b[K{bar} {where[:70]}",
-                end="\r\x1b[K" if at == count else "",
-                file=sys.stderr,
-                flush=True,
-            )
 
-    return show_replay_progress
+def _print_when_complete(where: str, count: int, played: int) -> None:
+    if played == count:
+        print_text(f"{where}: {count} messages", file=sys.stderr)
+
+
+def _draw_progress_bar(where: str, count: int, played: int) -> None:
+    is_complete = played == count
+    messages_of_a_percent = max(1, count // 100)
+    if not is_complete and played % messages_of_a_percent:
+        return
+    full = BAR * played // max(1, count)
+    bar = "█" * full + "░" * (BAR - full)
+    end = ""
+    if is_complete:
+        end = "\r\x1b[K"  # The line is cleared for what is printed next.
+    print_text(f"\r\x1b[K{bar} {where[:70]}", end=end, file=sys.stderr, flush=True)
 
 
 def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms:
     chosen, prices = _parse_policy_and_prices(arguments, name)
-    head = HEAD_TOKENS if arguments.head is None else arguments.head
+    head = arguments.head
+    if head is None:
+        head = HEAD_TOKENS
     return ReplayTerms(
         chosen,
         arguments.window,
@@ -150,7 +157,8 @@ def _parse_share(
     text: str, *, whole: str = "the input price", least: float = 1e-6, most: float = 1_000.0
 ) -> float:
     with suppress(ValueError):
-        if least <= (share := float(text)) <= most:
+        share = float(text)
+        if least <= share <= most:
             return share
     raise argparse.ArgumentTypeError(f"{text!r} is not a share of {whole}, such as 0.1")
 

@@ -28,9 +28,8 @@ class TurnPrinter:
     session: Session
     allowed: frozenset[str]
     as_lines: bool
-    message: QueuedMessage | None = (
-        None  # Nothing is printed or answered while it waits for another turn to end.
-    )
+    # Nothing is printed or answered while it waits for another turn to end.
+    message: QueuedMessage | None = None
     has_begun: bool = False  # Whether the message, if there is one, has been recorded.
     ended: facts.TurnEnded | None = None
     refused: list[str] = field(default_factory=list)
@@ -39,15 +38,20 @@ class TurnPrinter:
     @property
     def is_waiting(self) -> bool:
         """Whether the message is still in the conversation's queue."""
-        return self.message is not None and any(
-            waiting is self.message for waiting in self.session.queue
-        )
+        if self.message is None:
+            return False
+        return any(waiting is self.message for waiting in self.session.queue)
 
     def send_and_print(self, parts: tuple[facts.UserPart, ...]) -> None:
         """Sends a message, or continues the turn without one."""
-        self.has_begun = not parts
-        self.session.send_message(parts) if parts else self.session.resume_turn()
-        self.message = self.session.queue[-1] if parts else None
+        if parts:
+            self.has_begun = False
+            self.session.send_message(parts)
+            self.message = self.session.queue[-1]
+        else:
+            self.has_begun = True
+            self.session.resume_turn()
+            self.message = None
 
     def stop_or_take_back(self) -> None:
         """Stops the turn. While the message waits, the turn is somebody else's: takes
@@ -76,11 +80,8 @@ class TurnPrinter:
             case session_events.ReplyStreamed(delta=TextDelta(text)) if not self.as_lines:
                 self._waiting.put_nowait(escape_control_characters(text))
             case session_events.ReplyStreamed(delta=RetryDelay(why=why, seconds=seconds)):
-                self._waiting.put_nowait(
-                    StandardErrorLine(
-                        f"Retrying in {round(seconds)} s: {escape_control_characters(why)}"
-                    )
-                )
+                sentence = f"Retrying in {round(seconds)} s: {escape_control_characters(why)}"
+                self._waiting.put_nowait(StandardErrorLine(sentence))
             case _:
                 pass
 
@@ -89,42 +90,52 @@ class TurnPrinter:
         a slash command.
         """
         if isinstance(event, session_events.QuestionAsked):
-            self.session.answer_question(event.number, self.answer_by_allowed_names(event.question))
+            answer = self.answer_by_allowed_names(event.question)
+            self.session.answer_question(event.number, answer)
 
     def _print_fact(self, recorded: facts.Recorded) -> None:
+        fact = recorded.fact
+        text = ""
         if self.as_lines:
-            self._waiting.put_nowait(fact_as_json_line(recorded) + "\n")
-        elif words := _plain_text_of_fact(recorded.fact):
-            self._waiting.put_nowait(escape_control_characters(words))
-        if isinstance(recorded.fact, facts.UserSaid) and not (
-            recorded.fact.by or recorded.fact.steering
-        ):
+            text = fact_as_json_line(recorded) + "\n"
+        else:
+            text = escape_control_characters(_plain_text_of_fact(fact))
+        if text:  # An empty text would end the printing.
+            self._waiting.put_nowait(text)
+        if isinstance(fact, facts.UserSaid) and not fact.by and not fact.steering:
             self.has_begun = True
-        if isinstance(recorded.fact, facts.TurnEnded):
-            taken_back = facts.TurnEnded(facts.TurnEnd.STOPPED, "your message was taken back")
-            self.ended = recorded.fact if self.has_begun else taken_back
+        if isinstance(fact, facts.TurnEnded):
+            self.ended = fact
+            if not self.has_begun:
+                self.ended = facts.TurnEnded(facts.TurnEnd.STOPPED, "your message was taken back")
             self._waiting.put_nowait("")
 
     def _end_printing(self, why: str) -> None:
         """Ends the printing, even if the end of the turn could not be stored."""
         if self.ended is None:
-            unsent = " Your message was not sent." if self.is_waiting else ""
-            self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, f"{why}{unsent}".strip())
+            if self.is_waiting:
+                why += " Your message was not sent."
+            self.ended = facts.TurnEnded(facts.TurnEnd.FAILED, why.strip())
         self._waiting.put_nowait("")
 
     async def print_until_turn_ends(self, console: Console) -> None:
-        while text := await self._waiting.get():
+        while True:
+            text = await self._waiting.get()
+            if not text:
+                return
             if isinstance(text, StandardErrorLine):
                 await console.print_error(text)
-                continue
-            await console.write_output(text.encode("utf-8", "replace"))
+            else:
+                await console.write_output(text.encode("utf-8", "replace"))
 
     @property
     def failure_reason(self) -> str:
         if self.ended is None:
             return "The turn did not finish, so its result is not known."
         why = self.ended.why or self.ended.reason.value
-        return f"The turn ended early: {why}{'' if why.endswith(('.', '?', '!', '…')) else '.'}"
+        if not why.endswith((".", "?", "!", "…")):
+            why += "."
+        return f"The turn ended early: {why}"
 
     def answer_by_allowed_names(self, question: PermissionQuestion) -> PermissionAnswer:
         """Answers by what was allowed. An action with a permission of its own needs
@@ -149,13 +160,16 @@ def _plain_text_of_fact(fact: facts.Fact) -> str:
     """The text of a fact in plain output. Empty for most facts."""
     match fact:
         case facts.ModelReplied(parts=parts):
-            calls = [part for part in parts if isinstance(part, facts.ToolCall)]
-            said = any(isinstance(part, facts.Text) for part in parts)
-            return ("\n" if said else "") + "".join(
-                f"· {call.name} {call.arguments[:100]}\n" for call in calls
-            )
+            lines: list[str] = []
+            if any(isinstance(part, facts.Text) for part in parts):
+                lines.append("\n")
+            for part in parts:
+                if isinstance(part, facts.ToolCall):
+                    lines.append(f"· {part.name} {part.arguments[:100]}\n")
+            return "".join(lines)
         case facts.ToolReturned(ok=False, head=head):
-            return f"· failed: {next(iter(head.strip().splitlines()), '')[:100]}\n"
+            first_line = head.strip().partition("\n")[0]
+            return f"· failed: {first_line[:100]}\n"
         case facts.Folded(kind=kind, tokens_before=before, tokens=after):
             return f"· {kind.value}: {before:,} → {after:,} tokens\n"
     return ""
