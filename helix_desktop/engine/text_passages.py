@@ -7,11 +7,12 @@ changes nothing. No line is shown twice, even if a file was read five times.
 
 import math
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import field
+from itertools import pairwise
 
 from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.fast_dataclass import dataclass
 
 # The most tokens of one result's passages, as every later step sends them again.
 PASSAGES_TOKENS = 500
@@ -33,30 +34,57 @@ MOST_WORDS = 16
 MOST_HITS = 2_000
 MOST_OTHER_HITS = 12
 LONGEST_LINE = 1_000  # A line with more characters is cut to the part around the match.
+# A text of at most this many characters a token may fit whole, so its tokens are counted.
+CHARACTERS_OF_LONG_TOKENS = 8
 _WORD = re.compile(r"[\w./-]+")
 
-LineSpan = tuple[int, int]  # Numbers of the first and the last line; lines are counted from 1.
 # By line number: the searched words in the line, and how rare each is.
 Hits = Mapping[int, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class LineSpan:
+    """Neighbouring lines, by the numbers of the first and the last, counted from 1."""
+
+    first: int
+    last: int
+
+    def has_line(self, number: int) -> bool:
+        return self.first <= number <= self.last
+
+    def line_numbers(self) -> range:
+        return range(self.first, self.last + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _TextAmongOthers:
+    """One of several texts, and its lines as numbered over all texts together."""
+
+    name: str
+    span: LineSpan
 
 
 def find_passages(
     tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = PASSAGES_TOKENS
 ) -> str:
     """Return the best passages in order, or all of a short text, or nothing."""
-    hits = _lines_with_words(lines, words)
+    hits = _find_lines_with_words(lines, words)
     if not hits:
         return ""
-    if sum(map(len, lines)) <= limit * 8 and tokens.count_tokens("\n".join(lines)) <= limit:
-        return "\n".join(lines)
-    spans = _choose_passages(
-        tokens, lines, hits, lambda _: (1, len(lines)), limit, MOST_IN_ONE_TEXT
-    )
-    shown = "\n".join(
-        _passage_with_name(f"[lines {span[0]}-{span[1]} of {len(lines):,}]", lines, span, hits)
-        for span in spans
-    )
-    return f"{shown}\n{_describe_other_hits(hits, spans)}"
+    characters = sum(map(len, lines))
+    if characters <= limit * CHARACTERS_OF_LONG_TOKENS:
+        whole = "\n".join(lines)
+        if tokens.count_tokens(whole) <= limit:
+            return whole
+    only_text = _TextAmongOthers("", LineSpan(1, len(lines)))
+    choice = _PassageChoice(tokens, lines, hits, [only_text], limit)
+    choice.choose_passages(MOST_IN_ONE_TEXT)
+    rows = []
+    for span in choice.passages_in_order():
+        rows.append(f"[lines {span.first}-{span.last} of {len(lines):,}]")
+        rows += _lines_of_passage(lines, span, hits)
+    rows.append(_describe_other_hits(hits, choice.passages))
+    return "\n".join(rows)
 
 
 def find_passages_in_texts(
@@ -70,154 +98,210 @@ def find_passages_in_texts(
 
     Lines that are `in_view` count less, without the blanks around them.
     """
-    lines = [line for _, text in texts for line in text]
-    ends = list(accumulate(len(text) for _, text in texts))
-    hits = {
-        at: {
-            word: rare * (IN_VIEW_WORTH if lines[at - 1].strip() in in_view else 1)
-            for word, rare in found.items()
-        }
-        for at, found in _lines_with_words(lines, words).items()
-    }
-
-    def text_of(number: int) -> tuple[str, int, int]:
-        at = bisect_left(ends, number)
-        name, text = texts[at]
-        return name, ends[at] - len(text) + 1, ends[at]
-
-    found = []
-    for span in _choose_passages(
-        tokens, lines, hits, lambda hit: text_of(hit)[1:], limit, MOST_IN_ALL_TEXTS
-    ):
-        name, begin, end = text_of(span[0])
-        first, last, whole = (number - begin + 1 for number in (*span, end))
-        found.append(
-            _passage_with_name(f"[lines {first}-{last} of {whole:,} of {name}]", lines, span, hits)
-        )
-    return "\n".join(found)
+    # All texts are searched as one, so that a word's rarity is the same in each of them.
+    lines: list[str] = []
+    named_texts: list[_TextAmongOthers] = []
+    for name, text in texts:
+        first = len(lines) + 1
+        lines += text
+        named_texts.append(_TextAmongOthers(name, LineSpan(first, len(lines))))
+    hits = _lower_lines_in_view(_find_lines_with_words(lines, words), lines, in_view)
+    choice = _PassageChoice(tokens, lines, hits, named_texts, limit)
+    choice.choose_passages(MOST_IN_ALL_TEXTS)
+    rows = []
+    for span in choice.passages_in_order():
+        text_of_span = choice.text_with_line(span.first)
+        before = text_of_span.span.first - 1
+        whole = text_of_span.span.last - before
+        place = f"lines {span.first - before}-{span.last - before} of {whole:,}"
+        rows.append(f"[{place} of {text_of_span.name}]")
+        rows += _lines_of_passage(lines, span, hits)
+    return "\n".join(rows)
 
 
-def _choose_passages(
-    tokens: TokenCounter,
-    lines: Sequence[str],
-    hits: Hits,
-    text_of: Callable[[int], LineSpan],
-    limit: int,
-    most: int,
-) -> list[LineSpan]:
-    """Return up to `most` passages that fit, each around a line that no better passage shows."""
-    chosen: list[LineSpan] = []
-    shown: set[str] = set()
-    known: set[str] = set()
-    worths = _words_worth_showing(hits)
-    while len(chosen) < most:
-        spans = [range(first, last + 1) for first, last in chosen]
-        ranked = (at for at in _rank_hits(worths, known) if not any(at in span for span in spans))
-        hit = next((at for at in ranked if lines[at - 1].strip() not in shown), None)
-        if hit is None:
-            break
-        span = _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)
-        if span is None:
-            break
-        chosen.append(span)
-        shown.update(line.strip() for line in lines[span[0] - 1 : span[1]])
-        known.update(word for at in range(span[0], span[1] + 1) for word in hits.get(at, ()))
-        limit -= tokens.count_tokens("\n".join(_passage_lines(lines, span, hits)))
-    return sorted(chosen)
+def _lower_lines_in_view(hits: Hits, lines: Sequence[str], in_view: Collection[str]) -> Hits:
+    lowered: dict[int, Mapping[str, float]] = {}
+    for number, rarities in hits.items():
+        if lines[number - 1].strip() in in_view:
+            lowered[number] = {word: rare * IN_VIEW_WORTH for word, rare in rarities.items()}
+        else:
+            lowered[number] = rarities
+    return lowered
 
 
-def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
-    found = (word.rstrip("./-").casefold() for word in _WORD.findall(words))
-    wanted = list(dict.fromkeys(filter(None, found)))[:MOST_WORDS]
-    folded = [line.casefold() for line in lines]
-    by_line: dict[int, dict[str, float]] = {}
-    for word in wanted:
-        at = [number for number, line in enumerate(folded, 1) if word in line]
-        for number in at[:MOST_HITS]:
-            by_line.setdefault(number, {})[word] = math.log(1 + len(lines) / len(at))
-    for one, two in pairwise(wanted):
-        for number, rarity in by_line.items():
-            line = folded[number - 1]
-            end = line.find(one) + len(one)
-            following = line[end : end + FOLLOWING_WITHIN + len(two)]
-            if one in rarity and two in rarity and two in following:
-                rarity[f"{one} {two}"] = FOLLOWING_WORTH * min(rarity[one], rarity[two])
-    return by_line
+@dataclass(slots=True)
+class _PassageChoice:
+    """Chooses passages one after the other: each shows a line that no better one shows."""
+
+    tokens: TokenCounter
+    lines: Sequence[str]
+    hits: Hits
+    texts: Sequence[_TextAmongOthers]
+    free_tokens: int
+    passages: list[LineSpan] = field(default_factory=list)  # The best first.
+    _shown_lines: set[str] = field(default_factory=set)
+    _shown_words: set[str] = field(default_factory=set)
+
+    def choose_passages(self, most: int) -> None:
+        """Choose up to `most` passages, as many as fit."""
+        worths = _weigh_hits_with_neighbours(self.hits)
+        while len(self.passages) < most:
+            hit = self._best_hit(worths)
+            if hit == 0:
+                return
+            span = self._fit_passage(hit)
+            if span is None:
+                return
+            self._add_passage(span)
+
+    def passages_in_order(self) -> list[LineSpan]:
+        return sorted(self.passages, key=lambda span: span.first)
+
+    def text_with_line(self, number: int) -> _TextAmongOthers:
+        for text in self.texts:
+            if text.span.has_line(number):
+                return text
+        raise IndexError(number)
+
+    def _best_hit(self, worths: Hits) -> int:
+        """Return the best line that no passage shows, the first of equal ones, or 0.
+
+        Words that a passage shows already count less.
+        """
+        best_number = 0
+        best_worth = -1.0
+        for number in sorted(worths):
+            if self._is_shown(number):
+                continue
+            worth = 0.0
+            for word, rare in worths[number].items():
+                if word in self._shown_words:
+                    worth += rare * SHOWN_WORTH
+                else:
+                    worth += rare
+            if worth > best_worth:
+                best_number = number
+                best_worth = worth
+        return best_number
+
+    def _is_shown(self, number: int) -> bool:
+        if any(span.has_line(number) for span in self.passages):
+            return True
+        # The same file may have been read several times.
+        return self.lines[number - 1].strip() in self._shown_lines
+
+    def _fit_passage(self, hit: int) -> LineSpan | None:
+        """Return as many lines around a hit as there is room for. The best hit is always shown."""
+        bounds = self.text_with_line(hit).span
+        first = bounds.first
+        last = bounds.last
+        for span in self.passages:
+            if span.last < hit:
+                first = max(first, span.last + 1)
+            if span.first > hit:
+                last = min(last, span.first - 1)
+        for around in (MOST_LINES_AROUND, MOST_LINES_AROUND // 2, MOST_LINES_AROUND // 4, 0):
+            span = LineSpan(max(first, hit - around), min(last, hit + around))
+            if self._count_tokens(span, {}) <= self.free_tokens:
+                return span
+        if self.passages:
+            return None
+        return LineSpan(hit, hit)
+
+    def _add_passage(self, span: LineSpan) -> None:
+        self.passages.append(span)
+        for number in span.line_numbers():
+            self._shown_lines.add(self.lines[number - 1].strip())
+            self._shown_words.update(self.hits.get(number, ()))
+        self.free_tokens -= self._count_tokens(span, self.hits)
+
+    def _count_tokens(self, span: LineSpan, hits: Hits) -> int:
+        return self.tokens.count_tokens("\n".join(_lines_of_passage(self.lines, span, hits)))
 
 
-def _words_worth_showing(hits: Hits) -> Hits:
+def _find_lines_with_words(lines: Sequence[str], words: str) -> Hits:
+    searched_words = _split_into_words(words)
+    folded_lines = [line.casefold() for line in lines]
+    hits: dict[int, dict[str, float]] = {}
+    for word in searched_words:
+        numbers = [number for number, line in enumerate(folded_lines, 1) if word in line]
+        for number in numbers[:MOST_HITS]:
+            rarities = hits.setdefault(number, {})
+            rarities[word] = math.log(1 + len(lines) / len(numbers))
+    for word, next_word in pairwise(searched_words):
+        for number, rarities in hits.items():
+            has_both = word in rarities and next_word in rarities
+            if has_both and _is_followed_by(folded_lines[number - 1], word, next_word):
+                rarer = min(rarities[word], rarities[next_word])
+                rarities[f"{word} {next_word}"] = FOLLOWING_WORTH * rarer
+    return hits
+
+
+def _split_into_words(words: str) -> list[str]:
+    """Return the different words of a query, without a sentence's full stop behind them."""
+    split_words: dict[str, None] = {}
+    for word in _WORD.findall(words):
+        plain = word.rstrip("./-").casefold()
+        if plain:
+            split_words[plain] = None
+    return list(split_words)[:MOST_WORDS]
+
+
+def _is_followed_by(line: str, word: str, next_word: str) -> bool:
+    """Whether the next word comes soon after the first place of a word, as in the query."""
+    end = line.find(word) + len(word)
+    return next_word in line[end : end + FOLLOWING_WITHIN + len(next_word)]
+
+
+def _weigh_hits_with_neighbours(hits: Hits) -> Hits:
     """Return the lines worth showing, with the words in and near each of them."""
-    worths: dict[int, Mapping[str, float]] = {}
-    for number, words in hits.items():
-        best = dict(words)
+    words_around: dict[int, Mapping[str, float]] = {}
+    for number, rarities in hits.items():
+        weights = dict(rarities)
         for away in range(1, NEARBY_LINES + 1):
-            for word, rare in (
-                *hits.get(number - away, {}).items(),
-                *hits.get(number + away, {}).items(),
-            ):
-                best[word] = max(best.get(word, 0), rare * NEARBY_WORTH / (1 + away / 2))
-        worths[number] = best
-    sums = {number: sum(best.values()) for number, best in worths.items()}
-    least = WORTH_SHOWING * max(sums.values(), default=0)
-    return {number: best for number, best in worths.items() if sums[number] >= least}
+            share = NEARBY_WORTH / (1 + away / 2)
+            _raise_weights(weights, hits.get(number - away, {}), share)
+            _raise_weights(weights, hits.get(number + away, {}), share)
+        words_around[number] = weights
+    worths = {number: sum(weights.values()) for number, weights in words_around.items()}
+    least = WORTH_SHOWING * max(worths.values(), default=0)
+    return {number: weights for number, weights in words_around.items() if worths[number] >= least}
 
 
-def _rank_hits(worths: Hits, known: Collection[str]) -> list[int]:
-    """Return the lines, best first. Words that are known from a chosen passage count less."""
-
-    def worth(number: int) -> float:
-        return sum(
-            rare * (SHOWN_WORTH if word in known else 1) for word, rare in worths[number].items()
-        )
-
-    return sorted(worths, key=lambda number: (-worth(number), number))
+def _raise_weights(weights: dict[str, float], neighbour: Mapping[str, float], share: float) -> None:
+    for word, rare in neighbour.items():
+        weights[word] = max(weights.get(word, 0), rare * share)
 
 
-def _fit_passage(
-    tokens: TokenCounter,
-    lines: Sequence[str],
-    hit: int,
-    chosen: Sequence[LineSpan],
-    within: LineSpan,
-    limit: int,
-) -> LineSpan | None:
-    """Return as many lines around a hit as there is room for. The best hit is always shown."""
-    first = max([within[0], *(last + 1 for _, last in chosen if last < hit)])
-    last = min([within[1], *(first - 1 for first, _ in chosen if first > hit)])
-    for around in (MOST_LINES_AROUND, MOST_LINES_AROUND // 2, MOST_LINES_AROUND // 4, 0):
-        span = max(first, hit - around), min(last, hit + around)
-        if tokens.count_tokens("\n".join(_passage_lines(lines, span, {}))) <= limit:
-            return span
-    return None if chosen else (hit, hit)
-
-
-def _passage_lines(lines: Sequence[str], span: LineSpan, hits: Hits) -> list[str]:
-    return [
-        _shorten_line(lines[number - 1], hits.get(number, {}))
-        for number in range(span[0], span[1] + 1)
-    ]
+def _lines_of_passage(lines: Sequence[str], span: LineSpan, hits: Hits) -> list[str]:
+    shown = []
+    for number in span.line_numbers():
+        shown.append(_shorten_line(lines[number - 1], hits.get(number, {})))
+    return shown
 
 
 def _shorten_line(line: str, words: Iterable[str]) -> str:
     """Return a line, or the part of a very long line around a word, with its position."""
     if len(line) <= LONGEST_LINE:
         return line
-    found = (line.casefold().find(word) for word in words)
-    at = max(0, min((at for at in found if at >= 0), default=0) - LONGEST_LINE // 2)
-    return f"[characters {at + 1:,}-{at + LONGEST_LINE:,} of {len(line):,}] {line[at : at + LONGEST_LINE]}"
+    folded = line.casefold()
+    places = [place for place in map(folded.find, words) if place >= 0]
+    start = max(0, min(places, default=0) - LONGEST_LINE // 2)
+    end = start + LONGEST_LINE
+    return f"[characters {start + 1:,}-{end:,} of {len(line):,}] {line[start:end]}"
 
 
-def _passage_with_name(name: str, lines: Sequence[str], span: LineSpan, hits: Hits) -> str:
-    return "\n".join((name, *_passage_lines(lines, span, hits)))
-
-
-def _describe_other_hits(hits: Iterable[int], chosen: Sequence[LineSpan]) -> str:
+def _describe_other_hits(hits: Iterable[int], passages: Sequence[LineSpan]) -> str:
     """Say where else the words are, and how to ask for these lines."""
-    rest = [
-        number
-        for number in sorted(hits)
-        if not any(first <= number <= last for first, last in chosen)
-    ]
-    more = f", … {len(rest) - MOST_OTHER_HITS} more" if len(rest) > MOST_OTHER_HITS else ""
-    also = f"also in lines {', '.join(map(str, rest[:MOST_OTHER_HITS]))}{more}; " if rest else ""
-    return f'[{also}go on with lines="{max(last for _, last in chosen) + 1}-"]'
+    others = []
+    for number in sorted(hits):
+        if not any(span.has_line(number) for span in passages):
+            others.append(number)
+    next_line = max(span.last for span in passages) + 1
+    way_on = f'go on with lines="{next_line}-"'
+    if not others:
+        return f"[{way_on}]"
+    listed = ", ".join(map(str, others[:MOST_OTHER_HITS]))
+    if len(others) > MOST_OTHER_HITS:
+        listed += f", … {len(others) - MOST_OTHER_HITS} more"
+    return f"[also in lines {listed}; {way_on}]"
