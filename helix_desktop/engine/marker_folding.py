@@ -1,5 +1,8 @@
 """Replaces parts by markers. Their content is stored first, and all folds of a batch
 are appended together.
+
+A marker is the short note that a model sees in place of an old output or a long argument:
+the hash by which the original can be recalled, and a line that says what it is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +19,8 @@ from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.errors import NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
 
-LONG_ORIGINAL_TOKENS = (
-    500  # Above this many tokens, the marker tells the agent how to ask for a piece.
-)
+# Above this many tokens, the marker tells the agent how to ask for a piece.
+LONG_ORIGINAL_TOKENS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,47 +47,45 @@ class PartShortener:
         self, refs: Sequence[facts.PartRef], why: str, *, batch: str = "", panic: bool = False
     ) -> tuple[facts.Recorded, ...]:
         """Replace parts by markers, unless they have changed or would not get shorter."""
-        made = [
-            await self.build_marker(ref, block)
-            for ref in refs
-            if (block := self.find_block(ref)) is not None
-        ]
-        n, total = len(made), sum(one.block.tokens for one in made)
-        reason = (
-            f"{why}: {n} parts, {total:,} tokens in total"
-            if n > 1
-            else f"{why}: 1 part, {total:,} tokens"
-        )
+        markers_of_parts = []
+        for ref in refs:
+            block = self.find_block(ref)
+            if block is not None:
+                markers_of_parts.append(await self.build_marker(ref, block))
+        total = sum(part.block.tokens for part in markers_of_parts)
+        if len(markers_of_parts) > 1:
+            reason = f"{why}: {len(markers_of_parts)} parts, {total:,} tokens in total"
+        else:
+            reason = f"{why}: 1 part, {total:,} tokens"
+        if not batch:
+            batch = self.conversation.new_fold_name(facts.FoldKind.MARKER)
         return await self.append_folds_of_unchanged_parts(
-            made,
-            batch or self.conversation.new_fold_name(facts.FoldKind.MARKER),
-            reason,
-            panic=panic,
+            markers_of_parts, batch, reason, panic=panic
         )
 
     async def shorten_to_excerpt_or_marker(
         self, ref: facts.PartRef, why: str, tokens: int
     ) -> tuple[facts.Recorded, ...]:
         """Show an excerpt of a part, even of a user's text, or a marker for a call."""
-        if (block := self.find_block(ref)) is None:
+        block = self.find_block(ref)
+        if block is None:
             return ()
-        is_call = isinstance(block.content, facts.ToolCall)
-        made = (
-            await self.build_marker(ref, block)
-            if is_call
-            else await self._build_excerpt(ref, block, tokens)
-        )
-        return await self.append_folds_of_unchanged_parts(
-            [made], self.conversation.new_fold_name(made.kind), why, panic=True
-        )
+        if isinstance(block.content, facts.ToolCall):
+            part = await self.build_marker(ref, block)
+        else:
+            part = await self._build_excerpt(ref, block, tokens)
+        batch = self.conversation.new_fold_name(part.kind)
+        return await self.append_folds_of_unchanged_parts([part], batch, why, panic=True)
 
     def find_block(self, ref: facts.PartRef) -> Block | None:
+        """Return what the view shows of a part now, or None if it shows nothing of it."""
         branch = self.conversation.state.branch
         if not branch.has_message(ref.seq):
             return None
-        return next(
-            (block for block in branch.item_at(ref.seq).blocks if block.source == ref), None
-        )
+        for block in branch.item_at(ref.seq).blocks:
+            if block.source == ref:
+                return block
+        return None
 
     async def build_marker(self, ref: facts.PartRef, block: Block) -> ShortenedPart:
         """Build a part's marker, after storing what it refers to."""
@@ -93,57 +93,49 @@ class PartShortener:
             return await self._store_arguments_and_build_marker(ref, block, block.content)
         stored = self._stored_content_of(ref)
         about = markers.describe_output(self.conversation.state.branch, ref.seq)
-        text = markers.format_marker(stored.digest, about, part=block.tokens > LONG_ORIGINAL_TOKENS)
-        return ShortenedPart(
-            ref,
-            block,
-            facts.FoldKind.MARKER,
-            text,
-            self.tokens.count_tokens(text),
-            (stored.digest,),
-        )
+        text = _format_marker(stored, about, block)
+        tokens = self.tokens.count_tokens(text)
+        kind = facts.FoldKind.MARKER
+        return ShortenedPart(ref, block, kind, text, tokens, (stored.digest,))
 
     async def _store_arguments_and_build_marker(
         self, ref: facts.PartRef, block: Block, call: facts.ToolCall
     ) -> ShortenedPart:
         content = markers.content_to_store(call.arguments)
-        short = markers.summarise_arguments(call.arguments)
+        summary = markers.summarise_arguments(call.arguments)
         stored = await self.cache.store_content(
-            content.encode("utf-8", "replace"), EntryOrigin(call.name, short)
+            content.encode("utf-8", "replace"), EntryOrigin(call.name, summary)
         )
-        lines = f"{format_things(stored.lines, 'line', 'lines')} · " if stored.lines else ""
-        about = f"argument of {call.name} {short} · {lines}{markers.format_size(stored)}"
-        text = markers.format_marker(stored.digest, about, part=block.tokens > LONG_ORIGINAL_TOKENS)
-        tokens = self.tokens.count_tokens(
-            call.name + message_blocks.replace_long_argument_values(call.arguments, text)
-        )
-        return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, tokens, (stored.digest,))
+        about = f"argument of {call.name} {summary} · "
+        if stored.lines:
+            about += f"{format_things(stored.lines, 'line', 'lines')} · "
+        about += markers.format_size(stored)
+        text = _format_marker(stored, about, block)
+        # The call stays; only its long values give way to the marker.
+        shortened = message_blocks.replace_long_argument_values(call.arguments, text)
+        tokens = self.tokens.count_tokens(call.name + shortened)
+        kind = facts.FoldKind.MARKER
+        return ShortenedPart(ref, block, kind, text, tokens, (stored.digest,))
 
     async def _build_excerpt(self, ref: facts.PartRef, block: Block, tokens: int) -> ShortenedPart:
         if isinstance(block.content, facts.Text) and not block.fold:
-            stored = await self.cache.store_content(
-                block.content.text.encode("utf-8", "replace"), EntryOrigin("user", "message")
-            )
+            # A user's text is stored nowhere but in its fact, so it could not be recalled.
+            content = block.content.text.encode("utf-8", "replace")
+            stored = await self.cache.store_content(content, EntryOrigin("user", "message"))
         else:
             stored = self._stored_content_of(ref)
-        text = format_excerpt(
-            stored,
-            block.tokens,
-            await build_preview_in_thread(await read_stored_text(self.cache, stored), tokens),
-        )
-        return ShortenedPart(
-            ref,
-            block,
-            facts.FoldKind.EXCERPT,
-            text,
-            self.tokens.count_tokens(text),
-            (stored.digest,),
-        )
+        original = await read_stored_text(self.cache, stored)
+        preview = await build_preview_in_thread(original, tokens)
+        text = format_excerpt(stored, block.tokens, preview)
+        kind = facts.FoldKind.EXCERPT
+        shown_tokens = self.tokens.count_tokens(text)
+        return ShortenedPart(ref, block, kind, text, shown_tokens, (stored.digest,))
 
     def _stored_content_of(self, ref: facts.PartRef) -> facts.Stored:
         """Return the stored content of an output or attachment, even if it is folded now."""
         recorded = self.conversation.state.branch.message_at(ref.seq)
-        part = message_blocks.parts_of(message_blocks.require_message(recorded))[ref.part]
+        message = message_blocks.require_message(recorded)
+        part = message_blocks.parts_of(message)[ref.part]
         if isinstance(part, facts.Attachment):
             return part.stored
         if isinstance(part, facts.Stored):
@@ -151,27 +143,36 @@ class PartShortener:
         raise NotFound(f"Part {ref.part} of record {ref.seq} is not in the cache.")
 
     async def append_folds_of_unchanged_parts(
-        self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
+        self, parts: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
     ) -> tuple[facts.Recorded, ...]:
         """Append the folds in one transaction, if every part still shows what it showed."""
         return await self.conversation.append_facts_from(
-            lambda _: list(self._folds_of_unchanged_parts(made, batch, why, panic=panic))
+            lambda _: list(self._folds_of_unchanged_parts(parts, batch, why, panic=panic))
         )
 
     def _folds_of_unchanged_parts(
-        self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
+        self, parts: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
     ) -> Iterator[facts.Folded]:
-        for one in made:
-            if self.find_block(one.ref) == one.block and one.tokens < one.block.tokens:
-                yield facts.Folded(
-                    fold=self.conversation.new_fold_name(one.kind),
-                    kind=one.kind,
-                    cover=one.ref,
-                    text=one.text,
-                    tokens=one.tokens,
-                    tokens_before=one.block.tokens,
-                    batch=batch,
-                    entries=one.entries,
-                    why=why,
-                    panic=panic,
-                )
+        for part in parts:
+            # The user or another fold may have changed it while its content was being stored.
+            if self.find_block(part.ref) != part.block:
+                continue
+            if part.tokens >= part.block.tokens:
+                continue
+            yield facts.Folded(
+                fold=self.conversation.new_fold_name(part.kind),
+                kind=part.kind,
+                cover=part.ref,
+                text=part.text,
+                tokens=part.tokens,
+                tokens_before=part.block.tokens,
+                batch=batch,
+                entries=part.entries,
+                why=why,
+                panic=panic,
+            )
+
+
+def _format_marker(stored: facts.Stored, about: str, block: Block) -> str:
+    is_long = block.tokens > LONG_ORIGINAL_TOKENS
+    return markers.format_marker(stored.digest, about, part=is_long)
