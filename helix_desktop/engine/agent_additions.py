@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from helix_desktop.engine.facts import Text, UserPart
 
-SYSTEM_MESSAGE = (
-    "[System message]\n"  # Begins what an agent sends as a system message within the conversation.
-)
+# Begins what an agent sends as a system message within the conversation.
+SYSTEM_MESSAGE = "[System message]\n"
 _TAG = re.compile(
     r"(?m)^[ \t]*<(system-reminder|local-command-(?:caveat|stdout|stderr)"
     r"|command-(?:message|args)|bash-std(?:out|err)|user-prompt-submit-hook"
@@ -36,47 +35,63 @@ _START = re.compile(
 
 def split_off_agent_additions(parts: Sequence[UserPart]) -> tuple[str, list[tuple[int, str]]]:
     """Return the user's words, and each addition's part number and text (empty if attached)."""
-    words, additions = list[str](), list[tuple[int, str]]()
+    own_texts: list[str] = []
+    additions: list[tuple[int, str]] = []
     for number, part in enumerate(parts):
-        if isinstance(part, Text):
-            is_added = _START.match(part.text)
-            own, added = ("", [part.text]) if is_added else split_off_tagged_blocks(part.text, _TAG)
-            words.append(own)
-            additions += [(number, text) for text in added]
-        elif part.stored.media_type == "text/plain" and name_of_agent_addition(part.name):
-            additions.append((number, ""))
-    return "\n\n".join(filter(None, words)), additions
+        if not isinstance(part, Text):
+            if part.stored.media_type == "text/plain" and name_of_agent_addition(part.name):
+                additions.append((number, ""))
+        elif _START.match(part.text):
+            additions.append((number, part.text))
+        else:
+            own_text, blocks = split_off_tagged_blocks(part.text, _TAG)
+            own_texts.append(own_text)
+            additions += [(number, block) for block in blocks]
+    return "\n\n".join(filter(None, own_texts)), additions
 
 
 def is_added_by_agent(parts: Sequence[UserPart]) -> bool:
     """Return whether an agent added all of a message, and its user nothing."""
     words, additions = split_off_agent_additions(parts)
-    added = {number for number, _ in additions}
-    return (
-        bool(added)
-        and not words
-        and all(n in added or isinstance(p, Text) for n, p in enumerate(parts))
-    )
+    if words or not additions:
+        return False
+    added_numbers = {number for number, _ in additions}
+    for number, part in enumerate(parts):
+        is_own_attachment = not isinstance(part, Text) and number not in added_numbers
+        if is_own_attachment:
+            return False
+    return True
 
 
 def split_off_tagged_blocks(text: str, opening_tag: re.Pattern[str]) -> tuple[str, list[str]]:
     """Return the text without the blocks from an opening tag to its closing one, and the blocks."""
-    kept, blocks, start, unclosed = list[str](), list[str](), 0, set[str]()
+    remaining: list[str] = []
+    blocks: list[str] = []
+    start = 0  # The end of the last block.
+    unclosed: set[str] = set()  # Closing tags that do not occur: looking again would be slow.
     for tag in opening_tag.finditer(text):
-        closing = f"</{tag[1]}>"
-        if tag.start() < start or closing in unclosed:
+        closing_tag = f"</{tag[1]}>"
+        is_inside_block = tag.start() < start
+        if is_inside_block or closing_tag in unclosed:
             continue
-        if (end := text.find(closing, tag.end())) < 0:
-            unclosed.add(closing)
-        else:
-            kept.append(text[start : tag.start()].strip())
-            start = end + len(closing)
-            blocks.append(text[tag.start() : start])
-    return ("\n\n".join(filter(None, [*kept, text[start:].strip()])) if blocks else text), blocks
+        closing_place = text.find(closing_tag, tag.end())
+        if closing_place < 0:
+            unclosed.add(closing_tag)
+            continue
+        remaining.append(text[start : tag.start()].strip())
+        start = closing_place + len(closing_tag)
+        blocks.append(text[tag.start() : start])
+    if not blocks:
+        return text, []
+    remaining.append(text[start:].strip())
+    return "\n\n".join(filter(None, remaining)), blocks
 
 
 def name_of_agent_addition(text: str) -> str:
     """Return its name, by its text or by its attachment's name, which has no brackets."""
-    forms = (text, f"[{text}]\n", f"{text} \n", f"<{text.split(' ', maxsplit=1)[0]}>")
-    found = next((it for form in forms if (it := _START.match(form) or _TAG.match(form))), None)
-    return found[found.lastindex or 0].replace("_", " ") if found else ""
+    first_word = text.split(" ", maxsplit=1)[0]
+    for form in (text, f"[{text}]\n", f"{text} \n", f"<{first_word}>"):
+        match = _START.match(form) or _TAG.match(form)
+        if match is not None:
+            return match[match.lastindex or 0].replace("_", " ")
+    return ""

@@ -6,7 +6,6 @@ recall would be shortened itself, and the agent would recall in circles.
 """
 
 import asyncio
-import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
@@ -25,6 +24,7 @@ from helix_desktop.engine.ports import (
     ContentCache,
     EntryOrigin,
     ModelClient,
+    SearchHit,
     SearchIndex,
     TokenCounter,
 )
@@ -41,16 +41,22 @@ from helix_desktop.errors import InvalidInput, NotFound
 # The size of a page read from the start. It is small because every later step sends the page again.
 PAGE_TOKENS = 1_400
 WHOLE_TOKENS = 6_000  # An entry of more tokens than this is never recalled as a whole.
-USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # Assumed if the context's tokens or its steps are unknown.
+# Assumed if the context's tokens or its steps are unknown.
+USUAL_CONTEXT = 40_000
+USUAL_STEPS = 20
 # For a longer entry: the most tokens shown of its beginning, and of an outline of the rest.
-BEGINNING_TOKENS, OUTLINE_TOKENS = 800, 500
+BEGINNING_TOKENS = 800
+OUTLINE_TOKENS = 500
 LINES_TOKENS = 3_500  # The most tokens that a recall of a range of lines returns.
 COMPACTED_TOKENS = 3_500
 # Lines shown around a hit, the most hits shown that way, and the most characters of these lines.
-LINES_AROUND_HIT, MOST_SHOWN_HITS, LONGEST_LINES_OF_HIT = 12, 3, 1_600
+LINES_AROUND_HIT = 12
+MOST_SHOWN_HITS = 3
+LONGEST_LINES_OF_HIT = 1_600
 PAGE_BYTES = 24_000
 SHORT_HASH = 12  # Lists of results show this many digits of a hash.
-FIND_BYTES, IN_A_THREAD = 8 << 20, 1 << 15
+FIND_BYTES = 8 << 20  # Words are looked for in this much of a very long entry.
+IN_A_THREAD = 1 << 15  # Longer contents would hold up the other tasks of the loop.
 PIECE_BYTES = 1 << 20
 COMPACT_BYTES = 2 << 20
 COMPACT_SECONDS = 120.0
@@ -121,24 +127,29 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
     An entry of up to `whole_tokens` is returned whole, a longer one as its beginning
     and an outline.
     """
-    is_plain = not (lines.strip() or words.strip() or pattern)
-    entry = await find_entry(cache, name, 2 * PAGE_BYTES if is_plain else 0)
-    if pattern:
-        if grep is None:
-            raise InvalidInput("Patterns cannot be used here.", remedy="Specify lines, or search.")
-        matches = await grep(pattern, read_in_pieces(cache, entry.stored), context)
-        return matches or f"[no line matches {pattern}]"
     whole = whole_tokens or most_tokens_recalled_whole()
+    if pattern:
+        entry = await find_entry(cache, name)
+        return await _recall_matches(cache, entry.stored, pattern, context, grep)
     if lines.strip():
+        entry = await find_entry(cache, name)
         return await _recall_lines(cache, tokens, entry.stored, lines, whole)
     if words.strip():
+        entry = await find_entry(cache, name)
         return await _recall_passages(cache, tokens, entry.stored, words)
+    entry = await find_entry(cache, name, 2 * PAGE_BYTES)
     if not _fits_whole(tokens, entry, whole):
         return await _recall_outline(cache, tokens, entry)
-    text = entry.beginning.decode("utf-8", "replace").removesuffix("\n")
-    if text.strip():
-        return text
-    return "(empty lines)" if entry.stored.size else "(empty)"
+    return _whole_text(entry)
+
+
+async def _recall_matches(
+    cache: ContentCache, stored: facts.Stored, pattern: str, context: int, grep: Grep | None
+) -> str:
+    if grep is None:
+        raise InvalidInput("Patterns cannot be used here.", remedy="Specify lines, or search.")
+    matches = await grep(pattern, read_in_pieces(cache, stored), context)
+    return matches or f"[no line matches {pattern}]"
 
 
 async def _recall_lines(
@@ -146,21 +157,26 @@ async def _recall_lines(
 ) -> str:
     """Return the asked lines, at most a page of them, and how to go on."""
     first, last = parse_line_range(lines)
-    taken = await read_entry_lines(cache, stored, first, last)
-    if not taken:
+    wanted_lines = await read_entry_lines(cache, stored, first, last)
+    if not wanted_lines:
         raise NotFound(
             f"There is no line {first:,} in the entry; the last one is {stored.lines:,}."
         )
-    most = LINES_TOKENS if last else min(whole, LINES_TOKENS)
-    text, until = cut_to_page_with_last_line_number(tokens, taken, first, most)
+    limit = LINES_TOKENS
+    if not last:
+        # Without a last line the agent has not said that it needs so many.
+        limit = min(whole, LINES_TOKENS)
+    text, until = cut_to_page_with_last_line_number(tokens, wanted_lines, first, limit)
     total = max(stored.lines, until)
-    head = f"[lines {first}-{until} of {total:,}]\n"
-    if first == 1 and until >= total:
-        head = ""
-    way_on = ""
+    shown = text
+    if not text.strip():
+        shown = "(empty lines)"
+    is_whole_entry = first == 1 and until >= total
+    if not is_whole_entry:
+        shown = f"[lines {first}-{until} of {total:,}]\n{shown}"
     if until < min(last or total, total):
-        way_on = f'\n[go on with lines="{until + 1}-{last or ""}"]'
-    return f"{head}{text if text.strip() else '(empty lines)'}{way_on}"
+        shown += f'\n[go on with lines="{until + 1}-{last or ""}"]'
+    return shown
 
 
 def most_tokens_recalled_whole(
@@ -186,23 +202,38 @@ def most_tokens_recalled_whole(
 
 def _fits_whole(tokens: TokenCounter, entry: CacheEntry, whole: int) -> bool:
     """Whether an entry fits. Counts tokens only if needed: no token is shorter than a byte."""
-    if not whole < entry.stored.size <= PAGE_BYTES:
-        return entry.stored.size <= whole
-    counted = entry.tokens or tokens.count_tokens(entry.beginning.decode("utf-8", "replace"))
-    return counted <= whole
+    if entry.stored.size <= whole:
+        return True
+    if entry.stored.size > PAGE_BYTES:
+        return False
+    if entry.tokens:
+        return entry.tokens <= whole
+    text = entry.beginning.decode("utf-8", "replace")
+    return tokens.count_tokens(text) <= whole
+
+
+def _whole_text(entry: CacheEntry) -> str:
+    if not entry.stored.size:
+        return "(empty)"
+    text = entry.beginning.decode("utf-8", "replace").removesuffix("\n")
+    if not text.strip():
+        return "(empty lines)"
+    return text
 
 
 async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: CacheEntry) -> str:
     """Return an entry's beginning, and an outline of the rest whose lines can be asked for."""
     stored = entry.stored
-    taken = _split_lines(entry.beginning, is_end=len(entry.beginning) >= stored.size)
-    text, until = cut_to_page_with_last_line_number(tokens, taken, 1, BEGINNING_TOKENS)
+    first_lines = _split_lines(entry.beginning, is_end=len(entry.beginning) >= stored.size)
+    text, until = cut_to_page_with_last_line_number(tokens, first_lines, 1, BEGINNING_TOKENS)
     total = max(stored.lines, until)
     if until >= total:
-        return cut_to_page_with_last_line_number(tokens, taken, 1)[0]
-    read = await cache.read_range(stored.digest, 0, min(PIECE_BYTES, stored.size))
+        page, _ = cut_to_page_with_last_line_number(tokens, first_lines, 1)
+        return page
+    piece = await cache.read_range(stored.digest, 0, min(PIECE_BYTES, stored.size))
+    searched = piece.decode("utf-8", "replace")
     outline = await asyncio.to_thread(
-        text_preview.outline_text, read.decode("utf-8", "replace"), until + 1, OUTLINE_TOKENS
+        text_preview.outline_text, searched, until + 1, OUTLINE_TOKENS
     )
     way_on = f'[go on with lines="{until + 1}-"]'
     return f"[lines 1-{until} of {total:,}]\n{text}\n[the rest, by line:]\n{outline}\n{way_on}"
@@ -218,12 +249,15 @@ async def _recall_passages(
     lines = content.decode("utf-8", "replace").split("\n")
     if len(lines) > 1 and not lines[-1]:
         lines.pop()
-    work = functools.partial(text_passages.find_passages, tokens, lines, words)
-    passages = await asyncio.to_thread(work) if len(content) > IN_A_THREAD else work()
-    shown = passages or f"[none of these words is in it; it has {stored.lines:,} lines]"
-    if stored.size <= FIND_BYTES:
-        return shown
-    return f"{shown}\n[only the first {len(lines):,} lines were searched; grep searches all of it]"
+    if len(content) > IN_A_THREAD:
+        shown = await asyncio.to_thread(text_passages.find_passages, tokens, lines, words)
+    else:
+        shown = text_passages.find_passages(tokens, lines, words)
+    if not shown:
+        shown = f"[none of these words is in it; it has {stored.lines:,} lines]"
+    if stored.size > FIND_BYTES:
+        shown += f"\n[only the first {len(lines):,} lines were searched; grep searches all of it]"
+    return shown
 
 
 async def search_entries(
@@ -237,18 +271,29 @@ async def search_entries(
     """Search all entries. With a `cache`, the first hits are shown with the lines around them."""
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
-    hits = await index.search_index(
-        query, tool=tool, limit=max(1, min(limit, MOST_HITS)), entries_only=True
-    )
+    allowed = max(1, min(limit, MOST_HITS))
+    hits = await index.search_index(query, tool=tool, limit=allowed, entries_only=True)
+    if not hits:
+        return f"[nothing in the cache contains {query}]"
     rows: list[str] = []
     for hit in hits:
-        name = hit.digest.hex if hit.digest else f"message {hit.seq}"
-        about = " ".join(part for part in (hit.about.tool, hit.about.source) if part)
-        shown = f"    {' '.join(hit.snippet.split())[:SNIPPET_CHARACTERS]}"
+        lines_around = ""
         if cache is not None and hit.digest is not None and len(rows) < MOST_SHOWN_HITS:
-            shown = await _lines_around_hit(cache, hit.digest, hit.line) or shown
-        rows.append(f"{name}  {about}  line {hit.line}\n{shown}")
-    return "\n".join(rows) or f"[nothing in the cache contains {query}]"
+            lines_around = await _lines_around_hit(cache, hit.digest, hit.line)
+        rows.append(_format_hit(hit, lines_around))
+    return "\n".join(rows)
+
+
+def _format_hit(hit: SearchHit, lines_around: str) -> str:
+    name = f"message {hit.seq}"
+    if hit.digest is not None:
+        name = hit.digest.hex
+    about = f"{hit.about.tool} {hit.about.source}".strip()
+    shown = lines_around
+    if not shown:
+        snippet = " ".join(hit.snippet.split())
+        shown = f"    {snippet[:SNIPPET_CHARACTERS]}"
+    return f"{name}  {about}  line {hit.line}\n{shown}"
 
 
 async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> str:
@@ -261,7 +306,9 @@ async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> s
     except NotFound:
         return ""
     text = "\n".join(lines)
-    return text if len(text) <= LONGEST_LINES_OF_HIT else ""
+    if len(text) > LONGEST_LINES_OF_HIT:
+        return ""
+    return text
 
 
 async def compact_entry(
@@ -287,14 +334,16 @@ async def recall_folded_messages(
 ) -> str:
     """Return a fold's messages word for word, with outputs by hash. A longer text becomes an entry.
 
-    With `words`, return passages with them from these messages and
-    their outputs; without a name, from everything that summaries cover.
+    A fold is what stands in the view for older messages, such as a summary. With `words`,
+    return passages with them from these messages and their outputs; without a name, from
+    everything that summaries cover.
     """
     branch = state.branch
     if name.strip() or not words.strip():
         folds = [_require_fold(state, name)]
     else:
         folds = _live_folds_of_spans(state)
+    # A fold inside another one covers the same messages again.
     covered: set[int] = set()
     for fold in folds:
         first, last = first_and_last(fold.cover)
@@ -328,8 +377,8 @@ async def _passages_in_messages(
     for message in reversed(messages):
         result = message.fact
         if not isinstance(result, facts.ToolReturned):
-            said = format_message(branch, message, {}, recalls=False)
-            texts.append((f"message {message.seq}", said.split("\n")))
+            message_text = format_message(branch, message, {}, recalls=False)
+            texts.append((f"message {message.seq}", message_text.split("\n")))
         elif _is_left_out_of_search(branch, message.seq):
             continue
         elif result.output.size > room:
@@ -344,11 +393,11 @@ async def _passages_in_messages(
     in_view: set[str] = set()
     async for shown in span_text_and_detail_sources.read_span_texts(branch, branch.items, cache):
         in_view.update(line.strip() for line in shown.text.split("\n"))
-    work = functools.partial(
+    answer = await asyncio.to_thread(
         text_passages.find_passages_in_texts, tokens, texts, words, in_view=in_view
     )
-    passages = await asyncio.to_thread(work)
-    answer = passages or f"[none of these words is in the {len(messages):,} messages]"
+    if not answer:
+        answer = f"[none of these words is in the {len(messages):,} messages]"
     if too_long:
         answer += f"\n[outputs too long to be searched here: {too_long:,}; search_cached_content finds words in them]"
     return answer
@@ -356,8 +405,10 @@ async def _passages_in_messages(
 
 def _is_left_out_of_search(branch: ConversationBranch, seq: int) -> bool:
     """Whether the user took an output out, or it only repeats what was recalled."""
+    if branch.is_excluded(facts.PartRef(seq)):
+        return True
     call = call_answered_by(branch, seq)
-    return branch.is_excluded(facts.PartRef(seq)) or (call is not None and call.name in RECALLS)
+    return call is not None and call.name in RECALLS
 
 
 def _require_fold(state: ConversationState, name: str) -> facts.Folded:
@@ -391,13 +442,17 @@ def format_message(
         case facts.ToolReturned() as result:
             shown = result.head or texts.get(result.output, "(the text is in the entry)")
             recall = f'recall_cached_content("{result.output.digest.hex}")'
-            return f"[{seq}] output of {describe_output(branch, seq)}: {recall}\n{shown}"
+            about = describe_output(branch, seq)
+            return f"[{seq}] output of {about}: {recall}\n{shown}"
         case facts.UserSaid(parts=parts):
             return "\n".join(f"[{seq}] user: {_format_user_part(part)}" for part in parts)
         case facts.ModelReplied() as reply:
             sources = span_text_and_detail_sources.sources_of_reply(branch, seq, reply)
-            shown_sources = (source for source in sources if recalls or source.tool not in RECALLS)
-            return "\n".join(map(_format_source, shown_sources))
+            rows = []
+            for source in sources:
+                if recalls or source.tool not in RECALLS:
+                    rows.append(_format_source(source))
+            return "\n".join(rows)
     return ""
 
 
@@ -453,9 +508,12 @@ async def read_entry_lines(
     start = await _find_line_start(cache, stored, first)
     if start >= stored.size:
         return []
-    taken = await cache.read_range(stored.digest, start, min(2 * PAGE_BYTES, stored.size - start))
-    lines = _split_lines(taken, is_end=start + len(taken) >= stored.size)
-    return lines[: last - first + 1] if last else lines
+    length = min(2 * PAGE_BYTES, stored.size - start)
+    content = await cache.read_range(stored.digest, start, length)
+    lines = _split_lines(content, is_end=start + len(content) >= stored.size)
+    if not last:
+        return lines
+    return lines[: last - first + 1]
 
 
 def _split_lines(content: bytes, *, is_end: bool) -> list[str]:
@@ -511,6 +569,6 @@ def cut_to_page_with_last_line_number(
 
 
 async def read_entry_beginning(cache: ContentCache, stored: facts.Stored, limit_bytes: int) -> str:
-    return (await cache.read_range(stored.digest, 0, min(stored.size, limit_bytes))).decode(
-        "utf-8", "replace"
-    )
+    """Return the first bytes of an entry as text."""
+    content = await cache.read_range(stored.digest, 0, min(stored.size, limit_bytes))
+    return content.decode("utf-8", "replace")

@@ -1,7 +1,7 @@
 """Renders part of a conversation as text for a model's summary, for collecting details,
 or for a recall.
 
-A writer reads what the view shows, so a summary costs no more than the context. Details are
+Such a part, a span, is a run of neighbouring messages. A writer reads what the view shows, so a summary costs no more than the context. Details are
 collected from the originals.
 """
 
@@ -14,6 +14,7 @@ from helix_desktop.engine.agent_additions import split_off_agent_additions
 from helix_desktop.engine.conversation_details import Detail, DetailSource
 from helix_desktop.engine.messages import Block, Role
 from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import ViewItem
 from helix_desktop.engine.strategies.markers import call_answered_by, describe_output
@@ -42,13 +43,21 @@ class SpanText:
 async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
     """Return an entry's text, the beginning and end of a long one, or a sentence if it is lost."""
     try:
-        if stored.size <= MOST_BYTES:
-            content = content_for_model(stored, await cache.read_content(stored.digest))
-            return content if isinstance(content, str) else f"[a picture, {stored.media_type}]"
-        head = await cache.read_range(stored.digest, 0, MOST_BYTES * 3 // 4)
-        tail = await cache.read_range(stored.digest, stored.size - MOST_BYTES // 4, MOST_BYTES // 4)
+        if stored.size > MOST_BYTES:
+            return await _read_both_ends(cache, stored)
+        content = content_for_model(stored, await cache.read_content(stored.digest))
     except (NotFound, CacheCorrupt):
         return GONE
+    if isinstance(content, str):
+        return content
+    return f"[a picture, {stored.media_type}]"
+
+
+async def _read_both_ends(cache: ContentCache, stored: facts.Stored) -> str:
+    """Return three parts of the beginning and one of the end, of the bytes that may be read."""
+    tail_bytes = MOST_BYTES // 4
+    head = await cache.read_range(stored.digest, 0, MOST_BYTES - tail_bytes)
+    tail = await cache.read_range(stored.digest, stored.size - tail_bytes, tail_bytes)
     return head.decode("utf-8", "replace") + "\n[…]\n" + tail.decode("utf-8", "replace")
 
 
@@ -61,21 +70,29 @@ async def read_span_texts(
 ) -> AsyncIterator[SpanText]:
     """Yield what the view shows of each item. `dated`: with the minute of each message."""
     for item in items:
-        said = [await _text_of_block(branch, block, cache) for block in item.blocks]
-        where = f"[{item.first}]" if item.first == item.last else f"[{item.first}–{item.last}]"
+        place = f"[{item.first}]"
+        if item.first != item.last:
+            place = f"[{item.first}–{item.last}]"
         if dated and branch.has_message(item.first):
-            where += (
-                f" {datetime.fromtimestamp(branch.message_at(item.first).time, UTC):%Y-%m-%d %H:%M}"
-            )
-        yield SpanText("\n".join(f"{where} {text}" for text in said if text), item.tokens)
+            seconds = branch.message_at(item.first).time
+            minute = datetime.fromtimestamp(seconds, UTC)
+            place += f" {minute:%Y-%m-%d %H:%M}"
+        rows = []
+        for block in item.blocks:
+            text = await _text_of_block(branch, block, cache)
+            if text:
+                rows.append(f"{place} {text}")
+        yield SpanText("\n".join(rows), item.tokens)
 
 
 async def _text_of_block(branch: ConversationBranch, block: Block, cache: ContentCache) -> str:
     match block.content:
         case facts.Text(text=text) if block.role is Role.TOOL:
             return f"output{_call_suffix(branch, block)}:\n{text}"
+        case facts.Text(text=text) if block.fold:
+            return text
         case facts.Text(text=text):
-            return text if block.fold else f"{block.role}: {text}"
+            return f"{block.role}: {text}"
         case facts.ToolCall(name=name, arguments=arguments):
             return f"call of {name}: {arguments}"
         case facts.Stored() as stored:
@@ -88,7 +105,9 @@ async def _text_of_block(branch: ConversationBranch, block: Block, cache: Conten
 
 def _call_suffix(branch: ConversationBranch, block: Block) -> str:
     call = branch.calls.get(block.call)
-    return f" of {call.call.name}" if call else ""
+    if call is None:
+        return ""
+    return f" of {call.call.name}"
 
 
 async def read_detail_sources(
@@ -104,7 +123,9 @@ async def read_detail_sources(
             seq = message.seq
             match message.fact:
                 case facts.ToolReturned() as result if not branch.is_excluded(facts.PartRef(seq)):
-                    text = texts.get(result.output) or await read_stored_text(cache, result.output)
+                    text = texts.get(result.output, "")
+                    if not text:
+                        text = await read_stored_text(cache, result.output)
                     sources.append(_source_of_output(branch, seq, result, text))
                 case facts.UserSaid(by="") as said:  # The program's notes stay in the view.
                     sources += await _sources_of_user_message(branch, seq, said, cache)
@@ -120,12 +141,13 @@ async def read_short_outputs(
     they are read together.
     """
     outputs = [message.fact for message in messages if isinstance(message.fact, facts.ToolReturned)]
-    lacking = {
-        result.output.digest
-        for result in outputs
-        if not result.head and result.output.size <= SHORT_BYTES
-    }
-    contents = await cache.read_contents(lacking) if lacking else {}
+    to_read = set()
+    for result in outputs:
+        if not result.head and result.output.size <= SHORT_BYTES:
+            to_read.add(result.output.digest)
+    contents: Mapping[Digest, bytes] = {}
+    if to_read:
+        contents = await cache.read_contents(to_read)
     texts: dict[facts.Stored, str] = {}
     for result in outputs:
         stored = result.output
@@ -138,45 +160,64 @@ async def read_short_outputs(
 def _source_of_output(
     branch: ConversationBranch, seq: int, fact: facts.ToolReturned, text: str
 ) -> DetailSource:
+    tool = ""
     call = call_answered_by(branch, seq)
-    ok = fact.ok and not fact.exit_code
-    tool, excerpt = call.name if call else "", branch.excerpt_shown_instead(seq)
-    return DetailSource(seq, "output", text, tool, ok, changes=fact.changes, excerpt=excerpt)
+    if call is not None:
+        tool = call.name
+    return DetailSource(
+        seq,
+        "output",
+        text,
+        tool,
+        ok=fact.ok and not fact.exit_code,
+        changes=fact.changes,
+        excerpt=branch.excerpt_shown_instead(seq),
+    )
 
 
 async def _sources_of_user_message(
     branch: ConversationBranch, seq: int, fact: facts.UserSaid, cache: ContentCache
 ) -> list[DetailSource]:
     """Return the user's own words, and apart from them what an agent's program added."""
-    shown = [
-        part
-        for index, part in enumerate(fact.parts)
-        if not branch.is_excluded(facts.PartRef(seq, index))
-    ]
-    words, additions = split_off_agent_additions(shown)
-    added_parts = {number for number, _ in additions}
-    own_texts = [words] if words else []
+    shown_parts = []
+    for index, part in enumerate(fact.parts):
+        if not branch.is_excluded(facts.PartRef(seq, index)):
+            shown_parts.append(part)
+    words, additions = split_off_agent_additions(shown_parts)
+    own_texts = list(filter(None, [words]))
     added_texts = [text for _, text in additions if text]
-    names = []
-    for number, part in enumerate(shown):
-        if isinstance(part, facts.Text):
+    added_numbers = {number for number, _ in additions}
+    attachments = [
+        (number, part)
+        for number, part in enumerate(shown_parts)
+        if isinstance(part, facts.Attachment)
+    ]
+    for number, attachment in attachments:
+        if not attachment.stored.media_type.startswith("text/"):
             continue
-        names.append(f"{part.name} {part.stored.digest.hex}")
-        if part.stored.media_type.startswith("text/"):
-            texts = added_texts if number in added_parts else own_texts
-            texts.append(await read_stored_text(cache, part.stored))
-    sources = [DetailSource(seq, "user", "\n".join(own_texts), names=tuple(names))]
-    if added_texts:
-        sources.append(DetailSource(seq, "addition", "\n".join(added_texts)))
+        text = await read_stored_text(cache, attachment.stored)
+        if number in added_numbers:
+            added_texts.append(text)
+        else:
+            own_texts.append(text)
+    names = tuple(f"{part.name} {part.stored.digest.hex}" for _, part in attachments)
+    own_source = DetailSource(seq, "user", "\n".join(own_texts), names=names)
+    if not added_texts:
+        return [own_source]
+    added_source = DetailSource(seq, "addition", "\n".join(added_texts))
     # A message that is an addition alone is no message of the user.
-    return sources if own_texts or names or not added_texts else sources[1:]
+    if not own_texts and not names:
+        return [added_source]
+    return [own_source, added_source]
 
 
 def sources_of_reply(
     branch: ConversationBranch, seq: int, fact: facts.ModelReplied
 ) -> Iterator[DetailSource]:
     for index, part in enumerate(fact.parts):
-        if branch.is_excluded(facts.PartRef(seq, index)) or isinstance(part, facts.Reasoning):
+        if isinstance(part, facts.Reasoning):
+            continue
+        if branch.is_excluded(facts.PartRef(seq, index)):
             continue
         if isinstance(part, facts.ToolCall):
             yield DetailSource(seq, "call", part.arguments, part.name)
@@ -208,7 +249,9 @@ def _describe_stored_output(branch: ConversationBranch, seq: int) -> str:
         return described
     asked = text_at(parse_call_arguments(call.arguments), "sha256").lower()
     original = _seq_of_output_with_hash(branch, asked, before=seq)
-    return f"part of {describe_output(branch, original)}" if original else described
+    if not original:
+        return described
+    return f"part of {describe_output(branch, original)}"
 
 
 def _seq_of_output_with_hash(branch: ConversationBranch, prefix: str, *, before: int) -> int:

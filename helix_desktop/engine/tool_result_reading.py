@@ -9,18 +9,16 @@ import json
 import re
 import shlex
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from helix_desktop.json_values import object_at, parse_json_or_none
+from helix_desktop.json_values import object_at, parse_json_or_none, text_at
 
 # All lengths are in characters. Programs say at the end of their output why they stopped.
 SEARCHED_TAIL = 20_000
 SEARCHED_ARGUMENTS = 4_000  # A call's subject is looked for in this much of its arguments.
 LONGEST_SOURCE = 200  # The name of a cache entry is cut to this length.
-LONGEST_REASON, MOST_REASONS = (
-    200,
-    3,
-)  # A longer line is taken for data. More lines would repeat the reason.
+LONGEST_REASON = 200  # A longer line is taken for data.
+MOST_REASONS = 3  # More lines would repeat the reason.
 MOST_PASTED = 12  # Only this many of the last lines of a pasted error are kept.
 _EDIT_TOOL = re.compile(
     r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE
@@ -42,18 +40,8 @@ _PATH_KEYS = (
 )
 # The names of arguments whose values are text to be written into a file.
 _TEXT_ARGUMENT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
-_SUBJECT_KEYS = (
-    "command",
-    *_PATH_KEYS,
-    "pattern",
-    "query",
-    "url",
-    "sha256",
-    "task",
-    "prompt",
-    "name",
-    "title",
-)
+_OTHER_SUBJECT_KEYS = ("pattern", "query", "url", "sha256", "task", "prompt", "name", "title")
+_SUBJECT_KEYS = ("command", *_PATH_KEYS, *_OTHER_SUBJECT_KEYS)
 _VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
 _SUBJECT_VALUE = re.compile(f'"({"|".join(_SUBJECT_KEYS)}){_VALUE}')
 _FIRST_VALUE = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
@@ -128,26 +116,37 @@ def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> 
 
 def _command_of_words(words: list[str]) -> str:
     """Return the command line of a program and its arguments, without the shell that reads it."""
-    is_read_by_shell = len(words) == 3 and words[0].endswith("sh") and words[1].endswith("c")
-    return words[2] if is_read_by_shell else shlex.join(words)
+    # Codex sends ["bash", "-lc", "the command line"].
+    if len(words) == 3 and words[0].endswith("sh") and words[1].endswith("c"):
+        return words[2]
+    return shlex.join(words)
 
 
 def find_call_subject_and_place(arguments: str) -> tuple[str, str]:
     """Return a call's pattern, command, path or first text, and for a search its path."""
-    looked_at = arguments[:SEARCHED_ARGUMENTS]
+    beginning = arguments[:SEARCHED_ARGUMENTS]
     values: dict[str, str] = {}
-    for key, value in _SUBJECT_VALUE.findall(looked_at):
+    for key, value in _SUBJECT_VALUE.findall(beginning):
         values.setdefault(key, _unescape_json(value))
-    ordered = {key: values[key] for key in _SUBJECT_KEYS if key in values}
-    path = next((values[key] for key in _PATH_KEYS if key in values), "")
+    path = _first_value(values, _PATH_KEYS)
     if "pattern" in values or "query" in values:
         return values.get("pattern") or values.get("query", ""), path
     if "command" in values and path:
         return f"{values['command']} {path}", ""
-    if ordered:
-        return next(iter(ordered.values())), ""
-    first = _FIRST_VALUE.search(looked_at)
-    return _unescape_json(first[1]) if first else "", ""
+    if values:
+        return _first_value(values, _SUBJECT_KEYS), ""
+    first_text = _FIRST_VALUE.search(beginning)
+    if first_text is None:
+        return "", ""
+    return _unescape_json(first_text[1]), ""
+
+
+def _first_value(values: Mapping[str, str], keys: Sequence[str]) -> str:
+    """Return the value of the first of these keys that there is, or nothing."""
+    for key in keys:
+        if key in values:
+            return values[key]
+    return ""
 
 
 def describe_call_as_source(arguments: str) -> str:
@@ -194,8 +193,7 @@ def _find_patch(values: Mapping[str, object], command: str, arguments: str) -> s
 
 def _does_edit(tool: str, values: Mapping[str, object]) -> bool:
     """Whether a tool's name, or what it is told to do, says that it changes a file."""
-    verb = values.get("command")
-    verb = verb if isinstance(verb, str) else ""
+    verb = text_at(values, "command")
     if _READING_TOOL.match(tool) or _READING_TOOL.match(verb):
         return False
     if not _EDIT_TOOL.search(f"{tool} {verb}"):
@@ -207,11 +205,11 @@ def _does_edit(tool: str, values: Mapping[str, object]) -> bool:
 def guess_if_command_changes_files(command: str) -> bool:
     """Whether a command line looks as if it changed files: good enough for a mark on a timeline."""
     line = strip_here_documents(command[:4_000])
-    return any(
-        path.strip("./~") and not path.isdigit()
-        for pattern in _CHANGING_COMMANDS
-        for path in pattern.findall(line)
-    )
+    for pattern in _CHANGING_COMMANDS:
+        for path in pattern.findall(line):
+            if path.strip("./~") and not path.isdigit():
+                return True
+    return False
 
 
 def is_test_tool(tool: str) -> bool:
@@ -220,7 +218,9 @@ def is_test_tool(tool: str) -> bool:
 
 def shorten_with_mark(text: str, limit: int) -> str:
     """Return the text, or its beginning with a mark that it was cut."""
-    return text if len(text) <= limit else text[: limit - len(CUT)].rstrip() + CUT
+    if len(text) <= limit:
+        return text
+    return text[: limit - len(CUT)].rstrip() + CUT
 
 
 def _path_argument(values: Mapping[str, object]) -> str:
@@ -233,19 +233,25 @@ def _path_argument(values: Mapping[str, object]) -> str:
 
 def describe_failure(text: str, *, ok: bool, command: bool) -> str:
     """Return the last lines that say why the call failed, or nothing if it did not."""
-    ended = _COLOUR_CODE.sub("", text[-SEARCHED_TAIL:])
+    end_of_text = _COLOUR_CODE.sub("", text[-SEARCHED_TAIL:])
     if ok and not command:
-        is_nothing_else = len(text) <= LONGEST_REASON and _FAILURE.fullmatch(ended.strip())
-        return ended.strip() if is_nothing_else else ""
-    reasons = [" ".join(line.split()) for line in _FAILURE.findall(ended)[-MOST_REASONS:]]
-    if reasons:
-        return "; ".join(dict.fromkeys(shorten_with_mark(line, LONGEST_REASON) for line in reasons))
-    if ok:
+        # What a file or a page says about errors is no failure of the tool that read it.
+        only_line = end_of_text.strip()
+        if len(text) <= LONGEST_REASON and _FAILURE.fullmatch(only_line):
+            return only_line
         return ""
-    said = [line.strip() for line in ended.splitlines() if line.strip()]
-    if not said:
+    reasons: dict[str, None] = {}
+    for line in _FAILURE.findall(end_of_text)[-MOST_REASONS:]:
+        reason = " ".join(line.split())
+        reasons[shorten_with_mark(reason, LONGEST_REASON)] = None
+    if ok or reasons:
+        return "; ".join(reasons)
+    lines = [line.strip() for line in end_of_text.splitlines() if line.strip()]
+    if not lines:
         return "it failed and said nothing"
-    return shorten_with_mark(said[-1] if command else " ".join(said), LONGEST_REASON)
+    if command:
+        lines = lines[-1:]
+    return shorten_with_mark(" ".join(lines), LONGEST_REASON)
 
 
 def read_refusal(text: str) -> str | None:
@@ -254,16 +260,20 @@ def read_refusal(text: str) -> str | None:
     """
     if not _REFUSED.match(text):
         return None
-    said = _WORDS_OF_REFUSAL.search(text)
-    return said[1] if said else ""
+    words = _WORDS_OF_REFUSAL.search(text)
+    if words is None:
+        return ""
+    return words[1]
 
 
 def find_pasted_errors(text: str) -> list[str]:
     """Return the last pasted lines that report a failure or begin with a position in a file."""
-    lines = [line.strip() for line in text[-SEARCHED_TAIL:].splitlines()]
-    errors = [line for line in lines if _FAILURE.fullmatch(line) or _POSITION.match(line)]
-    shown = (shorten_with_mark(line, LONGEST_REASON) for line in errors)
-    return list(dict.fromkeys(shown))[-MOST_PASTED:]
+    errors: dict[str, None] = {}
+    for line in text[-SEARCHED_TAIL:].splitlines():
+        plain = line.strip()
+        if _FAILURE.fullmatch(plain) or _POSITION.match(plain):
+            errors[shorten_with_mark(plain, LONGEST_REASON)] = None
+    return list(errors)[-MOST_PASTED:]
 
 
 def is_verifying_command(command: str) -> bool:
@@ -276,14 +286,17 @@ def strip_here_documents(command: str, mark: str = "") -> str:
     for line in _LONE_WORD.finditer(command):
         ends.setdefault(line[0], []).append(line.end())
     pieces = []
-    start = 0
+    start = 0  # The end of the last here document.
     for opening in _HERE_DOCUMENT.finditer(command):
-        possible = ends.get(opening[1], [])
-        nearest = bisect_right(possible, opening.end())
-        if opening.start() >= start and nearest < len(possible):
+        if opening.start() < start:
+            continue
+        ends_of_word = ends.get(opening[1], [])
+        nearest = bisect_right(ends_of_word, opening.end())
+        if nearest < len(ends_of_word):
             pieces.append(command[start : opening.start()])
-            start = possible[nearest]
-    return mark.join([*pieces, command[start:]])
+            start = ends_of_word[nearest]
+    pieces.append(command[start:])
+    return mark.join(pieces)
 
 
 def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
@@ -297,18 +310,26 @@ def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
 
 def _texts_of_open_tasks(listed: list[object]) -> Iterator[str]:
     for task in listed:
-        if isinstance(task, dict) and task.get("status") in ("pending", "in_progress"):
-            text = task.get("content") or task.get("step")
-            if isinstance(text, str):
-                yield text
+        if not isinstance(task, dict) or task.get("status") not in ("pending", "in_progress"):
+            continue
+        text = task.get("content") or task.get("step")
+        if isinstance(text, str):
+            yield text
 
 
 def key_shared_by_attempts(tool: str, values: Mapping[str, object], command: str) -> str:
     """Return what two attempts share: the tool, and a command's last program or the file."""
     if not command.strip():
         return f"{tool} {_path_argument(values)}".strip()
-    lines = command.strip().splitlines()
-    last = lines[0] if "\n" in command else re.split(r"&&|\|\||;", command.strip())[-1]
-    words = [word for word in last.split() if "=" not in word and not word.startswith("-")]
-    is_program_of_many = bool(words) and words[0] in _PROGRAMS_OF_MANY
-    return f"{tool} {' '.join(words[: 2 if is_program_of_many else 1])}"
+    if "\n" in command:
+        last_program = command.strip().splitlines()[0]
+    else:
+        last_program = re.split(r"&&|\|\||;", command.strip())[-1]
+    words = []
+    for word in last_program.split():
+        is_option_or_variable = "=" in word or word.startswith("-")
+        if not is_option_or_variable:
+            words.append(word)
+    if words and words[0] in _PROGRAMS_OF_MANY:
+        return f"{tool} {' '.join(words[:2])}"
+    return f"{tool} {' '.join(words[:1])}"
