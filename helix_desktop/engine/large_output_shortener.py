@@ -8,6 +8,7 @@ preview is shown.
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from helix_desktop.engine import facts, request_building, text_passages
@@ -25,19 +26,21 @@ from helix_desktop.engine.span_text_and_detail_sources import read_stored_text
 from helix_desktop.engine.strategies import large_output_choice, markers
 from helix_desktop.engine.strategies.large_output_choice import COMPACT, FULL, PREVIEW, OutputChoice
 from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
-from helix_desktop.engine.tool_call_parsing import PendingCall
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 
-# A model that chooses what to keep sees why the call was made, up to this many characters of each.
-QUOTED_WORDS, QUOTED_ARGUMENTS = 500, 2_000
+# A model that chooses what to keep sees why the call was made, up to this many characters
+# of what was said before it and of its arguments.
+QUOTED_WORDS = 500
+QUOTED_ARGUMENTS = 2_000
 COMPACTED = 1_500  # A compaction with more than twice this many tokens is cut.
 QUESTION_OUTPUT = 1_000
+# Arguments by which a call asks for certain lines.
 LINE_NUMBERS = re.compile(
     r'"(?:(?:first|last|start|end)_line|offset|view_range|lines|pages)"\s*:\s*["\[\d]'
-)  # Asked for.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,14 @@ class LargeOutput:
     call: str  # A short form of the call: its tool and arguments.
     text: str
     preview: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOutput:
+    """What the model sees of a large output. `asked`: the instructions of a compaction."""
+
+    text: str
+    asked: str = ""
 
 
 @dataclass(slots=True)
@@ -63,7 +74,10 @@ class LargeOutputShortener:
     async def excerpt_large_outputs(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
     ) -> tuple[facts.Fact, ...]:
-        """Return excerpts, to append with the batch. `seqs`: results already recorded."""
+        """Return excerpts, to append with the batch. `seqs`: results already recorded.
+
+        `keeps`: by call, what the agent said beforehand that it needs of a long output.
+        """
         policy = self.conversation.policy
         if policy.admission == "off":
             return ()
@@ -73,9 +87,7 @@ class LargeOutputShortener:
             return ()
         fitting = self._indexes_of_outputs_that_fit_whole(held, batch, len(seqs))
         asking = self.spending.build_model_inquiry()
-        shown = await self._choose_text_and_instructions_by_output(
-            held, fitting, keeps, policy, asking
-        )
+        shown = await self._choose_text_by_output(held, fitting, keeps, policy, asking)
         # Recorded results are named by their numbers, the others by their place behind those.
         recorded = [facts.PartRef(seq) for seq in seqs]
         to_append = [facts.PartRef(-place) for place in range(len(batch) - len(seqs))]
@@ -85,8 +97,8 @@ class LargeOutputShortener:
         for output in held:
             if output.index not in shown:
                 continue
-            text, asked = shown[output.index]
-            fold = self._build_excerpt_fold(output, text, asked, batch_name, covers[output.index])
+            cover = covers[output.index]
+            fold = self._build_excerpt_fold(output, shown[output.index], batch_name, cover)
             if fold.tokens < fold.tokens_before:
                 folds.append(fold)
         return tuple(folds)
@@ -96,30 +108,46 @@ class LargeOutputShortener:
     ) -> Sequence[int]:
         """Return which outputs are too large, without those that the agent chose itself."""
         meter = self.conversation.current_meter()
-        calls = self._calls_of_last_reply()
-        tool_of_call = {call.id: call.call.name for call in calls}
-        tools = [tool_of_call.get(returned.call, "") for returned in batch]
+        tools = []
+        for returned in batch:
+            call = self._find_call(returned.call)
+            tools.append("" if call is None else call.name)
         commands = large_output_choice.find_command_outputs_to_limit(
             batch, tools, meter.used, meter.window, meter.parts[ContextKind.SYSTEM]
         )
-        most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
-        kept_whole = {call for call, tool in tool_of_call.items() if tool in RECALLS}
-        for returned, tool in zip(batch, tools, strict=True):
-            if self._rereads_folded_output(returned, tool, most):
-                kept_whole.add(returned.call)
-        # Whoever asks for lines has chosen them. In a small window, they would
-        # otherwise be cut again and again.
-        chosen_lines = {call.id for call in calls if _asks_for_lines(call.call)}
-        chosen_tokens = sum(returned.tokens for returned in batch if returned.call in chosen_lines)
-        if chosen_tokens <= min(most, policy.admission_tokens):
-            kept_whole |= chosen_lines
-        sizes = [
-            replace(returned, tokens=0) if returned.call in kept_whole else returned
-            for returned in batch
-        ]
+        kept_whole = self._calls_kept_whole(batch, tools, policy)
+        sizes = []
+        for returned in batch:
+            if returned.call in kept_whole:
+                sizes.append(replace(returned, tokens=0))
+            else:
+                sizes.append(returned)
         return large_output_choice.find_outputs_to_shorten(
             sizes, policy, meter.window, meter.factor, commands
         )
+
+    def _calls_kept_whole(
+        self, batch: Sequence[facts.ToolReturned], tools: Sequence[str], policy: Policy
+    ) -> set[str]:
+        """Return the calls whose outputs are shown whole, since the agent asked for just these."""
+        meter = self.conversation.current_meter()
+        most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
+        kept_whole = set()
+        for returned, tool in zip(batch, tools, strict=True):
+            if tool in RECALLS or self._rereads_folded_output(returned, tool, most):
+                kept_whole.add(returned.call)
+        # Whoever asks for lines has chosen them. In a small window, they would
+        # otherwise be cut again and again.
+        outputs_of_lines = []
+        for returned in batch:
+            call = self._find_call(returned.call)
+            if call is not None and LINE_NUMBERS.search(call.arguments[:QUOTED_ARGUMENTS]):
+                outputs_of_lines.append(returned)
+        if sum(returned.tokens for returned in outputs_of_lines) <= min(
+            most, policy.admission_tokens
+        ):
+            kept_whole.update(returned.call for returned in outputs_of_lines)
+        return kept_whole
 
     async def excerpt_large_parts(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
         """Return the message with its oversized parts stored, and their excerpts."""
@@ -133,12 +161,14 @@ class LargeOutputShortener:
         parts: list[facts.UserPart] = []
         folds: list[facts.Fact] = []
         for index, part in enumerate(said.parts):
-            kept = await self._store_message_part(part) if part.tokens > limit else part
-            parts.append(kept)
-            if isinstance(kept, facts.Attachment) and kept.tokens > limit:
-                is_picture = kept.stored.media_type.startswith("image/")
-                if not is_picture:
-                    folds.append(await self._build_message_fold(index, kept, policy))
+            if part.tokens <= limit:
+                parts.append(part)
+                continue
+            attachment = await self._store_message_part(part)
+            parts.append(attachment)
+            is_picture = attachment.stored.media_type.startswith("image/")
+            if not is_picture and attachment.tokens > limit:
+                folds.append(await self._build_message_fold(index, attachment, policy))
         return (replace(said, parts=tuple(parts)), *folds)
 
     def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
@@ -149,17 +179,28 @@ class LargeOutputShortener:
             return False
         return not self.conversation.state.is_message_whole(returned.repeat_of)
 
-    def _calls_of_last_reply(self) -> Sequence[PendingCall]:
+    def _find_call(self, call_id: str) -> facts.ToolCall | None:
+        """Return a call of the last reply."""
         branch = self.conversation.state.branch
-        return branch.calls_of_reply(branch.steps[-1]) if branch.steps else ()
+        if not branch.steps:
+            return None
+        for pending in branch.calls_of_reply(branch.steps[-1]):
+            if pending.id == call_id:
+                return pending.call
+        return None
 
-    def _join_last_words_and_arguments(self, call: facts.ToolCall | None) -> str:
-        """Return a call's purpose: its arguments, and the end of what was said before it."""
+    def _describe_purpose(self, call: facts.ToolCall | None) -> str:
+        """Return a call's arguments, and the end of what the model said before it."""
+        said = ""
         steps = self.conversation.state.branch.steps
-        reply = self.conversation.fact_at(steps[-1]) if steps else None
-        parts = reply.parts if isinstance(reply, facts.ModelReplied) else ()
-        said = " ".join(part.text for part in parts if isinstance(part, facts.Text))
-        arguments = call.arguments[:QUOTED_ARGUMENTS] if call else ""
+        if steps:
+            reply = self.conversation.fact_at(steps[-1])
+            if isinstance(reply, facts.ModelReplied):
+                texts = [part.text for part in reply.parts if isinstance(part, facts.Text)]
+                said = " ".join(texts)
+        arguments = ""
+        if call is not None:
+            arguments = call.arguments[:QUOTED_ARGUMENTS]
         return f"{said[-QUOTED_WORDS:]} {arguments}"
 
     # --- Outputs: how much of a large one is shown to the model
@@ -168,51 +209,54 @@ class LargeOutputShortener:
         self, index: int, returned: facts.ToolReturned, policy: Policy
     ) -> LargeOutput:
         text = await read_stored_text(self.cache, returned.output)
-        call = {call.id: call.call for call in self._calls_of_last_reply()}.get(returned.call)
-        short = await build_preview_in_thread(
-            text, policy.preview_tokens, self._join_last_words_and_arguments(call)
-        )
-        about = f"{call.name} {markers.summarise_arguments(call.arguments)}" if call else "a tool"
-        return LargeOutput(index, returned, about, text, short)
+        call = self._find_call(returned.call)
+        purpose = self._describe_purpose(call)
+        preview = await build_preview_in_thread(text, policy.preview_tokens, purpose)
+        about = "a tool"
+        if call is not None:
+            about = f"{call.name} {markers.summarise_arguments(call.arguments)}"
+        return LargeOutput(index, returned, about, text, preview)
 
-    async def _choose_text_and_instructions_by_output(
+    async def _choose_text_by_output(
         self,
         held: Sequence[LargeOutput],
         fitting: Sequence[int],
         keeps: Mapping[str, str],
         policy: Policy,
         asking: ModelInquiry,
-    ) -> dict[int, tuple[str, str]]:
-        """Return the text and instructions of each output that is not shown in full."""
+    ) -> dict[int, ShownOutput]:
+        """Return what is shown of each output that is not shown in full."""
         compactions: dict[int, str] = {}
-        full: list[int] = []
-
-        async def decide() -> None:
-            choices = await self._choose_what_to_show(held, fitting, keeps, policy, asking)
-            full.extend(index for index, choice in choices.items() if choice.what == FULL)
-            wanted = [output for output in held if choices[output.index].what == COMPACT]
-            await asyncio.gather(
-                *(
-                    self._add_compaction_of_output(
-                        output, choices[output.index].keep, asking, compactions
-                    )
-                    for output in wanted
-                )
-            )
-
-        try:
+        choices: Mapping[int, OutputChoice] = {}
+        # If the model fails or takes too long, the outputs are shown as previews.
+        with suppress(TimeoutError, HelixError):
             async with asyncio.timeout(policy.admission_wait):
-                await decide()
-        except (TimeoutError, HelixError):
-            pass  # If the model fails, the outputs are shown as previews.
+                choices = await self._choose_what_to_show(held, fitting, keeps, policy, asking)
+                await self._compact_outputs(held, choices, asking, compactions)
         shown = {}
         for output in held:
+            choice = choices.get(output.index, OutputChoice(PREVIEW))
             if output.index in compactions:
                 asked = keeps.get(output.returned.call, "") or "as asked"
-                shown[output.index] = (compactions[output.index], asked)
-            elif output.index not in full:
-                shown[output.index] = (output.preview, "")
+                shown[output.index] = ShownOutput(compactions[output.index], asked)
+            elif choice.what != FULL:
+                shown[output.index] = ShownOutput(output.preview)
         return shown
+
+    async def _compact_outputs(
+        self,
+        held: Sequence[LargeOutput],
+        choices: Mapping[int, OutputChoice],
+        asking: ModelInquiry,
+        done: dict[int, str],
+    ) -> None:
+        """Add to `done` the chosen compactions, all made side by side."""
+        compacting = []
+        for output in held:
+            choice = choices[output.index]
+            if choice.what == COMPACT:
+                compacting.append(self._add_compaction_of_output(output, choice.keep, asking, done))
+        await asyncio.gather(*compacting)
 
     async def _choose_what_to_show(
         self,
@@ -239,6 +283,7 @@ class LargeOutputShortener:
         main = self.models(facts.ModelRole.MAIN)
         if main is None:
             return {output.index: OutputChoice(PREVIEW) for output in held}
+        # A model counts from 1.
         previews = {output.index + 1: (output.call, output.preview) for output in held}
         numbers = [index + 1 for index in fitting]
         view = self.conversation.current_view()
@@ -298,8 +343,9 @@ class LargeOutputShortener:
         """Return what fits into the model's window: the beginning, passages with the
         words of `keep`, and the end.
         """
-        is_fast = self.models(facts.ModelRole.FAST) is client
-        role = facts.ModelRole.FAST if is_fast else facts.ModelRole.MAIN
+        role = facts.ModelRole.MAIN
+        if self.models(facts.ModelRole.FAST) is client:
+            role = facts.ModelRole.FAST
         chosen = self.conversation.state.settings.model_for_role(role)
         window = self.conversation.policy.window
         if chosen is not None and chosen.window > 0:
@@ -309,25 +355,30 @@ class LargeOutputShortener:
         if len(text) <= room:
             return text
         lines = text.removesuffix("\n").split("\n")
-        places = text_passages.find_passages(self.tokens, lines, keep, room // 8)
+        passages = text_passages.find_passages(self.tokens, lines, keep, room // 8)
         left_out = f"[… {len(text) - room:,} characters of all {len(lines):,} lines left out"
         beginning = text[: room // 2]
         end = text[-room // 4 :]
-        return f"{beginning}\n{left_out}; in them:]\n{places}\n{left_out} …]\n{end}"
+        return f"{beginning}\n{left_out}; in them:]\n{passages}\n{left_out} …]\n{end}"
 
     def _build_excerpt_fold(
-        self, output: LargeOutput, text: str, asked: str, batch: str, cover: facts.PartRef
+        self, output: LargeOutput, shown: ShownOutput, batch: str, cover: facts.PartRef
     ) -> facts.Folded:
         returned = output.returned
-        shown = large_output_choice.format_excerpt(
-            returned.output, returned.tokens, text, asked=asked
+        excerpt = large_output_choice.format_excerpt(
+            returned.output, returned.tokens, shown.text, asked=shown.asked
         )
         why = f"an output of {returned.tokens:,} tokens"
-        if asked:
-            why = f"an output of {returned.tokens:,} tokens, shortened at the agent's request"
-        fold = self._build_fold_of_part(cover, shown, returned.tokens, returned.output.digest, why)
-        writer = self._model_that_compacts() if asked else None
-        return replace(fold, batch=batch, asked=asked, model=writer.model_name if writer else "")
+        writer = None
+        if shown.asked:
+            why += ", shortened at the agent's request"
+            writer = self._model_that_compacts()
+        fold = self._build_fold_of_part(
+            cover, excerpt, returned.tokens, returned.output.digest, why
+        )
+        if writer is not None:
+            fold = replace(fold, model=writer.model_name)
+        return replace(fold, batch=batch, asked=shown.asked)
 
     def _build_fold_of_part(
         self, cover: facts.PartRef, shown: str, before: int, entry: Digest, why: str
@@ -358,7 +409,8 @@ class LargeOutputShortener:
         self, index: int, part: facts.Attachment, policy: Policy
     ) -> facts.Folded:
         shown = await excerpt_attachment(self.cache, part, policy)
-        why = f"{part.name}: {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the context window"
+        share = f"over {policy.oversized_share:.0%} of the context window"
+        why = f"{part.name}: {part.tokens:,} tokens, {share}"
         return self._build_fold_of_part(
             facts.PartRef(0, index), shown, part.tokens, part.stored.digest, why
         )
@@ -370,23 +422,27 @@ async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy
     """
     whole = await read_stored_text(cache, part.stored)
     room = policy.preview_tokens * 4
-    document = parse_document_text(whole) if part.document is not None else None
-    if document is not None:
-        return f"[Attachment: {part.name}]\n{format_document_outline(document, part.stored.digest.hex, room)}"
-    text = await build_preview_in_thread(whole, room)
-    return f"[Attachment: {part.name}]\n{large_output_choice.format_excerpt(part.stored, part.tokens, text)}"
+    heading = f"[Attachment: {part.name}]"
+    if part.document is not None:
+        document = parse_document_text(whole)
+        if document is not None:
+            outline = format_document_outline(document, part.stored.digest.hex, room)
+            return f"{heading}\n{outline}"
+    preview = await build_preview_in_thread(whole, room)
+    excerpt = large_output_choice.format_excerpt(part.stored, part.tokens, preview)
+    return f"{heading}\n{excerpt}"
 
 
 def _choose_by_keep_argument(
     output: LargeOutput, keep: str, may_be_full: Sequence[int]
 ) -> OutputChoice:
-    if large_output_choice.asks_for_everything(keep):
-        return OutputChoice(FULL if output.index in may_be_full else PREVIEW)
-    return OutputChoice(COMPACT, keep) if keep else OutputChoice(PREVIEW)
-
-
-def _asks_for_lines(call: facts.ToolCall) -> bool:
-    return bool(LINE_NUMBERS.search(call.arguments[:QUOTED_ARGUMENTS]))
+    if not keep:
+        return OutputChoice(PREVIEW)
+    if not large_output_choice.asks_for_everything(keep):
+        return OutputChoice(COMPACT, keep)
+    if output.index in may_be_full:
+        return OutputChoice(FULL)
+    return OutputChoice(PREVIEW)
 
 
 def _fill_held_results(message: Message, shown: Mapping[str, str]) -> Message:

@@ -86,21 +86,23 @@ async def read_span_texts(
 
 
 async def _text_of_block(branch: ConversationBranch, block: Block, cache: ContentCache) -> str:
+    shown = ""  # The text leaves out reasoning.
     match block.content:
         case facts.Text(text=text) if block.role is Role.TOOL:
-            return f"output{_call_suffix(branch, block)}:\n{text}"
+            shown = f"output{_call_suffix(branch, block)}:\n{text}"
         case facts.Text(text=text) if block.fold:
-            return text
+            shown = text
         case facts.Text(text=text):
-            return f"{block.role}: {text}"
+            shown = f"{block.role}: {text}"
         case facts.ToolCall(name=name, arguments=arguments):
-            return f"call of {name}: {arguments}"
+            shown = f"call of {name}: {arguments}"
         case facts.Stored() as stored:
-            return f"output{_call_suffix(branch, block)}:\n{await read_stored_text(cache, stored)}"
+            output = await read_stored_text(cache, stored)
+            shown = f"output{_call_suffix(branch, block)}:\n{output}"
         case facts.Attachment(name=name, stored=stored):
-            return f"user attached {name}:\n{await read_stored_text(cache, stored)}"
-        case _:
-            return ""  # The text leaves out reasoning.
+            attached = await read_stored_text(cache, stored)
+            shown = f"user attached {name}:\n{attached}"
+    return shown
 
 
 def _call_suffix(branch: ConversationBranch, block: Block) -> str:

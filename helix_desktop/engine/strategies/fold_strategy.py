@@ -15,9 +15,8 @@ from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-PANIC_SHARE = (
-    0.4  # If a request does not fit, the last steps may keep this share of what can be folded.
-)
+# If a request does not fit, the last steps may keep this share of what can be folded.
+PANIC_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,9 @@ class FoldPlan:
     @property
     def sentence_of_wish(self) -> str:
         """Return the end of the question: what the user or agent asked to keep."""
-        return f"\nThe user asks to keep in particular: {self.wish}" if self.wish else ""
+        if not self.wish:
+            return ""
+        return f"\nThe user asks to keep in particular: {self.wish}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,16 @@ def first_seq_of_tail(situation: FoldSituation) -> int:
     """Return the first message that stays: the last turn's, or that of a running turn's
     last steps.
     """
-    branch, steps = situation.branch, situation.policy.tail_steps
+    branch = situation.branch
     if not branch.order:
         return 1
+    first_message = branch.order[0]
     if not branch.turn.running:
-        return branch.turn.first_seq or branch.order[0]
-    first = branch.steps[-steps] if len(branch.steps) >= steps else branch.order[0]
-    return max(first, branch.turn.before)
+        return branch.turn.first_seq or first_message
+    tail_steps = situation.policy.tail_steps
+    if len(branch.steps) < tail_steps:
+        return max(first_message, branch.turn.before)
+    return max(branch.steps[-tail_steps], branch.turn.before)
 
 
 def first_seq_kept_in_panic(situation: FoldSituation) -> int:
@@ -100,15 +104,19 @@ def first_seq_kept_in_panic(situation: FoldSituation) -> int:
 def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> int:
     """Return `first`, or the first of the last steps (at least one) that fit into `room`."""
     branch = situation.branch
-    room /= situation.meter.factor
-    if not branch.steps or sum(item.tokens for item in branch.items_from_fact(first)) <= room:
+    room_tokens = room / situation.meter.factor
+    if not branch.steps or _count_tokens_from(branch, first) <= room_tokens:
         return first
-    kept = branch.steps[-1]
+    first_kept = branch.steps[-1]
     for step in reversed(branch.steps[-situation.policy.tail_steps :]):
-        if sum(item.tokens for item in branch.items_from_fact(step)) > room:
+        if _count_tokens_from(branch, step) > room_tokens:
             break
-        kept = step
-    return max(kept, first)
+        first_kept = step
+    return max(first_kept, first)
+
+
+def _count_tokens_from(branch: ConversationBranch, seq: int) -> int:
+    return sum(item.tokens for item in branch.items_from_fact(seq))
 
 
 def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
@@ -118,23 +126,26 @@ def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
     branch = situation.branch
     if not branch.order:
         return None
-    first = branch.order[0] if until or situation.is_asked else _first_foldable_message(branch)
+    first = branch.order[0]
+    if not until and not situation.is_asked:
+        first = _first_foldable_message(branch)
     cut = find_legal_cut(branch, until or first_seq_of_tail(situation))
     position = branch.message_position(cut)
-    last = branch.order[position - 1] if position else 0
-    if last < first or not branch.would_fold_nest(Span(first, last)):
+    if position == 0:
         return None
-    return Span(first, last)
+    span = Span(first, branch.order[position - 1])
+    if span.last < first or not branch.would_fold_nest(span):
+        return None
+    return span
 
 
 def find_legal_cut(branch: ConversationBranch, seq: int) -> int:
     """Return the last place at or before `seq` where a span may end."""
-    position = branch.message_position(seq)
-    while position > 0 and not request_building.is_legal_cut(
-        branch, branch.order[position] if position < len(branch.order) else 0
-    ):
+    last_position = len(branch.order) - 1
+    position = min(branch.message_position(seq), last_position)
+    while position > 0 and not request_building.is_legal_cut(branch, branch.order[position]):
         position -= 1
-    return branch.order[position] if position < len(branch.order) else branch.order[-1]
+    return branch.order[position]
 
 
 def _first_foldable_message(branch: ConversationBranch) -> int:
@@ -150,7 +161,10 @@ def was_restored_by_user(situation: FoldSituation, ref: PartRef) -> bool:
     """Whether an undone fold covered this part. What the user restored, only the user
     folds again.
     """
-    barred = () if situation.is_asked else situation.branch.barred
-    return ref in barred or any(
-        isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in barred
-    )
+    if situation.is_asked:
+        return False
+    barred = situation.branch.barred
+    if ref in barred:
+        return True
+    barred_spans = [cover for cover in barred if isinstance(cover, Span)]
+    return any(span.first <= ref.seq <= span.last for span in barred_spans)

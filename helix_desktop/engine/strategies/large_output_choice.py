@@ -13,8 +13,11 @@ from helix_desktop.errors import format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
-COMPACT, PREVIEW, FULL = "compact", "preview", "full"
+COMPACT = "compact"
+PREVIEW = "preview"
+FULL = "full"
 SHORT_CONTEXT = 8_000  # In a conversation of fewer tokens, command outputs have no special limit.
+LONGEST_ANSWER = 50_000  # Only this many characters of a model's answer are read.
 KEEP_WORDS = 500  # Questions to the model quote this many characters of a call's `keep`.
 _CHOICE = re.compile(
     r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE
@@ -49,13 +52,16 @@ def find_command_outputs_to_limit(
     `head`: the tokens of system prompt and tools, which do not make a conversation long.
     """
     short = min(SHORT_CONTEXT, window // 4)
-    if used - (head if head >= short else 0) < short:
+    conversation = used
+    if head >= short:
+        conversation -= head
+    if conversation < short:
         return []
-    return [
-        index
-        for index, (one, tool) in enumerate(zip(batch, tools, strict=True))
-        if is_command_output(one, tool)
-    ]
+    indexes = []
+    for index, returned in enumerate(batch):
+        if is_command_output(returned, tools[index]):
+            indexes.append(index)
+    return indexes
 
 
 def find_outputs_to_shorten(
@@ -70,19 +76,25 @@ def find_outputs_to_shorten(
     """
     sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
     limit = large_output_limit_tokens(window, policy.admission_tokens)
-    of_command = min(limit, large_output_limit_tokens(window, policy.admission_command_tokens))
-    large = [
-        index
-        for index, tokens in sizes.items()
-        if tokens > (of_command if index in commands else limit)
-    ]
-    rest = sum(tokens for index, tokens in sizes.items() if index not in large)
-    for index in sorted(sizes, key=lambda i: -sizes[i]):
-        if rest <= limit * policy.admission_batch_tokens / policy.admission_tokens:
+    command_limit = large_output_limit_tokens(window, policy.admission_command_tokens)
+    batch_limit = limit * policy.admission_batch_tokens / policy.admission_tokens
+    large = []
+    batch_tokens = 0.0  # What the batch still takes up without its large outputs.
+    for index, tokens in sizes.items():
+        limit_of_output = limit
+        if index in commands:
+            limit_of_output = min(limit, command_limit)
+        if tokens > limit_of_output:
+            large.append(index)
+        else:
+            batch_tokens += tokens
+    largest_first = sorted(sizes, key=lambda index: -sizes[index])
+    for index in largest_first:
+        if batch_tokens <= batch_limit:
             break
         if index not in large and sizes[index] > policy.preview_tokens:
             large.append(index)
-            rest -= sizes[index]
+            batch_tokens -= sizes[index]
     return sorted(large)
 
 
@@ -90,20 +102,25 @@ def most_tokens_always_shown_whole(policy: Policy, window: int) -> int:
     """Return up to how many tokens any batch of outputs is shown whole."""
     if policy.admission == "off":
         return window
-    tokens = (
+    least_limit = min(
         policy.admission_tokens,
         policy.admission_command_tokens,
         policy.admission_batch_tokens,
     )
-    return large_output_limit_tokens(window, min(tokens))
+    return large_output_limit_tokens(window, least_limit)
 
 
 def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -> str:
     """Return what replaces a large text: where the whole is, then a preview or compaction."""
-    lines = f"{format_things(stored.lines, 'line', 'lines')}, " if stored.lines else ""
-    how = f"compacted: {' '.join(asked.split())[:KEEP_WORDS]}" if asked else "preview"
+    size = format_size(stored)
+    if stored.lines:
+        size = f"{format_things(stored.lines, 'line', 'lines')}, {size}"
+    how = "preview"
+    if asked:
+        one_line = " ".join(asked.split())
+        how = f"compacted: {one_line[:KEEP_WORDS]}"
     whole = f'recall_cached_content("{stored.digest.hex}")'
-    return f"[EXCERPT of {tokens:,} tokens, {lines}{format_size(stored)} ({how}); the whole: {whole}]\n{text}"
+    return f"[EXCERPT of {tokens:,} tokens, {size} ({how}); the whole: {whole}]\n{text}"
 
 
 def output_choice_question(
@@ -113,9 +130,10 @@ def output_choice_question(
     listed = "\n\n".join(
         f"Output {number}, of {call}:\n{text}" for number, (call, text) in previews.items()
     )
-    full = (
-        f"\n`<number>: full` — only for {', '.join(map(str, may_be_full))}" if may_be_full else ""
-    )
+    full = ""
+    if may_be_full:
+        numbers = ", ".join(map(str, may_be_full))
+        full = f"\n`<number>: full` — only for {numbers}"
     return (
         "Some outputs of your last calls are long. They are stored and can be recalled by hash at any time. Choose for "
         "each what you need to see now, one line each, and nothing else:\n"
@@ -128,39 +146,42 @@ def parse_output_choices(
     answer: str, numbers: Sequence[int], may_be_full: Sequence[int]
 ) -> dict[int, OutputChoice]:
     """Return the model's choices. An unreadable or forbidden one means a preview."""
-    read = _choices_from_json(answer) or _choices_from_lines(answer)
-    chosen = {number: read.get(number, OutputChoice(PREVIEW)) for number in numbers}
-    return {
-        number: OutputChoice(PREVIEW)
-        if (choice.what == FULL and number not in may_be_full)
-        or (choice.what == COMPACT and not choice.keep)
-        else choice
-        for number, choice in chosen.items()
-    }
+    answered = _choices_from_json(answer) or _choices_from_lines(answer)
+    choices = {}
+    for number in numbers:
+        choice = answered.get(number, OutputChoice(PREVIEW))
+        is_forbidden = choice.what == FULL and number not in may_be_full
+        lacks_instructions = choice.what == COMPACT and not choice.keep
+        if is_forbidden or lacks_instructions:
+            choice = OutputChoice(PREVIEW)
+        choices[number] = choice
+    return choices
 
 
 def _choices_from_lines(answer: str) -> dict[int, OutputChoice]:
-    return {
-        int(number): OutputChoice(what.lower(), keep.strip(" `\"'."))
-        for number, what, keep in _CHOICE.findall(answer[:50_000])
-    }
+    choices = {}
+    for number, what, keep in _CHOICE.findall(answer[:LONGEST_ANSWER]):
+        choices[int(number)] = OutputChoice(what.lower(), keep.strip(" `\"'."))
+    return choices
 
 
 def _choices_from_json(answer: str) -> dict[int, OutputChoice]:
     """Parse choices in JSON, as some models answer: `{"1": "preview"}`, or a list of objects."""
+    text = answer
     fenced = _FENCE.search(answer)
-    value = parse_json_or_none(fenced.group(1) if fenced else answer)
+    if fenced is not None:
+        text = fenced.group(1)
+    value = parse_json_or_none(text)
+    lines = []
     if isinstance(value, dict):
-        lines = [f"{number}: {choice}" for number, choice in value.items()]
-        return _choices_from_lines("\n".join(lines))
-    if isinstance(value, list):
-        rows = [row for row in value if isinstance(row, dict)]
-        lines = [
-            f"{row.get('number', row.get('output', ''))}: {row.get('choice', '')}: {row.get('keep', '')}"
-            for row in rows
-        ]
-        return _choices_from_lines("\n".join(lines))
-    return {}
+        for number, choice in value.items():
+            lines.append(f"{number}: {choice}")
+    elif isinstance(value, list):
+        for row in value:
+            if isinstance(row, dict):
+                number = row.get("number", row.get("output", ""))
+                lines.append(f"{number}: {row.get('choice', '')}: {row.get('keep', '')}")
+    return _choices_from_lines("\n".join(lines))
 
 
 def asks_for_everything(keep_argument: str) -> bool:

@@ -15,25 +15,32 @@ FEWEST_MESSAGES = 3  # An observation of fewer messages than this is not worth w
 
 def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
     """Return a plan once unfolded history exceeds its share of the window, or None."""
-    policy, meter = situation.policy, situation.meter
-    raw = meter.parts[ContextKind.CONVERSATION] + meter.parts[ContextKind.OUTPUT]
-    if not policy.observation or raw < policy.observation_share * meter.window:
+    policy = situation.policy
+    meter = situation.meter
+    unfolded = meter.parts[ContextKind.CONVERSATION] + meter.parts[ContextKind.OUTPUT]
+    if not policy.observation or unfolded < policy.observation_share * meter.window:
         return None
-    if (span := find_unobserved_span(situation)) is None:
+    span = find_unobserved_span(situation)
+    if span is None:
         return None
-    return FoldPlan(FoldKind.OBSERVATIONS, span, f"unfolded history takes up {raw / meter.window:.0%} of the context window")  # fmt: skip
+    share = unfolded / meter.window
+    why = f"unfolded history takes up {share:.0%} of the context window"
+    return FoldPlan(FoldKind.OBSERVATIONS, span, why)
 
 
 def find_unobserved_span(situation: FoldSituation) -> Span | None:
     """Return the span after the last document, without the tail."""
-    if (whole := find_foldable_span(situation)) is None:
+    whole = find_foldable_span(situation)
+    if whole is None:
         return None
     branch = situation.branch
     first = whole.first
     for cover, _ in branch.outermost_folds(whole):
         first = max(first, cover.last + 1)
     span = Span(first, whole.last)
-    return span if branch.count_messages(span, FEWEST_MESSAGES) >= FEWEST_MESSAGES else None
+    if branch.count_messages(span, FEWEST_MESSAGES) < FEWEST_MESSAGES:
+        return None
+    return span
 
 
 def observation_question(plan: FoldPlan, limit: int, _tail: int) -> str:

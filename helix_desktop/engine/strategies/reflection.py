@@ -9,13 +9,17 @@ from helix_desktop.engine.strategies.observation import TITLE
 
 def find_due_reflection(situation: FoldSituation) -> FoldPlan | None:
     """Return a plan once observations exceed their share of the window, or None."""
-    policy, meter = situation.policy, situation.meter
+    policy = situation.policy
+    meter = situation.meter
     observed = meter.parts[ContextKind.OBSERVATIONS]
     if not policy.observation or observed < policy.reflection_share * meter.window:
         return None
-    if (span := span_of_observations(situation)) is None:
+    span = span_of_observations(situation)
+    if span is None:
         return None
-    return FoldPlan(FoldKind.REFLECTION, span, f"observations take up {observed / meter.window:.0%} of the context window")  # fmt: skip
+    share = observed / meter.window
+    why = f"observations take up {share:.0%} of the context window"
+    return FoldPlan(FoldKind.REFLECTION, span, why)
 
 
 def span_of_observations(situation: FoldSituation) -> Span | None:
@@ -27,7 +31,9 @@ def span_of_observations(situation: FoldSituation) -> Span | None:
             run.append(Span(item.first, item.last))
         elif run:
             break
-    return Span(run[0].first, run[-1].last) if run else None
+    if not run:
+        return None
+    return Span(run[0].first, run[-1].last)
 
 
 def reflection_question(plan: FoldPlan, limit: int, _tail: int) -> str:

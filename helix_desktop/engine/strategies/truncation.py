@@ -14,16 +14,21 @@ from helix_desktop.engine.strategies.fold_strategy import (
 
 def plan_truncation(situation: FoldSituation, until: int = 0) -> FoldPlan | None:
     """Plan to cover everything before the tail, or before `until`."""
-    if (span := find_foldable_span(situation, until)) is None:
+    span = find_foldable_span(situation, until)
+    if span is None:
         return None
-    return FoldPlan(
-        FoldKind.TRUNCATION, span, "otherwise, the next request would not fit", panic=True
-    )
+    why = "otherwise, the next request would not fit"
+    return FoldPlan(FoldKind.TRUNCATION, span, why, panic=True)
 
 
 def fill_truncation_sections(todo: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return the sections that need no model. Details and entries are added as to any document."""
-    plan_lines = [f"- [{'x' if state == 'done' else ' '}] {text}" for text, state in todo]
+    plan_lines = []
+    for text, state in todo:
+        if state == "done":
+            plan_lines.append(f"- [x] {text}")
+        else:
+            plan_lines.append(f"- [ ] {text}")
     return {
         "Project Background": "No summary could be written; what follows was collected from the conversation itself.",
         "TODO Items": "\n".join(plan_lines),
