@@ -113,7 +113,9 @@ class CachePage(QWidget):
         self, catalogue: StoredWorkspace, conversations: Conversations = tuple
     ) -> None:
         """Shows a workspace's entries. `conversations` returns ids and titles for the filter."""
-        self._shown.catalogue, self._query, self._selects_newest = catalogue, "", True
+        self._shown.catalogue = catalogue
+        self._query = ""
+        self._selects_newest = True
         self._conversations = conversations
         self.bar.reset_filters()
         self.bar.set_conversations(conversations())
@@ -122,40 +124,36 @@ class CachePage(QWidget):
         self.clear_and_reload_entries()
 
     def _select_newest_entry(self, _: object = None) -> None:
-        if (
-            self._selects_newest
-            and self.model.rowCount()
-            and self.model.get_or_load_row(0) is not None
-        ):
-            self._selects_newest = False
-            # What folds stored for themselves says little to whoever opens the page.
-            loaded = [
-                self.model.get_or_load_row(number)
-                for number in range(min(self.model.rowCount(), 20))
-            ]
-            outputs = [
-                number
-                for number, row in enumerate(loaded)
-                if row and row.about.tool not in {*FoldKind}
-            ]
-            self.table.select_row_and_open_entry(next(iter(outputs), 0))
+        if not self._selects_newest or not self.model.rowCount():
+            return
+        if self.model.get_or_load_row(0) is None:  # It is being read.
+            return
+        self._selects_newest = False
+        # What was stored for a summary says little to whoever opens the page.
+        for number in range(min(self.model.rowCount(), 20)):
+            row = self.model.get_or_load_row(number)
+            if row is not None and row.about.tool not in set(FoldKind):
+                self.table.select_row_and_open_entry(number)
+                return
+        self.table.select_row_and_open_entry(0)
 
     def _reselect_shown_entry(self) -> None:
         """Keeps the shown entry selected after rows were added above it."""
-        if (
-            self.table.current_row < 0
-            or self.table.is_current_row_loading
-            or self.model.shows_search_hits
-        ):
+        if self.table.current_row < 0 or self.table.is_current_row_loading:
             return
-        there, shown = self.model.get_or_load_row(self.table.current_row), self.viewer.row
-        if there is None or shown is None:
+        if self.model.shows_search_hits:
             return
-        if there.stored.digest != shown.stored.digest:
-            if (number := self.model.row_number_of_entry(shown.stored.digest)) >= 0:
-                self.table.move_current_row_without_opening(number)
-            else:
-                self.table.clear_current_row()
+        current = self.model.get_or_load_row(self.table.current_row)
+        shown = self.viewer.row
+        if current is None or shown is None:
+            return
+        if current.stored.digest == shown.stored.digest:
+            return
+        number = self.model.row_number_of_entry(shown.stored.digest)
+        if number >= 0:
+            self.table.move_current_row_without_opening(number)
+        else:
+            self.table.clear_current_row()
 
     def refresh_entries_soon(self) -> None:
         """Refreshes after a pause, because an entry was stored or used. A hidden page
@@ -232,12 +230,7 @@ class CachePage(QWidget):
         self.table.cells.needles = list_needles_of_query(text)
         self.model.show_search_hits(found)
         self.viewer.content_view.lines.highlight_matches(self.table.cells.needles)
-        complete = sum(each.has_all_words for each in found)
-        places = format_count(complete, "{n} matching entry", "{n} matching entries")
-        if similar := len(found) - complete:
-            others = format_count(similar, "{n} similar entry", "{n} similar entries")
-            places = ", ".join([places if complete else tr("no exact match"), others])
-        self._show_text_above_table(f"“{text}”: {places}")
+        self._show_text_above_table(f"“{text}”: {_describe_search_hits(found)}")
         if found:
             self.table.select_row_and_open_entry(0)
         else:
@@ -279,7 +272,8 @@ class CachePage(QWidget):
         if row is None or self._shown.catalogue is None:
             self._show_text_above_table(tr("This workspace does not contain this entry."))
             return
-        if (number := self.model.row_number_of_entry(row.stored.digest)) >= 0:
+        number = self.model.row_number_of_entry(row.stored.digest)
+        if number >= 0:
             self.table.select_row_and_open_entry(number)
         else:
             self.table.clear_current_row()
@@ -289,18 +283,19 @@ class CachePage(QWidget):
         row = self.model.get_or_load_row(number)
         if row is None or self._shown.catalogue is None:
             return
-        found, here = (
-            self.model.search_hit_at(number),
-            self.viewer.is_entry_shown(row.stored.digest),
-        )
-        self._line_to_show = found.line if found is not None else 0
+        self._line_to_show = 0
+        search_hit = self.model.search_hit_at(number)
+        if search_hit is not None:
+            self._line_to_show = search_hit.line
+        is_shown_already = self.viewer.is_entry_shown(row.stored.digest)
         self.viewer.show_entry_in_viewer(self._shown.catalogue, row)
-        if here:
+        if is_shown_already:
             self._scroll_to_found_line()
 
     def _scroll_to_found_line(self) -> None:
         """Scrolls to the search hit once the entry has been read."""
-        line, self._line_to_show = self._line_to_show, 0
+        line = self._line_to_show
+        self._line_to_show = 0
         if line > 0:
             self.viewer.content_view.lines.scroll_to_line(line - 1)
 
@@ -340,10 +335,13 @@ class CachePage(QWidget):
         self._show_text_above_table(" · ".join(parts))
 
     def _show_selection_count(self) -> None:
-        chosen = self.table.selected_count
-        self.viewer.compare_button.setEnabled(chosen == 2)
-        words = tr("{n} selected", n=format_number(chosen)), tr("Press Ctrl+C to copy the hashes")
-        self._figures_label.setText(" · ".join(words) if chosen > 1 else self._figures)
+        selected = self.table.selected_count
+        self.viewer.compare_button.setEnabled(selected == 2)
+        if selected > 1:
+            count = tr("{n} selected", n=format_number(selected))
+            self._figures_label.setText(f"{count} · {tr('Press Ctrl+C to copy the hashes')}")
+        else:
+            self._figures_label.setText(self._figures)
 
     def _show_text_above_table(self, words: str) -> None:
         self._figures = words
@@ -368,3 +366,15 @@ class CachePage(QWidget):
         self.table.clear_current_row()
         self.model.show_entries_of(self._shown.catalogue, self.bar.filter)
         self._figures_timer.start()
+
+
+def _describe_search_hits(hits: Sequence[EntrySearchHit]) -> str:
+    complete = sum(hit.has_all_words for hit in hits)
+    similar = len(hits) - complete
+    matching_words = format_count(complete, "{n} matching entry", "{n} matching entries")
+    if not similar:
+        return matching_words
+    if not complete:
+        matching_words = tr("no exact match")
+    similar_words = format_count(similar, "{n} similar entry", "{n} similar entries")
+    return f"{matching_words}, {similar_words}"

@@ -27,19 +27,14 @@ def list_possible_content_shapes(
         return (ContentShape.IMAGE, ContentShape.HEX)
     if not is_probably_text(head):
         return (ContentShape.HEX,)
-    text = (ContentShape.TEXT, ContentShape.HEX)
-    if (
-        size > LARGEST_INDENTED_JSON
-        or head.lstrip()[:1] not in (b"{", b"[")
-        or parse_json_container(head.decode("utf-8", "replace")) is None
-    ):
-        return text
-    json_first = media_type == "application/json" or source.endswith(".json")
-    return (
-        (ContentShape.JSON, *text)
-        if json_first
-        else (ContentShape.TEXT, ContentShape.JSON, ContentShape.HEX)
-    )
+    text_alone = (ContentShape.TEXT, ContentShape.HEX)
+    if size > LARGEST_INDENTED_JSON or head.lstrip()[:1] not in (b"{", b"["):
+        return text_alone
+    if parse_json_container(head.decode("utf-8", "replace")) is None:
+        return text_alone
+    if media_type == "application/json" or source.endswith(".json"):
+        return (ContentShape.JSON, ContentShape.TEXT, ContentShape.HEX)
+    return (ContentShape.TEXT, ContentShape.JSON, ContentShape.HEX)
 
 
 def is_probably_text(head: bytes) -> bool:
@@ -47,15 +42,16 @@ def is_probably_text(head: bytes) -> bool:
     sample = head[:8192]
     if b"\0" in sample:
         return False
-    return sample.decode("utf-8", "replace").count("\N{REPLACEMENT CHARACTER}") <= max(
-        3, len(sample) // 100
-    )
+    undecodable = sample.decode("utf-8", "replace").count("\N{REPLACEMENT CHARACTER}")
+    return undecodable <= max(3, len(sample) // 100)
 
 
 def parse_json_container(text: str) -> object | None:
     """Parses a JSON text that is an object or an array. Returns None for any other text."""
     value = parse_json_or_none(text)
-    return value if isinstance(value, dict | list) else None
+    if isinstance(value, dict | list):
+        return value
+    return None
 
 
 def split_page_lines(content: bytes, *, first: bool, last: bool) -> tuple[list[str], int]:
@@ -86,10 +82,16 @@ class HexDumpLines(Sequence[str]):
     def __getitem__(self, number: int | slice) -> str:
         if isinstance(number, slice):
             raise TypeError("hex is read a row at a time")
-        piece = self.content[number * _HEX_ROW : (number + 1) * _HEX_ROW]
-        signs = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in piece)
-        left, right = piece[:8].hex(" "), piece[8:].hex(" ")
-        return f"{left:<23}  {right:<23}  {signs}"
+        row = self.content[number * _HEX_ROW : (number + 1) * _HEX_ROW]
+        characters: list[str] = []
+        for byte in row:
+            if 32 <= byte < 127:
+                characters.append(chr(byte))
+            else:
+                characters.append("·")
+        left = row[:8].hex(" ")
+        right = row[8:].hex(" ")
+        return f"{left:<23}  {right:<23}  {''.join(characters)}"
 
     def format_offset_of_hex_row(self, number: int) -> str:
         return f"{self.start + number * _HEX_ROW:08x}"

@@ -1,11 +1,13 @@
 """Actions on cache entries: copy hashes, compare, save, verify, pin and forget."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QMimeData, QObject, QPoint, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.engine.cache_entry_rows import EntryRow, EntryUse
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError
 from helix_desktop.gui.cache import entry_tasks
@@ -39,8 +41,13 @@ class EntryActions(QObject):
         page: QWidget,
     ) -> None:
         super().__init__(page)
-        self._theme, self._shown, self._runner = theme, shown, shown.runner
-        self._table, self._entries, self._viewer, self._page = table, table.entries, viewer, page
+        self._theme = theme
+        self._shown = shown
+        self._runner = shown.runner
+        self._table = table
+        self._entries = table.entries
+        self._viewer = viewer
+        self._page = page
         viewer.save_wanted.connect(self.ask_where_to_and_save_entry)
         viewer.verify_wanted.connect(self.verify_shown_entry)
         viewer.pin_wanted.connect(self.set_shown_entry_pinned)
@@ -76,7 +83,8 @@ class EntryActions(QObject):
         )
 
     def ask_where_to_and_save_entry(self) -> None:
-        row, catalogue = self._viewer.row, self._shown.catalogue
+        row = self._viewer.row
+        catalogue = self._shown.catalogue
         if row is None or catalogue is None:
             return
 
@@ -89,12 +97,8 @@ class EntryActions(QObject):
                 saving, then=lambda _: self.reported.emit(words), owner=self
             )
 
-        ask_new_file(
-            self._page,
-            tr("Save the entry as"),
-            entry_tasks.suggest_entry_file_name(row),
-            save_entry_as,
-        )
+        name = entry_tasks.suggest_entry_file_name(row)
+        ask_new_file(self._page, tr("Save the entry as"), name, save_entry_as)
 
     def _show_save_progress(self, done: int, total: int) -> None:
         self.reported.emit(
@@ -106,22 +110,24 @@ class EntryActions(QObject):
         )
 
     def verify_shown_entry(self) -> None:
-        row, catalogue = self._viewer.row, self._shown.catalogue
+        row = self._viewer.row
+        catalogue = self._shown.catalogue
         if row is None or catalogue is None:
             return
         digest = row.stored.digest
 
-        show, intact = self._show_verification, tr("The content matches its hash.")
+        def show_intact(_: None) -> None:
+            self._show_verification(digest, tr("The content matches its hash."), good=True)
 
-        def show_entry_damaged(error: HelixError) -> None:
-            good = False if isinstance(error, CacheCorrupt) else None
-            show(digest, translate_sentences(str(error)), good=good)
+        def show_failure(error: HelixError) -> None:
+            good = None  # It could not be read now, which says nothing about the content.
+            if isinstance(error, CacheCorrupt):
+                good = False
+            self._show_verification(digest, translate_sentences(str(error)), good=good)
 
-        work, show_intact = (
-            catalogue.cache.verify_entry(digest),
-            lambda _: show(digest, intact, good=True),
+        self._shown.run_then_if_shown(
+            catalogue.cache.verify_entry(digest), show_intact, show_failure
         )
-        self._shown.run_then_if_shown(work, show_intact, show_entry_damaged)
 
     def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
         """Shows the result of a verification, even if another entry is shown by then."""
@@ -141,7 +147,8 @@ class EntryActions(QObject):
             )
 
     def ask_to_forget_entry(self) -> None:
-        row, catalogue = self._viewer.row, self._shown.catalogue
+        row = self._viewer.row
+        catalogue = self._shown.catalogue
         if row is None or catalogue is None:
             return
 
@@ -149,37 +156,40 @@ class EntryActions(QObject):
             work = catalogue.content_forgetter(entries=[row.stored.digest])
             self._shown.run_then_if_shown(work, lambda _: self.entry_forgotten.emit())
 
-        title, ways = tr("Forget this entry"), [(tr("Forget permanently"), forget_shown_entry)]
-        describe, keep = entry_tasks.describe_forgetting, tr("Keep")
-        work = catalogue.index.find_entry_uses(
-            row.stored.digest
-        )  # It may have been used since it was shown.
-        self._shown.run_then_if_shown(
-            work, lambda uses: ask_to_choose_one(self._page, title, describe(row, uses), keep, ways)
-        )
+        def ask(uses: Sequence[EntryUse]) -> None:
+            question = entry_tasks.describe_forgetting(row, uses)
+            ways = [(tr("Forget permanently"), forget_shown_entry)]
+            ask_to_choose_one(self._page, tr("Forget this entry"), question, tr("Keep"), ways)
+
+        # It may have been used since it was shown.
+        find_uses = catalogue.index.find_entry_uses(row.stored.digest)
+        self._shown.run_then_if_shown(find_uses, ask)
 
     def compare_selected_entries(self) -> None:
-        if self._shown.catalogue is None or self._table.selected_count != 2:
+        catalogue = self._shown.catalogue
+        if catalogue is None or self._table.selected_count != 2:
             return
-        rows = [
-            row
-            for number in self._table.selected_rows()
-            if (row := self._entries.get_or_load_row(number)) is not None
-        ]
-        if len(rows) != 2:
-            return
-        one, two = sorted(rows, key=lambda row: row.time)
-        reading = entry_tasks.read_two_entry_texts(self._shown.catalogue, one.stored, two.stored)
-        titles = (entry_tasks.entry_name_with_hash(one), entry_tasks.entry_name_with_hash(two))
-        self._shown.run_then_if_shown(
-            reading,
-            lambda texts: TextComparisonDialog(
-                self._runner, self._theme, titles, texts, self._page
-            ).open(),
-        )
+        rows: list[EntryRow] = []
+        for number in self._table.selected_rows():
+            row = self._entries.get_or_load_row(number)
+            if row is None:
+                return
+            rows.append(row)
+        rows.sort(key=lambda row: row.time)
+        older, newer = rows
+        older_name = entry_tasks.entry_name_with_hash(older)
+        newer_name = entry_tasks.entry_name_with_hash(newer)
+
+        def show_comparison(texts: tuple[str, str]) -> None:
+            names = (older_name, newer_name)
+            TextComparisonDialog(self._runner, self._theme, names, texts, self._page).open()
+
+        reading = entry_tasks.read_two_entry_texts(catalogue, older.stored, newer.stored)
+        self._shown.run_then_if_shown(reading, show_comparison)
 
     def show_entry_context_menu(self, place: QPoint) -> None:
-        if not (many := self._table.selected_count):
+        many = self._table.selected_count
+        if many == 0:
             return
         menu = build_popup_menu(self._page)
         menu.addAction(

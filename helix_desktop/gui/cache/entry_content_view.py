@@ -47,13 +47,15 @@ class EntryImageView(QWidget):
         painter = QPainter(self)
         painter.fillRect(self.rect(), self._theme.colour_of_token("code"))
         if not self.image.isNull():
-            scale = min(1.0, self.width() / self.image.width(), self.height() / self.image.height())
-            wide, high = self.image.width() * scale, self.image.height() * scale
+            scale_to_width = self.width() / self.image.width()
+            scale_to_height = self.height() / self.image.height()
+            scale = min(1.0, scale_to_width, scale_to_height)
+            wide = self.image.width() * scale
+            high = self.image.height() * scale
+            left = (self.width() - wide) / 2
+            top = (self.height() - high) / 2
             painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-            painter.drawImage(
-                QRectF((self.width() - wide) / 2, (self.height() - high) / 2, wide, high),
-                self.image,
-            )
+            painter.drawImage(QRectF(left, top, wide, high), self.image)
         painter.end()
 
 
@@ -108,8 +110,11 @@ class EntryContentView(QWidget):
     def show_entry_content(
         self, catalogue: StoredWorkspace, stored: Stored, about: EntryOrigin
     ) -> None:
-        self._catalogue, self._stored, self._about = catalogue, stored, about
-        self._page, self._first_lines = 0, {0: 1}
+        self._catalogue = catalogue
+        self._stored = stored
+        self._about = about
+        self._page = 0
+        self._first_lines = {0: 1}
         self._read_current_page()
 
     def show_sentence(self, words: str) -> None:
@@ -145,35 +150,32 @@ class EntryContentView(QWidget):
         """The selected lines, counted from 1 in the entry. None if there are none or
         the count is unknown.
         """
-        lines = (
-            self.lines.selected_line_range()
-            if self.shape is content_shapes.ContentShape.TEXT
-            else None
-        )
-        first = self._first_lines.get(self._page)
-        return (
-            (lines[0] + first, lines[1] + first)
-            if lines is not None and first is not None
-            else None
-        )
+        if self.shape is not content_shapes.ContentShape.TEXT:
+            return None
+        selected = self.lines.selected_line_range()
+        first_line = self._first_lines.get(self._page)
+        if selected is None or first_line is None:
+            return None
+        return selected[0] + first_line, selected[1] + first_line
 
     @property
     def _page_count(self) -> int:
-        return (
-            max(1, -(-self._stored.size // content_shapes.PAGE_BYTES))
-            if self._stored is not None
-            else 1
-        )
+        if self._stored is None:
+            return 1
+        full_pages, rest = divmod(self._stored.size, content_shapes.PAGE_BYTES)
+        return max(1, full_pages + bool(rest))
 
     def _read_current_page(self) -> None:
         stored = self._stored
         if stored is None or self._catalogue is None:
             return
-        whole = stored.media_type.startswith("image/") and stored.size <= LARGEST_PICTURE
-        page, size = self._page, content_shapes.PAGE_BYTES
-        start, length = (
-            (0, stored.size) if whole else (page * size, min(size, stored.size - page * size))
-        )
+        page = self._page
+        start = page * content_shapes.PAGE_BYTES
+        length = min(content_shapes.PAGE_BYTES, stored.size - start)
+        # A picture is not cut into pages.
+        if stored.media_type.startswith("image/") and stored.size <= LARGEST_PICTURE:
+            start = 0
+            length = stored.size
 
         def show_if_current(content: bytes) -> None:
             if self._stored is stored and self._page == page:
@@ -221,26 +223,25 @@ class EntryContentView(QWidget):
         show[self.shape]()
 
     def _show_text(self) -> None:
-        last = self._page + 1 >= self._page_count
         lines, ends = content_shapes.split_page_lines(
-            self._content, first=self._page == 0, last=last
+            self._content, first=self._page == 0, last=self._page + 1 >= self._page_count
         )
-        first = self._first_lines.get(self._page)
-        if first is not None:
-            self._first_lines[self._page + 1] = first + ends
-        language = highlight_language_of(
-            self._about.source, self._stored.media_type if self._stored else ""
-        )
-        self._show_coloured_lines(lines, first or 1, language)
+        first_line = self._first_lines.get(self._page)
+        if first_line is not None:
+            self._first_lines[self._page + 1] = first_line + ends
+        media_type = ""
+        if self._stored is not None:
+            media_type = self._stored.media_type
+        language = highlight_language_of(self._about.source, media_type)
+        self._show_coloured_lines(lines, first_line or 1, language)
 
     def _show_coloured_lines(self, lines: Sequence[str], first: int, language: str) -> None:
-        known = language and sum(map(len, lines)) <= MOST
-        colours = (
-            split_runs_by_line(highlight_code("\n".join(lines), language), lines) if known else None
-        )
-        self.lines.show_text_lines(
-            lines, first_number=first, colours=colours, tone=_difference_line_tones(lines)
-        )
+        colours = None
+        if language and sum(map(len, lines)) <= MOST:
+            runs = highlight_code("\n".join(lines), language)
+            colours = split_runs_by_line(runs, lines)
+        tone = _difference_line_tones(lines)
+        self.lines.show_text_lines(lines, first_number=first, colours=colours, tone=tone)
         self._stack.setCurrentWidget(self.lines)
 
     def _show_hex(self) -> None:

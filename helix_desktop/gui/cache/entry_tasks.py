@@ -42,12 +42,20 @@ class ShownCatalogue:
     ) -> None:
         shown = self.catalogue
 
-        def if_still_shown(act: Callable[[Any], object]) -> Callable[[Any], object]:
-            return lambda value: act(value) if self.catalogue is shown else None
+        def show_result(result: T) -> None:
+            if self.catalogue is shown:
+                then(result)
 
-        failing = if_still_shown(failed) if failed is not None else None
+        def show_failure(error: HelixError) -> None:
+            if self.catalogue is shown and failed is not None:
+                failed(error)
+
+        # Without a way of its own to show a failure, the runner shows it as a notice.
+        handle_failure = None
+        if failed is not None:
+            handle_failure = show_failure
         self.runner.run_in_background(
-            work, then=if_still_shown(then), owner=self._owner, failed=failing
+            work, then=show_result, owner=self._owner, failed=handle_failure
         )
 
 
@@ -60,7 +68,9 @@ async def search_entries_with_rows(
     )
     places: list[EntrySearchHit] = []
     for hit in hits:
-        row = await catalogue.index.find_entry_row(hit.digest) if hit.digest is not None else None
+        if hit.digest is None:
+            continue
+        row = await catalogue.index.find_entry_row(hit.digest)
         if row is not None:
             places.append(EntrySearchHit(row, hit.snippet, hit.line, hit.has_all_words))
     return sorted(places, key=lambda place: not place.has_all_words)
@@ -86,9 +96,9 @@ async def fetch_hashes_of_rows(
             )
             lines += [row.stored.digest.hex.encode() for row in rows]
             report(len(lines), total)
-    return (
-        b"\n".join(lines) if total <= ROWS_AT_ONCE else await asyncio.to_thread(b"\n".join, lines)
-    )
+    if total <= ROWS_AT_ONCE:
+        return b"\n".join(lines)
+    return await asyncio.to_thread(b"\n".join, lines)
 
 
 async def save_entry_to_file(
@@ -144,24 +154,20 @@ def entry_name_with_hash(row: EntryRow) -> str:
 
 
 def describe_forgetting(row: EntryRow, uses: Sequence[EntryUse]) -> str:
-    return "\n\n".join(
-        [
-            tr("Forget this entry permanently?"),
-            tr(
-                "{name}, {size}",
-                name=entry_name_with_hash(row),
-                size=format_byte_size(row.stored.size),
-            ),
-            tr(
-                "The entry is removed from the cache, the index, the journal and the backups. Files you exported earlier are not changed."
-            ),
-            format_count(
-                sum(use.how != "fold" for use in uses),
-                "{n} message refers to this entry and will show that it was removed.",
-                "{n} messages refer to this entry and will show that it was removed.",
-            ),
-            tr(
-                "After that, neither you nor the agent can recall the entry. This cannot be undone."
-            ),
-        ]
-    )
+    name = entry_name_with_hash(row)
+    size = format_byte_size(row.stored.size)
+    messages = sum(use.how != "fold" for use in uses)
+    paragraphs = [
+        tr("Forget this entry permanently?"),
+        tr("{name}, {size}", name=name, size=size),
+        tr(
+            "The entry is removed from the cache, the index, the journal and the backups. Files you exported earlier are not changed."
+        ),
+        format_count(
+            messages,
+            "{n} message refers to this entry and will show that it was removed.",
+            "{n} messages refer to this entry and will show that it was removed.",
+        ),
+        tr("After that, neither you nor the agent can recall the entry. This cannot be undone."),
+    ]
+    return "\n\n".join(paragraphs)

@@ -58,7 +58,8 @@ class EntryViewer(QWidget):
             tr("Add to next message"), self, self.recall_entry_or_lines, "primary"
         )
         self._more = build_tool_button(tr("More actions"), self, "⋯")
-        self._uses_menu, self._shape_menu = QMenu(self), QMenu(self)
+        self._uses_menu = QMenu(self)
+        self._shape_menu = QMenu(self)
         self._uses_button.setMenu(self._uses_menu)
         self._shape_button.setMenu(self._shape_menu)
         for button in (self._uses_button, self._shape_button, self._more):
@@ -93,11 +94,11 @@ class EntryViewer(QWidget):
         """Shows the less important buttons only where there is room; the menu has them too."""
         if self.row is not None:
             digest = self.row.stored.digest
+            shown_hash = digest.short_hex
             # From this width on, the long hash fits beside the button labels in all languages.
-            roomy = self.width() >= self._theme.zoomed_pixels(1_120)
-            self._hash.setText(
-                f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short_hex
-            )
+            if self.width() >= self._theme.zoomed_pixels(1_120):
+                shown_hash = f"{digest.hex[:16]}…{digest.hex[-12:]}"
+            self._hash.setText(shown_hash)
         buttons = (self._copy, self._save, self._show)
         margins = self._column.contentsMargins()
         room = self.width() - margins.left() - margins.right()
@@ -124,7 +125,8 @@ class EntryViewer(QWidget):
         return menu
 
     def show_no_entry(self) -> None:
-        self.row, self.uses = None, ()
+        self.row = None
+        self.uses = ()
         self._enable_entry_buttons(has_content=False)
         self._hash.setText("")
         self._uses_button.setText("")
@@ -140,7 +142,10 @@ class EntryViewer(QWidget):
             and self.row.gone == row.gone
         )
         self.row = row
-        self._pin.setText(tr("Unpin") if row.pinned else tr("Pin: never remove this entry"))
+        if row.pinned:
+            self._pin.setText(tr("Unpin"))
+        else:
+            self._pin.setText(tr("Pin: never remove this entry"))
         if same:
             return
         self.uses = ()
@@ -168,18 +173,20 @@ class EntryViewer(QWidget):
         return self.row is not None and self.row.stored.digest == digest
 
     def show_checked_state(self, *, good: bool) -> None:
-        self._checked_chip.set_chip_text(
-            tr("verified") if good else tr("damaged"), "strong" if good else "danger"
-        )
+        if good:
+            self._checked_chip.set_chip_text(tr("verified"), "strong")
+        else:
+            self._checked_chip.set_chip_text(tr("damaged"), "danger")
         self._checked_chip.show()
 
     def copy_shown_content(self) -> None:
         """Copies the selected part of the text, or else everything that is shown."""
-        found, clipboard = self.content_view.content_for_clipboard(), QGuiApplication.clipboard()
-        if isinstance(found, QImage):
-            clipboard.setImage(found)
+        content = self.content_view.content_for_clipboard()
+        clipboard = QGuiApplication.clipboard()
+        if isinstance(content, QImage):
+            clipboard.setImage(content)
         else:
-            clipboard.setText(found)
+            clipboard.setText(content)
 
     def show_last_use_in_chat(self) -> None:
         if self.uses:
@@ -230,16 +237,15 @@ class EntryViewer(QWidget):
         self._update_recall_button()
 
     def _update_recall_button(self) -> None:
+        words = tr("Add to next message")
         lines = self.content_view.selected_entry_lines()
-        one = (
-            tr("Add line {n} to next message", n=lines[0]) if lines and lines[0] == lines[1] else ""
-        )
-        some = (
-            tr("Add lines {a}–{b} to next message", a=lines[0], b=lines[1])
-            if lines
-            else tr("Add to next message")
-        )
-        self.recall_button.setText(one or some)
+        if lines is not None:
+            first, last = lines
+            if first == last:
+                words = tr("Add line {n} to next message", n=first)
+            else:
+                words = tr("Add lines {a}–{b} to next message", a=first, b=last)
+        self.recall_button.setText(words)
         self._show_fitting_buttons()
 
     def _show_entry_uses(self, digest: Digest, uses: Sequence[EntryUse]) -> None:
@@ -247,23 +253,20 @@ class EntryViewer(QWidget):
             return
         self.uses = uses
         self._show.setEnabled(bool(uses))
-        messages = sum(each.how != "fold" for each in uses)
-        words = format_count(messages, "used in {n} message", "used in {n} messages")
-        if not messages:
-            words = (
-                format_count(len(uses), "used in {n} fold", "used in {n} folds")
-                if uses
-                else tr("not used")
-            )
+        messages = sum(use.how != "fold" for use in uses)
+        if messages:
+            words = format_count(messages, "used in {n} message", "used in {n} messages")
+        elif uses:
+            words = format_count(len(uses), "used in {n} fold", "used in {n} folds")
+        else:
+            words = tr("not used")
         self._uses_button.setText(words)
         self._show_fitting_buttons()
         self._uses_menu.clear()
-        for use in sorted(uses, key=lambda each: -each.time)[:_SHOWN_USES]:
-            words = tr(
-                "{how}, {when}",
-                how=translate_name("use of an entry", use.how, otherwise=use.how),
-                when=format_date_and_time(use.time),
-            )
+        newest_first = sorted(uses, key=lambda use: -use.time)
+        for use in newest_first[:_SHOWN_USES]:
+            how = translate_name("use of an entry", use.how, otherwise=use.how)
+            words = tr("{how}, {when}", how=how, when=format_date_and_time(use.time))
             place = ShowInChat(use.conversation, use.seq)
             self._uses_menu.addAction(words, partial(self.intent_wanted.emit, place))
         self._uses_button.setEnabled(bool(uses))

@@ -110,10 +110,10 @@ class EntryFilterBar(QWidget):
 
     def resizeEvent(self, event: object) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]
-        beside = self.width() >= self._theme.zoomed_pixels(TWO_LINES_BELOW_PIXELS)
-        self._rows.setDirection(
-            QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom
-        )
+        direction = QBoxLayout.Direction.LeftToRight
+        if self.width() < self._theme.zoomed_pixels(TWO_LINES_BELOW_PIXELS):
+            direction = QBoxLayout.Direction.TopToBottom
+        self._rows.setDirection(direction)
         self._place_shortcut_hint()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -157,10 +157,12 @@ class EntryFilterBar(QWidget):
 
         menu = QMenu(pill)
         group = QActionGroup(menu)
-        for words, short, value in [(everything, everything, ""), *choices]:
-            group.addAction(
-                add_menu_choice(menu, words, partial(choose, short, value), chosen=value == chosen)
-            )
+        lines = [(everything, everything, "")]
+        lines += choices
+        for words, short, value in lines:
+            act = partial(choose, short, value)
+            action = add_menu_choice(menu, words, act, chosen=value == chosen)
+            group.addAction(action)
             if value == chosen:
                 _set_button_words(pill, short)
         _replace_button_menu(pill, menu)
@@ -170,7 +172,9 @@ class EntryFilterBar(QWidget):
         choices = [(words, words, str(days)) for words, days in spans]
 
         def filter_since_days(days: str) -> EntryFilter:
-            return replace(self.filter, since=time.time() - int(days) * _DAY if days else 0.0)
+            if not days:
+                return replace(self.filter, since=0.0)
+            return replace(self.filter, since=time.time() - int(days) * _DAY)
 
         self._fill_filter_menu(self._time_button, tr("Any time"), choices, filter_since_days)
 
@@ -197,11 +201,10 @@ class EntryFilterBar(QWidget):
     def _apply_more_filters(self, **changes: bool | int) -> None:
         chosen = replace(self.filter, **changes)  # type: ignore[arg-type]
         active = sum((bool(chosen.least), chosen.pinned, chosen.unused, chosen.gone))
-        self._apply_filter(
-            self._more_filters_button,
-            tr("Filters ({n})", n=active) if active else tr("Filters"),
-            chosen,
-        )
+        words = tr("Filters")
+        if active:
+            words = tr("Filters ({n})", n=active)
+        self._apply_filter(self._more_filters_button, words, chosen)
 
     def _apply_filter(self, pill: QPushButton, words: str, chosen: EntryFilter) -> None:
         _set_button_words(pill, words)

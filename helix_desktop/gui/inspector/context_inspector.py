@@ -18,6 +18,7 @@ from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import Event, FactAppended, FoldProgress, MeterChanged
+from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.errors import HelixError
@@ -117,8 +118,9 @@ class ContextInspector(QWidget):
         self._steps = []
         self._folding = {}
         self._past.cancel_pending_question()
-        facts = session.conversation.state.facts if session is not None else []
-        self._unread = iter(facts)
+        self._unread = iter(())
+        if session is not None:
+            self._unread = iter(session.conversation.state.facts)
         self._last_read_seq = 0
         self._update_step_slider(at_end=True)
         self._read_timer.start()
@@ -193,10 +195,11 @@ class ContextInspector(QWidget):
             return
         if self._is_at_present:
             self.moment_shown.emit(None)
-            steps = len(self._steps)
-            self._step.setText(
-                tr("Now, after step {n}", n=format_number(steps)) if steps else tr("Now")
-            )
+            if self._steps:
+                steps = format_number(len(self._steps))
+                self._step.setText(tr("Now, after step {n}", n=steps))
+            else:
+                self._step.setText(tr("Now"))
             self._past.cancel_pending_question()
             self._show_moment(self._session.conversation.expected_state)
             return
@@ -234,12 +237,13 @@ class ContextInspector(QWidget):
         yield from build_context_boxes(ink, width, state, meter, thresholds)
         yield from self._build_tool_boxes(ink, width, state)
         yield build_heading_box(ink, width, tr("Largest parts of the context"), gap=22)
-        for number, part in enumerate(inspector_figures.largest_blocks(self._parts)):
+        gap = 10
+        for part in inspector_figures.largest_blocks(self._parts):
             figure = format_token_count(part.tokens)
             act = _toggle_for_block(part)
-            gap = 0 if number else 10
             name = part.shown_name
             yield FigureBox(ink, width, name.words, figure, mono=name.is_code, act=act, gap=gap)
+            gap = 0
         yield build_heading_box(ink, width, tr("This session"), gap=22)
         if self._session is not None and self._is_at_present:
             now = self._session.conversation.state
@@ -293,8 +297,8 @@ class ContextInspector(QWidget):
         if unlisted > 0:
             yield build_note_box(ink, width, tr("and {n} more", n=format_number(unlisted)))
         for ref in state.branch.exclusions:
-            seq = ref.seq if isinstance(ref, PartRef) else ref.first
-            name = tr("excluded: #{n}", n=seq)
+            first_seq, _ = first_and_last(ref)
+            name = tr("excluded: #{n}", n=first_seq)
             include = ToggleSection(("include", ref))
             yield FigureBox(ink, width, name, tr("Include"), accent=True, act=include)
 
@@ -306,18 +310,20 @@ class ContextInspector(QWidget):
             self._show_chosen_step()
         elif act.key == _REQUEST:
             self.show_request_of_step()
-        elif (
-            act.key[0] == "include"
-            and self._session is not None
-            and isinstance(act.key[1], PartRef | Span)
-        ):
-            self._doing.run_in_background(
-                self._session.context.include_part(act.key[1]), owner=self
-            )
+        elif act.key[0] == "include":
+            self._include_part(act.key[1])
         elif act.key[0] == "block":
-            port = self.view.viewport()
-            place = QCursor.pos() if self.underMouse() else port.mapToGlobal(port.rect().center())
-            self.build_block_menu(int(str(act.key[1]))).popup(place)
+            menu = self.build_block_menu(int(str(act.key[1])))
+            view = self.view.viewport()
+            place = view.mapToGlobal(view.rect().center())
+            if self.underMouse():
+                place = QCursor.pos()
+            menu.popup(place)
+
+    def _include_part(self, ref: object) -> None:
+        """Gives a part that the user had excluded back to the model."""
+        if self._session is not None and isinstance(ref, PartRef | Span):
+            self._doing.run_in_background(self._session.context.include_part(ref), owner=self)
 
     def build_block_menu(self, number: int) -> QMenu:
         menu = widgets.build_popup_menu(self)
@@ -329,9 +335,10 @@ class ContextInspector(QWidget):
             menu.addAction(words, lambda: self._doing.run_in_background(make(), owner=self))
 
         part = self._parts[number]
-        block, ref = part.block, part.block.source
+        block = part.block
+        ref = block.source
         self._add_block_description(menu, part)
-        seq = ref.seq if isinstance(ref, PartRef) else ref.last
+        _, seq = first_and_last(ref)
         menu.addAction(
             tr("Show in chat"), lambda: self.intent_requested.emit(ShowInChat(session.id, seq))
         )
@@ -371,7 +378,9 @@ class ContextInspector(QWidget):
     def show_request_of_step(self) -> None:
         if self._session is None:
             return
-        step = None if self._is_at_present else self._steps[self.slider.value()].seq
+        step = None
+        if not self._is_at_present:
+            step = self._steps[self.slider.value()].seq
         self._open_request_dialog(self._session, step, self._step.text())
 
     def show_request_of_reply(self, seq: int) -> None:
@@ -425,14 +434,18 @@ def _build_block_box(ink: DrawingStyle, width: float, part: ListedBlock) -> Layo
     words = part.shown_name.words
     if block.pinned:
         words = f"{tr('pinned')} · {words}"
+    more = context_kind_name(block.kind)
+    if part.cost:
+        more = format_dollars(part.cost)
+    is_one_shortened_part = bool(block.fold) and isinstance(block.source, PartRef)
     return FigureBox(
         ink,
         width,
         words,
         format_token_count(part.tokens),
         dot=ink.theme.fill_colour_of_kind(block.kind),
-        ring=bool(block.fold) and isinstance(block.source, PartRef),
+        ring=is_one_shortened_part,
         mono=part.shown_name.is_code,
         act=_toggle_for_block(part),
-        more=format_dollars(part.cost) if part.cost else context_kind_name(block.kind),
+        more=more,
     )

@@ -106,27 +106,32 @@ class FigureBox(LayoutBox):
         figure = self._figure
         if near and self._more:
             figure += f" · {self._more}"
-        colour = "accent" if self._accent else "muted"
+        colour = "muted"
+        if self._accent:
+            colour = "accent"
         at_right = _MIDDLE | Qt.AlignmentFlag.AlignRight
         ink.draw_words(painter, whole, figure, ink.text, colour, at_right)
         figure_width = QFontMetricsF(ink.text).horizontalAdvance(figure)
         room = self.width - left - figure_width - ink.scaled_pixels(10)
-        painter.setFont(ink.mono if self._mono else ink.text)
+        if self._mono:
+            painter.setFont(ink.mono)
+        else:
+            painter.setFont(ink.text)
         painter.setPen(ink.token_colour("text"))
         metrics = QFontMetricsF(painter.font())
         words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
         painter.drawText(QRectF(left, 0, room + 2, self.height), _MIDDLE, words)
 
     def _draw_dot(self, painter: QPainter, colour: QColor) -> None:
-        size = self.ink.scaled_pixels(9 if self._ring else 8)
-        place = QRectF(0, (self.height - size) / 2, size, size)
         if self._ring:
-            draw_dashed_ring(painter, place, colour)
+            size = self.ink.scaled_pixels(9)
+            draw_dashed_ring(painter, QRectF(0, (self.height - size) / 2, size, size), colour)
             return
+        size = self.ink.scaled_pixels(8)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(colour)
-        painter.drawEllipse(place)
+        painter.drawEllipse(QRectF(0, (self.height - size) / 2, size, size))
 
 
 def build_context_boxes(
@@ -164,9 +169,10 @@ def build_savings_boxes(
 ) -> Iterator[LayoutBox]:
     """Builds boxes for what was sent, paid and saved, or a link to set an unknown price."""
     savings = state.savings_until_moment()
-    for number, row in enumerate(build_savings_rows(savings, agents_cost)):
-        gap = 0 if number else 10
+    gap = 10
+    for row in build_savings_rows(savings, agents_cost):
         yield FigureBox(ink, width, row.words, row.figure, accent=row.is_highlighted, gap=gap)
+        gap = 0
     if lacks_price(state) and not savings.paid and not agents_cost:
         # The composer already says that no price is known. Those words would leave no
         # room for the figure's name here.

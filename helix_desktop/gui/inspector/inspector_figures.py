@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from helix_desktop.engine import facts
 from helix_desktop.engine.fold_economics import relative_prices
 from helix_desktop.engine.messages import Block, ContextKind
+from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.fast_dataclass import dataclass
@@ -65,9 +66,10 @@ def list_view_blocks(state: Moment) -> list[ListedBlock]:
 
 
 def name_block(block: Block, state: Moment) -> BlockName:
-    fold = state.find_fold(block.fold) if block.fold else None
-    if fold is not None and isinstance(fold.cover, facts.Span):
-        return BlockName(fold_title(fold))
+    if block.fold:
+        fold = state.find_fold(block.fold)
+        if fold is not None and isinstance(fold.cover, facts.Span):
+            return BlockName(fold_title(fold))
     if block.kind is ContextKind.OUTPUT:
         return BlockName(_name_output(block, state), is_code=True)
     content = block.content
@@ -84,7 +86,7 @@ def name_block(block: Block, state: Moment) -> BlockName:
 
 def _name_output(block: Block, state: Moment) -> str:
     source = block.source
-    seq = source.seq if isinstance(source, facts.PartRef) else source.last
+    _, seq = first_and_last(source)
     answered = state.record.answered.get(seq)
     if answered is None:
         return tr("output {n}", n=seq)

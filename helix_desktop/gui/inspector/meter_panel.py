@@ -31,7 +31,9 @@ class ContextPanel(QWidget):
 
     def __init__(self, theme: Theme, window: QWidget) -> None:
         super().__init__(window, accessibleName=tr("Context"))
-        self._theme, self._opener, self._window = theme, window, window
+        self._theme = theme
+        self._opener = window
+        self._window = window
         set_surface_look(self, "box")
         self.figures = BoxesView(theme, self, pad=(0, 0))
         self.figures.setAccessibleName(tr("Context"))
@@ -94,29 +96,28 @@ class ContextPanel(QWidget):
         """Places the panel above the meter. If it would be too high, it is widened, and
         then it scrolls.
         """
-        window, px = self._window, self._theme.zoomed_pixels
+        window = self._window
+        px = self._theme.zoomed_pixels
         end = self._opener.mapTo(window, QPoint(self._opener.width(), 0))
-        for width in (PANEL_WIDTH, WIDER_PANEL):
-            wide = min(px(width), window.width() - px(24))
-            self.figures.setFixedWidth(wide - px(36))
+        room_above = end.y() - px(18)
+        for pixels in (PANEL_WIDTH, WIDER_PANEL):
+            width = min(px(pixels), window.width() - px(24))
+            self.figures.setFixedWidth(width - px(36))
             self.figures.setFixedHeight(self.figures.lay_out_all_and_return_height())
-            missing = self._column.totalHeightForWidth(wide) - (end.y() - px(18))
+            missing = self._column.totalHeightForWidth(width) - room_above
             if missing <= 0:
                 break
         if missing > 0:
             self.figures.setFixedHeight(max(self.figures.height() - missing, px(60)))
-        bar = (
-            Qt.ScrollBarPolicy.ScrollBarAsNeeded
-            if missing > 0
-            else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
-        )
-        self.figures.setVerticalScrollBarPolicy(bar)
-        self.figures.setViewportMargins(
-            0, 0, px(8) if missing > 0 else 0, 0
-        )  # This makes room for the bar.
-        high = self._column.totalHeightForWidth(wide)
-        top = max(end.y() - px(10) - high, px(8))
-        self.setGeometry(QRect(max(min(end.x() - wide, window.width() - wide), 0), top, wide, high))
+            self.figures.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+            self.figures.setViewportMargins(0, 0, px(8), 0)  # This makes room for the bar.
+        else:
+            self.figures.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+            self.figures.setViewportMargins(0, 0, 0, 0)
+        height = self._column.totalHeightForWidth(width)
+        top = max(end.y() - px(10) - height, px(8))
+        left = max(min(end.x() - width, window.width() - width), 0)
+        self.setGeometry(QRect(left, top, width, height))
 
     # --- Placing the panel, and closing it by Escape or a click elsewhere
 
@@ -126,11 +127,13 @@ class ContextPanel(QWidget):
 
     def showEvent(self, event: QEvent) -> None:
         self._place_panel()
-        if (application := QApplication.instance()) is not None:
+        application = QApplication.instance()
+        if application is not None:
             application.installEventFilter(self)
 
     def hideEvent(self, event: QEvent) -> None:
-        if (application := QApplication.instance()) is not None:
+        application = QApplication.instance()
+        if application is not None:
             application.removeEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

@@ -57,12 +57,13 @@ def describe_request(request: Request, *, as_sent: bool | None) -> str:
     """Describes the request's length and whether it was sent so. `as_sent`: None
     without a digest.
     """
-    words = [format_count(len(request.messages), "{n} message", "{n} messages")]
-    if as_sent is not None:
-        same = tr("verified: exactly what was sent")
-        other = tr("not exactly what was sent: some content was removed or is damaged")
-        words.append(same if as_sent else other)
-    return " · ".join(words)
+    length = format_count(len(request.messages), "{n} message", "{n} messages")
+    if as_sent is None:
+        return length
+    if as_sent:
+        return f"{length} · {tr('verified: exactly what was sent')}"
+    reason = tr("not exactly what was sent: some content was removed or is damaged")
+    return f"{length} · {reason}"
 
 
 def build_request_forms(request: Request, wire: ProviderBody | None) -> dict[str, list[str]]:
@@ -98,12 +99,12 @@ def _format_message_part(part: MessagePart) -> str:
     if isinstance(part, ToolCall):
         return f"[{tr('call')} {part.id}] {part.name} {part.arguments}"
     if isinstance(part, ToolResult):
-        pictures = (
-            f" + {format_count(len(part.images), '{n} picture', '{n} pictures')}"
-            if part.images
-            else ""
-        )
-        return f"[{tr('result')} {part.call}{'' if part.ok else ', ' + tr('failed')}{pictures}]\n{part.text}"
+        head = f"{tr('result')} {part.call}"
+        if not part.ok:
+            head += f", {tr('failed')}"
+        if part.images:
+            head += f" + {format_count(len(part.images), '{n} picture', '{n} pictures')}"
+        return f"[{head}]\n{part.text}"
     if isinstance(part, Image):
         return f"[{part.media_type}, {format_byte_size(len(part.data))}]"
     return str(part)

@@ -53,7 +53,9 @@ class PdfPagesView(QScrollArea):
     def add_page_picture(self, png: bytes) -> None:
         number = len(self._pictures) + 1
         image = read_picture(png)
-        picture = QPixmap.fromImage(image) if image is not None else QPixmap()
+        picture = QPixmap()
+        if image is not None:
+            picture = QPixmap.fromImage(image)
         label = QLabel(self._inside, alignment=Qt.AlignmentFlag.AlignCenter)
         label.setAccessibleName(tr("Page {n}", n=format_number(number)))
         self._column.addWidget(label)
@@ -95,7 +97,9 @@ class CsvRowsModel(QAbstractTableModel):
 
     def __init__(self, rows: Sequence[Sequence[str]], parent: QWidget) -> None:
         super().__init__(parent)
-        self._head = rows[0] if rows else ()
+        self._head: Sequence[str] = ()
+        if rows:
+            self._head = rows[0]
         self._rows = rows[1:]
         self._width = max((len(row) for row in rows), default=0)
 
@@ -109,7 +113,9 @@ class CsvRowsModel(QAbstractTableModel):
         if not isinstance(index, QModelIndex) or role != Qt.ItemDataRole.DisplayRole:
             return None
         row = self._rows[index.row()]
-        return row[index.column()] if index.column() < len(row) else ""
+        if index.column() >= len(row):  # A row may have fewer cells than others.
+            return ""
+        return row[index.column()]
 
     def headerData(
         self,
@@ -121,7 +127,9 @@ class CsvRowsModel(QAbstractTableModel):
             return None
         if orientation is Qt.Orientation.Vertical:
             return format_number(section + 2)  # As the file's lines are counted.
-        return self._head[section] if section < len(self._head) else ""
+        if section >= len(self._head):
+            return ""
+        return self._head[section]
 
 
 class CsvTableView(QTableView):

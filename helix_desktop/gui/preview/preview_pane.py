@@ -122,18 +122,19 @@ class PreviewPane(QWidget):
 
     @property
     def shown_path(self) -> str:
-        return self._shown.file.shown_path if self._shown is not None else ""
+        if self._shown is None:
+            return ""
+        return self._shown.file.shown_path
 
     def show_file(
         self, bench: Workbench, file: PreviewedFile, first_line: int = 0, last_line: int = 0
     ) -> None:
         """Shows a file in its tab. With a line, its source is shown, because that has lines."""
-        self._opened = [
-            opened for opened in self._opened if opened.file.full_path != file.full_path
-        ]
         has_lines = first_line > 0 and file.kind not in _KINDS_WITHOUT_SOURCE
         opened = OpenedFile(file, bench, first_line, last_line, shows_source=has_lines)
-        self._opened = [*self._opened, opened][-MOST_TABS:]
+        tabs = [tab for tab in self._opened if tab.file.full_path != file.full_path]
+        tabs.append(opened)
+        self._opened = tabs[-MOST_TABS:]
         self._show_tab(opened)
 
     def close_preview(self) -> None:
@@ -152,13 +153,16 @@ class PreviewPane(QWidget):
     def _show_tab(self, opened: OpenedFile) -> None:
         self._shown = opened
         clear_layout(self._tab_row)
-        self._tab_widgets = [self._build_tab(each) for each in self._opened]
+        self._tab_widgets = [self._build_tab(tab) for tab in self._opened]
         for tab in self._tab_widgets:
             self._tab_row.addWidget(tab)
         self._tab_row.addStretch(1)
         kind = opened.file.kind
         self._source.setVisible(kind in _DRAWN_KINDS and kind not in _KINDS_WITHOUT_SOURCE)
-        self._source.setText(tr("Drawn") if opened.shows_source else tr("Source"))
+        if opened.shows_source:
+            self._source.setText(tr("Drawn"))
+        else:
+            self._source.setText(tr("Source"))
         self._show_content(opened)
         self._update_comment_button()
         self._hide_tabs_without_room()
@@ -171,8 +175,9 @@ class PreviewPane(QWidget):
         """Hides the oldest tabs where the pane is too narrow for all. The shown one stays."""
         taken = self._source.sizeHint().width() + self._theme.zoomed_pixels(60)
         room = self.width() - taken
-        shown_index = self._opened.index(self._shown) if self._shown in self._opened else -1
-        if shown_index >= 0:
+        shown_index = -1
+        if self._shown in self._opened:
+            shown_index = self._opened.index(self._shown)
             room -= self._tab_widgets[shown_index].sizeHint().width()
         for index in reversed(range(len(self._tab_widgets))):
             if index == shown_index:
@@ -226,7 +231,9 @@ class PreviewPane(QWidget):
         marked = range(opened.first_line - 1, opened.last_line)
 
         def tone_of_named_line(number: int) -> str:
-            return "accent_soft" if number in marked else ""
+            if number in marked:
+                return "accent_soft"
+            return ""
 
         self.lines.show_text_lines(lines, colours=colours, tone=tone_of_named_line)
         self.stack.setCurrentWidget(self.lines)
@@ -266,7 +273,9 @@ class PreviewPane(QWidget):
             )
 
         def add_page_pictures(pictures: Sequence[object]) -> None:
-            for picture in pictures if self._shown is opened else ():
+            if self._shown is not opened:
+                return
+            for picture in pictures:
                 self.pages.add_page_picture(getattr(picture, "png", b""))
 
         def show_failure(error: HelixError) -> None:
@@ -310,7 +319,9 @@ class PreviewPane(QWidget):
         if self.stack.currentWidget() is not self.lines:
             return None
         selected = self.lines.selected_line_range()
-        return (selected[0] + 1, selected[1] + 1) if selected is not None else None
+        if selected is None:
+            return None
+        return selected[0] + 1, selected[1] + 1
 
     def _selected_text(self) -> str:
         match self.stack.currentWidget():
@@ -337,19 +348,24 @@ class PreviewPane(QWidget):
 
 
 async def _read_or_draw_picture(content: bytes, *, is_svg: bool) -> QImage | None:
-    pixels = await draw_svg_as_png(content) if is_svg else content
-    return await asyncio.to_thread(read_picture, pixels, WIDEST_PICTURE)
+    if is_svg:
+        content = await draw_svg_as_png(content)
+    return await asyncio.to_thread(read_picture, content, WIDEST_PICTURE)
 
 
 def format_comment(path: str, lines: tuple[int, int] | None, text: str) -> str:
     """Returns the place and the selected text, below which the user writes."""
     place = path
     if lines is not None:
-        place = f"{path}:{lines[0]}" if lines[0] == lines[1] else f"{path}:{lines[0]}-{lines[1]}"
+        first, last = lines
+        place = f"{path}:{first}"
+        if last != first:
+            place = f"{path}:{first}-{last}"
     fence = "```"
     while fence in text:
         fence += "`"
-    return f"{place}\n{fence}\n{text.strip(chr(10))}\n{fence}\n"
+    selected = text.strip("\n")
+    return f"{place}\n{fence}\n{selected}\n{fence}\n"
 
 
 def make_safe_lines(text: str) -> str:

@@ -33,4 +33,6 @@ async def draw_svg_as_png(content: bytes) -> bytes:
         return b""
     finally:
         await starter.end_process(process)
-    return png if process.returncode == 0 else b""
+    if process.returncode != 0:
+        return b""
+    return png

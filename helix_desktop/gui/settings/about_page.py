@@ -40,17 +40,18 @@ class AboutPage(SettingsPage):
         )
 
     def _show_findings(self, findings: Sequence[DoctorFinding]) -> None:
-        lines = []
+        lines: list[str] = []
         for finding in findings:
             sign = FINDING_SIGNS.get(finding.state, "")
-            told = join_sentences(
-                translate_sentences(finding.says), translate_sentences(finding.remedy)
-            )
-            shown = tr("{what}: {says}", what=translate_sentences(finding.what), says=told)
-            look = "danger" if finding.state == "bad" else "small"
-            self._findings.addWidget(
-                build_plain_label(f"{sign} {shown}".strip(), look, self.page_content)
-            )
+            state = translate_sentences(finding.says)
+            remedy = translate_sentences(finding.remedy)
+            what = translate_sentences(finding.what)
+            shown = tr("{what}: {says}", what=what, says=join_sentences(state, remedy))
+            look = "small"
+            if finding.state == "bad":
+                look = "danger"
+            label = build_plain_label(f"{sign} {shown}".strip(), look, self.page_content)
+            self._findings.addWidget(label)
             # The copied report is in English, because others will read it.
             lines.append(f"{sign} {finding.what}: {finding.says} {finding.remedy}".strip())
         self._text = "\n".join(lines)

@@ -23,14 +23,21 @@ class EditModelDialog(FieldsDialog):
     corrected = Signal(dict)
 
     def __init__(self, model: ModelChoice, parent: QWidget) -> None:
-        assumed = tr("The size of this model's context window is not known. Enter the size here so that older parts of the conversation are shortened in time.")  # fmt: skip
-        words = (
-            assumed if model.sure is WindowSizeSource.ASSUMED else translate_sentences(model.note)
-        )
-        above = build_plain_label(model.name, "title"), build_plain_label(words, "muted")
+        note = translate_sentences(model.note)
+        if model.sure is WindowSizeSource.ASSUMED:
+            note = tr(
+                "The size of this model's context window is not known. Enter the size here so that older parts of the conversation are shortened in time."
+            )
+        name_label = build_plain_label(model.name, "title")
+        note_label = build_plain_label(note, "muted")
         self._known = _declare_model_fields(model)
         super().__init__(
-            tr("Edit model"), self._known, tr("Save"), self._save_corrections, parent, above
+            tr("Edit model"),
+            self._known,
+            tr("Save"),
+            self._save_corrections,
+            parent,
+            (name_label, note_label),
         )
         self.reset = self.buttons.addButton(
             tr("Reset to the provider's values"), QDialogButtonBox.ButtonRole.ResetRole
@@ -41,47 +48,59 @@ class EditModelDialog(FieldsDialog):
     def _save_corrections(self, values: Mapping[str, Value]) -> None:
         if values["max_output"] > values["window"]:  # type: ignore[operator]  # two numbers
             raise InvalidInput(tr("The longest reply cannot be larger than the context window."))
-        if changes := {
-            one.name: values[one.name] for one in self._known if values[one.name] != one.value
-        }:
-            self.corrected.emit(changes)
+        corrections: dict[str, Value] = {}
+        for field in self._known:
+            if values[field.name] != field.value:
+                corrections[field.name] = values[field.name]
+        if corrections:
+            self.corrected.emit(corrections)
 
 
 def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
-    dollars = tr("In dollars per million tokens.")
-    unknown = "" if model.local else tr("unknown")
-    reply, sampling = (
+    window_field = FieldDeclaration(
+        "window",
+        tr("Context window"),
+        tr("In tokens."),
+        model.window,
+        least=1_000,
+        most=MOST_TOKENS,
+    )
+    reply_field = FieldDeclaration(
+        "max_output",
+        tr("Longest reply"),
         tr("In tokens. 0 means the provider's default."),
-        tr("This model supports temperature and top-p."),
+        model.max_output,
+        most=MOST_TOKENS,
     )
-    unsure = tr(
-        "This model can read images. (The provider does not report this. If it is wrong, clear the box.)"
-    )
-    images = tr("This model can read images.") if model.are_images_known else unsure
-    return [
-        FieldDeclaration(
-            "window",
-            tr("Context window"),
-            tr("In tokens."),
-            model.window,
-            least=1_000,
-            most=MOST_TOKENS,
-        ),
-        FieldDeclaration(
-            "max_output", tr("Longest reply"), reply, model.max_output, most=MOST_TOKENS
-        ),
-        *(
+    images = tr("This model can read images.")
+    if not model.are_images_known:
+        images = tr(
+            "This model can read images. (The provider does not report this. If it is wrong, clear the box.)"
+        )
+    tools = tr("This model can call tools.")
+    sampling = tr("This model supports temperature and top-p.")
+    fields = [window_field, reply_field]
+    fields += _declare_price_fields(model)
+    fields.append(FieldDeclaration("images", tr("Vision"), images, model.images))
+    fields.append(FieldDeclaration("tools", tr("Tools"), tools, model.tools))
+    fields.append(FieldDeclaration("temperature", tr("Temperature"), sampling, model.temperature))
+    return fields
+
+
+def _declare_price_fields(model: ModelChoice) -> list[FieldDeclaration]:
+    unknown = tr("unknown")
+    if model.local:  # A model on this computer costs nothing.
+        unknown = ""
+    fields: list[FieldDeclaration] = []
+    for price, title in read_shown_names()["price of a model"].items():
+        fields.append(
             FieldDeclaration(
-                at,
+                price,
                 tr(title),
-                dollars,
-                getattr(model, f"price_{at}"),
+                tr("In dollars per million tokens."),
+                getattr(model, f"price_{price}"),
                 most=MOST_DOLLARS,
                 unset=unknown,
             )
-            for at, title in read_shown_names()["price of a model"].items()
-        ),
-        FieldDeclaration("images", tr("Vision"), images, model.images),
-        FieldDeclaration("tools", tr("Tools"), tr("This model can call tools."), model.tools),
-        FieldDeclaration("temperature", tr("Temperature"), sampling, model.temperature),
-    ]
+        )
+    return fields

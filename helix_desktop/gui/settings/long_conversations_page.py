@@ -110,17 +110,24 @@ class LongConversationsPage(WorkspaceSettingsPage):
                 unset=tr("No limit"),
             )
             self.add_field(declared, partial(self.change_setting, f"limits.{limit.name}"))
-        unpriced = {one.model for one in self._bench.models.model_facts() if has_unknown_price(one)}
+        unpriced: set[str] = set()
+        for model_fact in self._bench.models.model_facts():
+            if has_unknown_price(model_fact):
+                unpriced.add(model_fact.model)
         for model in sorted(unpriced):
             self.add_sentence(describe_missing_price(model), "")
 
     def _mark_choice(self, preset: str) -> None:
         if preset in self._choices:
-            self._choices[preset].blockSignals(True)
-            self._choices[preset].setChecked(True)
-            self._choices[preset].blockSignals(False)
+            choice = self._choices[preset]
+            choice.blockSignals(True)
+            choice.setChecked(True)
+            choice.blockSignals(False)
         for name, card in self._cards.items():
-            set_widget_look(card, "chosen-card" if name == preset else "card")
+            look = "card"
+            if name == preset:
+                look = "chosen-card"
+            set_widget_look(card, look)
 
     def _choose_when_checked(self, preset: str, is_checked: bool) -> None:  # noqa: FBT001 - a slot
         if is_checked:

@@ -52,12 +52,13 @@ class McpServerCard(QWidget):
         parent: QWidget,
     ) -> None:
         super().__init__(parent)
-        self._build_server_work, self._run_work = acts, do
+        self._build_server_work = acts
+        self._run_work = do
         self._server = server
         set_surface_look(self, "card")
-        self._name, self._words, self._state = (
-            build_plain_label("", look, self) for look in ("", "mono", "small")
-        )
+        self._name = build_plain_label("", "", self)
+        self._words = build_plain_label("", "mono", self)
+        self._state = build_plain_label("", "small", self)
         self._inside = build_surface(self, "plain")
         self._inside.hide()
         shown = (self._name, self._words, self._state, self._build_card_buttons(), self._inside)
@@ -84,7 +85,9 @@ class McpServerCard(QWidget):
         self._server = server
         config = server.config
         self._name.setText(config.name)
-        described = "" if server.mistake else config.full_description_without_secrets
+        described = config.full_description_without_secrets
+        if server.mistake:
+            described = ""
         self._words.setText(mark_text(described[:LONGEST_DESCRIPTION]))
         self._state.setText(describe_server_state(server))
         self._update_card_buttons(server)
@@ -103,7 +106,10 @@ class McpServerCard(QWidget):
         config = server.config
         has_mistake = bool(server.mistake)
         waits_for_sign_in = server.status is not None and server.status.state == "sign in"
-        self._switch.setText(tr("Turn off") if config.enabled else tr("Turn on"))
+        if config.enabled:
+            self._switch.setText(tr("Turn off"))
+        else:
+            self._switch.setText(tr("Turn on"))
         self._switch.setVisible(not has_mistake)
         self._test.setVisible(not has_mistake)
         self._more.setVisible(not has_mistake)
@@ -221,21 +227,24 @@ class McpServerCard(QWidget):
 
 def describe_server_state(server: McpServerState) -> str:
     if server.mistake:
-        return tr(
-            "The server's settings could not be read: {why}",
-            why=translate_sentences(server.mistake),
-        )
+        why = translate_sentences(server.mistake)
+        return tr("The server's settings could not be read: {why}", why=why)
     if not server.config.enabled:
         return tr("off")
-    if (status := server.status) is None:
+    status = server.status
+    if status is None:
         return ""
-    state = {
+    if status.state == "sign in":
+        return tr("Waiting for you to sign in.")
+    words_of_state = {
         "starting": tr("starting"),
         "ready": tr("ready"),
         "failed": tr("failed"),
         "off": tr("off"),
     }
-    if status.state == "sign in":
-        return tr("Waiting for you to sign in.")
-    tools = format_count(status.tools, "{n} tool", "{n} tools") if status.tools else ""
-    return " · ".join(filter(None, [state[status.state], tools, translate_sentences(status.why)]))
+    parts = [words_of_state[status.state]]
+    if status.tools:
+        parts.append(format_count(status.tools, "{n} tool", "{n} tools"))
+    if status.why:
+        parts.append(translate_sentences(status.why))
+    return " · ".join(parts)

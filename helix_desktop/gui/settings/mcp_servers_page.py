@@ -77,22 +77,26 @@ class McpServersPage(SettingsPage):
             self._error_label.setText(translate_sentences(str(error)))
             return
         for name in self._cards.keys() - {server.config.name for server in servers}:
-            gone = self._cards.pop(name)
-            self._rows.removeWidget(gone)
-            gone.hide()
-            gone.deleteLater()
+            removed_card = self._cards.pop(name)
+            self._rows.removeWidget(removed_card)
+            removed_card.hide()
+            removed_card.deleteLater()
         for server in servers:
-            if (card := self._cards.get(server.config.name)) is not None:
+            card = self._cards.get(server.config.name)
+            if card is not None:
                 card.update_server_card(server)
                 continue
-            acts, do = self._build_server_action, self._run_server_change
-            self._cards[server.config.name] = McpServerCard(server, acts, do, self.page_content)
-            self._rows.addWidget(self._cards[server.config.name])
+            card = McpServerCard(
+                server, self._build_server_action, self._run_server_change, self.page_content
+            )
+            self._cards[server.config.name] = card
+            self._rows.addWidget(card)
 
     def _build_server_action(
         self, action: str, name: str, **given: Any
     ) -> Coroutine[Any, Any, Any]:
-        program, servers = self._program, self._bench.mcp_servers
+        program = self._program
+        servers = self._bench.mcp_servers
         acts: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
             "switch": servers.switch_server,
             "switch_tool": servers.switch_server_tool,
@@ -103,7 +107,10 @@ class McpServersPage(SettingsPage):
             "sign_in": partial(program.sign_in_to_mcp_server, self._bench),
             "remove": servers.remove_server,
         }
-        self._status_label.setText(tr("Testing {name}…", name=name) if action == "test" else "")
+        status = ""
+        if action == "test":
+            status = tr("Testing {name}…", name=name)
+        self._status_label.setText(status)
         return acts[action](name, **given)
 
     def _run_server_change(
@@ -112,9 +119,12 @@ class McpServersPage(SettingsPage):
         """Runs a change. Only a test returns something to show."""
         self._error_label.setText("")
 
-        def show_server_change(said: object) -> None:
+        def show_server_change(result: object) -> None:
             then()
-            self._status_label.setText(said if isinstance(said, str) else "")
+            status = ""
+            if isinstance(result, str):
+                status = result
+            self._status_label.setText(status)
             self.refresh_server_cards()
 
         def show_server_error(error: HelixError) -> None:
@@ -127,7 +137,8 @@ class McpServersPage(SettingsPage):
 
     def _confirm_and_add_typed_servers(self) -> None:
         """Shows exactly what will be started or contacted before it is added."""
-        text, name = self._text.toPlainText(), self._name.text().strip()
+        text = self._text.toPlainText()
+        name = self._name.text().strip()
         try:
             servers = self._program.parse_server_configuration(text, name)
         except HelixError as error:
@@ -158,7 +169,9 @@ def _describe_new_servers(servers: Sequence[ServerConfig]) -> tuple[str, str]:
     contacted: list[str] = []
     for server in servers:
         words = server.full_description_without_secrets
-        line = words if server.name in words else f"{server.name}: {words}"
+        line = words
+        if server.name not in words:
+            line = f"{server.name}: {words}"
         if words.startswith(("http://", "https://")):
             contacted.append(line)
         else:

@@ -77,15 +77,16 @@ class ModelsPage(WorkspaceSettingsPage):
         return build_labelled_row(title, sentence, side, self.page_content)
 
     def _role_button_text(self, role: str, name: str) -> str:
+        if not name and role == "main":
+            return tr("Choose a model…")
         if not name:
-            return tr("Choose a model…") if role == "main" else tr("The main model")
+            return tr("The main model")
+        parts = [name]
         model = self._models.get(name)
-        parts = (
-            [name, format_model_window(model), format_model_price(model)]
-            if model is not None
-            else [name]
-        )
-        return " · ".join(filter(None, parts)).replace("&", "&&")
+        if model is not None:
+            parts += [format_model_window(model), format_model_price(model)]
+        shown = " · ".join(filter(None, parts))
+        return shown.replace("&", "&&")  # A button would underline the letter after a single &.
 
     def _open_role_chooser(self, role: str, anchor: QWidget, current: str) -> None:
         """Opens a new chooser each time: an old one would request a list that nobody sees."""

@@ -22,10 +22,12 @@ from helix_desktop.gui.workbench_types import Workbench
 
 def describe_permission_rule(rule: Mapping[str, Any]) -> str:
     """Formats a rule as one line: "Allow · run_command · cargo test *"."""
-    fits = [str(rule[name]) for name in ("tool", "path", "command") if rule.get(name)]
-    network = [tr("with network access")] if rule.get("network") else []
-    decision = translate_name("rule decision", str(rule.get("decision", "")))
-    return " · ".join([decision, *(fits or [tr("everything")]), *network])
+    parts = [translate_name("rule decision", str(rule.get("decision", "")))]
+    limits = [str(rule[name]) for name in ("tool", "path", "command") if rule.get(name)]
+    parts += limits or [tr("everything")]
+    if rule.get("network"):
+        parts.append(tr("with network access"))
+    return " · ".join(parts)
 
 
 class PermissionsPage(WorkspaceSettingsPage):
@@ -33,7 +35,8 @@ class PermissionsPage(WorkspaceSettingsPage):
         super().__init__(tr("Permissions"), bench, doing)
         self._program = program
         modes = bench.describe_permission_modes()
-        names, words = tuple(modes), [tr(each) for each in modes.values()]
+        names = tuple(modes)
+        words = [tr(mode) for mode in modes.values()]
         about = tr(
             "What the agent may do without asking. Reading files in the workspace never needs permission."
         )
@@ -79,11 +82,11 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_field(readable, lambda text: self._save_path_lines("readable", str(text)))
 
     def _save_access_to_home_path(self, name: str, value: Value) -> None:
-        self._opened = [
-            *(each for each in self._opened if each != name),
-            *([name] if value else []),
-        ]
-        self.change_setting("permissions.openings", self._opened)
+        opened = [path for path in self._opened if path != name]
+        if value:
+            opened.append(name)
+        self._opened = opened
+        self.change_setting("permissions.openings", opened)
 
     def _save_path_lines(self, name: str, text: str) -> None:
         self.change_setting(
@@ -101,8 +104,9 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _show_permission_mode(self) -> None:
         """Shows the mode in force again after the user rejected another."""
-        if (shown := self.page_content.findChild(QComboBox, "mode")) is not None:
-            shown.setCurrentIndex(shown.findData(self._bench.permission_mode))
+        field = self.page_content.findChild(QComboBox, "mode")
+        if field is not None:
+            field.setCurrentIndex(field.findData(self._bench.permission_mode))
 
     def _show_permission_rules(self) -> None:
         clear_layout(self._rules)
@@ -113,23 +117,23 @@ class PermissionsPage(WorkspaceSettingsPage):
         row_widget = widgets.build_surface(self.page_content, "card")
         label = widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget)
         line = build_row((label, 1), owner=row_widget, margins=(12, 4, 6, 4), wraps=True)
-        words = (
-            tr("Too broad: also allows other programs")
-            if self._program.is_rule_too_broad(rule)
-            else ""
+        warning = self._describe_useless_or_broad_rule(rule)
+        if warning:
+            line.addWidget(widgets.build_plain_label(warning, "danger", row_widget))
+        remove = partial(self._remove_permission_rule, rule)
+        name = tr("Remove the rule {rule}", rule=label.text())
+        line.addWidget(
+            widgets.build_push_button(tr("Remove"), row_widget, remove, "link", name=name)
         )
-        if not self._fits_a_tool(
-            str(rule.get("tool", "*")), runs_command=bool(rule.get("command"))
-        ):
-            words = tr("Never applies: there is no such tool, or it does not run commands")
-        if words:
-            line.addWidget(widgets.build_plain_label(words, "danger", row_widget))
-        act, name = (
-            partial(self._remove_permission_rule, rule),
-            tr("Remove the rule {rule}", rule=label.text()),
-        )
-        line.addWidget(widgets.build_push_button(tr("Remove"), row_widget, act, "link", name=name))
         return row_widget
+
+    def _describe_useless_or_broad_rule(self, rule: Mapping[str, Any]) -> str:
+        tool = str(rule.get("tool", "*"))
+        if not self._fits_a_tool(tool, runs_command=bool(rule.get("command"))):
+            return tr("Never applies: there is no such tool, or it does not run commands")
+        if self._program.is_rule_too_broad(rule):
+            return tr("Too broad: also allows other programs")
+        return ""
 
     def _fits_a_tool(self, pattern: str, *, runs_command: bool) -> bool:
         """Whether a tool has this name. The tools of servers, which may not run now,
@@ -152,16 +156,21 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _add_permission_rule(self) -> None:
         tool = self._tool.text().strip()
-        about = "command" if self._fits_a_tool(tool or "*", runs_command=True) else "path"
-        given = {"tool": tool, about: self._command.text().strip()}
-        rule = {
-            "decision": str(self._decision.currentData()),
-            **{name: text for name, text in given.items() if text},
-        }
-        if len(rule) > 1:
-            self._tool.clear()
-            self._command.clear()
-            self._save_permission_rules([*self._bench.workspace.settings.rules, rule])
+        limit = self._command.text().strip()
+        if not tool and not limit:
+            return
+        rule = {"decision": str(self._decision.currentData())}
+        if tool:
+            rule["tool"] = tool
+        if limit and self._fits_a_tool(tool or "*", runs_command=True):
+            rule["command"] = limit
+        elif limit:
+            rule["path"] = limit
+        self._tool.clear()
+        self._command.clear()
+        rules = list(self._bench.workspace.settings.rules)
+        rules.append(rule)
+        self._save_permission_rules(rules)
 
     def _remove_permission_rule(self, rule: Mapping[str, Any]) -> None:
         """Finds the rule by its content, as the rules may have changed since they were shown."""

@@ -1,6 +1,8 @@
 """Pages built from program_settings.py: one row for each setting, grouped by section."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,35 +52,47 @@ class ProgramSettingsPage(SettingsPage):
         sentence = tr(setting.sentence)
         if setting.restart:
             sentence = f"{sentence} {tr('Takes effect after a restart.')}"
-        # Money is shown in dollars everywhere; the file has cents, which are whole numbers.
-        scale = CENTS if setting is ASK_ABOVE else 1
-        value = self._settings[setting]
-        if setting is ASK_ABOVE:
-            value = value / CENTS
+        words_of_choices: list[str] = []
+        for choice in setting.choices:
+            words = LANGUAGES.get(choice) or translate_name(
+                "choice of a setting", choice, otherwise=choice
+            )
+            words_of_choices.append(words)
+        unit = ""
+        if setting.unit:
+            unit = tr(setting.unit)
+        unset = ""
+        if setting.font:
+            unset = tr("Default")
         declared = FieldDeclaration(
             setting.key,
             tr(setting.title),
             sentence,
-            value,
+            self._settings[setting],
             setting.choices,
-            [
-                LANGUAGES.get(choice)
-                or translate_name("choice of a setting", choice, otherwise=choice)
-                for choice in setting.choices
-            ],
+            words_of_choices,
             setting.least or 0,
-            (setting.most or 0) / scale if scale > 1 else setting.most or 0,
-            tr(setting.unit) if setting.unit else "",
-            tr("Default") if setting.font else tr("Never") if setting is ASK_ABOVE else "",
+            setting.most or 0,
+            unit,
+            unset,
             long=setting.long,
             font=setting.font,
         )
+        if setting is ASK_ABOVE:
+            return self._build_money_row(declared)
+        return build_field_row(declared, partial(self._change_setting, setting), self.page_content)
 
-        def change(shown: Value) -> None:
-            is_money = setting is ASK_ABOVE and isinstance(shown, int | float)
-            self._change_setting(setting, round(float(shown) * CENTS) if is_money else shown)
+    def _build_money_row(self, in_cents: FieldDeclaration) -> QWidget:
+        """Shows an amount in dollars, as everywhere. The file has cents, which are whole numbers."""
+        cents = self._settings[ASK_ABOVE]
+        in_dollars = replace(
+            in_cents, value=cents / CENTS, most=in_cents.most / CENTS, unset=tr("Never")
+        )
 
-        return build_field_row(declared, change, self.page_content)
+        def change_cents(dollars: Value) -> None:
+            self._change_setting(ASK_ABOVE, round(float(dollars) * CENTS))
+
+        return build_field_row(in_dollars, change_cents, self.page_content)
 
     def _change_setting(self, setting: ProgramSetting[Any], value: Value) -> None:
         self._error_label.hide()

@@ -12,7 +12,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.frame.connect_model_panel import ConnectModelPanel, KeyPlaceButtons
-from helix_desktop.gui.model_setup_port import ModelSetupPort, ProviderChoice
+from helix_desktop.gui.model_setup_port import ModelSetupPort, ProviderChoice, ProviderTestResult
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -32,9 +32,10 @@ class EditProviderDialog(widgets.TransientDialog):
         super().__init__(tr("Edit provider"), parent, 520, 200)
         self.address = QLineEdit(provider.address, self)
         self.key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
-        self.key.setPlaceholderText(
-            tr("Leave empty to keep the current key") if provider.key else tr("Paste the key")
-        )
+        if provider.key:
+            self.key.setPlaceholderText(tr("Leave empty to keep the current key"))
+        else:
+            self.key.setPlaceholderText(tr("Paste the key"))
         form = QFormLayout()
         for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
             field.setAccessibleName(words)
@@ -55,12 +56,14 @@ class EditProviderDialog(widgets.TransientDialog):
     def show_provider_error(self, error: HelixError) -> None:
         is_choice = isinstance(error, NoUsableKeyring)  # Where to store the key, no failure.
         self._error_label.setText(translate_sentences(str(error)))
-        set_widget_look(self._error_label, "muted" if is_choice else "danger")
+        if is_choice:
+            set_widget_look(self._error_label, "muted")
+        else:
+            set_widget_look(self._error_label, "danger")
         self._key_places.setVisible(is_choice)
-        needed = self.heightForWidth(
-            self.width()
-        )  # With less height, the fields would be squeezed.
-        self.resize(self.width(), max(self.height(), needed))
+        # With less height, the fields would be squeezed.
+        needed_height = self.heightForWidth(self.width())
+        self.resize(self.width(), max(self.height(), needed_height))
 
 
 class ProvidersPage(SettingsPage):
@@ -70,7 +73,8 @@ class ProvidersPage(SettingsPage):
 
     def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner) -> None:
         super().__init__(tr("Providers"))
-        self._setup, self._doing = setup, doing
+        self._setup = setup
+        self._doing = doing
         self.add_sentence(
             tr("Keys are stored in the system's keyring, or in a file if you allow this.")
         )
@@ -128,35 +132,35 @@ class ProvidersPage(SettingsPage):
         )
 
     def _describe_provider_key(self, provider: ProviderChoice) -> str:
-        if not provider.needs_key and not provider.key:
-            return f"{provider.address} · {tr('no key needed')}"
-        key = (
-            tr("key: {where}", where=translate_sentences(provider.key))
-            if provider.key
-            else tr("no key")
-        )
+        if provider.key:
+            key = tr("key: {where}", where=translate_sentences(provider.key))
+        elif provider.needs_key:
+            key = tr("no key")
+        else:
+            key = tr("no key needed")
         return f"{provider.address} · {key}"
 
     def _test_and_show_result(self, provider: ProviderChoice, beside: QLabel) -> None:
+        def show_model_count(tested: ProviderTestResult) -> None:
+            beside.setText(format_count(len(tested.models), "{n} model", "{n} models"))
+
+        def show_failure(error: HelixError) -> None:
+            beside.setText(translate_sentences(error.what))
+
         beside.setText(tr("Contacting…"))
+        test = self._setup.test_provider(provider, "")
         self._doing.run_in_background(
-            self._setup.test_provider(provider, ""),
-            then=lambda tested: beside.setText(
-                format_count(len(tested.models), "{n} model", "{n} models")
-            ),
-            owner=beside,
-            failed=lambda error: beside.setText(translate_sentences(error.what)),
+            test, then=show_model_count, owner=beside, failed=show_failure
         )
 
     def _open_provider_editor(self, provider: ProviderChoice) -> None:
         def save_edited_provider(address: str, key: str, keep: str) -> None:
             changed = replace(provider, address=address)
-            work, failed = (
-                self._setup.add_provider_with_key(changed, key, keep),
-                dialog.show_provider_error,
-            )
             self._doing.run_in_background(
-                work, then=close_provider_dialog, owner=dialog, failed=failed
+                self._setup.add_provider_with_key(changed, key, keep),
+                then=close_provider_dialog,
+                owner=dialog,
+                failed=dialog.show_provider_error,
             )
 
         def close_provider_dialog(_done: None) -> None:

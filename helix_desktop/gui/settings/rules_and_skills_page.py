@@ -31,7 +31,9 @@ class RulesAndSkillsPage(SettingsPage):
 
     def __init__(self, theme: Theme, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Rules and skills"))
-        self._theme, self._bench, self._doing = theme, bench, doing
+        self._theme = theme
+        self._bench = bench
+        self._doing = doing
         self.add_sentence(
             tr(
                 "Rules, skills, slash commands, hooks and agents in this folder. New or changed items are used only after you trust them."
@@ -53,11 +55,11 @@ class RulesAndSkillsPage(SettingsPage):
 
     def _show_project_items(self, brought: ProjectItems) -> None:
         clear_layout(self._items)
-        found = brought.items
-        if not found:
+        items = brought.items
+        if not items:
             words = tr("This folder has no rules, skills, slash commands, hooks or agents yet.")
             self._items.addWidget(self._build_item_label(words, "faint"))
-        asking = [item for item in found if item.state_description.endswith("not trusted yet")]
+        asking = [item for item in items if item.state_description.endswith("not trusted yet")]
         if len(asking) > 1:
             words = tr("Review all {n} new or changed items", n=format_number(len(asking)))
             review = build_push_button(
@@ -65,16 +67,25 @@ class RulesAndSkillsPage(SettingsPage):
             )
             self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)
         self._cards = []
-        self._filter.setVisible(len(found) > MAX_ITEMS_WITHOUT_FILTER)
+        self._filter.setVisible(len(items) > MAX_ITEMS_WITHOUT_FILTER)
         for kind, name in read_shown_names()["kinds of items"].items():
-            words = tr(name)
-            own = sorted((item for item in found if item.kind == kind), key=_item_sort_key)
-            texts = [f"{words} {item.name} {item.about}".casefold() for item in own]
-            shown = [(self._build_item_label(words, "heading"), "\n".join(texts))] if own else []
-            self._cards += [*shown, *zip(map(self._build_item_card, own), texts, strict=True)]
+            items_of_kind = [item for item in items if item.kind == kind]
+            items_of_kind.sort(key=_item_sort_key)
+            self._add_cards_of_kind(tr(name), items_of_kind)
         for widget, _ in self._cards:
             self._items.addWidget(widget)
         self._filter_item_cards(self._filter.text())
+
+    def _add_cards_of_kind(self, kind: str, items: Sequence[ProjectItem]) -> None:
+        """Adds a heading and a card for each item, each with the text that the filter searches."""
+        if not items:
+            return
+        searched_texts = [f"{kind} {item.name} {item.about}".casefold() for item in items]
+        heading = self._build_item_label(kind, "heading")
+        # The heading stays as long as one of its items is in sight.
+        self._cards.append((heading, "\n".join(searched_texts)))
+        for item, searched_text in zip(items, searched_texts, strict=True):
+            self._cards.append((self._build_item_card(item), searched_text))
 
     def _filter_item_cards(self, words: str) -> None:
         for widget, text in self._cards:
@@ -83,18 +94,21 @@ class RulesAndSkillsPage(SettingsPage):
     def _build_item_card(self, item: ProjectItem) -> QWidget:
         card = build_surface(self.page_content, "card")
         name = self._build_item_label(mark_on_one_line(item.name), "title")
-        said = item.state_description
-        state = self._build_item_label(
-            translate_name("state of an item", said, otherwise=said), "small"
+        state_words = translate_name(
+            "state of an item", item.state_description, otherwise=item.state_description
         )
+        state = self._build_item_label(state_words, "small")
         read = build_push_button(
             tr("Read"), self.page_content, lambda: self._open_review_dialog([item]), "link"
         )
         read.setAccessibleName(f"{read.text()}: {item.name}")
         line = build_row((name, 1), state, read, self._build_use_checkbox(item), wraps=True)
         column = build_column(line, owner=card, margins=(12, 8, 10, 8), spacing=2)
-        why = tr("In use because {why}.", why=item.why) if item.why and item.is_in_force else ""
-        for text in filter(None, [item.about, why, *map(translate_sentences, item.notes)]):
+        notes = [item.about]
+        if item.why and item.is_in_force:
+            notes.append(tr("In use because {why}.", why=item.why))
+        notes += map(translate_sentences, item.notes)
+        for text in filter(None, notes):
             column.addWidget(self._build_item_label(mark_text(text[:400]), "muted"))
         column.addWidget(self._build_item_label(mark_on_one_line(str(item.path)), "faint"))
         return card
@@ -130,7 +144,10 @@ class RulesAndSkillsPage(SettingsPage):
 
 def _item_sort_key(item: ProjectItem) -> tuple[bool, list[tuple[int, str]]]:
     """Sorts items that need the user's decision first, then by name, with 2 before 10."""
-    pieces = re.split(r"(\d+)", item.name.casefold())
-    return item.state_description == "in use", [
-        (int(piece) if piece.isdecimal() else -1, piece) for piece in pieces
-    ]
+    pieces: list[tuple[int, str]] = []
+    for piece in re.split(r"(\d+)", item.name.casefold()):
+        number = -1
+        if piece.isdecimal():
+            number = int(piece)
+        pieces.append((number, piece))
+    return item.state_description == "in use", pieces

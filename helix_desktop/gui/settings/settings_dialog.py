@@ -90,14 +90,19 @@ class SettingsDialog(widgets.TransientDialog):
 
     def show_settings_page(self, page: str) -> None:
         """Shows a page by its name, or the section of a page by the section's name."""
-        group = GROUP_OF_SECTION.get(page, page)
-        name = group if group in self._page_factories else "appearance"
+        name = GROUP_OF_SECTION.get(page, page)
+        if name not in self._page_factories:  # Without a workspace, its pages are not there.
+            name = "appearance"
+        section = page
+        if page == "workspace":
+            section = "models"
         shown = self._build_page(name)
         self._stack.setCurrentWidget(shown)
-        shown.scroll_to_section("models" if page == "workspace" else page)
-        self._buttons[name].setChecked(True)
-        self._buttons[name].setFocus()
-        self._names.ensureWidgetVisible(self._buttons[name])
+        shown.scroll_to_section(section)
+        button = self._buttons[name]
+        button.setChecked(True)
+        button.setFocus()
+        self._names.ensureWidgetVisible(button)
 
     def _build_page(self, name: str) -> SettingsGroupPage:
         if name not in self._pages:
@@ -109,14 +114,18 @@ class SettingsDialog(widgets.TransientDialog):
     def _show_pages_with(self, typed: str) -> None:
         """Shows only the pages that say what was typed, and the first place that says it."""
         words = typed.casefold().split()
-        is_first = bool(words)
+        if not words:
+            for button in self._buttons.values():
+                button.show()
+            return
+        is_first = True
         for name, button in self._buttons.items():
-            found = next(self._build_page(name).find_rows(words), None) if words else None
-            button.setVisible(not words or found is not None)
-            if found is not None and is_first:
+            row = next(self._build_page(name).find_rows(words), None)
+            button.setVisible(row is not None)
+            if row is not None and is_first:
                 is_first = False
                 self._stack.setCurrentWidget(self._pages[name])
-                self._pages[name].scroll_to_row(found)
+                self._pages[name].scroll_to_row(row)
                 button.setChecked(True)
 
     def _open_page_or_run_action(self, name: str) -> None:
@@ -220,6 +229,8 @@ class SettingsDialog(widgets.TransientDialog):
         """Shows the models that are known, also where the page was built before they arrived."""
         self._models = models
         page = self._pages.get("providers")
-        section = page.sections.get("models") if page is not None else None
+        if page is None:
+            return
+        section = page.sections.get("models")
         if isinstance(section, ModelsPage):
             section.show_known_models(models)

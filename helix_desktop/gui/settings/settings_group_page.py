@@ -35,10 +35,15 @@ class SettingsGroupPage(SettingsPage):
         content = self._contents.get(name)
         if content is None:
             return
-        is_first = content is next(iter(self._contents.values()))
-        QTimer.singleShot(
-            0, content, lambda: self.verticalScrollBar().setValue(0 if is_first else content.y())
-        )
+        first_content = next(iter(self._contents.values()))
+
+        def scroll() -> None:
+            top = content.y()
+            if content is first_content:
+                top = 0  # With the page's title above it.
+            self.verticalScrollBar().setValue(top)
+
+        QTimer.singleShot(0, content, scroll)
 
     def find_rows(self, words: Sequence[str]) -> Iterator[QLabel]:
         """Yields the texts that contain all words, in the order in which they are shown."""

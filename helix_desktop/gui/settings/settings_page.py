@@ -78,7 +78,8 @@ class SettingsPage(QScrollArea):
 class WorkspaceSettingsPage(SettingsPage):
     def __init__(self, title: str, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(title)
-        self._bench, self._doing = bench, doing
+        self._bench = bench
+        self._doing = doing
 
     def change_setting(self, name: str, value: object) -> None:
         self._doing.run_in_background(self._bench.change_settings({name: value}), owner=self)

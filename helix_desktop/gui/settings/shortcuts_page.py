@@ -43,13 +43,13 @@ class ShortcutsPage(SettingsPage):
         edit.setClearButtonEnabled(True)
         edit.setMaximumWidth(FIELD_WIDTH_IN_LINES * edit.fontMetrics().height())
         edit.setAccessibleName(tr("Shortcut for {action}", action=title))
-        if (line_edit := edit.findChild(QLineEdit)) is not None:
+        line_edit = edit.findChild(QLineEdit)
+        if line_edit is not None:
             line_edit.setAccessibleName(edit.accessibleName())
         edit.editingFinished.connect(partial(self._save_or_reject_edited_shortcut, name))
         self._edits[name] = edit
-        self.add_page_layout(
-            build_row((build_plain_label(title, parent=self.page_content), 1), edit, wraps=True)
-        )
+        label = build_plain_label(title, parent=self.page_content)
+        self.add_page_layout(build_row((label, 1), edit, wraps=True))
 
     def _save_or_reject_edited_shortcut(self, name: str) -> None:
         sequence = self._edits[name].keySequence()
@@ -60,11 +60,9 @@ class ShortcutsPage(SettingsPage):
             self._status_label.setText(words)
         elif sequence != self._actions[name].shortcut():
             robbed = self._actions.change_shortcut_and_return_robbed_title(name, sequence)
-            words = (
-                tr("“{action}” no longer has a shortcut.", action=robbed)
-                if robbed
-                else tr("Changed.")
-            )
+            words = tr("Changed.")
+            if robbed:
+                words = tr("“{action}” no longer has a shortcut.", action=robbed)
             self._status_label.setText(words)
         self._show_shortcuts()
 

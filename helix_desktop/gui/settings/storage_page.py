@@ -8,6 +8,7 @@ import shiboken6
 from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_date_and_time
 from helix_desktop.gui.common.setting_fields import FieldDeclaration, Value
@@ -24,20 +25,23 @@ MEGABYTE = 1_000_000
 class StoragePage(SettingsPage):
     def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
         super().__init__(tr("Storage"))
-        self._bench, self._program, self._doing = bench, program, doing
+        self._bench = bench
+        self._program = program
+        self._doing = doing
         self._figures = self.add_sentence(tr("Counting…"))
         self._folder = self.add_sentence("", "mono")
         self._over_limit_label = self.add_sentence("", "danger")
         self._over_limit_label.hide()
-        limit, about = (
-            bench.workspace.settings.limit // MEGABYTE,
+        limit_field = FieldDeclaration(
+            "limit",
+            tr("Limit"),
             tr("Maximum size of the cache. 0 means no limit."),
+            bench.workspace.settings.limit // MEGABYTE,
+            most=2_000_000,
+            unit="MB",
+            unset=tr("No limit"),
         )
-        most, unset = 2_000_000, tr("No limit")
-        declared = FieldDeclaration(
-            "limit", tr("Limit"), about, limit, most=most, unit="MB", unset=unset
-        )
-        self.add_field(declared, self._set_cache_limit)
+        self.add_field(limit_field, self._set_cache_limit)
         self.add_heading(tr("Maintenance"))
         about = tr("Saves a copy of the conversations to the workspace's own folder. To keep a copy elsewhere, export the workspace.")  # fmt: skip
         self._add_maintenance_button(
@@ -74,58 +78,65 @@ class StoragePage(SettingsPage):
 
     def _show_storage(self, measured: tuple[CacheEntryFigures, float]) -> None:
         kept, backup = measured
-        entries = format_count(kept.entries, "{n} entry", "{n} entries")
-        size, taken = format_byte_size(kept.size), format_byte_size(kept.kept)
         figures = tr(
-            "{entries}, {size}, compressed to {taken}", entries=entries, size=size, taken=taken
+            "{entries}, {size}, compressed to {taken}",
+            entries=format_count(kept.entries, "{n} entry", "{n} entries"),
+            size=format_byte_size(kept.size),
+            taken=format_byte_size(kept.kept),
         )
-        last = format_date_and_time(backup) if backup else tr("none")
-        self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")
+        last_backup = tr("none")
+        if backup:
+            last_backup = format_date_and_time(backup)
+        self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last_backup)}")
         self._folder.setText(str(self._bench.workspace.folder))
         limit = self._bench.workspace.settings.limit
-        over = kept.kept - limit if limit else 0
-        words = tr(
-            "{size} over the limit. Nothing is removed automatically.", size=format_byte_size(over)
-        )
-        self._over_limit_label.setText(words)
-        self._over_limit_label.setVisible(over > 0)
+        excess = kept.kept - limit
+        is_over_limit = bool(limit) and excess > 0
+        if is_over_limit:
+            words = tr(
+                "{size} over the limit. Nothing is removed automatically.",
+                size=format_byte_size(excess),
+            )
+            self._over_limit_label.setText(words)
+        self._over_limit_label.setVisible(is_over_limit)
 
     def _estimate_and_ask_to_free_space(self) -> None:
-        work = self._program.estimate_space_to_free(self._bench)
-        show, failed = (
-            self._ask_to_free_space,
-            lambda e: self._status_label.setText(translate_sentences(str(e))),
+        def show_failure(error: HelixError) -> None:
+            self._status_label.setText(translate_sentences(str(error)))
+
+        estimate = self._program.estimate_space_to_free(self._bench)
+        self._doing.run_in_background(
+            estimate, then=self._ask_to_free_space, owner=self, failed=show_failure
         )
-        self._doing.run_in_background(work, then=show, owner=self, failed=failed)
 
     def _ask_to_free_space(self, going: SpaceToFree) -> None:
         if not going.entries:
-            used = tr("Every entry is used by a conversation. Empty the trash, or raise the limit.")
-            self._status_label.setText(used if going.over else tr("Nothing to free up."))
-            return
-        words = [
-            tr("{size} over the limit.", size=format_byte_size(going.over)),
-            format_count(
-                going.entries,
-                "{n} entry that no conversation uses will be removed:",
-                "{n} entries that no conversation uses will be removed:",
-            ),
-            "\n".join([*going.names, "…"] if going.entries > len(going.names) else going.names),
-            tr(
-                "{size} will be freed. The content can no longer be recalled, but its description is kept.",
-                size=format_byte_size(going.freed),
-            ),
-        ]
-        if going.left:
-            words.append(
-                tr(
-                    "The cache would still be {size} over the limit.",
-                    size=format_byte_size(going.left),
+            words = tr("Nothing to free up.")
+            if going.over:
+                words = tr(
+                    "Every entry is used by a conversation. Empty the trash, or raise the limit."
                 )
-            )
-        ask_to_confirm(
-            self, tr("Free up space"), "\n\n".join(words), tr("Remove"), self._free_space
+            self._status_label.setText(words)
+            return
+        names = "\n".join(going.names)
+        if going.entries > len(going.names):
+            names += "\n…"
+        what_goes = format_count(
+            going.entries,
+            "{n} entry that no conversation uses will be removed:",
+            "{n} entries that no conversation uses will be removed:",
         )
+        what_stays = tr(
+            "{size} will be freed. The content can no longer be recalled, but its description is kept.",
+            size=format_byte_size(going.freed),
+        )
+        excess = tr("{size} over the limit.", size=format_byte_size(going.over))
+        paragraphs = [excess, what_goes, names, what_stays]
+        if going.left:
+            left = format_byte_size(going.left)
+            paragraphs.append(tr("The cache would still be {size} over the limit.", size=left))
+        question = "\n\n".join(paragraphs)
+        ask_to_confirm(self, tr("Free up space"), question, tr("Remove"), self._free_space)
 
     def _free_space(self) -> None:
         self._run_maintenance(self._free_space_button, self._program.free_up_space(self._bench))

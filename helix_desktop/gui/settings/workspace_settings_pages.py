@@ -74,5 +74,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
         )
 
     def _change_checkpoint_setting(self, name: str, value: Value) -> None:
-        changed: object = not value if name == "off" else value
+        changed: object = value
+        if name == "off":  # The file says what is off, the field what is on.
+            changed = not value
         self.change_setting(f"changes.{name}", changed)

@@ -80,11 +80,15 @@ class TimelineEvent:
 
     @property
     def fold_kind(self) -> facts.FoldKind | None:
-        return self.made_folds[0].kind if self.made_folds else None
+        if not self.made_folds:
+            return None
+        return self.made_folds[0].kind
 
     @property
     def first_fold_id(self) -> str:
-        return self.made_folds[0].fold if self.made_folds else ""
+        if not self.made_folds:
+            return ""
+        return self.made_folds[0].fold
 
 
 class ConversationTimeline:
@@ -123,8 +127,10 @@ class ConversationTimeline:
     @property
     def model_window(self) -> int:
         """The main model's context window, or 0 if it is unknown."""
-        chosen = self.history.settings.model_for_role(facts.ModelRole.MAIN)
-        return chosen.window if chosen else 0
+        main_model = self.history.settings.model_for_role(facts.ModelRole.MAIN)
+        if main_model is None:
+            return 0
+        return main_model.window
 
     @property
     def _has_only_measured_points(self) -> bool:
@@ -311,10 +317,12 @@ class ConversationTimeline:
 
     def _billed_view_tokens(self, seq: int) -> int:
         """Returns the view's tokens after this fact, corrected to the main model's bill."""
-        chosen = self.history.record.settings_at(seq).model_for_role(facts.ModelRole.MAIN)
-        model = chosen.model if chosen else ""
+        main_model = self.history.record.settings_at(seq).model_for_role(facts.ModelRole.MAIN)
+        model_name = ""
+        if main_model is not None:
+            model_name = main_model.model
         ledger = self.history.record.ledger
-        return round(ledger.shown[seq] * ledger.billing_factor(model, seq))
+        return round(ledger.shown[seq] * ledger.billing_factor(model_name, seq))
 
     def _add_chart_point(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> None:
         """Adds a point. `newest_seq`: the newest fact of the view that has this many tokens."""
@@ -349,7 +357,9 @@ class ConversationTimeline:
         return heights
 
     def _add_fold_to_event(self, recorded: facts.Recorded, fold: facts.Folded) -> None:
-        event = self._event_of_batch.get(fold.batch) if fold.batch else None
+        event = None
+        if fold.batch:
+            event = self._event_of_batch.get(fold.batch)
         if event is None:
             event = self._add_event_of_fold(recorded, fold)
         event.made_folds.append(fold)
@@ -406,21 +416,28 @@ def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent
         return list(events)
     grouped: list[TimelineEvent] = []
     for event in events:
-        last = grouped[-1] if grouped else None
-        if last is None or event.fold_kind not in GROUPED or last.fold_kind is not event.fold_kind:
+        can_be_grouped = event.fold_kind in GROUPED
+        if can_be_grouped and grouped and grouped[-1].fold_kind is event.fold_kind:
+            grouped[-1] = _merge_two_events(grouped[-1], event)
+        else:
             grouped.append(event)
-            continue
-        grouped[-1] = replace(
-            last,
-            made_folds=[*last.made_folds, *event.made_folds],
-            last_time=event.time,
-            saved_tokens=last.saved_tokens + event.saved_tokens,
-            saved_dollars=last.saved_dollars + event.saved_dollars,
-        )
     return grouped
+
+
+def _merge_two_events(earlier: TimelineEvent, later: TimelineEvent) -> TimelineEvent:
+    return replace(
+        earlier,
+        made_folds=earlier.made_folds + later.made_folds,
+        last_time=later.time,
+        saved_tokens=earlier.saved_tokens + later.saved_tokens,
+        saved_dollars=earlier.saved_dollars + later.saved_dollars,
+    )
 
 
 def merge_timeline_events(stories: Sequence[ConversationTimeline]) -> list[TimelineEvent]:
     """Merges the events of several conversations, the newest first."""
-    events = [event for story in stories for event in story.events]
-    return sorted(events, key=lambda event: -event.time)
+    events: list[TimelineEvent] = []
+    for story in stories:
+        events += story.events
+    events.sort(key=lambda event: -event.time)
+    return events

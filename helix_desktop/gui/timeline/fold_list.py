@@ -26,11 +26,17 @@ class FoldRows(ListRowModel[TimelineEvent]):
     window = 0
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            event = self.items[index.row()]
-            undone = ", " + tr("undone") if self.is_event_undone(event) else ""
-            return f"{describe_event_title(event)}, {describe_event_time(event)}, {describe_event_briefly(event, self.window)}{undone}"
-        return None
+        if role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
+            return None
+        event = self.items[index.row()]
+        parts = [
+            describe_event_title(event),
+            describe_event_time(event),
+            describe_event_briefly(event, self.window),
+        ]
+        if self.is_event_undone(event):
+            parts.append(tr("undone"))
+        return ", ".join(parts)
 
     def is_event_undone(self, event: TimelineEvent) -> bool:
         return bool(event.made_folds) and not event.has_fold_in_force
@@ -41,26 +47,24 @@ class _FoldRowPainter(RowPainter):
         model = index.model()
         if not isinstance(model, FoldRows):
             return
-        theme, event = self._theme, model.items[index.row()]
+        theme = self._theme
+        event = model.items[index.row()]
         place = QRectF(option.rect)
         # Even in right-to-left languages, each row shows the ring, the text and the
         # time in this order.
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         if option.state & QStyle.StateFlag.State_Selected:
             inset = theme.zoomed_pixels(12)
-            theme.fill_surface(
-                painter, place.adjusted(inset, 0, -inset, -theme.zoomed_pixels(2)), "selected", 8
-            )
+            surface = place.adjusted(inset, 0, -inset, -theme.zoomed_pixels(2))
+            theme.fill_surface(painter, surface, "selected", 8)
         self._draw_kind_ring(painter, place, event)
         self._draw_fold_text(painter, place, event, model)
 
     def _draw_kind_ring(self, painter: QPainter, place: QRectF, event: TimelineEvent) -> None:
         pixels = self._theme.zoomed_pixels
-        kind = (
-            context_kind_of_fold(event.fold_kind)
-            if event.fold_kind is not None
-            else ContextKind.OUTPUT
-        )
+        kind = ContextKind.OUTPUT
+        if event.fold_kind is not None:
+            kind = context_kind_of_fold(event.fold_kind)
         painter.setPen(QPen(self._theme.fill_colour_of_kind(kind), pixels(3)))
         painter.setBrush(self._theme.colour_of_token("panel"))
         middle = QPointF(place.left() + pixels(LEFT + 8), place.top() + pixels(18))
@@ -69,33 +73,32 @@ class _FoldRowPainter(RowPainter):
     def _draw_fold_text(
         self, painter: QPainter, place: QRectF, event: TimelineEvent, model: FoldRows
     ) -> None:
+        """Draws the title and the time in one line, and what the event did below it."""
         theme = self._theme
-        left, right = (
-            place.left() + theme.zoomed_pixels(LEFT + 26),
-            place.right() - theme.zoomed_pixels(26),
-        )
-        undone = model.is_event_undone(event)
+        pixels = theme.zoomed_pixels
+        plain = theme.build_font()
         bold = theme.build_font(weight=QFont.Weight.DemiBold)
-        bold.setStrikeOut(undone)
-        said = describe_event_time(event) + (" · " + tr("undone") if undone else "")
-        aside = theme.zoomed_pixels(10) + QFontMetrics(theme.build_font()).horizontalAdvance(said)
-        metrics = QFontMetrics(bold)
-        name = metrics.elidedText(
-            describe_event_title(event), Qt.TextElideMode.ElideRight, int(right - left) - aside
-        )
-        head = QRectF(
-            left, place.top() + theme.zoomed_pixels(8), right - left, theme.zoomed_pixels(20)
-        )
-        after = head.adjusted(metrics.horizontalAdvance(name) + theme.zoomed_pixels(10), 0, 0, 0)
-        below = head.translated(0, theme.zoomed_pixels(19.5))
-        plain, words = theme.build_font(), describe_event_briefly(event, model.window)
-        text = QFontMetrics(plain).elidedText(
-            words, Qt.TextElideMode.ElideRight, int(below.width())
-        )
-        for at, font, colour, drawn in (
-            (head, bold, "muted" if undone else "text", name), (after, plain, "faint", said), (below, plain, "muted", text)
-        ):  # fmt: skip
-            theme.draw_words(painter, at, drawn, font, colour)
+        bold_metrics = QFontMetrics(bold)
+        plain_metrics = QFontMetrics(plain)
+        title_colour = "text"
+        time_words = describe_event_time(event)
+        if model.is_event_undone(event):
+            title_colour = "muted"
+            time_words += " · " + tr("undone")
+            bold.setStrikeOut(True)
+        left = place.left() + pixels(LEFT + 26)
+        width = place.right() - pixels(26) - left
+        title_width = int(width) - plain_metrics.horizontalAdvance(time_words) - pixels(10)
+        elided = Qt.TextElideMode.ElideRight
+        title = bold_metrics.elidedText(describe_event_title(event), elided, title_width)
+        title_rect = QRectF(left, place.top() + pixels(8), width, pixels(20))
+        theme.draw_words(painter, title_rect, title, bold, title_colour)
+        time_left = bold_metrics.horizontalAdvance(title) + pixels(10)
+        time_rect = title_rect.adjusted(time_left, 0, 0, 0)
+        theme.draw_words(painter, time_rect, time_words, plain, "faint")
+        what_it_did = describe_event_briefly(event, model.window)
+        shown = plain_metrics.elidedText(what_it_did, elided, int(width))
+        theme.draw_words(painter, title_rect.translated(0, pixels(19.5)), shown, plain, "muted")
 
 
 class FoldList(QListView):
@@ -151,10 +154,10 @@ class FoldList(QListView):
 
 def describe_event_time(event: TimelineEvent) -> str:
     now = time.time()
-    until = (
-        f"–{format_short_day_and_time(event.last_time, event.time, now)}" if event.last_time else ""
-    )
-    return format_short_day_and_time(event.time, now, now) + until
+    words = format_short_day_and_time(event.time, now, now)
+    if event.last_time:
+        words += f"–{format_short_day_and_time(event.last_time, event.time, now)}"
+    return words
 
 
 def _shows_event(row: TimelineEvent, event: TimelineEvent) -> bool:

@@ -66,7 +66,9 @@ class ShownFold:
 
     @property
     def document_text(self) -> str:
-        return self.event.current_folds[0].text if self.event.made_folds else ""
+        if not self.event.made_folds:
+            return ""
+        return self.event.current_folds[0].text
 
     def is_fold_undone(self, fold: str) -> bool:
         return fold not in self.event.history.branch.live
@@ -198,7 +200,10 @@ class FoldPanel(QWidget):
         is_in_force = event.has_fold_in_force
         self._title.set_elided_text(fold_sentences.describe_event_title(event))
         self.undo_button.setVisible(bool(shown.folds_to_undo_or_redo()))
-        self.undo_button.setText(tr("Undo") if is_in_force else tr("Redo"))
+        if is_in_force:
+            self.undo_button.setText(tr("Undo"))
+        else:
+            self.undo_button.setText(tr("Redo"))
         self._compare.setVisible(bool(shown.earlier))
         self._compare.setText(shown.earlier)
         if not event.current_folds:
@@ -207,7 +212,9 @@ class FoldPanel(QWidget):
             self._edit.hide()
             return
         fold = event.current_folds[0]
-        look = "danger" if has_poor_summary(fold) else "strong"
+        look = "strong"
+        if has_poor_summary(fold):
+            look = "danger"
         self._kept_details_label.set_chip_text(describe_kept_details(fold), look)
         # Lines may break between figures, but not between a number and its unit.
         figures = fold_sentences.describe_fold_figures(event).replace(" ", "\u00a0")
@@ -324,8 +331,10 @@ def _build_covered_output_boxes(
     “Restore” undoes one fold.
     """
     folds = shown.event.current_folds
-    for number, fold in enumerate(folds[:MOST_OUTPUT_BOXES]):
-        yield _build_covered_output_box(shown, fold, ink, width, gap=6 if number else 0)
+    gap = 0
+    for fold in folds[:MOST_OUTPUT_BOXES]:
+        yield _build_covered_output_box(shown, fold, ink, width, gap)
+        gap = 6
     if shown.event.fold_kind is FoldKind.EXCERPT:
         for fold in folds[:MOST_EXCERPTS]:
             yield build_heading_box(ink, width, tr("What the model sees"), gap=12)
@@ -339,15 +348,18 @@ def _build_covered_output_box(
     name = ""
     if isinstance(fold.cover, PartRef):
         name = fold_sentences.name_covered_part(shown.event, fold.cover)
-    is_undone = shown.is_fold_undone(fold.fold)
-    status = CallStatus.DONE if is_undone else CallStatus.CACHED
-    opens = OpenEntry(fold.entries[0]) if fold.entries else ToggleSection(_BEFORE_AFTER)
+    opens: OpenEntry | ToggleSection = ToggleSection(_BEFORE_AFTER)
+    if fold.entries:
+        opens = OpenEntry(fold.entries[0])
+    status = CallStatus.CACHED
+    action_name = tr("Restore")
+    action: OpenEntry | ToggleSection = ToggleSection(("fold", fold.fold))
+    if shown.is_fold_undone(fold.fold):
+        status = CallStatus.DONE
+        action_name = tr("Cache again")
     if shown.event.history.is_output_forgotten(fold):
         action_name = tr("permanently removed")
-        action: OpenEntry | ToggleSection = opens
-    else:
-        action_name = tr("Cache again") if is_undone else tr("Restore")
-        action = ToggleSection(("fold", fold.fold))
+        action = opens
     chips = tuple(build_entry_chip(entry) for entry in fold.entries[:1])
     line = ToolCallLine(name or tr("output"), status, chips, action_name)
     return ToolCallBox(ink, width, line, opens, right=action, gap=gap)

@@ -36,8 +36,9 @@ def describe_event_title(event: TimelineEvent) -> str:
     """Returns the title of an event in the list; an excerpt is named by its call."""
     if not event.current_folds:
         begun = event.history.facts[event.seq - 1].fact
-        is_fork = isinstance(begun, facts.ConversationStarted) and begun.forked_from
-        return tr("Fork created") if is_fork else tr("Conversation started")
+        if isinstance(begun, facts.ConversationStarted) and begun.forked_from:
+            return tr("Fork created")
+        return tr("Conversation started")
     named_calls: list[str] = []
     if event.fold_kind is facts.FoldKind.EXCERPT:
         named_calls = _name_covered_calls(event)
@@ -80,8 +81,11 @@ def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
         return ""
     fact = recorded_facts[ref.seq - 1].fact
     if isinstance(fact, facts.UserSaid):
-        part = fact.parts[ref.part] if ref.part < len(fact.parts) else None
-        return part.name if isinstance(part, facts.Attachment) else tr("your message")
+        if ref.part < len(fact.parts):
+            part = fact.parts[ref.part]
+            if isinstance(part, facts.Attachment):
+                return part.name
+        return tr("your message")
     return _format_call_of_result(event.history, ref.seq)
 
 
@@ -109,8 +113,9 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
 def _describe_start_briefly(event: TimelineEvent, window: int) -> str:
     """Names the preset and the context window as they were when the conversation began."""
     preset = dict(list_policy_choices()).get(event.words)
-    if preset is None:
-        preset = tr("{name} preset", name=event.words) if event.words else ""
+    if preset is None and event.words:
+        preset = tr("{name} preset", name=event.words)
+    preset = preset or ""
     window_then = _window_at_start(event) or window
     if not window:
         return preset
@@ -137,9 +142,12 @@ def _count_messages(event: TimelineEvent) -> str:
 
 
 def _describe_change_of_event(event: TimelineEvent) -> str:
-    before, after = event.tokens_before_folds, event.tokens_after_folds
     return describe_token_change(
-        event.current_folds[0], event.history.facts, event.seq, before, after
+        event.current_folds[0],
+        event.history.facts,
+        event.seq,
+        event.tokens_before_folds,
+        event.tokens_after_folds,
     )
 
 
@@ -212,7 +220,7 @@ def _words_of_fact(history: ConversationState, seq: int) -> str:
         case facts.UserSaid(parts=parts):
             names = [part.name for part in parts if isinstance(part, facts.Attachment)]
             own_words, _ = split_off_agent_additions(parts)
-            return " ".join([own_words, *names])
+            return " ".join(filter(None, (own_words, " ".join(names))))
         case facts.FilesChanged(names=names, files=files):
             words = ", ".join(names)
             if files > len(names):
@@ -229,7 +237,9 @@ def _words_of_fact(history: ConversationState, seq: int) -> str:
 
 def _format_call_of_result(history: ConversationState, seq: int) -> str:
     answered = history.record.answered.get(seq)
-    return format_call(answered.call.name, answered.call.arguments) if answered else ""
+    if answered is None:
+        return ""
+    return format_call(answered.call.name, answered.call.arguments)
 
 
 def describe_fold_figures(event: TimelineEvent) -> str:
@@ -322,8 +332,10 @@ def _join_sections(bodies: Mapping[str, str], names: Sequence[str]) -> str:
     """Writes a document with these sections, one sentence on each line: a comparison then
     marks sentences instead of paragraphs.
     """
-    texts = []
+    texts: list[str] = []
     for name in names:
         body = _SENTENCE_END.sub("\n", bodies.get(name, ""))
-        texts.append(f"## {name}\n{body}" if name else body)
+        if name:
+            body = f"## {name}\n{body}"
+        texts.append(body)
     return "\n\n".join(texts)

@@ -71,10 +71,12 @@ class RequestCostBars:
             x = round(scale.x_of_point(placed.point))
             if x not in shown or shown[x].cost < placed.request.cost:
                 shown[x] = placed.request
-        distances = [after - before for before, after in pairwise(sorted(shown))]
-        distance = min([WIDEST, *distances])
-        has_edges = distance > NARROW
-        painter.setPen(theme.colour_of_token("panel") if has_edges else Qt.PenStyle.NoPen)
+        distance = WIDEST
+        for left_x, right_x in pairwise(sorted(shown)):
+            distance = min(distance, right_x - left_x)
+        painter.setPen(Qt.PenStyle.NoPen)
+        if distance > NARROW:
+            painter.setPen(theme.colour_of_token("panel"))
         for x, request in shown.items():
             bottom = scale.area.bottom()
             for part, dollars in _dollars_by_bar_part(request).items():
@@ -99,7 +101,9 @@ class RequestCostBars:
             return ""
         total = sum(request.cost for request in requests)
         lines = [tr("{cost} for this request", cost=format_dollars(total))]
-        causes = [cause for request in requests for cause in request.causes]
+        causes: list[CauseCost] = []
+        for request in requests:
+            causes += request.causes
         for part in BarPart:
             causes_of_part = [cause for cause in causes if _bar_part_of_cause(cause) == part]
             if causes_of_part:

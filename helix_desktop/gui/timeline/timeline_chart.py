@@ -79,32 +79,41 @@ class TimelineChart(StepPlot):
         self, story: ConversationTimeline, thresholds: Sequence[FoldThreshold]
     ) -> None:
         self._set_story_to_plot(story)
-        self._thresholds, self._drawn = thresholds, None
-        self._hover, self._whole = -1, True
+        self._thresholds = thresholds
+        self._drawn = None
+        self._hover = -1
+        self._whole = True
         self._update_grown_plot()
 
     def extend_timeline_plot(self) -> None:
-        for pyramid in (*self._layers, self._costs):
-            pyramid.add_new_values()
+        for layer in self._layers:
+            layer.add_new_values()
+        self._costs.add_new_values()
         self._update_grown_plot()
 
     def show_request_costs(self, requests: Sequence[RequestCost]) -> None:
         """Shows a bar for each request's cost until another conversation is shown. An
         empty list removes them.
         """
-        self._bars, self._drawn = RequestCostBars(requests, self._story.seqs), None
+        self._bars = RequestCostBars(requests, self._story.seqs)
+        self._drawn = None
         self.update()
 
     def _update_grown_plot(self) -> None:
         if self._whole:
             self._set_span_to_all_points()
-        points, events = self._story.points, self._story.events
+        points = self._story.points
+        events = self._story.events
         if points:
-            # The first event can be the conversation's start, which is not a fold.
-            begun = bool(events) and not events[0].current_folds
-            steps = format_count(self._story.steps[-1], "{n} step", "{n} steps")
-            folds = format_count(len(events) - begun, "{n} fold", "{n} folds")
-            words = tr("{steps}, {folds}, now {tokens}", steps=steps, folds=folds, tokens=describe_token_count(points[-1]))  # fmt: skip
+            fold_count = len(events)
+            if events and not events[0].current_folds:  # The conversation's start is no fold.
+                fold_count -= 1
+            words = tr(
+                "{steps}, {folds}, now {tokens}",
+                steps=format_count(self._story.steps[-1], "{n} step", "{n} steps"),
+                folds=format_count(fold_count, "{n} fold", "{n} folds"),
+                tokens=describe_token_count(points[-1]),
+            )
             self.setAccessibleDescription(words)
         self.update()
 
@@ -126,71 +135,82 @@ class TimelineChart(StepPlot):
         """
         sampled = self._layers[-1].sample_lows_and_highs(0, self._point_count, 64)
         highest = max((high for _, _, high in sampled), default=0)
+        top = max(highest * 1.25, 1)
         window = self._story.model_window
-        return max(highest * 1.25, window if window < 3 * highest else 0, 1)
+        if window < 3 * highest:
+            top = max(top, window)
+        return top
 
     @property
     def _top_dollars(self) -> float:
-        return self._story.dollars[-1] * 1.25 if self._point_count else 0.0
+        if not self._point_count:
+            return 0.0
+        return self._story.dollars[-1] * 1.25
 
     @property
     def _plot_area(self) -> QRectF:
         pixels = self._theme.zoomed_pixels
-        right = pixels(RIGHT if self._top_dollars else 16)
-        below, rows = (
-            pixels(LANE * len(TimelineLane) + DATES),
-            2 if self._bars.names_and_colours_of_parts() else 1,
-        )
-        return QRectF(self.rect()).adjusted(pixels(LEFT), pixels(LEGEND) * rows, -right, -below)
+        right = pixels(16)
+        if self._top_dollars:  # The prices stand at the right.
+            right = pixels(RIGHT)
+        legend = pixels(LEGEND)
+        if self._bars.names_and_colours_of_parts():
+            legend *= 2
+        below = pixels(LANE * len(TimelineLane) + DATES)
+        return QRectF(self.rect()).adjusted(pixels(LEFT), legend, -right, -below)
 
     # --- Drawing the chart
 
     def _plot_cache_key(self) -> object:
-        points, marks = self._story.points, self._story.marks
-        return (
-            len(points),
-            points[-1],
-            len(self._story.events),
-            [len(seqs) for _, seqs in marks.values()],
-        )
+        points = self._story.points
+        mark_counts = [len(seqs) for _, seqs in self._story.marks.values()]
+        return (len(points), points[-1], len(self._story.events), mark_counts)
 
     def _draw_without_pointer(self, painter: QPainter, scale: PlotScale) -> None:
         painter.setFont(self._theme.build_font(SMALL))
         self._draw_axes(painter, scale)
         self._draw_legends(painter)
         painter.setPen(self._theme.colour_of_token("faint"))
+        dates_y = self.height() - self._theme.zoomed_pixels(12)
         for x, words in self._visible_dates_with_positions(painter.fontMetrics(), scale):
-            painter.drawText(QPointF(x, self.height() - self._theme.zoomed_pixels(12)), words)
+            painter.drawText(QPointF(x, dates_y), words)
         area = scale.area
         painter.setClipRect(area.adjusted(0, 0, 1, 0))
-        painter.setPen(Qt.PenStyle.NoPen)
-        # The highest layer is drawn first, because each layer is drawn over the previous ones.
-        for kind, pyramid in reversed(list(zip(ContextKind, self._layers, strict=True))):
-            edge = self._highest_points(pyramid, scale)
-            ends = QPointF(edge[0].x(), area.bottom() - 3), QPointF(edge[-1].x(), area.bottom() - 3)
-            painter.setBrush(self._theme.fill_colour_of_kind(kind))
-            painter.drawPolygon(QPolygonF([ends[0], *edge, ends[1]]))
-        for words, kind, share in self._thresholds:
-            if 0 < share * self._story.model_window <= scale.top:
-                colours = (
-                    self._theme.fill_colour_of_kind(kind),
-                    self._theme.text_colour_of_kind(kind),
-                )
-                self._draw_labelled_token_line(
-                    painter, share * self._story.model_window, scale, colours, words
-                )
+        self._draw_layers(painter, scale)
+        self._draw_thresholds(painter, scale)
         if self._top_dollars:
             painter.setPen(QPen(self._theme.colour_of_token("text"), 1.5, Qt.PenStyle.DashLine))
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawPolyline(
-                self._highest_points(self._costs, replace(scale, top=self._top_dollars))
-            )
+            dollar_scale = replace(scale, top=self._top_dollars)
+            painter.drawPolyline(self._highest_points(self._costs, dollar_scale))
         self._bars.draw_cost_bars(painter, self._theme, scale)
-        painter.setClipRect(
-            QRectF(area.left() - CHOSEN_RING, 0, area.width() + 2 * CHOSEN_RING, self.height())
-        )
+        # The ring of a mark at the first or the last point may stand out of the plot.
+        width_with_rings = area.width() + 2 * CHOSEN_RING
+        painter.setClipRect(QRectF(area.left() - CHOSEN_RING, 0, width_with_rings, self.height()))
         self._marks.draw_fold_marks(painter, scale, self.width())
         self._marks.draw_lane_marks(painter, scale, self.width())
+
+    def _draw_layers(self, painter: QPainter, scale: PlotScale) -> None:
+        """Draws the kinds of context, the highest first, because each is drawn over the one before."""
+        painter.setPen(Qt.PenStyle.NoPen)
+        bottom = scale.area.bottom() - 3
+        kinds_and_layers = list(zip(ContextKind, self._layers, strict=True))
+        for kind, layer in reversed(kinds_and_layers):
+            edge = self._highest_points(layer, scale)
+            outline = [QPointF(edge[0].x(), bottom)]
+            outline += edge
+            outline.append(QPointF(edge[-1].x(), bottom))
+            painter.setBrush(self._theme.fill_colour_of_kind(kind))
+            painter.drawPolygon(QPolygonF(outline))
+
+    def _draw_thresholds(self, painter: QPainter, scale: PlotScale) -> None:
+        for words, kind, share in self._thresholds:
+            tokens = share * self._story.model_window
+            if 0 < tokens <= scale.top:
+                line_colour = self._theme.fill_colour_of_kind(kind)
+                text_colour = self._theme.text_colour_of_kind(kind)
+                colours = (line_colour, text_colour)
+                self._draw_labelled_token_line(painter, tokens, scale, colours, words)
 
     def _highest_points(self, pyramid: MinMaxPyramid, scale: PlotScale) -> list[QPointF]:
         """Returns the highest values in the plot, from left to right."""
@@ -200,24 +220,22 @@ class TimelineChart(StepPlot):
         ]
 
     def _draw_axes(self, painter: QPainter, scale: PlotScale) -> None:
-        area, faint = scale.area, self._theme.colour_of_token("faint")
-        right_words = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        area = scale.area
+        faint = self._theme.colour_of_token("faint")
+        to_the_right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         high = painter.fontMetrics().height()
         at_most = min(7, int(area.height() / high / 1.5))  # More labels would touch each other.
-        for tokens in (0, *compute_axis_ticks(scale.top, at_most)):
+        ticks = [0]
+        ticks += compute_axis_ticks(scale.top, at_most)
+        for tokens in ticks:
             y = round(scale.y_of_tokens(tokens)) + 0.5
             painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
             painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
             painter.setPen(faint)
             place = QRectF(0, y - high / 2, area.left() - 8, high)
-            painter.drawText(place, right_words, format_token_count(tokens))
-        cents = compute_axis_ticks(self._top_dollars * 10_000, at_most) if self._top_dollars else []
-        for hundredths in (0, *cents) if cents else ():
-            y = replace(scale, top=self._top_dollars).y_of_tokens(hundredths / 10_000)
-            place = QRectF(area.right() + 8, y - high / 2, self.width() - area.right() - 8, high)
-            painter.drawText(
-                place, Qt.AlignmentFlag.AlignVCenter, format_dollars(hundredths / 10_000)
-            )
+            painter.drawText(place, to_the_right, format_token_count(tokens))
+        if self._top_dollars:
+            self._draw_dollar_axis(painter, replace(scale, top=self._top_dollars), at_most)
         names = {
             TimelineLane.YOU: tr("You"),
             TimelineLane.FILES: tr("Files"),
@@ -225,30 +243,50 @@ class TimelineChart(StepPlot):
         }
         for lane, name in names.items():
             place = self._marks.left_edge_of_lane(lane, area).adjusted(-area.left(), 0, -8, 0)
-            painter.drawText(place, right_words, name)
+            painter.drawText(place, to_the_right, name)
+
+    def _draw_dollar_axis(self, painter: QPainter, scale: PlotScale, at_most: int) -> None:
+        # In hundredths of a cent, because the numbers on an axis are whole.
+        ticks = compute_axis_ticks(scale.top * 10_000, at_most)
+        if not ticks:
+            return
+        ticks.insert(0, 0)
+        high = painter.fontMetrics().height()
+        left = scale.area.right() + 8
+        for hundredths in ticks:
+            dollars = hundredths / 10_000
+            place = QRectF(left, scale.y_of_tokens(dollars) - high / 2, self.width() - left, high)
+            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, format_dollars(dollars))
 
     def _draw_legends(self, painter: QPainter) -> None:
         """Draws the legend of the kinds, and below it that of the bars."""
-        layers = self._story.layers
-        shown = [
-            kind
-            for at, kind in enumerate(ContextKind)
-            if (layers[at] != layers[at - 1] if at else any(layers[0]))
-        ]
-        kinds = [(context_kind_name(kind), self._theme.fill_colour_of_kind(kind)) for kind in shown]
-        bars = [
-            (name, self._theme.colour_of_token(colour))
-            for name, colour in self._bars.names_and_colours_of_parts()
-        ]
-        cost = tr("cost without sub-agents") if self._story.has_subagents else tr("cost")
-        self._draw_legend(painter, kinds, 0.5, f"- - -  {cost}" if self._top_dollars else "")
+        kinds: list[tuple[str, QColor]] = []
+        # A kind that there is none of adds nothing to the layer below it.
+        layer_below: Sequence[float] | None = None
+        for kind, layer in zip(ContextKind, self._story.layers, strict=True):
+            is_shown = layer != layer_below
+            if layer_below is None:
+                is_shown = any(layer)
+            if is_shown:
+                kinds.append((context_kind_name(kind), self._theme.fill_colour_of_kind(kind)))
+            layer_below = layer
+        bars: list[tuple[str, QColor]] = []
+        for name, colour in self._bars.names_and_colours_of_parts():
+            bars.append((name, self._theme.colour_of_token(colour)))
+        cost = ""
+        if self._top_dollars and self._story.has_subagents:
+            cost = f"- - -  {tr('cost without sub-agents')}"
+        elif self._top_dollars:
+            cost = f"- - -  {tr('cost')}"
+        self._draw_legend(painter, kinds, 0.5, cost)
         self._draw_legend(painter, bars, 1.5)
 
     def _draw_legend(
         self, painter: QPainter, entries: Sequence[tuple[str, QColor]], row: float, last: str = ""
     ) -> None:
         """Draws a legend from right to left, or nothing if it does not fit."""
-        metrics, gap = painter.fontMetrics(), self._theme.zoomed_pixels(22)
+        metrics = painter.fontMetrics()
+        gap = self._theme.zoomed_pixels(22)
         widths = [metrics.horizontalAdvance(words) + gap for words, _ in entries]
         y = self._theme.zoomed_pixels(LEGEND) * row
         x = self._plot_area.right() - sum(widths) - metrics.horizontalAdvance(last)
@@ -269,16 +307,21 @@ class TimelineChart(StepPlot):
         """Yields dates and their places below the lanes. Each minute appears once, as a
         short conversation has few.
         """
-        area, last, before, now = scale.area, -1.0, 0.0, time.time()
+        area = scale.area
+        now = time.time()
+        end_of_last = -1.0
+        time_of_last = 0.0
         for share in (0, 0.25, 0.5, 0.75, 1):
             point = self._nearest_point(area.left() + share * area.width())
-            then = self._story.times[point]
-            words = format_short_day_and_time(then, before, now)
+            moment = self._story.times[point]
+            words = format_short_day_and_time(moment, time_of_last, now)
             width = metrics.horizontalAdvance(words) + 2
-            x = min(max(scale.x_of_point(point) - share * width, area.left()), area.right() - width)
-            if x > last and then // 60 != before // 60:
+            x = scale.x_of_point(point) - share * width
+            x = min(max(x, area.left()), area.right() - width)
+            if x > end_of_last and moment // 60 != time_of_last // 60:
                 yield x, words
-                before, last = then, x + width + 12
+                time_of_last = moment
+                end_of_last = x + width + 12
 
     def _draw_choice_and_pointer(self, painter: QPainter, scale: PlotScale) -> None:
         chosen = self._selected
@@ -302,26 +345,25 @@ class TimelineChart(StepPlot):
         self._draw_pointer(painter, scale, [dot], self.describe_point(self._hover))
 
     def describe_point(self, point: int) -> str:
+        """Says what is under the pointer: a mark of the list, or a step and what it cost."""
         story = self._story
-        if (near := self._marks.find_fold_mark(point)) is not None:
+        event = self._marks.find_fold_mark(point)
+        if event is not None:
             story.credit_savings_to_folds()
-            title = (
-                f"{fold_sentences.describe_event_title(near)} · {format_date_and_time(near.time)}"
-            )
-            return "\n".join(
-                [
-                    title,
-                    *fold_sentences.describe_event_briefly(near, story.model_window).split(" · "),
-                ]
-            )
-        words = tr(
+            title = fold_sentences.describe_event_title(event)
+            lines = [f"{title} · {format_date_and_time(event.time)}"]
+            what_it_did = fold_sentences.describe_event_briefly(event, story.model_window)
+            lines += what_it_did.split(" · ")
+            return "\n".join(lines)
+        step = tr(
             "step {n} · {tokens} tokens · {when}",
             n=format_number(story.steps[point]),
             tokens=format_token_count(story.points[point]),
             when=format_date_and_time(story.times[point]),
         )
         paid = fold_sentences.describe_costs_at_point(story, point)
-        return "\n".join(filter(None, (words, paid, self._bars.describe_costs(point))))
+        paid_for_request = self._bars.describe_costs(point)
+        return "\n".join(filter(None, (step, paid, paid_for_request)))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         self._pointer_y = event.position().y()
@@ -331,15 +373,16 @@ class TimelineChart(StepPlot):
         super().mouseReleaseEvent(event)
         if self._moved or not self._point_count:
             return
-        scale, x = self.scale, event.position().x()
-        self._hover, self._pointer_y = self._nearest_point(x), event.position().y()
-        mark = self._marks.find_lane_mark(self._hover, self._pointer_y, scale)
-        near = self._marks.find_fold_mark(
-            scale.point_at(x), max(0.5, REACH / scale.pixels_per_point)
-        )
-        if mark is not None:
-            self.step_chosen.emit(mark[1])
-        elif near is not None:
-            self.chosen.emit(near)
+        scale = self.scale
+        x = event.position().x()
+        self._hover = self._nearest_point(x)
+        self._pointer_y = event.position().y()
+        lane_mark = self._marks.find_lane_mark(self._hover, self._pointer_y, scale)
+        reach = max(0.5, REACH / scale.pixels_per_point)
+        fold_mark = self._marks.find_fold_mark(scale.point_at(x), reach)
+        if lane_mark is not None:
+            self.step_chosen.emit(lane_mark[1])
+        elif fold_mark is not None:
+            self.chosen.emit(fold_mark)
         else:
             self.step_chosen.emit(self._story.seqs[self._hover])

@@ -20,7 +20,8 @@ from helix_desktop.gui.timeline.conversation_timeline import (
 LANE = 15  # The height of a lane, in pixels.
 MARK_GAP = 4  # The minimum distance in pixels between marks in the same lane.
 REACH = 6
-RING, CHOSEN_RING = 4.5, 6.5  # The radius of a fold's mark, and of the chosen fold's, in pixels.
+RING = 4.5  # The radius of a fold's mark, in pixels.
+CHOSEN_RING = 6.5  # That of the chosen fold's mark.
 LANE_COLOURS = {
     TimelineLane.YOU: "conversation",
     TimelineLane.FILES: "output",
@@ -38,43 +39,46 @@ class TimelineMarks:
     def left_edge_of_lane(self, lane: TimelineLane, area: QRectF) -> QRectF:
         """Returns the left edge of a lane below the plot, as a rectangle without width."""
         height = self._theme.zoomed_pixels(LANE)
-        return QRectF(
-            area.left(), area.bottom() + 3 + list(TimelineLane).index(lane) * height, 0, height
-        )
+        top = area.bottom() + 3 + list(TimelineLane).index(lane) * height
+        return QRectF(area.left(), top, 0, height)
 
     def draw_lane_marks(self, painter: QPainter, scale: PlotScale, width: int) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
         for lane, (points, _) in self._story.marks.items():
-            place, taken = self.left_edge_of_lane(lane, scale.area), -10.0
+            lane_edge = self.left_edge_of_lane(lane, scale.area)
+            mark_top = lane_edge.top() + 3
+            mark_height = lane_edge.height() - 5
             painter.setBrush(self._theme.colour_of_token(LANE_COLOURS[lane]))
+            # Of a hundred thousand marks, four for each pixel are examined.
             step = max(1, len(points) // (4 * max(1, width)))
-            for at in range(
-                bisect_left(points, scale.first), bisect_left(points, scale.last + 1), step
-            ):
-                x = scale.x_of_point(points[at])
-                if x - taken >= MARK_GAP:
-                    taken = x
-                    painter.drawRoundedRect(
-                        QRectF(x - 1.5, place.top() + 3, 4, place.height() - 5), 1.5, 1.5
-                    )
+            first = bisect_left(points, scale.first)
+            end = bisect_left(points, scale.last + 1)
+            last_x = -10.0
+            for index in range(first, end, step):
+                x = scale.x_of_point(points[index])
+                if x - last_x >= MARK_GAP:
+                    last_x = x
+                    mark = QRectF(x - 1.5, mark_top, 4, mark_height)
+                    painter.drawRoundedRect(mark, 1.5, 1.5)
 
     def draw_fold_marks(self, painter: QPainter, scale: PlotScale, width: int) -> None:
         """Draws the marks of visible folds. Of overlapping marks, only the first is
         drawn, excerpts last.
         """
-        events, room, taken = self._story.events, self._theme.zoomed_pixels(8), list[float]()
+        events = self._story.events
         first = bisect_left(events, scale.first - 1, key=lambda event: event.point)
         last = bisect_left(events, scale.last + 1, key=lambda event: event.point)
-        seen = [
-            each
-            for each in events[first : last : max(1, (last - first) // max(1, width // 3))]
-            if each.fold_kind
-        ]
-        for event in sorted(seen, key=lambda each: each.fold_kind is FoldKind.EXCERPT):
+        step = max(1, (last - first) // max(1, width // 3))
+        folds = [event for event in events[first:last:step] if event.fold_kind]
+        folds.sort(key=lambda event: event.fold_kind is FoldKind.EXCERPT)
+        room = self._theme.zoomed_pixels(8)
+        drawn_at: list[float] = []  # The places of the drawn marks, from left to right.
+        for event in folds:
             x = scale.x_of_point(event.point)
-            at = bisect_left(taken, x)
-            if all(abs(x - other) >= room for other in taken[max(0, at - 1) : at + 1]):
-                taken.insert(at, x)
+            index = bisect_left(drawn_at, x)
+            neighbours = drawn_at[max(0, index - 1) : index + 1]
+            if all(abs(x - neighbour) >= room for neighbour in neighbours):
+                drawn_at.insert(index, x)
                 self.draw_fold_mark(painter, event, scale, RING)
 
     def draw_fold_mark(
@@ -99,26 +103,28 @@ class TimelineMarks:
     def find_fold_mark(self, point: float, reach: float = 0.5) -> TimelineEvent | None:
         """Returns the event with folds nearest to a point, if it is within `reach` points."""
         events = self._story.events
-        at = bisect_left(events, point - reach, key=lambda event: event.point)
-        near = [
-            event
-            for event in events[at : at + 40]
-            if event.current_folds and abs(event.point - point) <= reach
-        ]
-        return min(near, key=lambda event: abs(event.point - point)) if near else None
+        first = bisect_left(events, point - reach, key=lambda event: event.point)
+        nearest: TimelineEvent | None = None
+        for event in events[first : first + 40]:
+            distance = abs(event.point - point)
+            if not event.current_folds or distance > reach:
+                continue
+            if nearest is None or distance < abs(nearest.point - point):
+                nearest = event
+        return nearest
 
     def find_lane_mark(self, point: int, y: float, scale: PlotScale) -> tuple[int, int] | None:
         """The point and seq of the lane's mark at this height that is nearest to a
         point, within reach.
         """
         for lane, (points, seqs) in self._story.marks.items():
-            place = self.left_edge_of_lane(lane, scale.area)
-            if place.top() <= y < place.bottom() and points:
-                at = min(bisect_left(points, point), len(points) - 1)
-                near = min(
-                    range(max(0, at - 1), min(at + 2, len(points))),
-                    key=lambda i: abs(points[i] - point),
-                )
-                if abs(points[near] - point) * scale.pixels_per_point <= REACH:
-                    return points[near], seqs[near]
+            edge = self.left_edge_of_lane(lane, scale.area)
+            if not points or not edge.top() <= y < edge.bottom():
+                continue
+            after = min(bisect_left(points, point), len(points) - 1)
+            neighbours = range(max(0, after - 1), min(after + 2, len(points)))
+            nearest = min(neighbours, key=lambda index: abs(points[index] - point))
+            distance = abs(points[nearest] - point)
+            if distance * scale.pixels_per_point <= REACH:
+                return points[nearest], seqs[nearest]
         return None

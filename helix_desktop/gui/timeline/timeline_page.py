@@ -27,7 +27,7 @@ from helix_desktop.gui.common.past_moments import (
     facts_shown_whole,
     format_view_as_text,
 )
-from helix_desktop.gui.common.policy_names import list_fold_thresholds
+from helix_desktop.gui.common.policy_names import FoldThreshold, list_fold_thresholds
 from helix_desktop.gui.common.widgets import (
     add_menu_choice,
     build_push_button,
@@ -49,7 +49,7 @@ from helix_desktop.gui.timeline.fold_list import FoldList
 from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
 from helix_desktop.gui.transcript.chat_actions import AskToFold, ConversationAct, ShowInChat
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Session, Workbench
 
@@ -131,7 +131,10 @@ class TimelinePage(QWidget):
         super().resizeEvent(event)
         pixels = self._theme.zoomed_pixels
         narrow = self.width() < max(min(pixels(NARROW), self.height()), pixels(TOO_NARROW))
-        self._lower.setOrientation(Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal)
+        if narrow:
+            self._lower.setOrientation(Qt.Orientation.Vertical)
+        else:
+            self._lower.setOrientation(Qt.Orientation.Horizontal)
 
     def _connect_timeline_signals(self) -> None:
         self.chart.chosen.connect(self._choose_event)
@@ -148,16 +151,18 @@ class TimelinePage(QWidget):
         """Shows a conversation. `bench` supplies the other conversations when the user
         asks for them.
         """
-        self._session, self._bench = session, bench
-        history = session.conversation.state if session is not None else None
-        self.timeline, self._other_timelines, self._shows_whole_workspace = (
-            ConversationTimeline(history),
-            [],
-            False,
-        )
+        self._session = session
+        self._bench = bench
+        history = None
+        if session is not None:
+            history = session.conversation.state
+        self.timeline = ConversationTimeline(history)
+        self._other_timelines = []
+        self._shows_whole_workspace = False
         self._scope_actions[0].setChecked(True)
         self._costs_action.setChecked(False)
-        self._chosen, self._last_read_seq = None, 0
+        self._chosen = None
+        self._last_read_seq = 0
         self.panel.clear_fold_panel()
         self._past.cancel_pending_question()
         self._reading = self._read_and_show_in_steps()
@@ -189,11 +194,13 @@ class TimelinePage(QWidget):
             self._list_timer.start()
 
     def _update_heading_and_price_link(self) -> None:
-        agents = self._session.context.cost_of_agents() if self._session is not None else 0.0
-        self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline, agents))
-        self._price_link.setVisible(
-            lacks_price(self.timeline.history) and not any(self.timeline.dollars[-1:])
-        )
+        cost_of_agents = 0.0
+        if self._session is not None:
+            cost_of_agents = self._session.context.cost_of_agents()
+        heading = fold_sentences.describe_timeline(self.timeline, cost_of_agents)
+        self._heading.set_elided_text(heading)
+        has_cost = any(self.timeline.dollars[-1:])
+        self._price_link.setVisible(lacks_price(self.timeline.history) and not has_cost)
 
     def choose_fold(self, fold: str) -> None:
         """Chooses a fold, now or once it has been read."""
@@ -223,12 +230,11 @@ class TimelinePage(QWidget):
                 facts[self._last_read_seq : self._last_read_seq + FACTS_PER_STEP]
             )
             yield
-        conversation = self._session.conversation if self._session else None
-        thresholds = (
-            list_fold_thresholds(conversation.policy, conversation.current_meter())
-            if conversation
-            else ()
-        )
+        thresholds: list[FoldThreshold] = []
+        if self._session is not None:
+            conversation = self._session.conversation
+            meter = conversation.current_meter()
+            thresholds = list_fold_thresholds(conversation.policy, meter)
         self.chart.plot_timeline(self.timeline, thresholds)
         self._update_heading_and_price_link()
         yield
@@ -258,11 +264,13 @@ class TimelinePage(QWidget):
         return grown
 
     def _refill_fold_list(self) -> None:
-        self._listed = self.timeline.change_count, self.timeline.model_window
-        events: Sequence[TimelineEvent] = self.timeline.events
+        self._listed = (self.timeline.change_count, self.timeline.model_window)
         self.timeline.credit_savings_to_folds()
+        events: Sequence[TimelineEvent] = self.timeline.events
         if self._shows_whole_workspace:
-            events = list(reversed(merge_timeline_events([self.timeline, *self._other_timelines])))
+            stories = [self.timeline]
+            stories += self._other_timelines
+            events = list(reversed(merge_timeline_events(stories)))
         listed = [event for event in events if not self._kinds or event.fold_kind in self._kinds]
         grouped = group_timeline_events(listed)
         self.list.show_fold_events(grouped[::-1], self.timeline.model_window, keep=self._chosen)
@@ -275,26 +283,29 @@ class TimelinePage(QWidget):
 
     def _show_chosen_event(self) -> None:
         event = self._chosen
-        self.chart.mark_selected_event(
-            event if event is not None and event.history is self.timeline.history else None
-        )
+        if event is not None and event.history is not self.timeline.history:
+            event = None  # It is of another conversation, which the chart does not show.
+        self.chart.mark_selected_event(event)
         self._show_chosen_in_panel()
 
     def _show_chosen_in_panel(self) -> None:
-        if (event := self._chosen) is None:
+        event = self._chosen
+        if event is None:
             return
         story = self._timeline_of_event(event)
-        earlier = (
-            story.find_handover_before(event) if event.fold_kind is FoldKind.HANDOVER else None
-        )
-        name = (
-            tr("Compare with document {n}", n=earlier.current_folds[0].number)
-            if earlier is not None
-            else ""
-        )
-        fold = event.current_folds[0] if event.made_folds else None
-        names = self._unknown_names.get(fold.text) if fold is not None else ()
-        self.panel.show_fold_document(ShownFold(event, story.model_window, name, names or ()))
+        compare = ""
+        if event.fold_kind is FoldKind.HANDOVER:
+            earlier = story.find_handover_before(event)
+            if earlier is not None:
+                number = earlier.current_folds[0].number
+                compare = tr("Compare with document {n}", n=number)
+        fold = None
+        names: Sequence[str] | None = ()
+        if event.made_folds:
+            fold = event.current_folds[0]
+            names = self._unknown_names.get(fold.text)
+        shown = ShownFold(event, story.model_window, compare, names or ())
+        self.panel.show_fold_document(shown)
         if names is None and fold is not None and self._bench is not None:
             self._find_and_show_unknown_names(event, fold, self._bench)
 
@@ -327,9 +338,10 @@ class TimelinePage(QWidget):
     def _undo_or_redo_folds(self, change: str, folds: list[str]) -> None:
         async def change_each(session: Session) -> None:
             for fold in folds:
-                await (session.folding.unfold if change == "undo_fold" else session.folding.refold)(
-                    fold
-                )
+                if change == "undo_fold":
+                    await session.folding.unfold(fold)
+                else:
+                    await session.folding.refold(fold)
 
         self._run_fold_command(change_each)
 
@@ -351,20 +363,22 @@ class TimelinePage(QWidget):
         failed: Callable[[HelixError], None] | None = None,
     ) -> None:
         """Runs a command on the shown fold, in the conversation it belongs to."""
-        session, bench, event = self._session, self._bench, self._chosen
-        if session is None or event is None:
+        shown_session = self._session
+        event = self._chosen
+        if shown_session is None or event is None:
             return
-        other = self._timeline_of_event(event) is not self.timeline and bench is not None
+        other_bench: Workbench | None = None
+        if self._timeline_of_event(event) is not self.timeline:
+            other_bench = self._bench
 
         async def run_in_conversation() -> None:
-            await act(
-                await bench.open_session(event.conversation)
-                if other and bench is not None
-                else session
-            )
+            session = shown_session
+            if other_bench is not None:
+                session = await other_bench.open_session(event.conversation)
+            await act(session)
 
         def refresh_other_timelines(_: None) -> None:
-            if other:
+            if other_bench is not None:
                 self._fetch_other_timelines()
 
         self._doing.run_in_background(
@@ -374,77 +388,77 @@ class TimelinePage(QWidget):
     def compare_handovers(self) -> None:
         """Compares the chosen handover with the one before it, section by section."""
         event = self._chosen
-        earlier = (
-            self._timeline_of_event(event).find_handover_before(event)
-            if event is not None
-            else None
-        )
-        if event is not None and earlier is not None:
-            old, new = (
-                fold_sentences.split_document_sections(each.current_folds[0].text)
-                for each in (earlier, event)
-            )
-            titles = (
-                fold_sentences.describe_event_title(earlier),
-                fold_sentences.describe_event_title(event),
-            )
-            texts = fold_sentences.align_document_sections(old, new)
-            TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
+        if event is None:
+            return
+        earlier = self._timeline_of_event(event).find_handover_before(event)
+        if earlier is None:
+            return
+        old = fold_sentences.split_document_sections(earlier.current_folds[0].text)
+        new = fold_sentences.split_document_sections(event.current_folds[0].text)
+        old_title = fold_sentences.describe_event_title(earlier)
+        new_title = fold_sentences.describe_event_title(event)
+        texts = fold_sentences.align_document_sections(old, new)
+        TextComparisonDialog(self._doing, self._theme, (old_title, new_title), texts, self).open()
 
     def compare_views_around_fold(self) -> None:
-        event, session, bench = self._chosen, self._session, self._bench
-        if (
-            event is None
-            or session is None
-            or bench is None
-            or event.history is not self.timeline.history
-        ):
+        """Compares what the model saw before the chosen fold and after it."""
+        event = self._chosen
+        session = self._session
+        bench = self._bench
+        if event is None or session is None or bench is None:
             return
-        conversation, name = session.conversation, fold_sentences.describe_event_title(event)
+        if event.history is not self.timeline.history:
+            return
+        conversation = session.conversation
+        name = fold_sentences.describe_event_title(event)
         facts = conversation.state.facts
         last = _last_seq_of_batch(event, facts)
 
         def show_both(before: Moment, after: Moment) -> None:
-            old, new = before.get_view(), after.get_view()
-            was, now = before.counted_tokens, after.counted_tokens
-            titles = (
-                f"{tr('Before {name}', name=name)} · {format_token_count(was)}",
-                f"{tr('After {name}', name=name)} · {format_token_count(now)} ({now - was:+,})",
-            )
+            old = before.get_view()
+            new = after.get_view()
+            old_tokens = format_token_count(before.counted_tokens)
+            new_tokens = format_token_count(after.counted_tokens)
+            difference = format_number(after.counted_tokens - before.counted_tokens)
+            if after.counted_tokens > before.counted_tokens:
+                difference = f"+{difference}"
+            old_title = f"{tr('Before {name}', name=name)} · {old_tokens}"
+            new_title = f"{tr('After {name}', name=name)} · {new_tokens} ({difference})"
 
             def show_texts(outputs: Mapping[Stored, str]) -> None:
-                texts = format_view_as_text(old, outputs), format_view_as_text(new, outputs)
+                texts = (format_view_as_text(old, outputs), format_view_as_text(new, outputs))
+                titles = (old_title, new_title)
                 TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
 
-            messages = [*facts_shown_whole(old, facts), *facts_shown_whole(new, facts)]
+            messages = list(facts_shown_whole(old, facts))
+            messages += facts_shown_whole(new, facts)
             work = read_short_outputs(messages, bench.workspace.cache)
             self._doing.run_in_background(work, then=show_texts, owner=self)
 
-        self._past.compute_moment_at(
-            conversation,
-            event.seq - 1,
-            lambda before: self._past.compute_moment_at(
-                conversation, last, lambda after: show_both(before, after)
-            ),
-        )
+        def compute_after(before: Moment) -> None:
+            self._past.compute_moment_at(conversation, last, lambda after: show_both(before, after))
+
+        self._past.compute_moment_at(conversation, event.seq - 1, compute_after)
 
     # --- Choosing what the timeline shows
 
     def _build_timeline_menu(self) -> None:
         menu = QMenu(self.menu_button)
-        kinds = (
-            (tr("All kinds"), frozenset[FoldKind]()),
-            (tr("Handovers"), frozenset({FoldKind.HANDOVER, FoldKind.TRUNCATION})),
-            (tr("Observations"), frozenset({FoldKind.OBSERVATIONS, FoldKind.REFLECTION})),
-            (tr("Cached outputs"), frozenset({FoldKind.MARKER})),
-            (tr("Excerpts"), frozenset({FoldKind.EXCERPT})),
-        )
-        _add_exclusive_choices(
-            menu, [(name, partial(self._show_fold_kinds, name, chosen)) for name, chosen in kinds]
-        )
-        scopes = ((tr("This conversation"), False), (tr("Whole workspace"), True))
-        acts = [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
-        self._scope_actions = _add_exclusive_choices(menu, acts)
+        kinds: dict[str, frozenset[FoldKind]] = {
+            tr("All kinds"): frozenset(),
+            tr("Handovers"): frozenset({FoldKind.HANDOVER, FoldKind.TRUNCATION}),
+            tr("Observations"): frozenset({FoldKind.OBSERVATIONS, FoldKind.REFLECTION}),
+            tr("Cached outputs"): frozenset({FoldKind.MARKER}),
+            tr("Excerpts"): frozenset({FoldKind.EXCERPT}),
+        }
+        kind_choices: list[tuple[str, Callable[[], None]]] = []
+        for name, chosen in kinds.items():
+            kind_choices.append((name, partial(self._show_fold_kinds, name, chosen)))
+        _add_exclusive_choices(menu, kind_choices)
+        show_one = partial(self._show_timeline_scope, everywhere=False)
+        show_all = partial(self._show_timeline_scope, everywhere=True)
+        scopes = [(tr("This conversation"), show_one), (tr("Whole workspace"), show_all)]
+        self._scope_actions = _add_exclusive_choices(menu, scopes)
         self._fold_now_action = menu.addAction(
             tr("Shorten now…"), lambda: self.intent_wanted.emit(AskToFold())
         )
@@ -452,7 +466,7 @@ class TimelinePage(QWidget):
             menu, tr("What each request cost"), self._show_request_costs, chosen=False
         )
         self.menu_button.setMenu(menu)
-        self.menu_button.setText(f"{kinds[0][0]} ▾")
+        self.menu_button.setText(f"{tr('All kinds')} ▾")
 
     def _show_request_costs(self) -> None:
         """Examines the whole conversation in a thread, when the user asks for it."""
@@ -465,7 +479,9 @@ class TimelinePage(QWidget):
             if self._session is session and self._costs_action.isChecked():
                 self.chart.show_request_costs(requests)
 
-        read = self._bench.read_conversation_facts if self._bench is not None else None
+        read = None
+        if self._bench is not None:
+            read = self._bench.read_conversation_facts
         work = read_original_and_explain_requests(
             list(session.conversation.state.facts), lambda _: None, read
         )
@@ -483,7 +499,8 @@ class TimelinePage(QWidget):
             self._fetch_other_timelines()
 
     def _fetch_other_timelines(self) -> None:
-        session, bench = self._session, self._bench
+        session = self._session
+        bench = self._bench
 
         def show_other_timelines(stories: list[ConversationTimeline]) -> None:
             if self._session is session:
