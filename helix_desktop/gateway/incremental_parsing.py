@@ -24,7 +24,6 @@ import zstandard
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import compute_message_hashes, next_message_hash
 from helix_desktop.gateway.folded_request import PreviousBody, count_leading_instructions
-from helix_desktop.json_values import object_at
 from helix_desktop.protocols.gateway_message import SLICE, Json, Piece, RequestHead, Speaker, Wired
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
@@ -393,12 +392,12 @@ class _MessageReader:
             self._made = self.messages[-1].units[-1].at + 1
         self._open = [unit.parse() for unit in self.values[self._made :]]
 
-    def add_values(self, values: Sequence[Json]) -> None:
+    def add_values(self, values: Sequence[dict[str, Json]]) -> None:
         first = len(self.values)
         if self._most is not None and first >= self._most:
             return
         for number, value in enumerate(values, first):
-            if _is_instruction(object_at(value)):
+            if _is_instruction(value):
                 self.instructions.append(value)
             else:
                 self.instructions.append(_SAID)
@@ -427,7 +426,7 @@ class _MessageReader:
         del self._open[: self._made - begin]
 
 
-def _is_instruction(value: Mapping[str, Json]) -> bool:
+def _is_instruction(value: dict[str, Json]) -> bool:
     # Codex also sends tools in its messages.
     return value.get("role") in _SYSTEM or "tools" in value
 
@@ -678,7 +677,7 @@ def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SI
 
 
 def read_values_of_list(
-    places: ValueOffsets, name: bytes, add: Callable[[list[Json]], object]
+    places: ValueOffsets, name: bytes, add: Callable[[list[dict[str, Json]]], object]
 ) -> None:
     """Read the list of that name: note its objects' places, and pass them to `add`.
     Raises MessagesNotFound.
@@ -710,7 +709,9 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
     return end, _end_of_repeat(_SPACE, content, at + 1)
 
 
-def _read_values_from(places: ValueOffsets, at: int, add: Callable[[list[Json]], object]) -> None:
+def _read_values_from(
+    places: ValueOffsets, at: int, add: Callable[[list[dict[str, Json]]], object]
+) -> None:
     """Read a list's objects, many small ones at once, or for a while one by one if that fails."""
     content = places.content
     one_by_one_until = at
@@ -744,7 +745,7 @@ class _ParsedGroup:
 
     begins: list[int]
     ends: list[int]
-    values: list[Json]
+    values: list[dict[str, Json]]
 
 
 def _parse_group_of_values(content: BodyBytes, at: int) -> _ParsedGroup | None:

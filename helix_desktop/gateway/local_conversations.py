@@ -182,14 +182,21 @@ class LocalAgentConversations:
         )
         while True:
             place = self._matcher.find_request_position(sender, arrival.chain, arrival.head)
-            named = (place.line.conversation if place.line else "", place.parent)
-            gone = next(
-                (name for name in named if name and self._bench.conversation_row(name) is None), ""
-            )
+            gone = self._find_deleted_conversation(place)
             if not gone:
                 return place
             self._matcher.remove_known_messages(gone)
             self._open_conversations.pop(gone, None)
+
+    def _find_deleted_conversation(self, place: RequestPosition) -> str:
+        """Return the conversation of a position if the user deleted it meanwhile."""
+        named = [place.parent]
+        if place.line is not None:
+            named.append(place.line.conversation)
+        for name in named:
+            if name and not self._bench.has_conversation(name):
+                return name
+        return ""
 
     async def _record_and_fold_request(
         self,
@@ -266,7 +273,7 @@ class LocalAgentConversations:
             session = await self._bench.fork_conversation(*base, agent=arrival.agent)
         else:
             above = parent
-            if not above and self._bench.conversation_row(arrival.below) is not None:
+            if not above and self._bench.has_conversation(arrival.below):
                 above = arrival.below
             title = title_from_messages(messages)
             session = await self._bench.start_conversation(title, agent=arrival.agent, parent=above)
@@ -646,8 +653,9 @@ class LocalAgentConversations:
         return kept.figures
 
     def _known_messages_of_ticket(self, ticket: Ticket) -> KnownMessages | None:
-        is_there = self._bench.conversation_row(ticket.conversation) is not None
-        return self._matcher.find_known_messages(ticket.conversation) if is_there else None
+        if not self._bench.has_conversation(ticket.conversation):
+            return None
+        return self._matcher.find_known_messages(ticket.conversation)
 
     @staticmethod
     def _is_unchanged_since(track: KnownMessages, ticket: Ticket) -> bool:

@@ -58,12 +58,19 @@ def build_sent_body(
     value: dict[str, Json] = parsed.value
     if has_tools:
         wire: Any = WIRE_MODULES[parsed.wire]
-        value = wire.with_added_tools(value, list_recall_tools())
+        value = wire.with_added_tools(value, _recall_tools_of_protocol(parsed.wire))
     if not is_unchanged:
         value = folded_request.build_folded_body(
             parsed.wire, value, parsed.messages, sent.entries, parsed.marked, parsed.previous
         )
     return SentBody(parsed.encode_changed_body(value), value, has_tools)
+
+
+@functools.cache
+def _recall_tools_of_protocol(protocol: str) -> list[dict[str, Json]]:
+    wire: Any = WIRE_MODULES[protocol]
+    tools: list[dict[str, Json]] = wire.tools_as_json(list_recall_tools())
+    return tools
 
 
 @functools.cache

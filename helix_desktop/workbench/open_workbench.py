@@ -259,6 +259,9 @@ class Workbench:
         rows = [self._complete_row(row, window) for row in self._rows]
         return sorted(rows, key=lambda row: -row.updated)
 
+    def has_conversation(self, conversation: str) -> bool:
+        return self._rows.find_row(conversation) is not None
+
     def conversation_row(self, conversation: str) -> ConversationListRow | None:
         row = self._rows.find_row(conversation)
         if row is None:

@@ -77,7 +77,7 @@ def test_a_result_is_shown_as_something_else(wire: Any) -> None:
 @each
 def test_tools_of_ours_stand_beside_those_of_the_client(wire: Any) -> None:
     body = wire.with_added_tools(
-        {FIELDS[wire.NAME]: [wire.user_message("look")]}, list_recall_tools()
+        {FIELDS[wire.NAME]: [wire.user_message("look")]}, wire.tools_as_json(list_recall_tools())
     )
     assert {tool.name for tool in wire.parse_head(body).tools} == {
         tool.name for tool in list_recall_tools()

@@ -329,15 +329,17 @@ def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     )
 
 
-def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
-    own_tools = tools_as_json(tools)
+def with_added_tools(
+    body: Mapping[str, Json], added_tools: list[dict[str, Json]]
+) -> dict[str, Json]:
+    """Return the body with these tools, which `tools_as_json` made, before its own."""
     groups = list(list_at(body, "tools"))
     for position, group in enumerate(groups):
         for field in ("functionDeclarations", "function_declarations"):
             if isinstance(object_at(group).get(field), list):
-                groups[position] = {**group, field: own_tools + group[field]}
+                groups[position] = {**group, field: added_tools + group[field]}
                 return {**body, "tools": groups}
-    groups.insert(0, {"functionDeclarations": own_tools})
+    groups.insert(0, {"functionDeclarations": added_tools})
     return {**body, "tools": groups}
 
 

@@ -163,8 +163,11 @@ def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     return [unit for unit, _ in units]
 
 
-def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
-    return {**body, "tools": [*tools_as_json(tools), *list_at(body, "tools")]}
+def with_added_tools(
+    body: Mapping[str, Json], added_tools: list[dict[str, Json]]
+) -> dict[str, Json]:
+    """Return the body with these tools, which `tools_as_json` made, before its own."""
+    return {**body, "tools": added_tools + list_at(body, "tools")}
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:

@@ -230,17 +230,19 @@ def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     return [unit for unit, _ in units]
 
 
-def with_added_tools(body: Mapping[str, Json], tools: Sequence[ToolSpec]) -> dict[str, Json]:
-    own_tools = tools_as_json(tools)
+def with_added_tools(
+    body: Mapping[str, Json], added_tools: list[dict[str, Json]]
+) -> dict[str, Json]:
+    """Return the body with these tools, which `tools_as_json` made, before its own."""
     if "tools" in body:
-        return {**body, "tools": own_tools + list_at(body, "tools")}
+        return {**body, "tools": added_tools + list_at(body, "tools")}
     # Codex can offer its tools in an item of the input instead.
     items = list(list_at(body, "input"))
     for position, item in enumerate(items):
         if isinstance(object_at(item).get("tools"), list):
-            items[position] = {**item, "tools": own_tools + item["tools"]}
+            items[position] = {**item, "tools": added_tools + item["tools"]}
             return {**body, "input": items}
-    return {**body, "tools": own_tools}
+    return {**body, "tools": added_tools}
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:

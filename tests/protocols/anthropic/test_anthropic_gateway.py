@@ -303,7 +303,8 @@ def test_the_head_of_a_request_is_its_model_system_prompt_and_tools(system: Any,
     mine = ToolSpec("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
     theirs = {"name": "theirs", "description": "", "input_schema": {}}
     body = anthropic_gateway.with_added_tools(
-        {"model": "m", "system": system, "tools": [theirs]}, [mine]
+        {"model": "m", "system": system, "tools": [theirs]},
+        anthropic_gateway.tools_as_json([mine]),
     )
     head = anthropic_gateway.parse_head(body)
     assert (head.model, head.system, head.effort) == ("m", read, "")

@@ -303,12 +303,12 @@ def test_tools_stand_first_among_the_functions_of_the_request() -> None:
     run = gemini_gateway.tools_as_json([RUN])
     search: Any = {"googleSearch": {}}
     theirs = {"name": "theirs"}
-    assert gemini_gateway.with_added_tools({"tools": [search]}, [RUN]) == {
+    assert gemini_gateway.with_added_tools({"tools": [search]}, run) == {
         "tools": [{"functionDeclarations": run}, search]
     }
     for field in ("functionDeclarations", "function_declarations"):
         body = {"model": "m", "tools": [search, {field: [theirs]}, search]}
-        assert gemini_gateway.with_added_tools(body, [RUN]) == {
+        assert gemini_gateway.with_added_tools(body, run) == {
             "model": "m",
             "tools": [search, {field: [*run, theirs]}, search],
         }
@@ -373,7 +373,8 @@ def test_the_head_of_a_request_is_its_system_prompt_and_tools(name: str, field: 
         {"name": "b", "parameters": {"x": 1}},
     ]
     body = gemini_gateway.with_added_tools(
-        {name: {"parts": [{"text": "a"}]}, "tools": [{field: theirs}]}, [mine]
+        {name: {"parts": [{"text": "a"}]}, "tools": [{field: theirs}]},
+        gemini_gateway.tools_as_json([mine]),
     )
     head = gemini_gateway.parse_head(
         {**body, "generationConfig": {"thinkingConfig": {"thinkingBudget": 9}}}

@@ -313,7 +313,8 @@ def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
     said = [{"role": role, "content": role} for role in ("system", "user", "developer")]
     theirs = {"type": "function", "function": {"name": "theirs"}}
     body = chat_gateway.with_added_tools(
-        {"model": "m", "messages": said, "tools": [theirs]}, [mine]
+        {"model": "m", "messages": said, "tools": [theirs]},
+        chat_gateway.tools_as_json([mine]),
     )
     head = chat_gateway.parse_head(body)
     assert (head.model, head.system, head.effort) == ("m", "system\n\ndeveloper", "")

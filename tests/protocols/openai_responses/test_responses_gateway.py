@@ -244,7 +244,7 @@ def test_tools_stand_first_where_the_request_has_its_own() -> None:
         ({"input": [words]}, {"input": [words], "tools": [ours]}),
     ]
     for body, expected in cases:
-        assert responses_gateway.with_added_tools(body, [RUN]) == expected
+        assert responses_gateway.with_added_tools(body, [ours]) == expected
     assert [tool.name for tool in responses_gateway.parse_head({"input": [words, item]}).tools] == [
         "theirs"
     ]
@@ -364,7 +364,8 @@ def test_words_alone_are_a_message_of_the_user_and_are_put_back_as_such() -> Non
 def test_the_head_of_a_request_is_its_model_system_prompt_and_tools() -> None:
     search = {"type": "web_search"}
     body = responses_gateway.with_added_tools(
-        {"model": "m", "instructions": "a", "tools": [search]}, [RUN]
+        {"model": "m", "instructions": "a", "tools": [search]},
+        responses_gateway.tools_as_json([RUN]),
     )
     head = responses_gateway.parse_head({**body, "reasoning": {"effort": "low", "summary": "auto"}})
     assert (head.model, head.system, head.effort) == ("m", "a", '"low"')
