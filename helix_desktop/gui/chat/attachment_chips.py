@@ -33,11 +33,20 @@ def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
 
 def decode_message_parts(value: object) -> tuple[UserPart, ...]:
     """Decodes what `encode_message_parts` wrote, or a bare text. Other values count as empty."""
-    message = value if isinstance(value, dict) else {"text": value}
-    text, listed = message.get("text"), message.get("attachments")
-    found = [_decode_attachment(each) for each in listed] if isinstance(listed, list) else []
-    said = (Text(text),) if isinstance(text, str) and text else ()
-    return (*said, *(each for each in found if each is not None))
+    text = value
+    encoded_attachments: object = None
+    if isinstance(value, dict):
+        text = value.get("text")
+        encoded_attachments = value.get("attachments")
+    parts: list[UserPart] = []
+    if isinstance(text, str) and text:
+        parts.append(Text(text))
+    if isinstance(encoded_attachments, list):
+        for encoded in encoded_attachments:
+            attachment = _decode_attachment(encoded)
+            if attachment is not None:
+                parts.append(attachment)
+    return tuple(parts)
 
 
 def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
@@ -69,7 +78,9 @@ def _decode_attachment(value: object) -> Attachment | None:
     try:
         assert isinstance(value, dict)  # noqa: S101 - a wrong shape is as good as a missing key
         stored = _decode_stored(value)
-        document = _decode_document(value["document"]) if "document" in value else None
+        document = None
+        if "document" in value:
+            document = _decode_document(value["document"])
         return Attachment(str(value["name"]), stored, int(value["tokens"]), document)
     except (AssertionError, KeyError, TypeError, ValueError):
         return None
@@ -122,7 +133,8 @@ class AttachmentChips(QWidget):
         return tuple(self._held)
 
     def show_attachments(self, attachments: Sequence[Attachment]) -> None:
-        before, self._held = self._held, list(attachments)
+        before = self._held
+        self._held = list(attachments)
         self._rebuild_chips()
         if self._held != before:
             self.changed.emit()
@@ -198,11 +210,17 @@ class AttachmentChips(QWidget):
         return " · ".join(filter(None, [describe_document_pages(attachment), sent]))
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
-        name = attachment.name  # A long name is shortened in the middle, as its ends say the most.
-        name = name if len(name) <= NAME else f"{name[: NAME // 2 - 1]}…{name[-NAME // 2 :]}"
+        short_name = attachment.name
+        if len(short_name) > NAME:
+            # A long name is shortened in the middle, as its ends say the most.
+            short_name = f"{short_name[: NAME // 2 - 1]}…{short_name[-NAME // 2 :]}"
+        words = short_name.replace("&", "&&")
         figures = self._describe_attachment_tokens(attachment)
-        words = " · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕"
-        chip = build_push_button(words, self, lambda: self._remove_attachment(attachment), "chip")
+        if figures:
+            words = f"{words} · {figures}"
+        chip = build_push_button(
+            f"{words}  ✕", self, lambda: self._remove_attachment(attachment), "chip"
+        )
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
         chip.setToolTip(safe_tooltip(tr("Remove {name} from the message", name=attachment.name)))
         chip.setAccessibleName(tr("Attachment {name}. Click to remove.", name=attachment.name))

@@ -36,7 +36,7 @@ _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
     """Shrinks or converts a picture if needed. Returns it with its media type, on any thread."""
-    kind, picture = detect_picture_format(content), read_picture(content)
+    picture = read_picture(content)
     if picture is None:
         raise InvalidInput(
             tr(
@@ -47,11 +47,9 @@ def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
                 "The image was not attached. Save the image as PNG or JPEG, and attach it again."
             ),
         )
-    if (
-        kind in TAKEN
-        and len(content) <= LARGEST_PICTURE
-        and max(picture.width(), picture.height()) <= WIDEST
-    ):
+    kind = detect_picture_format(content)
+    is_small = len(content) <= LARGEST_PICTURE
+    if kind in TAKEN and is_small and max(picture.width(), picture.height()) <= WIDEST:
         return content, TAKEN[kind]
     return _shrink_and_encode(picture)
 
@@ -98,13 +96,17 @@ class AttachmentReader:
 
     def attach_dropped_data(self, mime: QMimeData) -> None:
         """Attaches the files or the picture of a drop or of the clipboard."""
-        if files := [Path(url.toLocalFile()) for url in mime.urls() if url.isLocalFile()]:
+        files = [Path(url.toLocalFile()) for url in mime.urls() if url.isLocalFile()]
+        if files:
             self.attach_files(files)
         elif mime.hasImage():
             picture = QImage(mime.imageData())
-            self._attach_when_read(
-                tr("picture.png"), lambda name: fit_picture_for_models(name, encode_png(picture))[0]
-            )
+
+            def encode_dropped_picture(name: str) -> bytes:
+                content, _ = fit_picture_for_models(name, encode_png(picture))
+                return content
+
+            self._attach_when_read(tr("picture.png"), encode_dropped_picture)
 
     def attach_long_text(self, text: str) -> None:
         bench = self.bench()

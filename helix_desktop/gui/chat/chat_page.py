@@ -84,12 +84,12 @@ class ChatPage(QWidget):
         self._loading = build_plain_label("", "faint", self, alignment=Qt.AlignmentFlag.AlignCenter)
         self._slow = QTimer(self, interval=SLOW_MS, singleShot=True)
         self._slow.timeout.connect(lambda: self._loading.setText(tr("Loading…")))
-        self._above, self._start = QStackedWidget(self), build_scroll_area(self.empty, self)
-        set_surface_look(
-            self._above, "page"
-        )  # The page looks the same before the conversation is there.
-        for each in (self._loading, self._start):
-            self._above.addWidget(each)
+        self._above = QStackedWidget(self)
+        self._start = build_scroll_area(self.empty, self)
+        # The page looks the same before the conversation is there.
+        set_surface_look(self._above, "page")
+        self._above.addWidget(self._loading)
+        self._above.addWidget(self._start)
         self.controls = (
             self.approvals,
             self.way_on,
@@ -122,20 +122,32 @@ class ChatPage(QWidget):
         """Gives a question all the room it needs, but beside a long one leaves lines of
         the transcript.
         """
-        px = self._theme.zoomed_pixels
-        needed = sum(each.sizeHint().height() for each in self.controls if not each.isHidden())
-        if needed >= self.height() and self.approvals.visible_card is not None:
+        needed = 0
+        for control in self.controls:
+            if not control.isHidden():
+                needed += control.sizeHint().height()
+        if needed < self.height():
+            self._above.setMinimumSize(1, 1)
+            return
+        if self.approvals.visible_card is not None:
             self.approvals.visible_card.show_columns_if_only_they_fit(needed - self.height())
-        least = 1 if needed < self.height() else max(min(self.height() - px(BELOW), px(ABOVE)), 1)
-        self._above.setMinimumSize(1, least)
+        px = self._theme.zoomed_pixels
+        lines_left = min(self.height() - px(BELOW), px(ABOVE))
+        self._above.setMinimumSize(1, max(lines_left, 1))
 
     def height_of_composer_and_question(self) -> int:
         """The height at the lower edge that must stay free: the composer and the
         questions above it.
         """
-        above = (self.approvals, self.way_on, self.rewrite_cost)
-        writes = self.composer if self.foreign.isHidden() else self.foreign
-        return writes.height() + sum(each.height() for each in above if each.isVisible())
+        # Where another program writes the conversation, a line stands instead of the composer.
+        if self.foreign.isHidden():
+            height = self.composer.height()
+        else:
+            height = self.foreign.height()
+        for control in (self.approvals, self.way_on, self.rewrite_cost):
+            if control.isVisible():
+                height += control.height()
+        return height
 
     def show_transcript_or_start(
         self, name: str, *, begun: bool, loads: bool = False, scripted: bool = False
@@ -147,31 +159,45 @@ class ChatPage(QWidget):
         self.empty.show_demo_or_usual_suggestions(scripted=scripted)
         self._loading.setText("")
         self._slow.start()
-        self._above.setCurrentWidget(
-            self._start if not begun else self._loading if loads else self.transcript
-        )
+        if not begun:
+            self._above.setCurrentWidget(self._start)
+        elif loads:
+            self._above.setCurrentWidget(self._loading)
+        else:
+            self._above.setCurrentWidget(self.transcript)
 
     def open_transcript_of(self, session: Session | None, place: DraftPlace) -> None:
         """Shows a session's transcript where the reader left it, or an empty one."""
         self.session = session
-        kept = self._state_file.get_remembered("place", *place, default=list[int]())
-        known = session is not None and len(kept) == 2 and all(isinstance(n, int) for n in kept)
-        history = session.conversation.state if session else ConversationState()
-        if session is not None or "transcript" in vars(self):
-            self.transcript.open_transcript(history, (kept[0], kept[1], False) if known else None)
+        if session is None:
+            # The transcript is built when it is first needed, which it is not to show nothing.
+            if "transcript" in vars(self):
+                self.transcript.open_transcript(ConversationState(), None)
+            return
+        reading_place = None
+        remembered = self._state_file.get_remembered("place", *place, default=list[int]())
+        if len(remembered) == 2 and all(isinstance(number, int) for number in remembered):
+            seq, below = remembered
+            reading_place = (seq, below, False)
+        self.transcript.open_transcript(session.conversation.state, reading_place)
 
     def leave_session(self) -> None:
         """Cleans up before this page shows another conversation or none."""
         self.bridge.stop_listening_to_session()
         self.save_reading_place()
-        self.session, self.awaited_conversation = None, ""
+        self.session = None
+        self.awaited_conversation = ""
 
     def save_reading_place(self) -> None:
         """Saves the reading place. At the end of the conversation nothing is saved."""
-        if self.session is not None:
-            seq, below, follow = self.transcript.view.reading_position()
-            place = self.composer.draft_place[0], self.session.id
-            self._state_file.remember_value("place", *place, value=[] if follow else [seq, below])
+        if self.session is None:
+            return
+        seq, below, follows_end = self.transcript.view.reading_position()
+        reading_place = [seq, below]
+        if follows_end:
+            reading_place = []
+        workspace = self.composer.draft_place[0]
+        self._state_file.remember_value("place", workspace, self.session.id, value=reading_place)
 
     def show_transcript(self) -> None:
         self._above.setCurrentWidget(self.transcript)

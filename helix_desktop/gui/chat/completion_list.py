@@ -46,10 +46,13 @@ def find_completion_request(text: str, cursor: int) -> CompletionRequest | None:
     `/letters` at the start.
     """
     before = text[:cursor]
-    if command := re.fullmatch(r"/([\w:.-]*)", before):
+    command = re.fullmatch(r"/([\w:.-]*)", before)
+    if command is not None:
         return CompletionRequest("/", command[1], 0)
     mention = re.search(r"(?:^|(?<=[\s(]))@([^\s@]{0,120})$", before)
-    return CompletionRequest("@", mention[1], mention.start()) if mention else None
+    if mention is not None:
+        return CompletionRequest("@", mention[1], mention.start())
+    return None
 
 
 class CompletionList(QListWidget):
@@ -74,18 +77,21 @@ class CompletionList(QListWidget):
         list if there are none.
         """
         self.clear()
-        for each in offers:
-            made: QIcon = build_icon(each.icon, self._theme.colour_of_token("muted"))
-            item = QListWidgetItem(
-                made, each.text if not each.remark else f"{each.text}    {each.remark}", self
-            )
-            item.setData(Qt.ItemDataRole.UserRole, each)
+        for offer in offers:
+            words = offer.text
+            if offer.remark:
+                words = f"{words}    {offer.remark}"
+            icon: QIcon = build_icon(offer.icon, self._theme.colour_of_token("muted"))
+            item = QListWidgetItem(icon, words, self)
+            item.setData(Qt.ItemDataRole.UserRole, offer)
         if not offers:
             self.hide()
             return
         self.setCurrentRow(0)
-        height = self.sizeHintForRow(0) * min(len(offers), SHOWN) + 2 * self.frameWidth() + 10
-        self.setGeometry(above.x(), max(above.y() - height, 0), width, min(height, above.y()))
+        height_of_rows = self.sizeHintForRow(0) * min(len(offers), SHOWN)
+        height = height_of_rows + 2 * self.frameWidth() + 10
+        top = max(above.y() - height, 0)
+        self.setGeometry(above.x(), top, width, min(height, above.y()))
         self.raise_()
         self.show()
 

@@ -391,7 +391,8 @@ class Composer(QWidget):
         if self.is_message_of(place):
             self.put_message_back(parts, takes_focus=takes_focus)
             return True
-        self.drafts.save_draft(place, (*self.drafts.get_draft(place), *parts))
+        draft = self.drafts.get_draft(place)
+        self.drafts.save_draft(place, draft + tuple(parts))
         return False
 
     def open_mode_menu(self) -> None:
@@ -405,8 +406,10 @@ class Composer(QWidget):
     def _add_to_sent_history(self, words: str) -> None:
         workspace, _ = self.draft_place
         history = self._state_file.get_remembered("history", workspace, default=list[str]())
-        if words.strip() and (not history or history[-1] != words):
-            history = [*history, words][-200:]
+        is_repeated = bool(history) and history[-1] == words
+        if words.strip() and not is_repeated:
+            history = history[-199:]
+            history.append(words)
             self._state_file.remember_value("history", workspace, value=history)
         self.text.set_sent_messages(history)
 
@@ -426,9 +429,10 @@ class Composer(QWidget):
             self._steer.setVisible(shows_steer)
             self._fit_controls_to_width()
         if self.draft_place[1]:
-            draft: tuple[UserPart, ...] = ()
+            draft: list[UserPart] = []
             if filled:
-                draft = (Text(words), *self.attachments.listed_attachments)
+                draft.append(Text(words))
+                draft += self.attachments.listed_attachments
             self.drafts.save_draft(self.draft_place, draft)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -63,7 +63,8 @@ class ComposerTextEdit(QPlainTextEdit):
 
     def _count_wrapped_lines(self) -> int:
         """Counts wrapped lines, up to the number that can be shown."""
-        lines, block = 0, self.document().firstBlock()
+        lines = 0
+        block = self.document().firstBlock()
         while block.isValid() and lines <= LINES:
             lines += max(block.lineCount(), 1)
             block = block.next()
@@ -79,19 +80,21 @@ class ComposerTextEdit(QPlainTextEdit):
     def _walk_sent_messages(self, steps: int) -> None:
         if self._at == len(self._history):
             self._unsent = self.toPlainText()
-        self._at = min(max(self._at + steps, 0), len(self._history))
-        text = self._history[self._at] if self._at < len(self._history) else self._unsent
-        at = self._at
+        index = min(max(self._at + steps, 0), len(self._history))
+        text = self._unsent
+        if index < len(self._history):
+            text = self._history[index]
         self.setPlainText(text)
-        self._at = at
+        self._at = index  # After the text, because a change of it sets this to the end.
         self.moveCursor(QTextCursor.MoveOperation.End)
 
     def _is_cursor_at_edge(self, *, top: bool) -> bool:
         """Whether the cursor is in the first or last wrapped line, so an arrow leaves the text."""
+        direction = QTextCursor.MoveOperation.Down
+        if top:
+            direction = QTextCursor.MoveOperation.Up
         probe = QTextCursor(self.textCursor())
-        return not probe.movePosition(
-            QTextCursor.MoveOperation.Up if top else QTextCursor.MoveOperation.Down
-        )
+        return not probe.movePosition(direction)
 
     def inputMethodEvent(self, event: QInputMethodEvent) -> None:
         self._composing = bool(event.preeditString())
@@ -119,12 +122,14 @@ class ComposerTextEdit(QPlainTextEdit):
         popup = self.completion
         if popup is None or not popup.isVisible():
             return False
-        if event.key() in (Qt.Key.Key_Down, Qt.Key.Key_Up):
-            step = 1 if event.key() == Qt.Key.Key_Down else -1
-            popup.setCurrentRow((popup.currentRow() + step) % popup.count())
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab):
+        key = event.key()
+        if key == Qt.Key.Key_Down:
+            popup.setCurrentRow((popup.currentRow() + 1) % popup.count())
+        elif key == Qt.Key.Key_Up:
+            popup.setCurrentRow((popup.currentRow() - 1) % popup.count())
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab):
             popup.choose_current_offer()
-        elif event.key() == Qt.Key.Key_Escape:
+        elif key == Qt.Key.Key_Escape:
             popup.hide()
         else:
             return False
@@ -196,15 +201,16 @@ class ComposerTextEdit(QPlainTextEdit):
         )
 
     def _insert_chosen_offer(self, offer: completion_list.CompletionOffer) -> None:
-        if (asked := self._asked) is not None:
+        request = self._asked
+        self._asked = None
+        if request is not None:
+            end = request.start + 1 + len(request.typed_letters)
             cursor = self.textCursor()
-            cursor.setPosition(asked.start)
-            cursor.setPosition(
-                asked.start + 1 + len(asked.typed_letters), QTextCursor.MoveMode.KeepAnchor
-            )
+            cursor.setPosition(request.start)
+            cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
             cursor.insertText(offer.inserted_text)
             self.setTextCursor(cursor)
-        self._asked = None
+            self._asked = None  # The inserted text may look like the start of another request.
         if offer.value is not None:
             self.offer_taken.emit(offer)
 

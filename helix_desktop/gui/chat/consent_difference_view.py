@@ -21,14 +21,16 @@ class ExactDifferenceView(DifferenceView):
 
     def __init__(self, theme: Theme, text: str, language: str, parent: QWidget) -> None:
         super().__init__(theme, parent)
-        self._text, self.tail = text, END
+        self._text = text
+        self.tail = END
         self.is_end_seen = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.fits = len(text) <= LARGEST and self.show_patch(text, language=language)
-        self._marks = sum(
-            hidden_characters.count_marked_characters(line.text) for line in self.shown_lines
-        )
-        self.setAccessibleDescription(hidden_characters.mark_text(text) if self.fits else "")
+        self._marks = 0
+        for line in self.shown_lines:
+            self._marks += hidden_characters.count_marked_characters(line.text)
+        if self.fits:
+            self.setAccessibleDescription(hidden_characters.mark_text(text))
 
     def describe_length_and_warnings(self) -> str:
         """The number of lines, and a warning if something is hidden or not yet shown."""

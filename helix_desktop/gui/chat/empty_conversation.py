@@ -80,7 +80,10 @@ class EmptyConversationPanel(QWidget):
         nowhere = tr(
             "This workspace has no folder. Ask anything, attach files, or choose a folder in the settings."
         )
-        self._words.setText(here if has_folder else nowhere)
+        if has_folder:
+            self._words.setText(here)
+        else:
+            self._words.setText(nowhere)
         self._fit_words_to_width(self._words.width())
         self.show_demo_or_usual_suggestions(scripted=self._is_scripted)
 

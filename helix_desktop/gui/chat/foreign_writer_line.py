@@ -55,4 +55,7 @@ class ForeignWriterLine(QWidget):
         self.setVisible(bool(agent or machine))
 
     def _continue_or_take_over(self) -> None:
-        (self.taking_over if self._machine else self.continuing).emit()
+        if self._machine:
+            self.taking_over.emit()
+        else:
+            self.continuing.emit()

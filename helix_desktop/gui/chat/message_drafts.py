@@ -37,20 +37,31 @@ def find_unrecorded_messages(queued: Sequence[object], recorded: Sequence[Record
     """Returns the queued messages that the conversation does not have. Each recorded message counts
     for one queued message, because people send the same word twice.
     """
-    said = [one for one in recorded if isinstance(one.fact, UserSaid)]
+    unmatched = [entry for entry in recorded if isinstance(entry.fact, UserSaid)]
     unrecorded: list[Parts] = []
     for message in queued:
         parts = decode_message_parts(message)
-        queued_at = message.get("queued_at", 0.0) if isinstance(message, dict) else 0.0
-        match = next(
-            (one for one in said if one.time >= queued_at > 0 and _says_the_same(one, parts)),
-            None,
-        )
+        queued_at = 0.0
+        if isinstance(message, dict):
+            queued_at = message.get("queued_at", 0.0)
+        match = _find_recorded_message(unmatched, parts, queued_at)
         if match is None:
             unrecorded.append(parts)
         else:
-            said.remove(match)
+            unmatched.remove(match)
     return unrecorded
+
+
+def _find_recorded_message(
+    recorded: Sequence[Recorded], parts: Parts, queued_at: float
+) -> Recorded | None:
+    """Returns the first message with these parts that was recorded after they were queued."""
+    if queued_at <= 0:  # An earlier version did not write the time, so nothing is known.
+        return None
+    for entry in recorded:
+        if entry.time >= queued_at and _says_the_same(entry, parts):
+            return entry
+    return None
 
 
 def _says_the_same(recorded: Recorded, parts: Parts) -> bool:
@@ -79,29 +90,26 @@ class MessageDrafts:
 
     def save_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> None:
         message = encode_message_parts(parts)
-        self._state_file.remember_value(
-            "draft", *place, value=message if any(message.values()) else {}
-        )
+        if not any(message.values()):
+            message = {}
+        self._state_file.remember_value("draft", *place, value=message)
 
     def get_edited_message(self, place: DraftPlace) -> EditedMessage | None:
-        kept = self._state_file.get_remembered("edit", *place, default=dict[str, object]())
-        seq = kept.get("seq")
-        return (
-            EditedMessage(seq, decode_message_parts(kept.get("aside")))
-            if isinstance(seq, int) and seq > 0
-            else None
-        )
+        remembered = self._state_file.get_remembered("edit", *place, default=dict[str, object]())
+        seq = remembered.get("seq")
+        if not isinstance(seq, int) or seq <= 0:
+            return None
+        return EditedMessage(seq, decode_message_parts(remembered.get("aside")))
 
     def save_edited_message(self, place: DraftPlace, edited: EditedMessage | None) -> None:
-        value = (
-            {"seq": edited.seq, "aside": encode_message_parts(edited.interrupted_draft)}
-            if edited
-            else {}
-        )
+        value: dict[str, object] = {}
+        if edited is not None:
+            value["seq"] = edited.seq
+            value["aside"] = encode_message_parts(edited.interrupted_draft)
         self._state_file.remember_value("edit", *place, value=value)
 
     def move_draft(self, before: DraftPlace, after: DraftPlace) -> None:
-        self.save_draft(after, (*self.get_draft(after), *self.get_draft(before)))
+        self.save_draft(after, self.get_draft(after) + self.get_draft(before))
         self.save_draft(before, ())
 
 
@@ -114,11 +122,9 @@ class UnsentMessages:
 
     def add_unsent_message(self, place: DraftPlace, message: UnsentMessage) -> None:
         self._held.setdefault(place, []).append(message)
-        self._state_file.remember_value(
-            "waiting",
-            *place,
-            value=[*self._remembered_messages_of(place), encode_message_parts(message.parts)],
-        )
+        waiting = self._remembered_messages_of(place)
+        waiting.append(encode_message_parts(message.parts))
+        self._state_file.remember_value("waiting", *place, value=waiting)
 
     def add_unsent_messages_of_state_file(
         self, place: DraftPlace, messages: Sequence[object]
@@ -137,13 +143,16 @@ class UnsentMessages:
 
     def pop_unsent_messages(self, place: DraftPlace) -> Sequence[UnsentMessage]:
         """Removes and returns all messages of a place, oldest first."""
-        taken, waiting = self._held.pop(place, []), self._remembered_messages_of(place)
-        for message in taken:
-            if (kept := encode_message_parts(message.parts)) in waiting:
-                waiting.remove(kept)
-        if taken:
-            self._state_file.remember_value("waiting", *place, value=waiting)
-        return taken
+        messages = self._held.pop(place, [])
+        if not messages:
+            return messages
+        waiting = self._remembered_messages_of(place)
+        for message in messages:
+            encoded = encode_message_parts(message.parts)
+            if encoded in waiting:
+                waiting.remove(encoded)
+        self._state_file.remember_value("waiting", *place, value=waiting)
+        return messages
 
     def _remembered_messages_of(self, place: DraftPlace) -> list[object]:
         return list(self._state_file.get_remembered("waiting", *place, default=list[object]()))

@@ -345,7 +345,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             if program.writes:
                 files = ", ".join(map(mark_on_one_line, program.writes))
                 words = tr("{program} writes {files}", program=words, files=files)
-            look = "faint" if program.is_allowed else "mono"
+            look = "mono"
+            if program.is_allowed:
+                look = "faint"
             label = widgets.build_plain_label(words, look, self, wraps=len(words) > LONG_LINE)
             if program.is_allowed:
                 label.setToolTip(tr("A rule of this workspace allows it already."))
@@ -382,7 +384,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         """Shows a change in two columns if one column is `missing` pixels too high for
         the window, and two are not.
         """
-        change, button = self._change, self._columns
+        change = self._change
+        button = self._columns
         if change is None or button is None or button.isHidden():
             return
         attempt = (missing, change.width())

@@ -69,7 +69,8 @@ class RewriteCostLine(QWidget):
         """
         if session is not self._session:
             self._words.clear()
-        self._session, self._is_warning = session, False
+        self._session = session
+        self._is_warning = False
         if session is None or not session.conversation.state.branch.steps:
             self.hide()
             return
@@ -88,17 +89,20 @@ class RewriteCostLine(QWidget):
 
 
 def describe_missing_price(model: str) -> str:
-    words = tr("No price is set for {model}, so cost limits have no effect on this model. To set a price, click the model at the top right, then “Edit model…”.", model=model)  # fmt: skip
-    return words if model else ""
+    if not model:
+        return ""
+    return tr(
+        "No price is set for {model}, so cost limits have no effect on this model. To set a price, click the model at the top right, then “Edit model…”.",
+        model=model,
+    )
 
 
 def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
     if rewrite is None or rewrite.dollars < LEAST_DOLLARS:
         return ""
-    changed = tr("the tools, the system prompt or the rules have changed")
-    reason = (
-        tr("each model and each thinking level has its own cache") if rewrite.is_model else changed
-    )
+    reason = tr("the tools, the system prompt or the rules have changed")
+    if rewrite.is_model:
+        reason = tr("each model and each thinking level has its own cache")
     return tr(
         "The next message writes {tokens} tokens to the provider's cache again, for about {price}. Reason: {reason}.",
         tokens=format_token_count(rewrite.tokens),
@@ -108,15 +112,21 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
 
 
 def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
-    causes = [one for request in requests for one in request.avoidable_causes()]
-    whole, again = sum(request.cost for request in requests), sum(one.cost for one in causes)
-    if again < LEAST_DOLLARS or again <= min(TOLD_DOLLARS, TOLD_SHARE * whole):
+    whole_cost = 0.0
+    causes: list[CauseCost] = []
+    for request in requests:
+        whole_cost += request.cost
+        causes += request.avoidable_causes()
+    avoidable_cost = sum(cause.cost for cause in causes)
+    is_small_part = avoidable_cost <= min(TOLD_DOLLARS, TOLD_SHARE * whole_cost)
+    if avoidable_cost < LEAST_DOLLARS or is_small_part:
         return ""
-    dearest = max(causes, key=lambda one: one.cost)
+    dearest = max(causes, key=lambda cause: cause.cost)
+    tokens = sum(cause.tokens for cause in causes)
     return tr(
         "{tokens} tokens had to be written to the provider's cache again, for {price}. Reason: {reason}.",
-        tokens=format_token_count(sum(one.tokens for one in causes)),
-        price=format_dollars(again),
+        tokens=format_token_count(tokens),
+        price=format_dollars(avoidable_cost),
         reason=_describe_reason(dearest),
     )
 

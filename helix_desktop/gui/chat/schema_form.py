@@ -60,7 +60,9 @@ class SchemaForm(QWidget):
     @property
     def first_field(self) -> QWidget | None:
         item = self._layout.itemAt(0, QFormLayout.ItemRole.FieldRole)
-        return item.widget() if item is not None else None
+        if item is None:
+            return None
+        return item.widget()
 
     def values_as_json(self) -> str:
         values: dict[str, Any] = {}

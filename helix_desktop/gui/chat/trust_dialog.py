@@ -31,15 +31,17 @@ class TrustDialog(TransientDialog):
         trust: Callable[[Sequence[ProjectItem]], object],
         parent: QWidget,
     ) -> None:
-        kind = translate_name("kind of item", items[0].kind)
-        title, width = (kind, 680) if len(items) == 1 else (tr("New in this folder"), 920)
+        title = tr("New in this folder")
+        width = 920
+        if len(items) == 1:
+            title = translate_name("kind of item", items[0].kind)
+            width = 680
         super().__init__(title, parent, width, 520)
-        self._theme, self._items = theme, items
+        self._theme = theme
+        self._items = items
         self._seen: set[int] = set()
-        self._path, self._means = (
-            self._build_trust_label("", "mono"),
-            self._build_trust_label("", "muted"),
-        )
+        self._path = self._build_trust_label("", "mono")
+        self._means = self._build_trust_label("", "muted")
         self._text: ExactTextView | None = None
         self._length = self._build_trust_label("", "faint")
         self._agree = QPushButton(tr("Trust"), self)
@@ -49,14 +51,13 @@ class TrustDialog(TransientDialog):
         self.filter = build_line_edit(tr("Filter"), tr("Filter"), self, clearButtonEnabled=True)
         self.filter.textChanged.connect(self._filter_items)
         self._right = build_column(self._path, self._means, self._length)
-        for one in (self.filter, self._list):
-            one.setVisible(len(items) > 1)
+        self.filter.setVisible(len(items) > 1)
+        self._list.setVisible(len(items) > 1)
         across = build_row(build_column(self.filter, self._list), (self._right, 1), spacing=16)
         build_column((across, 1), self._build_trust_buttons(trust), owner=self, margins=20)
         for item in items:
-            self._list.addItem(
-                f"{translate_name('kind of item', item.kind, otherwise=item.kind)}: {mark_on_one_line(item.name)}"
-            )
+            kind = translate_name("kind of item", item.kind, otherwise=item.kind)
+            self._list.addItem(f"{kind}: {mark_on_one_line(item.name)}")
         self._list.currentRowChanged.connect(self._show_trust_item)
         self._list.setCurrentRow(0)
 
@@ -72,14 +73,9 @@ class TrustDialog(TransientDialog):
     def _show_trust_item(self, row: int) -> None:
         item = self._items[row]
         self._path.setText(mark_on_one_line(str(item.path)))
-        self._means.setText(
-            "\n".join(
-                [
-                    translate_name("effect of trust", item.kind),
-                    *map(translate_sentences, item.notes),
-                ]
-            )
-        )
+        lines = [translate_name("effect of trust", item.kind)]
+        lines += map(translate_sentences, item.notes)
+        self._means.setText("\n".join(lines))
         if self._text is not None:
             self._right.removeWidget(self._text)
             self._text.hide()
@@ -103,10 +99,12 @@ class TrustDialog(TransientDialog):
                 self._list.item(row).setText(f"✓ {self._list.item(row).text()}")
         self._agree.setEnabled(bool(self._seen))
         if len(self._items) > 1:
-            seen, every = format_number(len(self._seen)), format_number(len(self._items))
-            self._agree.setText(
-                tr("Trust the {n} items you have read (of {all})", n=seen, all=every)
+            words = tr(
+                "Trust the {n} items you have read (of {all})",
+                n=format_number(len(self._seen)),
+                all=format_number(len(self._items)),
             )
+            self._agree.setText(words)
 
     def _build_trust_label(self, words: str, look: str) -> QLabel:
         return build_plain_label(words, look, self, wraps=look != "mono")

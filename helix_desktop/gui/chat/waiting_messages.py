@@ -56,9 +56,13 @@ class WaitingMessageList(QWidget):
         self.shown_messages = tuple(tuple(parts) for parts in messages)
         clear_layout(self._rows)
         for index in range(len(messages)):
+            # A message can be moved among those that are sent at the same time.
             is_steering = index < steering_count
-            first = 0 if is_steering else steering_count
-            last = (steering_count if is_steering else len(messages)) - 1
+            first = steering_count
+            last = len(messages) - 1
+            if is_steering:
+                first = 0
+                last = steering_count - 1
             row = self._build_message_row(index, is_steering=is_steering)
             self._add_move_buttons(row, index, first, last)
             self._rows.addWidget(row)
@@ -68,18 +72,16 @@ class WaitingMessageList(QWidget):
         row = build_surface(self, "soft")
         text = message_as_one_line(self.shown_messages[index])
         short = " ".join(text[:400].split())
-        state = tr("After this step") if is_steering else tr("When done")
+        state = tr("When done")
+        other_way = tr("Send now")
+        if is_steering:
+            state = tr("After this step")
+            other_way = tr("Send when done")
         words = OneLineLabel(short, row)
         words.setToolTip(safe_tooltip(text[:2_000]))
-        build_row(
-            build_plain_label(state, "faint", row, wraps=False),
-            (words, 1),
-            owner=row,
-            margins=(12, 4, 6, 4),
-            spacing=4,
-        )
-        other = tr("Send when done") if is_steering else tr("Send now")
-        self._add_row_button(row, other, partial(self.steering.emit, index, not is_steering))
+        state_label = build_plain_label(state, "faint", row, wraps=False)
+        build_row(state_label, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
+        self._add_row_button(row, other_way, partial(self.steering.emit, index, not is_steering))
         self._add_row_button(row, tr("Edit"), partial(self.editing.emit, index))
         self._add_row_button(row, tr("Remove"), partial(self.discarding.emit, index))
         row.show()
@@ -110,4 +112,10 @@ class WaitingMessageList(QWidget):
 
 
 def message_as_one_line(parts: Sequence[UserPart]) -> str:
-    return " ".join(part.text if isinstance(part, Text) else f"[{part.name}]" for part in parts)
+    words: list[str] = []
+    for part in parts:
+        if isinstance(part, Text):
+            words.append(part.text)
+        else:
+            words.append(f"[{part.name}]")
+    return " ".join(words)

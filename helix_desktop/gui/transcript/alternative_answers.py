@@ -18,8 +18,10 @@ class AnswerChoice:
 
     def neighbouring_answer_end(self, steps: int) -> int:
         """Returns the end of the answer before or after the shown one, or 0 if there is none."""
-        at = self.number - 1 + steps
-        return self.answer_ends[at] if 0 <= at < len(self.answer_ends) else 0
+        index = self.number - 1 + steps
+        if not 0 <= index < len(self.answer_ends):
+            return 0
+        return self.answer_ends[index]
 
 
 @dataclass(slots=True)
@@ -45,9 +47,10 @@ class AlternativeAnswers:
                     fact.to, seq, record
                 )
             self._answer_begins[fact.to].append(seq)
-        self._set_left_answer_ends(
-            seq, [begin for begins in self._answer_begins.values() for begin in begins], record
-        )
+        all_begins: list[int] = []
+        for begins in self._answer_begins.values():
+            all_begins += begins
+        self._set_left_answer_ends(seq, all_begins, record)
 
     def _record_end_of_first_answer_and_return_start(
         self, message: int, seq: int, record: FactTree
@@ -65,28 +68,29 @@ class AlternativeAnswers:
 
     def _set_left_answer_ends(self, rewind: int, begins: list[int], record: FactTree) -> None:
         """Sets the ends of the answers on the branch that a rewind leaves."""
-        way = record.runs_leading_to(rewind - 1) if begins else []
+        if not begins:
+            return
+        path = record.runs_leading_to(rewind - 1)
         for begin in begins:
-            if is_fact_on_path(way, begin):
+            if is_fact_on_path(path, begin):
                 self._answer_ends[begin] = rewind - 1
 
     def find_answer_choice(self, message: int, record: FactTree, newest_seq: int) -> AnswerChoice:
         begins = self._answer_begins.get(message, ())
         if len(begins) < 2:
             return AnswerChoice()
-        way = record.runs_leading_to(newest_seq)
-        shown = next(
-            (number for number, begin in enumerate(begins, 1) if is_fact_on_path(way, begin)), 0
-        )
-        if not shown:
+        path = record.runs_leading_to(newest_seq)
+        shown_number = 0
+        answer_ends: list[int] = []
+        for number, begin in enumerate(begins, 1):
+            if not shown_number and is_fact_on_path(path, begin):
+                shown_number = number
+                answer_ends.append(newest_seq)
+            else:
+                answer_ends.append(self._answer_ends.get(begin, 0))
+        if not shown_number:
             return AnswerChoice()
-        return AnswerChoice(
-            shown,
-            tuple(
-                newest_seq if at == shown else self._answer_ends[begin]
-                for at, begin in enumerate(begins, 1)
-            ),
-        )
+        return AnswerChoice(shown_number, tuple(answer_ends))
 
 
 def is_fact_on_path(way: list[Run], seq: int) -> bool:

@@ -107,7 +107,9 @@ class LayoutBox:
         self.ink = ink
         self.width = width
         self.left = left
-        self.gap = ink.scaled_pixels(gap) if gap else 0.0
+        self.gap = 0.0
+        if gap:
+            self.gap = ink.scaled_pixels(gap)
         self.height = 0.0
         self.hot_spots: list[HotSpot] = []
 

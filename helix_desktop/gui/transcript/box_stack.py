@@ -58,7 +58,9 @@ class BoxStack:
         self.boxes.pop()
         self.text_length = self._starts.pop()
         self._tops.pop()
-        self._bottom = self._tops[-1] + self.boxes[-1].height if self.boxes else 0.0
+        self._bottom = 0.0
+        if self.boxes:
+            self._bottom = self._tops[-1] + self.boxes[-1].height
 
     def draw_boxes(
         self, painter: QPainter, top: float, bottom: float, marks: TextMarks, near: LayoutBox | None
@@ -69,17 +71,15 @@ class BoxStack:
             box = self.boxes[number]
             painter.save()
             painter.translate(box.left, self._tops[number])
-            inner = (
-                marks
-                if marks is NO_MARKS
-                else marks.marks_within(self._starts[number], utf16_length(box.text))
-            )
+            marks_of_box = marks
+            if marks is not NO_MARKS:
+                length = utf16_length(box.text)
+                marks_of_box = marks.marks_within(self._starts[number], length)
             if box.is_from_subagent:
-                line = QRectF(
-                    -box.left + box.ink.scaled_pixels(6), -box.gap, 2, box.height + box.gap
-                )
+                line_left = box.ink.scaled_pixels(6) - box.left
+                line = QRectF(line_left, -box.gap, 2, box.height + box.gap)
                 painter.fillRect(line, box.ink.token_colour("line"))
-            box.draw_box(painter, inner, near=box is near)
+            box.draw_box(painter, marks_of_box, near=box is near)
             painter.restore()
         painter.translate(-self._pad[0], -self._pad[1])
 
@@ -107,11 +107,15 @@ class BoxStack:
 
     def text_offset_at(self, place: QPointF) -> int:
         number, inner = self.nearest_box_and_inner_place(place)
-        return self._starts[number] + self.boxes[number].nearest_offset(inner) if number >= 0 else 0
+        if number < 0:
+            return 0
+        return self._starts[number] + self.boxes[number].nearest_offset(inner)
 
     def hot_spot_at(self, place: QPointF) -> HotSpot | None:
         number, inner = self.nearest_box_and_inner_place(place)
-        return self.boxes[number].find_hot_spot(inner) if number >= 0 else None
+        if number < 0:
+            return None
+        return self.boxes[number].find_hot_spot(inner)
 
     def box_index_of_offset(self, offset: int) -> int:
         return min(max(bisect_right(self._starts, offset) - 1, 0), len(self.boxes) - 1)
@@ -129,18 +133,19 @@ class BoxStack:
         number = self.box_index_of_offset(offset)
         if number < 0:
             return offset, offset
-        box, start = self.boxes[number], self._starts[number]
-        first, last = (
-            (0, utf16_length(box.text)) if paragraph else box.word_range_at(offset - start)
-        )
+        box = self.boxes[number]
+        start = self._starts[number]
+        if paragraph:
+            return start, start + utf16_length(box.text)
+        first, last = box.word_range_at(offset - start)
         return start + first, start + last
 
     def list_hot_spots(self) -> list[HotSpotIndex]:
-        return [
-            HotSpotIndex(b, h)
-            for b, box in enumerate(self.boxes)
-            for h in range(len(box.hot_spots))
-        ]
+        indexes: list[HotSpotIndex] = []
+        for box_number, box in enumerate(self.boxes):
+            for spot_number in range(len(box.hot_spots)):
+                indexes.append(HotSpotIndex(box_number, spot_number))
+        return indexes
 
     def hot_spot_and_rect(self, spot: HotSpotIndex) -> tuple[HotSpot, QRectF]:
         box = self.boxes[spot.box]
@@ -164,11 +169,15 @@ class BoxStack:
     def text_between_offsets(self, first: int, last: int) -> str:
         lines: list[str] = []
         for start, box in zip(self._starts, self.boxes, strict=True):
-            size = utf16_length(box.text)
-            a, b = max(first - start, 0), min(last - start, size)
-            if a < b or (a == b == 0 and first <= start < last):
-                before = box.copied_prefix if a == 0 else ""
-                lines.append(before + box.copyable_text(a, b).replace("\N{LINE SEPARATOR}", "\n"))
+            begin = max(first - start, 0)
+            end = min(last - start, utf16_length(box.text))
+            # A picture or a rule has no text, but takes part in what is copied.
+            is_empty_box_inside = begin == end == 0 and first <= start < last
+            if begin < end or is_empty_box_inside:
+                text = box.copyable_text(begin, end).replace("\N{LINE SEPARATOR}", "\n")
+                if begin == 0:
+                    text = box.copied_prefix + text
+                lines.append(text)
         return "\n".join(lines)
 
     def colour_code_boxes_and_report_change(self, deadline: float) -> bool:

@@ -33,7 +33,9 @@ class ToolCallBox(LayoutBox):
         self.text = line.words
         self.height = ink.scaled_pixels(38)
         self.line = line  # While the call runs, only the words at the right change.
-        self._act = right if right is not None else line.want
+        self._act: BoxAction | None = line.want
+        if right is not None:
+            self._act = right
         self._chips: list[tuple[LineChip, QRectF]] = []
         self._right = QRectF()
         self._place_words_chips_and_hot_spots(toggle)

@@ -44,14 +44,18 @@ def highlight_language_of(file_name: str, media_type: str = "") -> str:
     if media_type == "application/json":
         return "json"
     name = file_name.rpartition("/")[2]
+    if "." not in name:
+        return ""
     from pygments.lexers import find_lexer_class_for_filename
     from pygments.util import ClassNotFound
 
     try:
-        found = find_lexer_class_for_filename(name) if "." in name else None
+        lexer = find_lexer_class_for_filename(name)
     except ClassNotFound:
         return ""
-    return found.aliases[0] if found and found.aliases else ""
+    if lexer is None or not lexer.aliases:
+        return ""
+    return str(lexer.aliases[0])
 
 
 @lru_cache(maxsize=64)

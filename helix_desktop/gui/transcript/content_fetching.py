@@ -154,7 +154,9 @@ class FetchedTranscriptContent(QObject):
 
         def remember_fetch_failure(error: HelixError) -> None:
             self._asked.discard(key)
-            digest = key[1] if isinstance(key, tuple) else key
+            digest = key
+            if isinstance(key, tuple):
+                digest = key[1]
             if isinstance(digest, Digest):
                 self._trouble[digest] = translate_sentences(str(error))
             self.content_arrived.emit()
@@ -175,7 +177,8 @@ class FetchedTranscriptContent(QObject):
 
     async def _read_entry_image(self, stored: Stored) -> QImage:
         content = await self._source.read(stored.digest, 0, stored.size)
-        if (image := await asyncio.to_thread(read_picture, content, WIDEST)) is None:
+        image = await asyncio.to_thread(read_picture, content, WIDEST)
+        if image is None:
             raise HelixError(
                 tr("This image cannot be shown: it is damaged, too large, or in an unknown format.")
             )

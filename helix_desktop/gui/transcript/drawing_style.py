@@ -39,12 +39,18 @@ class TextMarks:
     def marks_within(self, start: int, length: int) -> "TextMarks":
         """Returns the marks with offsets relative to a piece of the text."""
         first, last = self.selected
-        inside = (min(max(first - start, 0), length), min(max(last - start, 0), length))
-        pieces = tuple(
-            (at - start, size) for at, size in self.found if start <= at < start + length
-        )
-        skipped = sum(1 for at, _ in self.found if at < start)
-        return TextMarks(inside, pieces, self.current - skipped if self.current >= 0 else -1)
+        selected_within = (min(max(first - start, 0), length), min(max(last - start, 0), length))
+        hits_within: list[tuple[int, int]] = []
+        hits_before = 0
+        for hit_start, hit_length in self.found:
+            if hit_start < start:
+                hits_before += 1
+            elif hit_start < start + length:
+                hits_within.append((hit_start - start, hit_length))
+        current = -1
+        if self.current >= 0:
+            current = self.current - hits_before
+        return TextMarks(selected_within, tuple(hits_within), current)
 
 
 NO_MARKS = TextMarks()
@@ -97,19 +103,25 @@ class DrawingStyle:
 
     def changed_word_format(self, sign: str) -> QTextCharFormat:
         """Returns the format for the words that were removed ("-") or added."""
-        ground = QColor(self.token_colour("danger" if sign == "-" else "output"))
-        ground.setAlpha(64)
-        made = QTextCharFormat()
-        made.setForeground(self.token_colour("text"))
-        made.setBackground(ground)
-        return made
+        colour = "output"
+        if sign == "-":
+            colour = "danger"
+        background = QColor(self.token_colour(colour))
+        background.setAlpha(64)
+        word_format = QTextCharFormat()
+        word_format.setForeground(self.token_colour("text"))
+        word_format.setBackground(background)
+        return word_format
 
     def overlay_formats(self, marks: TextMarks) -> list[QTextLayout.FormatRange]:
         """Returns format ranges for the marks. The selection is drawn over search hits."""
-        ranges = []
-        for number, (at, size) in enumerate(marks.found):
-            name = "found_current" if number == marks.current else "found"
-            ranges.append(build_format_range(at, size, self._background_format(name)))
+        ranges: list[QTextLayout.FormatRange] = []
+        for number, (hit_start, hit_length) in enumerate(marks.found):
+            name = "found"
+            if number == marks.current:
+                name = "found_current"
+            hit_format = self._background_format(name)
+            ranges.append(build_format_range(hit_start, hit_length, hit_format))
         first, last = marks.selected
         if last > first:
             ranges.append(build_format_range(first, last - first, self._background_format("")))
@@ -131,14 +143,20 @@ class DrawingStyle:
         return made
 
     def _background_format(self, name: str) -> QTextCharFormat:
+        """Returns the format of a search hit, or of the selection if `name` is empty."""
         key = f"ground {name}"
-        made = self._colours.get(key)
-        if made is None:
-            made = self._colours[key] = QTextCharFormat()
-            made.setBackground(self.token_colour(name) if name else self.selection_colour)
-            # No other colour is readable on all of these backgrounds.
-            made.setForeground(self.token_colour("text"))
-        return made
+        known_format = self._colours.get(key)
+        if known_format is not None:
+            return known_format
+        background = self.selection_colour
+        if name:
+            background = self.token_colour(name)
+        new_format = QTextCharFormat()
+        new_format.setBackground(background)
+        # No other colour is readable on all of these backgrounds.
+        new_format.setForeground(self.token_colour("text"))
+        self._colours[key] = new_format
+        return new_format
 
     def left_edge_of(self, block: Block) -> float:
         return float(
@@ -157,8 +175,11 @@ class DrawingStyle:
     ) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(self.token_colour(edge))
-        painter.setBrush(self.token_colour(ground) if ground else Qt.BrushStyle.NoBrush)
-        painter.drawRoundedRect(place, self.scaled_pixels(radius), self.scaled_pixels(radius))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        if ground:
+            painter.setBrush(self.token_colour(ground))
+        corner = self.scaled_pixels(radius)
+        painter.drawRoundedRect(place, corner, corner)
 
     @cached_property
     def selection_colour(self) -> QColor:
@@ -168,9 +189,11 @@ class DrawingStyle:
 
 
 def build_format_range(start: int, length: int, style: QTextCharFormat) -> QTextLayout.FormatRange:
-    made = QTextLayout.FormatRange()
-    made.start, made.length, made.format = start, length, style
-    return made
+    format_range = QTextLayout.FormatRange()
+    format_range.start = start
+    format_range.length = length
+    format_range.format = style
+    return format_range
 
 
 def build_spacing_format(by: float) -> QTextCharFormat:
@@ -185,7 +208,9 @@ def build_wrap_option(
     text: str, align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft
 ) -> QTextOption:
     """Returns how lines wrap. Arabic and Hebrew are aligned to the right automatically."""
-    option = QTextOption(Qt.AlignmentFlag.AlignRight if is_right_to_left(text) else align)
+    if is_right_to_left(text):
+        align = Qt.AlignmentFlag.AlignRight
+    option = QTextOption(align)
     option.setTextDirection(Qt.LayoutDirection.LayoutDirectionAuto)
     option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
     return option

@@ -51,19 +51,21 @@ async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[FormulaPic
     drawn: list[FormulaPicture | None] = []
     process: starter.Process | None = None
     try:
-        for each in wanted:
-            if len(each.latex) > LONGEST:
+        for formula in wanted:
+            if len(formula.latex) > LONGEST:
                 drawn.append(None)
                 continue
-            is_new = process is None
-            process = process or await _start_formula_process()
-            answer = await _ask_formula_process(
-                process, each, START_SECONDS if is_new else WAIT_SECONDS
-            )
+            seconds = WAIT_SECONDS
+            if process is None:
+                process = await _start_formula_process()
+                seconds = START_SECONDS
+            answer = await _ask_formula_process(process, formula, seconds)
             if answer is None:
                 await starter.end_process(process)
                 process = None
-            drawn.append(await asyncio.to_thread(_picture_from_answer, answer or {}, each.ratio))
+                answer = {}
+            picture = await asyncio.to_thread(_picture_from_answer, answer, formula.ratio)
+            drawn.append(picture)
     finally:
         if process is not None:
             await starter.end_process(process)
@@ -71,19 +73,18 @@ async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[FormulaPic
 
 
 async def _start_formula_process() -> starter.Process:
-    folders = {
-        Path(spec.origin).parents[1]
-        for name in _LIBRARIES
-        if (spec := importlib.util.find_spec(name)) and spec.origin
-    }
-    argv = starter.isolated_python_command(
-        "-S", formula_worker.__file__, os.pathsep.join(map(str, folders))
-    )
-    kept = {
-        name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ
-    }
+    folders: dict[str, None] = {}
+    for library in _LIBRARIES:
+        spec = importlib.util.find_spec(library)
+        if spec is not None and spec.origin:
+            folders[str(Path(spec.origin).parents[1])] = None
+    argv = starter.isolated_python_command("-S", formula_worker.__file__, os.pathsep.join(folders))
+    environment: dict[str, str] = {}
+    for name in ("SYSTEMROOT", "LD_LIBRARY_PATH"):
+        if name in os.environ:
+            environment[name] = os.environ[name]
     launch = starter.ProcessLaunch(
-        starter.CommandAuthor.PROGRAM, argv, environment=kept, memory_bytes=MOST_BYTES
+        starter.CommandAuthor.PROGRAM, argv, environment=environment, memory_bytes=MOST_BYTES
     )
     return await starter.start_process(
         launch, stdin=starter.PIPE, stderr=starter.DEVNULL, line_limit=LONGEST_SVG
@@ -107,7 +108,9 @@ async def _ask_formula_process(
         async with asyncio.timeout(seconds):
             await process.stdin.drain()
             line = await process.stdout.readline()
-        return dict(json.loads(line)) if line else None
+        if not line:
+            return None
+        return dict(json.loads(line))
     except (TimeoutError, OSError, ValueError):
         return None
 
@@ -117,21 +120,21 @@ def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> FormulaPict
         return None
     renderer = QSvgRenderer(QByteArray(answer["svg"].encode()))
     box = renderer.viewBoxF()
-    wide, high = box.width() * ratio, box.height() * ratio
-    if (
-        not renderer.isValid()
-        or box.isEmpty()
-        or max(wide, high) > WIDEST
-        or wide * high > MOST_PIXELS
-    ):
+    if not renderer.isValid() or box.isEmpty():
         return None
-    image = QImage(QSize(round(wide), round(high)), QImage.Format.Format_ARGB32_Premultiplied)
+    width = box.width() * ratio
+    height = box.height() * ratio
+    if max(width, height) > WIDEST or width * height > MOST_PIXELS:
+        return None
+    image = QImage(QSize(round(width), round(height)), QImage.Format.Format_ARGB32_Premultiplied)
     image.fill(Qt.GlobalColor.transparent)
     painter = QPainter(image)
     renderer.render(painter, QRectF(0, 0, image.width(), image.height()))
     painter.end()
     image.setDevicePixelRatio(ratio)
-    depth = box.bottom() if box.bottom() > 0 else answer["depth"]
+    depth = box.bottom()
+    if depth <= 0:
+        depth = answer["depth"]
     return FormulaPicture(image, box.width(), box.height(), depth)
 
 
@@ -163,4 +166,6 @@ class FormulaBox(LayoutBox):
         painter.drawImage(self._place, self._drawn.image)
 
     def nearest_offset(self, place: QPointF) -> int:
-        return 0 if place.x() < self.width / 2 else utf16_length(self.text)
+        if place.x() < self.width / 2:
+            return 0
+        return utf16_length(self.text)

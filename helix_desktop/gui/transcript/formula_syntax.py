@@ -44,15 +44,23 @@ def _parse_inline_formula(state: StateInline, silent: bool) -> bool:  # noqa: FB
 
 def _find_bracketed_formula(text: str, at: int) -> tuple[str, int] | None:
     for opening, closing in _PAIRS:
-        if text.startswith(opening, at):
-            end = text.find(closing, at + len(opening), at + _FARTHEST)
-            latex = text[at + len(opening) : end].strip() if end >= 0 else ""
-            return (" ".join(latex.split()), end + len(closing)) if latex else None
+        if not text.startswith(opening, at):
+            continue
+        start = at + len(opening)
+        end = text.find(closing, start, at + _FARTHEST)
+        if end < 0:
+            return None
+        latex = " ".join(text[start:end].split())
+        if not latex:
+            return None
+        return latex, end + len(closing)
     return None
 
 
 def _find_single_dollar_formula(text: str, at: int) -> tuple[str, int] | None:
-    match = _SINGLE.match(text, at) if text.startswith("$", at) else None
+    if not text.startswith("$", at):
+        return None
+    match = _SINGLE.match(text, at)
     if match is None or not _LIKE_ONE.search(match.group(1)):
         return None
     return match.group(1), match.end()
@@ -78,6 +86,8 @@ def _parse_formula_block(state: StateBlock, first: int, last: int, silent: bool)
         return False
     if not silent:
         token = state.push("math_block", "math", 0)
-        token.block, token.content, token.map = True, latex, [first, line + 1]
+        token.block = True
+        token.content = latex
+        token.map = [first, line + 1]
         state.line = line + 1
     return True

@@ -28,9 +28,13 @@ def serve_formula_requests() -> None:
         wanted = json.loads(line)
         _limit_cpu_seconds(SECONDS)
         try:
-            size, colour, inline = wanted["size"], wanted["colour"], not wanted["display"]
-            made = Latex(wanted["latex"], size=size, color=colour, inline=inline)
-            answer = {"svg": made.svg(), "depth": -float(made.getyofst())}
+            formula = Latex(
+                wanted["latex"],
+                size=wanted["size"],
+                color=wanted["colour"],
+                inline=not wanted["display"],
+            )
+            answer = {"svg": formula.svg(), "depth": -float(formula.getyofst())}
         except Exception:  # noqa: BLE001 - a model wrote it: whatever is wrong with it, its source is shown
             answer = {}
         _limit_cpu_seconds(0)

@@ -29,7 +29,8 @@ class ItemHeights:
         return self._sums.sum_before(index)
 
     def set_item_height(self, index: int, height: int) -> None:
-        if change := height - self._heights[index]:
+        change = height - self._heights[index]
+        if change:
             self._heights[index] = height
             self._sums.change_number(index, change)
 
@@ -45,14 +46,17 @@ class ItemHeights:
         """Returns the item that covers `y`, or the first or last one if `y` is outside.
         -1 without items.
         """
-        place = self._sums.last_position_within(max(0, y))
-        return self._last_visible_item() if place >= len(self._heights) else place
+        index = self._sums.last_position_within(max(0, y))
+        if index >= len(self._heights):
+            return self._last_visible_item()
+        return index
 
     def visible_items(self, y: int, bottom: int) -> Iterator[int]:
         """Yields each item that is not hidden, from the one that covers `y` to the last
         above `bottom`.
         """
-        heights, index = self._heights, self.item_covering(y)
+        heights = self._heights
+        index = self.item_covering(y)
         top = self.total_height_before(index)
         while 0 <= index < len(heights) and top < bottom:
             if heights[index]:

@@ -262,7 +262,9 @@ class TranscriptItems:
             if isinstance(start_fact, facts.ConversationStarted):
                 conversation_start = start_fact
         main_model = self.history.record.settings_at(seq).model_for_role(facts.ModelRole.MAIN)
-        model_name = main_model.model if main_model else ""
+        model_name = ""
+        if main_model is not None:
+            model_name = main_model.model
         return make_safe_text(name_over_answer(conversation_start, item.source_fact, model_name))
 
     def is_hidden_as_replaced(self, index: int) -> bool:

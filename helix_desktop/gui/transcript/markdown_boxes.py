@@ -41,18 +41,12 @@ def build_boxes_from_markdown(  # noqa: PLR0913 - all but the text are keywords 
     been drawn.
     """
 
-    def build_block_box(block: markdown_blocks.Block, gap: float) -> LayoutBox:
-        if isinstance(block, markdown_blocks.ParagraphBlock):
-            return TextBox(ink, width, block, gap=gap, drawn=drawn)
-        if isinstance(block, markdown_blocks.MathBlock):
-            return _build_formula_box(ink, width, block, gap, drawn)
-        if isinstance(block, markdown_blocks.TableBlock):
-            gap, like = (0.0, table) if block.continues else (gap, None)
-            return TableBox(ink, width, block, gap=gap, like=like)
-        if not isinstance(block, markdown_blocks.CodeBlock):
-            return RuleBox(ink, width, block, gap=gap)
-        left, more = ink.left_edge_of(block), key_of(chunk.start)
-        most = lines(more) if more else 10_000
+    def build_code_box(block: markdown_blocks.CodeBlock, gap: float) -> CodeBox:
+        left = ink.left_edge_of(block)
+        more = key_of(chunk.start)
+        most = 10_000
+        if more:
+            most = lines(more)
         return CodeBox(
             ink,
             width - left,
@@ -68,18 +62,44 @@ def build_boxes_from_markdown(  # noqa: PLR0913 - all but the text are keywords 
 
     shown = make_safe_text(text)
     defined = markdown_blocks.find_link_reference_lines(shown)
-    before: markdown_blocks.Block | None = markdown_blocks.RuleBlock() if start else None
-    table: TableBox | None = None
+    before: markdown_blocks.Block | None = None
+    if start:  # Something stands above, whatever it is.
+        before = markdown_blocks.RuleBlock()
+    box: LayoutBox | None = None
     for chunk in split_markdown_chunks(shown, start):
         for block in markdown_blocks.parse_markdown_blocks(shown, chunk, defined, breaks=breaks):
             gap = _gap_before_block(before, block)
-            box = build_block_box(block, gap)
-            table = box if isinstance(box, TableBox) else None
+            if isinstance(block, markdown_blocks.CodeBlock):
+                box = build_code_box(block, gap)
+            elif isinstance(block, markdown_blocks.TableBlock):
+                box = _build_table_box(ink, width, block, gap, box)
+            elif isinstance(block, markdown_blocks.ParagraphBlock):
+                box = TextBox(ink, width, block, gap=gap, drawn=drawn)
+            elif isinstance(block, markdown_blocks.MathBlock):
+                box = _build_formula_box(ink, width, block, gap, drawn)
+            else:
+                box = RuleBox(ink, width, block, gap=gap)
             before = block
             box.chunk_start = chunk.start
             box.chunk_end = chunk.end
             box.is_table_continuation = chunk.is_table_continuation
             yield box
+
+
+def _build_table_box(
+    ink: DrawingStyle,
+    width: float,
+    block: markdown_blocks.TableBlock,
+    gap: float,
+    box_before: LayoutBox | None,
+) -> TableBox:
+    """Returns a table, or the next part of a long one, whose columns are as wide as above."""
+    if not block.continues:
+        return TableBox(ink, width, block, gap=gap)
+    table_before = None
+    if isinstance(box_before, TableBox):
+        table_before = box_before
+    return TableBox(ink, width, block, gap=0.0, like=table_before)
 
 
 def _build_formula_box(

@@ -45,16 +45,19 @@ def terminal_output_text(text: str) -> str:
 
 def safe_tooltip(text: str) -> str:
     """Returns a safe tooltip: Qt would interpret markup in it, and does not wrap it."""
-    lines = make_safe_text(text).split("\n")
-    text = "\n".join(
-        textwrap.fill(line, WIDEST_TOOLTIP) if len(line) > WIDEST_TOOLTIP else line
-        for line in lines
-    )
-    if "<" not in text and "&lt;" not in text:
-        return text
+    lines: list[str] = []
+    for line in make_safe_text(text).split("\n"):
+        if len(line) > WIDEST_TOOLTIP:
+            lines.append(textwrap.fill(line, WIDEST_TOOLTIP))
+        else:
+            lines.append(line)
+    words = "\n".join(lines)
+    if "<" not in words and "&lt;" not in words:
+        return words
     from html import escape  # Its 2,000 entities would delay the start.
 
-    return f"<qt>{escape(text, quote=False).replace(chr(10), '<br>')}</qt>"
+    markup = escape(words, quote=False).replace("\n", "<br>")
+    return f"<qt>{markup}</qt>"
 
 
 def _visible_replacement(match: re.Match[str]) -> str:
@@ -66,18 +69,26 @@ def _visible_replacement(match: re.Match[str]) -> str:
         return chr(0x2400 + code)
     if 0xD800 <= code <= 0xDFFF:
         return "\N{REPLACEMENT CHARACTER}"
-    return sign if sign in _JOINERS and _is_needed_joiner(match) else f"⟨{code:04X}⟩"
+    if sign in _JOINERS and _is_needed_joiner(match):
+        return sign
+    return f"⟨{code:04X}⟩"
 
 
 def _is_needed_joiner(match: re.Match[str]) -> bool:
     """Whether a joiner is between characters of scripts or emoji that need it.
     Elsewhere, it only hides text.
     """
-    text, at = match.string, match.start()
-    around = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
-    return len(around) == 2 and all(
-        ord(each) > 0x2FF and not 0x2000 <= ord(each) <= 0x206F for each in around
-    )
+    text = match.string
+    index = match.start()
+    if index == 0 or index + 1 >= len(text):
+        return False
+    for neighbour in (text[index - 1], text[index + 1]):
+        code = ord(neighbour)
+        is_latin = code <= 0x2FF
+        is_general_punctuation = 0x2000 <= code <= 0x206F
+        if is_latin or is_general_punctuation:
+            return False
+    return True
 
 
 def without_backticks(text: str) -> str:

@@ -64,7 +64,8 @@ class ToolCallRecords:
 
     def add_result(self, call: str, index: int, recorded: Recorded) -> None:
         record = self._ensure_record(index)
-        record.results, record.printed = (*record.results, recorded), ""
+        record.results += (recorded,)
+        record.printed = ""
         if self._open.get(call) == index:
             del self._open[call]
         self._returned[call] = index
@@ -101,7 +102,9 @@ class ToolCallRecords:
         return self._items_of_open_call(call)
 
     def _items_of_open_call(self, call: str) -> tuple[int, ...]:
-        return (self._open[call],) if call in self._open else ()
+        if call not in self._open:
+            return ()
+        return (self._open[call],)
 
     def _ensure_record(self, index: int) -> ToolCallRecord:
         return self._by_item.setdefault(index, ToolCallRecord())

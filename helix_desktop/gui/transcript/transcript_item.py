@@ -39,11 +39,15 @@ class TranscriptItem(NamedTuple):
 
     @property
     def fact_seq(self) -> int:
-        return self.recorded.seq if self.recorded else 0
+        if self.recorded is None:
+            return 0
+        return self.recorded.seq
 
     @property
     def source_fact(self) -> facts.Fact | None:
-        return self.recorded.fact if self.recorded else None
+        if self.recorded is None:
+            return None
+        return self.recorded.fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,12 @@ class ToolCallState:
 def item_source_text(item: TranscriptItem) -> str:
     fact = item.source_fact
     if isinstance(fact, facts.UserSaid) and item.kind is TranscriptItemKind.USER:
-        return item.text or "\n\n".join(p.text for p in fact.parts if isinstance(p, facts.Text))
-    if isinstance(fact, facts.ModelReplied) and item.kind in {
-        TranscriptItemKind.REPLY,
-        TranscriptItemKind.REASONING,
-    }:
+        texts = [part.text for part in fact.parts if isinstance(part, facts.Text)]
+        return item.text or "\n\n".join(texts)
+    is_of_reply = item.kind in {TranscriptItemKind.REPLY, TranscriptItemKind.REASONING}
+    if isinstance(fact, facts.ModelReplied) and is_of_reply:
         part = fact.parts[item.part]
-        return part.text if isinstance(part, facts.Text | facts.Reasoning) else ""
+        if isinstance(part, facts.Text | facts.Reasoning):
+            return part.text
+        return ""
     return item.text

@@ -51,20 +51,27 @@ class FindBar(QWidget):
 
     def show_hit_count(self, number: int, total: int, *, done: bool) -> None:
         """Shows the number of the current hit and the total, with an ellipsis during the search."""
-        more = "" if done else "…"
         if not self.field.text():
             self.counts.setText("")
         elif total:
-            which, all_hits = format_number(number + 1), format_number(total)
+            more = "…"
+            if done:
+                more = ""
+            which = format_number(number + 1)
+            all_hits = format_number(total)
             self.counts.setText(tr("{n} of {total}{more}", n=which, total=all_hits, more=more))
+        elif done:
+            self.counts.setText(tr("Nothing found"))
         else:
-            self.counts.setText(tr("Nothing found") if done else tr("Loading…"))
+            self.counts.setText(tr("Loading…"))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-                back = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
-                self.stepped.emit(-1 if back else 1)
+                step = 1
+                if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+                    step = -1
+                self.stepped.emit(step)
                 return True
             if event.key() == Qt.Key.Key_Escape:
                 self.closed.emit()
@@ -124,24 +131,24 @@ class TranscriptPane(QWidget):
 
     def scroll_to_fact(self, seq: int, words: str = "") -> None:
         """Scrolls to a fact. Of `words`, which a search found, all or the longest are marked."""
-        items, first = self.view.items, self.view.items.item_of_fact(seq)
+        items = self.view.items
+        first = items.item_of_fact(seq)
         self.view.scroll_to_item(first)
-        parts = list(filter(None, [words.strip(), *sorted(words.split(), key=len, reverse=True)]))
-        there = (
-            [at for at in range(max(first, 0), len(items.all)) if items.all[at].fact_seq == seq]
-            if parts
-            else []
-        )
-        found = (
-            (at, part)
-            for at in there
-            for part in parts
-            if part.lower() in searchable_text(items.all[at]).lower()
-        )
-        self._search_from, needle = next(found, (-1, ""))
-        if needle:
-            self.bar.field.setText(needle)
-            self.bar.show()
+        self._search_from = -1
+        if not words.strip():
+            return
+        needles = [words.strip()]
+        needles += sorted(words.split(), key=len, reverse=True)
+        for index in range(max(first, 0), len(items.all)):
+            if items.all[index].fact_seq != seq:
+                continue
+            text = searchable_text(items.all[index]).lower()
+            for needle in needles:
+                if needle.lower() in text:
+                    self._search_from = index
+                    self.bar.field.setText(needle)
+                    self.bar.show()
+                    return
 
     def open_find_bar(self) -> None:
         chosen = self.view.selected_text()
@@ -162,8 +169,10 @@ class TranscriptPane(QWidget):
             return
         done = finding.search_slice()
         if finding.current < 0 and finding.places:
-            index, _ = self.view.item_and_point_under(self.view.viewport().rect().topLeft())
-            index = index if self._search_from < 0 else self._search_from
+            index = self._search_from
+            if index < 0:
+                upper_edge = self.view.viewport().rect().topLeft()
+                index, _ = self.view.item_and_point_under(upper_edge)
             if done or finding.places[-1] >= index:
                 self._show_hit(finding.first_hit_from(index))
         if done:
@@ -181,12 +190,16 @@ class TranscriptPane(QWidget):
         finding = self.view.finding
         if finding is None or number < 0:
             return
-        finding.current, self._search_from = number, -1
+        finding.current = number
+        self._search_from = -1
         index = finding.places[number]
         self.view.column.reveal_found_item(index)
-        found = self.view.column.lay_out_fully(index).find_starts_and_lengths(finding.needle)
-        within = finding.current_hit_in_item(index, len(found))
-        self.view.scroll_to_item(index, found[within][0] if within >= 0 else 0)
+        hits = self.view.column.lay_out_fully(index).find_starts_and_lengths(finding.needle)
+        within = finding.current_hit_in_item(index, len(hits))
+        start = 0
+        if within >= 0:
+            start, _ = hits[within]
+        self.view.scroll_to_item(index, start)
 
     def _close_find_bar(self, *_: object, take_focus: bool = True) -> None:
         self.view.finding = None

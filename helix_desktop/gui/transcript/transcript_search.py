@@ -47,7 +47,9 @@ class TranscriptSearch:
         that is in another item.
         """
         is_here = 0 <= self.current < len(self.places) and self.places[self.current] == index
-        return min(self.current - bisect_left(self.places, index), count - 1) if is_here else -1
+        if not is_here:
+            return -1
+        return min(self.current - bisect_left(self.places, index), count - 1)
 
     def _collect_places_in_steps(self) -> Iterator[bool]:
         for index, item in enumerate(self._items.all):

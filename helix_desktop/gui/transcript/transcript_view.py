@@ -409,7 +409,9 @@ def list_item_intents(
     ref = items.part_ref_of(index)
     if ref is not None:
         is_pinned = ref in items.history.branch.pins
-        words = tr("Unpin") if is_pinned else tr("Pin: never shorten")
+        words = tr("Pin: never shorten")
+        if is_pinned:
+            words = tr("Unpin")
         intents.append((words, chat_actions.PinPart(ref, is_pinned=not is_pinned)))
     return intents
 
