@@ -19,9 +19,8 @@ MOST_OPEN_FILE = 0o664
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _DIGITS = frozenset("0123456789abcdef")
-_LEFT = (
-    ".*-????????"  # Matches temporary files, which are beside a file while it is being replaced.
-)
+# Matches temporary files, which are beside a file while it is being replaced.
+_LEFT = ".*-????????"
 _OLD = 3_600.0  # A temporary file this many seconds old was left by a crash and can be deleted.
 
 if sys.platform == "win32":
@@ -55,9 +54,8 @@ class ReplacementFile:
 
     def _open_beside_target(self, mode: int) -> int:
         if _NAMELESS:
-            with suppress(
-                OSError
-            ):  # Not all file systems support this. If the disk is full, the next call reports it.
+            # Not all file systems support this. If the disk is full, the next call reports it.
+            with suppress(OSError):
                 return os.open(self._path.parent, _NAMELESS | os.O_RDWR, mode)
         return os.open(self._name, _NEW, mode)
 
@@ -92,12 +90,11 @@ class ReplacementFile:
 def find_abandoned_files(folder: Path) -> Iterator[Path]:
     for path in folder.glob(_LEFT):
         with suppress(OSError):
-            about = path.lstat()
-            if (
-                stat.S_ISREG(about.st_mode)
-                and _DIGITS.issuperset(path.name[-8:])
-                and time.time() - about.st_mtime > _OLD
-            ):
+            status = path.lstat()
+            is_file = stat.S_ISREG(status.st_mode)
+            has_our_name = _DIGITS.issuperset(path.name[-8:])
+            is_old = time.time() - status.st_mtime > _OLD
+            if is_file and has_our_name and is_old:
                 yield path
 
 
@@ -126,12 +123,10 @@ def write_file_atomically(path: Path, text: str | bytes, *, private: bool = Fals
     `private` makes the file readable by this user only, from the first byte. Otherwise it keeps its
     permissions, or gets those of any new file.
     """
-    try:
-        content = text.encode("utf-8") if isinstance(text, str) else text
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"Only UTF-8 text can be written to {path.name}.", remedy="Nothing was changed."
-        ) from error
+    if isinstance(text, str):
+        content = _encode_as_utf8(text, path)
+    else:
+        content = text
     try:
         _write_replacement(Path(os.path.realpath(path)), content, private=private)
     except OSError as error:
@@ -140,14 +135,27 @@ def write_file_atomically(path: Path, text: str | bytes, *, private: bool = Fals
         ) from error
 
 
+def _encode_as_utf8(text: str, path: Path) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"Only UTF-8 text can be written to {path.name}.", remedy="Nothing was changed."
+        ) from error
+
+
 def _write_replacement(path: Path, content: bytes, *, private: bool) -> None:
     create_folders(path.parent)
-    there = path.exists()
-    beside = ReplacementFile(path, 0o600 if private or there else MOST_OPEN_FILE)
+    exists = path.exists()
+    mode = MOST_OPEN_FILE
+    if private or exists:  # An existing file's permissions are set before it is replaced.
+        mode = 0o600
+    beside = ReplacementFile(path, mode)
     try:
         beside.file.write(content)
-        if there and not private and os.name != "nt":
-            os.fchmod(beside.file.fileno(), stat.S_IMODE(path.stat().st_mode))
+        if exists and not private and os.name != "nt":
+            permissions = stat.S_IMODE(path.stat().st_mode)
+            os.fchmod(beside.file.fileno(), permissions)
         beside.replace_target()
     finally:
         beside.discard_replacement()
@@ -210,15 +218,16 @@ def make_path_private(path: Path) -> None:
     """
     if os.name == "nt":
         return
+    if path in (Path.home(), Path("/")):
+        return
     with suppress(OSError):
-        about = path.lstat()
-        mode = stat.S_IMODE(about.st_mode)
-        ours = (
-            about.st_uid == os.getuid()
-            and not mode & stat.S_ISVTX
-            and path not in (Path.home(), Path("/"))
-        )
-        if ours and mode & 0o077 and not stat.S_ISLNK(about.st_mode):
+        status = path.lstat()
+        mode = stat.S_IMODE(status.st_mode)
+        is_ours = status.st_uid == os.getuid()
+        is_shared_by_all = bool(mode & stat.S_ISVTX)  # Such as /tmp.
+        if not is_ours or is_shared_by_all or stat.S_ISLNK(status.st_mode):
+            return
+        if mode & 0o077:
             path.chmod(mode & 0o700)
 
 

@@ -37,7 +37,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 self.send_400_response("The request's headers are too long.")
 
     def on_message_begin(self) -> None:
-        self._are_headers_complete, self._header_bytes = False, 0
+        self._are_headers_complete = False
+        self._header_bytes = 0
         if self._deadline is None:
             self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.close)
         super().on_message_begin()

@@ -14,14 +14,18 @@ from pathlib import Path
 from helix_desktop import __version__
 from helix_desktop.errors import TO_WRITABLE_FOLDER, HelixError, InvalidInput
 
-FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+FAILED = 1
+WRONG_USE = 2
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line. Exit codes: 0 done; 1 not found, failed or not confirmed; 2
     wrong usage; 130 Ctrl+C.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        argv = sys.argv[1:]
+    given = list(argv)
     _set_output_to_utf8()
     try:
         if given == ["--prepare-sessions", __version__]:
@@ -29,27 +33,40 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return prepare_sessions_for_parent()
         place = _pop_target_argument(given)
-        return _run_command_line(given, place) if given else _open_window(None, place)
+        if given:
+            return _run_command_line(given, place)
+        return _open_window(None, place)
     except HelixError as error:
-        from helix_desktop.console import print_text
-
-        print_text(str(error), file=sys.stderr)
-        return WRONG_USE if isinstance(error, InvalidInput) else FAILED
+        return _report_error(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        from helix_desktop.console import discard_output, print_text
+        return _report_os_error(error)
 
-        if isinstance(error, BrokenPipeError):
-            discard_output()  # The program that reads our output has closed the pipe.
-            return 0
-        if error.errno == errno.ENOSPC:
-            discard_output()
-        sentence = _describe_os_error(error)
-        if not sentence:
-            raise
-        print_text(sentence, file=sys.stderr)
-        return FAILED
+
+def _report_error(error: HelixError) -> int:
+    from helix_desktop.console import print_text
+
+    print_text(str(error), file=sys.stderr)
+    if isinstance(error, InvalidInput):
+        return WRONG_USE
+    return FAILED
+
+
+def _report_os_error(error: OSError) -> int:
+    """Says what a person can do about an error of the system, or raises it again."""
+    from helix_desktop.console import discard_output, print_text
+
+    if isinstance(error, BrokenPipeError):
+        discard_output()  # The program that reads our output has closed the pipe.
+        return 0
+    if error.errno == errno.ENOSPC:
+        discard_output()
+    sentence = _describe_os_error(error)
+    if not sentence:
+        raise error
+    print_text(sentence, file=sys.stderr)
+    return FAILED
 
 
 def _describe_os_error(error: OSError) -> str:
@@ -67,7 +84,9 @@ def _pop_target_argument(given: list[str]) -> str:
     """Removes the target from the arguments and returns it: a link that the desktop
     passes on, or a folder to open.
     """
-    last = given[-1] if given else ""
+    if not given:
+        return ""
+    last = given[-1]
     if last.startswith("helix:"):
         return given.pop()
     follows_home = len(given) == 3 and given[0] == "--home"
@@ -77,8 +96,9 @@ def _pop_target_argument(given: list[str]) -> str:
     if Path(last).is_dir():
         from helix_desktop import commands
 
-        # A folder that is called like a command is named with ./ in front.
-        return "" if last in commands.NOUNS else str(Path(given.pop()).resolve())
+        if last in commands.NOUNS:  # A folder with such a name can be named with ./ in front.
+            return ""
+        return str(Path(given.pop()).resolve())
     if os.sep in last and not Path(last).exists():
         raise InvalidInput(f"{last} does not exist.")
     return ""
@@ -100,12 +120,15 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
     if not hasattr(arguments, "run"):
         return _open_window(arguments.home, place)
     where = program_folders.find_program_folders(arguments.home)
-    arguments.argv, arguments.places = given, where
+    arguments.argv = given
+    arguments.places = where
     stop = logs.start_logging(where.logs, logs.LogRedaction(), file="command")
     program_folders.make_folders_private(where)
     try:
         if where.logs.parent == where.data and not where.data.is_dir():
-            defect = "is not a folder" if where.data.exists() else "cannot be created"
+            defect = "cannot be created"
+            if where.data.exists():
+                defect = "is not a folder"
             remedy = "Choose another folder with --home DIR, or set HELIX_HOME."
             raise InvalidInput(f"{where.data} {defect}.", remedy=remedy)
         code = arguments.run(arguments)
@@ -133,7 +156,8 @@ def _open_window(home: Path | None, place: str) -> int:
     from helix_desktop import screen_check
     from helix_desktop.console import print_text
 
-    if reason := screen_check.describe_missing_screen():
+    reason = screen_check.describe_missing_screen()
+    if reason:
         print_text(
             f"The window could not be opened: {reason}. {screen_check.INSTEAD}", file=sys.stderr
         )
@@ -148,4 +172,7 @@ def _open_window(home: Path | None, place: str) -> int:
             file=sys.stderr,
         )
         return FAILED
-    return window_start.main(home, [place] if place else [])
+    links_and_folders: list[str] = []
+    if place:
+        links_and_folders.append(place)
+    return window_start.main(home, links_and_folders)

@@ -48,21 +48,23 @@ class BodyDecompressor:
     """Decodes a body piece by piece, as its header `content_encoding` says."""
 
     def __init__(self, content_encoding: str, limit_bytes: int) -> None:
-        names = [name.strip().lower() for name in content_encoding.split(",")]
-        names = [name for name in names if name not in ("", "identity")]
+        names: list[str] = []
+        for word in content_encoding.split(","):
+            name = word.strip().lower()
+            if name not in ("", "identity"):
+                names.append(name)
         if len(names) > MOST_CODINGS:
             raise UnreadableCoding(
                 f"it is compressed {len(names)} times, and {MOST_CODINGS} times are read"
             )
         self._limit = limit_bytes
         self._decoded = bytearray()
-        self._first: Sink = _LimitedSink(
-            self._append_decoded, limit_bytes
-        ).pass_on_or_raise_at_limit
+        last_step = _LimitedSink(self._append_decoded, limit_bytes)
+        self._first: Sink = last_step.pass_on_or_raise_at_limit
         for name in names:  # The coding that was applied last is decoded first.
-            self._first = _LimitedSink(
-                _build_decoder(name, self._first), limit_bytes + _SPARE
-            ).pass_on_or_raise_at_limit
+            decoder = _build_decoder(name, self._first)
+            step = _LimitedSink(decoder, limit_bytes + _SPARE)
+            self._first = step.pass_on_or_raise_at_limit
 
     def decode_piece(self, data: bytes | bytearray) -> bytes:
         """Decompresses the next piece. Raises DecodedTooLarge past the limit,
@@ -75,8 +77,8 @@ class BodyDecompressor:
         all other threads.
         """
         try:
-            for at in range(0, len(data), _SLICE):
-                self._first(bytes(data[at : at + _SLICE]))
+            for start in range(0, len(data), _SLICE):
+                self._first(bytes(data[start : start + _SLICE]))
         except DecodedTooLarge:
             raise DecodedTooLarge(self._limit, self._pop_decoded()) from None
         except (zlib.error, zstandard.ZstdError, EOFError) as error:
@@ -87,7 +89,8 @@ class BodyDecompressor:
         self._decoded += data
 
     def _pop_decoded(self) -> bytearray:
-        decoded, self._decoded = self._decoded, bytearray()
+        decoded = self._decoded
+        self._decoded = bytearray()
         return decoded
 
 
@@ -115,17 +118,20 @@ def open_foreign_archive(
     has a member that is a duplicate, encrypted, or compressed by a method whose output
     cannot be limited. A member yields no more than its declared size.
     """
-    raw = source if isinstance(source, io.BytesIO) else io.FileIO(source)
+    raw: io.BytesIO | io.FileIO
+    if isinstance(source, io.BytesIO):
+        raw = source
+    else:
+        raw = io.FileIO(source)
     with _ArchiveFile(cast("io.RawIOBase", raw)) as file, zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         if len(members) > most_members:
             raise zipfile.BadZipFile(f"it has more than {most_members} members")
         for member in members:
-            is_plain = (
-                member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-                and not member.flag_bits & 1
-            )
-            if not is_plain or archive.getinfo(member.filename) is not member:
+            is_read = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            is_encrypted = bool(member.flag_bits & 1)
+            is_duplicate = archive.getinfo(member.filename) is not member
+            if not is_read or is_encrypted or is_duplicate:
                 raise zipfile.BadZipFile(
                     f"its member {member.filename[:40]!r} is not one that is read"
                 )

@@ -58,7 +58,10 @@ class ConfigFileMistake(InvalidInput):
     """A mistake in a file that people edit. `mistake` says what is wrong, `where` the place."""
 
     def __init__(self, mistake: str, *, remedy: str = "", where: str = "") -> None:
-        super().__init__(f"{where}: {mistake}" if where else mistake, remedy=remedy)
+        what = mistake
+        if where:
+            what = f"{where}: {mistake}"
+        super().__init__(what, remedy=remedy)
         self.mistake = mistake
 
 
@@ -153,10 +156,15 @@ class StoppedByUser(HelixError):
 
 def format_things(number: int, one: str, many: str) -> str:
     """Formats a number of things for a sentence: "1 entry", "2,000 entries"."""
-    return f"{number:,} {one if number == 1 else many}"
+    noun = many
+    if number == 1:
+        noun = one
+    return f"{number:,} {noun}"
 
 
 def shorten_to_line(text: str, most: int) -> str:
     """Puts a text on one line of at most this many characters."""
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+    if len(line) <= most:
+        return line
+    return f"{line[: most - 1].rstrip()}…"

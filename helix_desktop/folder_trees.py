@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from helix_desktop.fast_dataclass import dataclass
+
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_HAS_HANDLES = {
-    os.open,
-    os.rename,
-    os.rmdir,
-    os.unlink,
-} <= os.supports_dir_fd and os.scandir in os.supports_fd
+_WITHIN_OPEN_FOLDER = {os.open, os.rename, os.rmdir, os.unlink}
+_HAS_HANDLES = os.supports_dir_fd >= _WITHIN_OPEN_FOLDER and os.scandir in os.supports_fd
 
 
 def list_tree_files(
@@ -34,10 +32,11 @@ def list_tree_files(
     """
     waiting = [os.fspath(folder)]
     while waiting:
-        on_folder(listed := waiting.pop())
+        listed_folder = waiting.pop()
+        on_folder(listed_folder)
         try:
-            with os.scandir(listed) as found:
-                entries = list(found)
+            with os.scandir(listed_folder) as iterator:
+                entries = list(iterator)
         except OSError as error:
             on_error(error)
             continue
@@ -76,29 +75,41 @@ def _empty_folder(top: int, errors: list[OSError]) -> None:
     """Go down and up again with one open handle. Stop if a folder on the way up is not
     the one it was.
     """
-    handle, names = os.dup(top), list[str]()  # The names lead from the top folder to the open one.
-    levels = [
-        (_identify(top), _delete_files(top, errors))
-    ]  # For each folder on the way: what it is, and its folders.
+    handle = os.dup(top)
+    way = [_FolderOnTheWay("", _identify(top), _delete_files(top, errors))]
     try:
-        while levels[-1][1] or names:
+        while True:
+            current = way[-1]
+            is_at_top = len(way) == 1
+            if is_at_top and not current.folders_left:
+                return
             try:
-                if levels[-1][1]:
-                    name = levels[-1][1].pop()
+                if current.folders_left:
+                    name = current.folders_left.pop()
                     handle = _exchange_handle(handle, name)
-                    names.append(name)
-                    levels.append((_identify(handle), _delete_files(handle, errors)))
+                    inner = _FolderOnTheWay(name, _identify(handle), _delete_files(handle, errors))
+                    way.append(inner)
                     continue
-                levels.pop()
+                way.pop()
                 handle = _exchange_handle(handle, "..")
-                if _identify(handle) != levels[-1][0]:
-                    errors.append(OSError(errno.ESTALE, os.strerror(errno.ESTALE), names[-1]))
+                # Somebody may have moved the folder meanwhile, so that ".." is another one.
+                if _identify(handle) != way[-1].identity:
+                    errors.append(OSError(errno.ESTALE, os.strerror(errno.ESTALE), current.name))
                     return
-                os.rmdir(names.pop(), dir_fd=handle)
+                os.rmdir(current.name, dir_fd=handle)
             except OSError as error:
                 errors.append(error)
     finally:
         os.close(handle)
+
+
+@dataclass(frozen=True, slots=True)
+class _FolderOnTheWay:
+    """A folder between the top one and the open one, with its folders that are still there."""
+
+    name: str
+    identity: tuple[int, int]
+    folders_left: list[str]
 
 
 def _exchange_handle(handle: int, name: str) -> int:
@@ -108,17 +119,17 @@ def _exchange_handle(handle: int, name: str) -> int:
 
 
 def _identify(handle: int) -> tuple[int, int]:
-    about = os.fstat(handle)
-    return about.st_dev, about.st_ino
+    status = os.fstat(handle)
+    return status.st_dev, status.st_ino
 
 
 def _delete_files(handle: int, errors: list[OSError]) -> list[str]:
     """Delete the files and links in an open folder. Return the names of its folders,
     which can now be changed.
     """
-    folders = []
-    with os.scandir(handle) as found:
-        entries = list(found)
+    folders: list[str] = []
+    with os.scandir(handle) as iterator:
+        entries = list(iterator)
     for entry in entries:
         try:
             if entry.is_dir(follow_symlinks=False):

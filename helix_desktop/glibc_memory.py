@@ -12,14 +12,18 @@ import sys
 
 EVERY = 60.0  # Freed memory is returned to the system after this many seconds.
 LARGE = 128 << 10  # Larger buffers, in bytes, are returned to the system as soon as they are freed.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # Constants of malloc.h.
+# Constants of malloc.h.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 
 
 def share_one_heap_between_threads(large_bytes: int = LARGE, kept_bytes: int = LARGE) -> None:
     """Makes all threads share one heap and allocates large blocks outside it. Call this
     before any thread starts.
     """
-    if (libc := _load_glibc()) is not None:
+    libc = _load_glibc()
+    if libc is not None:
         libc.mallopt(_M_ARENA_MAX, 1)
         libc.mallopt(_M_MMAP_THRESHOLD, large_bytes)
         libc.mallopt(_M_TRIM_THRESHOLD, kept_bytes)
@@ -33,7 +37,8 @@ async def return_free_memory_every_minute() -> None:
 
 
 def return_free_pages() -> None:
-    if (libc := _load_glibc()) is not None:
+    libc = _load_glibc()
+    if libc is not None:
         libc.malloc_trim(0)
 
 

@@ -6,6 +6,7 @@ docstring says so.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,21 +30,15 @@ def dump_json_body(body: Object) -> bytes:
     """Like `dump_json`, but item by item, so that a long conversation does not hold the
     interpreter.
     """
-    return (
-        b"{"
-        + b",".join(
-            b"%b:%b" % (dump_json(name), _dump_json_items(value)) for name, value in body.items()
-        )
-        + b"}"
-    )
+    fields = [b"%b:%b" % (dump_json(name), _dump_json_items(value)) for name, value in body.items()]
+    return b"{%b}" % b",".join(fields)
 
 
 def _dump_json_items(value: Json) -> bytes:
-    return (
-        b"[" + b",".join(map(dump_json, value)) + b"]"
-        if isinstance(value, list)
-        else dump_json(value)
-    )
+    if not isinstance(value, list):
+        return dump_json(value)
+    items = [dump_json(item) for item in value]
+    return b"[%b]" % b",".join(items)
 
 
 def _refuse_json_constant(name: str) -> Json:
@@ -83,22 +78,24 @@ def parse_object(text: str | bytes) -> Object | None:
         value = parse_json(text)
     except ValueError:
         return None
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    return value
 
 
 def value_at(value: object, *path: str | int) -> Json:
     """Returns the value under a path of keys and positions, or None if any part of the
     path does not exist.
     """
-    found: Any = value
+    inner: Any = value
     for step in path:
-        if isinstance(found, dict):
-            found = found.get(step)
-        elif isinstance(found, list) and isinstance(step, int) and -len(found) <= step < len(found):
-            found = found[step]
+        if isinstance(inner, dict):
+            inner = inner.get(step)
+        elif isinstance(inner, list) and isinstance(step, int) and -len(inner) <= step < len(inner):
+            inner = inner[step]
         else:
             return None
-    return found  # type: ignore[no-any-return]
+    return inner  # type: ignore[no-any-return]
 
 
 def text_at(value: object, name: str | int, *rest: str | int) -> str:
@@ -113,7 +110,11 @@ def text_at(value: object, name: str | int, *rest: str | int) -> str:
 
 def first_text(value: object, *names: str) -> str:
     """Returns the first non-empty text among these fields, or an empty text."""
-    return next((text for name in names if (text := text_at(value, name))), "")
+    for name in names:
+        text = text_at(value, name)
+        if text:
+            return text
+    return ""
 
 
 def checked_text_at(value: object, *path: str | int) -> str:
@@ -130,24 +131,30 @@ def number_at(value: object, *path: str | int) -> int:
     """Returns a count, or 0 for anything else. A very large one is reduced to a maximum
     that every machine accepts.
     """
-    found = value_at(value, *path)
-    if isinstance(found, bool) or not isinstance(found, int | float) or found != found or found < 0:  # noqa: PLR0124 (NaN)
+    number = value_at(value, *path)
+    if isinstance(number, bool) or not isinstance(number, int | float):
         return 0
-    return int(min(found, 10**11))
+    if math.isnan(number) or number < 0:
+        return 0
+    return int(min(number, 10**11))
 
 
 def list_at(value: object, *path: str | int) -> list[Any]:
-    found = value_at(value, *path)
-    return found if isinstance(found, list) else []
+    items = value_at(value, *path)
+    if not isinstance(items, list):
+        return []
+    return items
 
 
 def object_at(value: object, *path: str | int) -> dict[str, Any]:
-    found = value_at(value, *path)
-    return found if isinstance(found, dict) else {}
+    fields = value_at(value, *path)
+    if not isinstance(fields, dict):
+        return {}
+    return fields
 
 
 def without_fields(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: one for name, one in value.items() if name not in names}
+    return {name: kept for name, kept in value.items() if name not in names}
 
 
 def objects_at(value: object, *path: str | int) -> list[dict[str, Any]]:

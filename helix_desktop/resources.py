@@ -36,9 +36,11 @@ def read_table(name: str) -> Mapping[str, Any]:
 
 def read_word_lists(name: str) -> Mapping[str, tuple[str, ...]]:
     """Returns the lists of words in a table, without its tables inside."""
-    return {
-        key: tuple(text.split()) for key, text in read_table(name).items() if isinstance(text, str)
-    }
+    lists: dict[str, tuple[str, ...]] = {}
+    for key, text in read_table(name).items():
+        if isinstance(text, str):
+            lists[key] = tuple(text.split())
+    return lists
 
 
 def read_schema(name: str) -> str:
@@ -50,8 +52,15 @@ def read_sql_statements(name: str) -> Mapping[str, str]:
     """Returns the statements of a file of SQL. Each follows a line of two dashes and
     its name; its comment has three.
     """
-    lines = [
-        line for line in read_schema(name).splitlines(keepends=True) if not line.startswith("---")
-    ]
-    pieces = "".join(("\n", *lines)).split("\n-- ")[1:]
-    return {title: text.strip() for title, _, text in (piece.partition("\n") for piece in pieces)}
+    lines_of_statement: dict[str, list[str]] = {}
+    current: list[str] = []  # Lines before the first name belong to no statement.
+    for line in read_schema(name).splitlines():
+        if line.startswith("---"):
+            continue
+        if line.startswith("-- "):
+            title = line.removeprefix("-- ")
+            current = []
+            lines_of_statement[title] = current
+        else:
+            current.append(line)
+    return {title: "\n".join(lines).strip() for title, lines in lines_of_statement.items()}

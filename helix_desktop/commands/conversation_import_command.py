@@ -35,13 +35,15 @@ SHOWN = 20  # The maximum number of complaints about a history, and of keys, tha
 
 
 def run_find_histories(arguments: Namespace) -> int:
-    found = list(history_finding.find_histories(history_finding.HistoryPlaces.of_this_user()))
-    lines = [*_describe_histories_by_folder(found)] or [
-        "No conversations from other programs were found on this computer."
-    ]
-    unread = [*history_finding.find_unread_databases(history_finding.HistoryPlaces.of_this_user())]
+    places = history_finding.HistoryPlaces.of_this_user()
+    histories = list(history_finding.find_histories(places))
+    lines = list(_describe_histories_by_folder(histories))
+    if not lines:
+        lines.append("No conversations from other programs were found on this computer.")
+    unread = list(history_finding.find_unread_databases(places))
     lines += unread
-    result = {"unread": unread, "found": [{**asdict(one), "path": str(one.path)} for one in found]}
+    listed = [{**asdict(history), "path": str(history.path)} for history in histories]
+    result = {"unread": unread, "found": listed}
     return asyncio.run(print_result(arguments, Terminal(), result, *lines))
 
 
@@ -49,44 +51,46 @@ def _describe_histories_by_folder(found: Sequence[history_finding.FoundHistories
     """Returns a line for each program and folder, and one for the total, or nothing if
     no history was found.
     """
+    if not found:
+        return []
     groups: dict[tuple[str, str], list[history_finding.FoundHistories]] = {}
-    for one in found:
-        groups.setdefault((one.kind, one.folder), []).append(one)
-    lines = []
-    for (kind, folder), those in sorted(groups.items()):
-        count, size = sum(one.conversations for one in those), sum(one.size for one in those)
-        days = f"{format_local_time(min(one.first for one in those))[:10]} to {format_local_time(max(one.last for one in those))[:10]}"
+    for history in found:
+        groups.setdefault((history.kind, history.folder), []).append(history)
+    lines: list[str] = []
+    for (kind, folder), histories in sorted(groups.items()):
+        count = sum(history.conversations for history in histories)
+        size = sum(history.size for history in histories)
+        first_day = format_local_time(min(history.first for history in histories))[:10]
+        last_day = format_local_time(max(history.last for history in histories))[:10]
         lines.append(
-            f"{NAMES.get(kind, kind):<12} {count:>5}  {size / 1e6:>9,.1f} MB  {days}  {folder or '(no folder)'}"
+            f"{NAMES.get(kind, kind):<12} {count:>5}  {size / 1e6:>9,.1f} MB  {first_day} to {last_day}  {folder or '(no folder)'}"
         )
-    whole = sum(one.conversations for one in found)
-    return lines and [
-        *lines,
-        f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB.",
-    ]
+    count = sum(history.conversations for history in found)
+    size = sum(history.size for history in found)
+    lines.append(f"{count:,} conversations found, {size / 1e6:,.1f} MB.")
+    return lines
 
 
 def run_history_import(arguments: Namespace) -> int:
     """Makes the paths absolute: the import may run in another working directory."""
-    given = {str(path): str(path.absolute()) for path in arguments.paths}
-    if not given and not arguments.watch:
+    absolute = {str(path): str(path.absolute()) for path in arguments.paths}
+    if not absolute and not arguments.watch:
         arguments.paths = _find_history_files()
-        arguments.found, arguments.argv = (
-            True,
-            [*arguments.argv, "--found", *map(str, arguments.paths)],
-        )
-    arguments.argv = [given.get(word, word) for word in arguments.argv]
+        arguments.found = True
+        found_paths = [str(path) for path in arguments.paths]
+        arguments.argv = [*arguments.argv, "--found", *found_paths]
+    arguments.argv = [absolute.get(word, word) for word in arguments.argv]
     arguments.paths = [path.absolute() for path in arguments.paths]
     arguments.lasting = arguments.watch
     return workspace_access.run_on_workspace(arguments)
 
 
 def _find_history_files() -> list[Path]:
-    return [
-        file
-        for one in history_finding.find_histories(history_finding.HistoryPlaces.of_this_user())
-        for file in history_finding.list_files_of_history(one)
-    ]
+    places = history_finding.HistoryPlaces.of_this_user()
+    files: list[Path] = []
+    for history in history_finding.find_histories(places):
+        files += history_finding.list_files_of_history(history)
+    return files
 
 
 async def import_into_workspace(
@@ -96,8 +100,10 @@ async def import_into_workspace(
         return await _import_until_stopped(arguments, workspace, console)
     result = await _import_once(arguments, workspace)
     await _forget_keys_and_print_result(arguments, workspace, result, console)
-    is_expected = arguments.copies is None and not arguments.found
-    return 1 if is_expected and not (result.imported or result.unchanged_conversations) else 0
+    names_what_to_import = arguments.copies is None and not arguments.found
+    if names_what_to_import and not result.imported and not result.unchanged_conversations:
+        return 1
+    return 0
 
 
 async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> ImportResult:
@@ -105,16 +111,11 @@ async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> Impo
     from helix_desktop.workbench.history_imports import ImportResult, new_import_name
     from helix_desktop.workbench.session_import import ImportedConversation
 
-    told: dict[str, Any] = json.loads(arguments.earlier or "{}")
-    imported = [ImportedConversation(**one) for one in told.get("imported", ())]
-    result = ImportResult(
-        **{
-            "run": new_import_name(),
-            **told,
-            "imported": imported,
-            "here": set(told.get("here", ())),
-        }
-    )
+    earlier: dict[str, Any] = json.loads(arguments.earlier or "{}")
+    values = {"run": new_import_name()} | earlier
+    values["imported"] = [ImportedConversation(**row) for row in earlier.get("imported", ())]
+    values["here"] = set(earlier.get("here", ()))
+    result = ImportResult(**values)
     importing = OwnedTasks("import").spawn_task(
         _import_all(arguments, workspace, result), name="import histories"
     )
@@ -122,11 +123,8 @@ async def _import_once(arguments: Namespace, workspace: StoredWorkspace) -> Impo
     try:
         return await importing
     except asyncio.CancelledError:
-        earlier = json.dumps(asdict(result), default=list)
-        arguments.earlier, arguments.argv = (
-            earlier,
-            insert_options(arguments.argv, "--earlier", earlier),
-        )
+        arguments.earlier = json.dumps(asdict(result), default=list)
+        arguments.argv = insert_options(arguments.argv, "--earlier", arguments.earlier)
         raise
     finally:
         arguments.stop_work = None
@@ -139,21 +137,28 @@ async def _import_all(
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
     from helix_desktop.workbench.session_preparation import SessionPreparation
 
-    if (
-        arguments.copies is not None
-    ):  # The original files may be gone by now, so the recorder's copies are read.
+    if arguments.copies is not None:
+        # The original files may be gone by now, so the recorder's copies are read.
         files = arguments.paths
+    elif arguments.paths:
+        files = await asyncio.to_thread(find_files_to_import, arguments.paths)
     else:
-        files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()  # fmt: skip
-    only = frozenset({arguments.only_folder}) if arguments.only_folder is not None else frozenset()
+        files = _find_history_files()
     places = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user())
-    kinds = {
-        str(file): arguments.kind or history_finding.find_kind_by_folder(places, file)
-        for file in files
-    }
-    named = frozenset(() if arguments.copies or arguments.found else arguments.paths)
-    preparation = SessionPreparation(kinds, dict.fromkeys(kinds, only), arguments.copies, named)
-    if (bench := workbench.workbench_of(workspace)) is not None:
+    kinds: dict[str, str] = {}
+    for file in files:
+        kinds[str(file)] = arguments.kind or history_finding.find_kind_by_folder(places, file)
+    only_folders: frozenset[str] = frozenset()
+    if arguments.only_folder is not None:
+        only_folders = frozenset({arguments.only_folder})
+    named_by_user: frozenset[Path] = frozenset()
+    if not arguments.copies and not arguments.found:
+        named_by_user = frozenset(arguments.paths)
+    preparation = SessionPreparation(
+        kinds, dict.fromkeys(kinds, only_folders), arguments.copies, named_by_user
+    )
+    bench = workbench.workbench_of(workspace)
+    if bench is not None:
         return await bench.import_histories(files, preparation=preparation, result=result)
     counter = token_counting.shared_token_counter()  # Shared with the workspace's index.
     return await HistoryImport(workspace, counter, preparation, result=result).import_files(files)
@@ -185,7 +190,8 @@ async def _import_until_stopped(
                 await _forget_keys_and_print_result(arguments, workspace, result, console)
             has_imported = True
     except asyncio.CancelledError:
-        if (task := asyncio.current_task()) is not None:
+        task = asyncio.current_task()
+        if task is not None:
             task.uncancel()
         if not arguments.json:
             await console.print_line(
@@ -214,7 +220,7 @@ async def _forget_keys_and_print_result(
         for key in result.keys:
             await workspace.content_forgetter(text=key)
         forgotten = len(result.keys)
-    complaints = [*dict.fromkeys(result.complaints)]
+    complaints = list(dict.fromkeys(result.complaints))
     keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.items()]
     told: dict[str, Any] = {
         "run": result.run,
@@ -228,7 +234,8 @@ async def _forget_keys_and_print_result(
         for complaint in _describe_complaints(complaints):
             await console.print_error(complaint)
     masked_keys = [str(key["key"]) for key in keys]
-    lines = [*_describe_imported(result), *_describe_keys(masked_keys, forgotten)]
+    lines = list(_describe_imported(result))
+    lines += _describe_keys(masked_keys, forgotten)
     await print_result(arguments, console, told, *lines)
 
 
@@ -242,7 +249,9 @@ def _describe_imported(result: ImportResult) -> Iterator[str]:
 
 
 def _describe_keys(masked_keys: Sequence[str], forgotten: int) -> Iterator[str]:
-    mark = " (forgotten)" if forgotten else ""
+    mark = ""
+    if forgotten:
+        mark = " (forgotten)"
     for key in masked_keys[:SHOWN]:
         yield f"This looks like a key: {key}{mark}"
     if masked_keys and not forgotten:
@@ -250,13 +259,12 @@ def _describe_keys(masked_keys: Sequence[str], forgotten: int) -> Iterator[str]:
 
 
 def _describe_complaints(complaints: Sequence[str]) -> Iterator[str]:
-    shown = [one for one in complaints if NO_MESSAGES not in one]
-    yield from shown[:SHOWN]
-    if len(shown) > SHOWN:
-        yield f"… and {len(shown) - SHOWN} more; --json lists all of them."
-    if files := len(complaints) - len(
-        shown
-    ):  # Such lines are normal, so a line for each file is too much.
+    unusual = [complaint for complaint in complaints if NO_MESSAGES not in complaint]
+    yield from unusual[:SHOWN]
+    if len(unusual) > SHOWN:
+        yield f"… and {len(unusual) - SHOWN} more; --json lists all of them."
+    files = len(complaints) - len(unusual)
+    if files:  # Lines without a message are normal, so a sentence for each file is too much.
         names = format_things(files, "file", "files")
         yield f"Lines that are not messages, in {names}, are kept in the cache as they are. --json lists them."
 
@@ -266,17 +274,17 @@ async def print_past_imports(
 ) -> int:
     from helix_desktop.workbench.history_imports import list_import_runs
 
-    found = await list_import_runs(workspace)
-    lines = [
-        f"{run}  {format_things(count, 'conversation', 'conversations'):>19}{'  (undone)' if undone else ''}"
-        for run, count, undone in found
-    ]
-    result = [
-        {"run": run, "conversations": count, "undone": undone} for run, count, undone in found
-    ]
-    return await print_result(
-        arguments, console, result, *(lines or ["Nothing has been imported."])
-    )
+    listed: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for run, count, is_undone in await list_import_runs(workspace):
+        listed.append({"run": run, "conversations": count, "undone": is_undone})
+        line = f"{run}  {format_things(count, 'conversation', 'conversations'):>19}"
+        if is_undone:
+            line += "  (undone)"
+        lines.append(line)
+    if not lines:
+        lines.append("Nothing has been imported.")
+    return await print_result(arguments, console, listed, *lines)
 
 
 async def undo_named_import(
@@ -285,12 +293,14 @@ async def undo_named_import(
     from helix_desktop import workbench
     from helix_desktop.workbench import history_imports as bringing
 
-    if (bench := workbench.workbench_of(workspace)) is not None:
+    bench = workbench.workbench_of(workspace)
+    if bench is not None:
         count, stayed = await bench.undo_import_run(arguments.import_run)
     else:
         count, stayed = await bringing.undo_import(workspace, arguments.import_run)
-    for sentence in stayed if not arguments.json else ():
-        await console.print_error(sentence)
+    if not arguments.json:
+        for sentence in stayed:
+            await console.print_error(sentence)
     conversations = format_things(count, "conversation", "conversations")
     line = (
         f"The import of {conversations} was undone. Newly imported conversations are in the trash."

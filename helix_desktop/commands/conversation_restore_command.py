@@ -49,10 +49,8 @@ def run_conversation_restore(arguments: Namespace) -> int:
         arguments.to = str(Path(given).absolute())
         arguments.argv = workspace_access.insert_options(arguments.argv, f"--to={arguments.to}")
     if arguments.agent_places is None:
-        arguments.agent_places = [
-            str(Path.home()),
-            *(os.environ.get(name, "") for name in _VARIABLES),
-        ]
+        arguments.agent_places = [str(Path.home())]
+        arguments.agent_places += [os.environ.get(name, "") for name in _VARIABLES]
         arguments.argv = workspace_access.insert_options(
             arguments.argv, "--agent-places", *arguments.agent_places
         )
@@ -68,7 +66,10 @@ async def write_conversation_for_agent(
     conversation = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(conversation)
     is_to_file = bool(arguments.to) and arguments.to not in AGENTS
-    agent = arguments.to if arguments.to in AGENTS else restoring.agent_of_origin(facts)
+    if arguments.to in AGENTS:
+        agent = arguments.to
+    else:
+        agent = restoring.agent_of_origin(facts)
     if not agent and not is_to_file:
         raise InvalidInput(
             "This conversation does not come from an agent that can resume it.",
@@ -90,9 +91,8 @@ async def write_conversation_for_agent(
     restored = await relay.prepare_session_for_agent(asked, may_ask_model=arguments.fold)
     lines: list[str] = []
     if arguments.mcp:
-        lines.append(
-            await asyncio.to_thread(relay.add_mcp_server, asked.agent, Path(folder), places)
-        )
+        line = await asyncio.to_thread(relay.add_mcp_server, asked.agent, Path(folder), places)
+        lines.append(line)
     if is_to_file:
         file = Path(arguments.to)
         path = await asyncio.to_thread(

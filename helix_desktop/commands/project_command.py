@@ -28,36 +28,38 @@ LEAST = 12  # The minimum number of characters of a hash that the user enters.
 async def print_project_items(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    return await _print_items(arguments, console, (await _read_project(workspace)).now.items)
+    project = await _read_project(workspace)
+    return await _print_items(arguments, console, project.now.items)
 
 
 async def print_project_item(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    item = _item_by_name((await _read_project(workspace)).now.items, arguments.item)
+    project = await _read_project(workspace)
+    item = _item_by_name(project.now.items, arguments.item)
+    result = _project_item_as_json(item)
+    result["text"] = item.text
+    marked_text = hidden_characters.mark_text(item.text)
     line = f"{item.state_description}, {item.settings_key}={item.content_sha256}"
-    result = {**_project_item_as_json(item), "text": item.text}
-    return await print_result(
-        arguments, console, result, hidden_characters.mark_text(item.text), line
-    )
+    return await print_result(arguments, console, result, marked_text, line)
 
 
 async def trust_project_items(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     project = await _read_project(workspace)
-    agreed = [_item_with_hash(project.now.items, each) for each in arguments.items]
+    agreed = [_item_with_hash(project.now.items, text) for text in arguments.items]
     await project.trust_items(*agreed)
-    return await _print_items(
-        arguments, console, project.now.items, {item.settings_key for item in agreed}
-    )
+    keys = {item.settings_key for item in agreed}
+    return await _print_items(arguments, console, project.now.items, keys)
 
 
 async def switch_project_item(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     project = await _read_project(workspace)
-    keys = [_item_by_name(project.now.items, each).settings_key for each in arguments.items]
+    chosen = [_item_by_name(project.now.items, name) for name in arguments.items]
+    keys = [item.settings_key for item in chosen]
     for key in keys:
         await project.switch_item(key, on=arguments.on)
     return await _print_items(arguments, console, project.now.items, keys)
@@ -91,16 +93,16 @@ def _item_with_hash(items: Sequence[ProjectItem], text: str) -> ProjectItem:
 
 
 def _item_by_name(items: Sequence[ProjectItem], name: str) -> ProjectItem:
-    found = [item for item in items if name == item.settings_key] or [
-        item for item in items if name == item.name
-    ]
-    if not found:
+    matching = [item for item in items if item.settings_key == name]
+    if not matching:
+        matching = [item for item in items if item.name == name]
+    if not matching:
         raise NotFound(
             f"This folder contains no item called {name}.", remedy="`project list` shows all items."
         )
-    if len(found) > 1:
-        raise AmbiguousName(f"{len(found)} items are called {name}.", remedy="Use the path.")
-    return found[0]
+    if len(matching) > 1:
+        raise AmbiguousName(f"{len(matching)} items are called {name}.", remedy="Use the path.")
+    return matching[0]
 
 
 async def _print_items(
@@ -109,22 +111,28 @@ async def _print_items(
     items: Sequence[ProjectItem],
     keys: Collection[str] | None = None,
 ) -> int:
-    items = [item for item in items if keys is None or item.settings_key in keys]
+    if keys is not None:
+        items = [item for item in items if item.settings_key in keys]
+    listed = [_project_item_as_json(item) for item in items]
     lines = [
         f"{item.kind:<8} {item.state_description:<26} {item.content_sha256[:LEAST]}  {item.name}  {item.settings_key}"
         for item in items
     ]
-    nothing = "This folder contains no agent instructions, skills, hooks or servers."
-    return await print_result(
-        arguments, console, [*map(_project_item_as_json, items)], *(lines or [nothing])
-    )
+    if not lines:
+        lines.append("This folder contains no agent instructions, skills, hooks or servers.")
+    return await print_result(arguments, console, listed, *lines)
 
 
 def _project_item_as_json(item: ProjectItem) -> dict[str, object]:
     return {
-        "kind": item.kind, "name": item.name, "item": item.settings_key, "state": item.state_description, "sha256": item.content_sha256,
-        "about": item.about, "notes": list(item.notes),
-    }  # fmt: skip
+        "kind": item.kind,
+        "name": item.name,
+        "item": item.settings_key,
+        "state": item.state_description,
+        "sha256": item.content_sha256,
+        "about": item.about,
+        "notes": list(item.notes),
+    }
 
 
 def add_project_commands(nouns: Subparsers) -> None:

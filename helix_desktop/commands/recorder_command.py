@@ -7,7 +7,6 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import field
 from functools import cache, partial
 from pathlib import Path
@@ -70,15 +69,19 @@ def _run_recorder_forget(arguments: Namespace) -> int:
 
 
 def _turn_recorder_on(arguments: Namespace) -> int:
-    where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
+    where = arguments.places
+    settings = ProgramSettings(where.settings_file)
     change_exclusions(arguments, settings)
     command = wrapped_agent.command_of_this_program(where)
     if arguments.at_login:
         login_start.enable_login_start(command, for_recorder=True)
     settings.change_setting(RECORDER, value=True)
     asyncio.run(ask_resident(where, "recorder", command=command))
-    notes = [STILL_THERE] * bool(arguments.without_agent or arguments.without_folder)
-    notes += [RECORDED_TOO] * bool(arguments.with_agent or arguments.with_folder)
+    notes: list[str] = []
+    if arguments.without_agent or arguments.without_folder:
+        notes.append(STILL_THERE)
+    if arguments.with_agent or arguments.with_folder:
+        notes.append(RECORDED_TOO)
     return _print_recorder_status(arguments, notes)
 
 
@@ -107,16 +110,22 @@ def _change_excluded_names(
     more: Sequence[str],
     fewer: Sequence[str],
 ) -> None:
-    excluded = settings[setting].splitlines()
-    kept = [name for name in excluded if _ways_to_write(name).isdisjoint(fewer)]
-    settings.change_setting(setting, "\n".join(dict.fromkeys([*kept, *more])))
+    names: list[str] = []
+    for name in settings[setting].splitlines():
+        if _ways_to_write(name).isdisjoint(fewer):
+            names.append(name)
+    names += more
+    without_repeats = dict.fromkeys(names)
+    settings.change_setting(setting, "\n".join(without_repeats))
 
 
 def _ways_to_write(name: str) -> set[str]:
     """Returns how an excluded folder or agent may be written."""
-    with suppress(InvalidInput):
-        return {name, *history_kinds_of_agents([name])}
-    return {name, *_resolve_full_paths([name])}
+    try:
+        spellings = history_kinds_of_agents([name])
+    except InvalidInput:  # It is no agent, so it is a folder.
+        spellings = _resolve_full_paths([name])
+    return {name}.union(spellings)
 
 
 def _resolve_full_paths(names: Sequence[str]) -> list[str]:
@@ -128,15 +137,20 @@ def is_folder_within(folder: str, folders: Sequence[str]) -> bool:
     may begin anywhere.
     """
     ends = [Path(name).parts for name in folders]
+    places: list[Path] = []
     for start in (Path(folder), Path(folder).resolve()):
-        for place in (start, *start.parents):
-            if any(place.parts[-len(end) :] == end for end in ends):
+        places.append(start)
+        places += start.parents
+    for place in places:
+        for end in ends:
+            if place.parts[-len(end) :] == end:
                 return True
     return False
 
 
 def _turn_recorder_off(arguments: Namespace) -> int:
-    where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
+    where = arguments.places
+    settings = ProgramSettings(where.settings_file)
     settings.change_setting(RECORDER, value=False)
     asyncio.run(ask_resident(where, "recorder"))
     login_start.disable_unneeded_login_start(where)
@@ -198,13 +212,16 @@ def _run_command_in_workspace(
 ) -> int:
     argv = [*words[:2], "-w", workspace, *words[2:]]
     arguments = commands.build_command_line_parser(argv).parse_args(argv)
-    arguments.argv, arguments.places = argv, where
+    arguments.argv = argv
+    arguments.places = where
     return asyncio.run(workspace_access.run_here_or_at_owner(arguments, workspace, console))
 
 
 def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> int:
-    where, settings = arguments.places, ProgramSettings(arguments.places.settings_file)
-    running = (asyncio.run(ask_resident(where, "status")) or {}).get("recorder") or {}
+    where = arguments.places
+    settings = ProgramSettings(where.settings_file)
+    resident_status = asyncio.run(ask_resident(where, "status")) or {}
+    running = resident_status.get("recorder") or {}
     recorded = history_recorder.list_history_folders_to_record(where, HistoryPlaces.of_this_user())
     folders = [(kind, folder) for kind, folder in recorded if folder.is_dir()]
     found: dict[str, Any] = {
@@ -220,33 +237,36 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
         "keys": running.get("keys", []),
         "unread": running.get("unread", []),
     }
-    at_hand = history_finding.find_unread_databases(HistoryPlaces.of_this_user())
-    found["unread"] = [*dict.fromkeys((*found["unread"], *at_hand))]
-    return asyncio.run(
-        workspace_access.print_result(
-            arguments, Terminal(), found, *_describe_status(found), *notes
-        )
-    )
+    unread = list(found["unread"])
+    unread += history_finding.find_unread_databases(HistoryPlaces.of_this_user())
+    found["unread"] = list(dict.fromkeys(unread))
+    lines = list(_describe_status(found))
+    lines += notes
+    return asyncio.run(workspace_access.print_result(arguments, Terminal(), found, *lines))
 
 
 def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
-    is_on = found["on"]
-    state = "on" if is_on else "off"
-    nothing = ""
-    if is_on and not found["recording"]:
-        nothing = ", but no agent is being recorded at the moment"
-    where = "No conversations from other programs were found on this computer."
-    if found["reads"]:
-        where = "It reads:" if is_on else "It would read:"
-    yield f"The recorder is {state}{nothing}. {where}"
+    if not found["on"]:
+        state = "off"
+        reads = "It would read:"
+    elif found["recording"]:
+        state = "on"
+        reads = "It reads:"
+    else:
+        state = "on, but no agent is being recorded at the moment"
+        reads = "It reads:"
+    if not found["reads"]:
+        reads = "No conversations from other programs were found on this computer."
+    yield f"The recorder is {state}. {reads}"
     for read in found["reads"]:
         yield f"- {read['agent']}: {read['folder']}"
     for name in found["without_agents"]:
         yield f"- not recorded: conversations with {name}"
     for name in found["without_folders"]:
-        is_missing = Path(name).is_absolute() and not Path(name).is_dir()
-        missing = " (no such folder)" if is_missing else ""
-        yield f"- not recorded: work in {name}{missing}"
+        line = f"- not recorded: work in {name}"
+        if Path(name).is_absolute() and not Path(name).is_dir():
+            line += " (no such folder)"
+        yield line
     yield f"Each conversation is saved in the workspace for its folder, in {found['keeps_in']}. Without a project folder (in your home folder, for example), it is saved in “{IMPORTED[0]}”."
     if found["last_import"]:
         yield f"The last recording was at {format_local_time(found['last_import'])}."
@@ -261,8 +281,10 @@ def _answer_import_requests(arguments: Namespace) -> int:
     """Answers each request, a line of input, with a line of output, until the input ends."""
     where = arguments.places
     # If the resident was killed, its importer may still be working, so wait until it ends.
-    while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
+    claim = running_instance.claim_instance(where.run, CLAIM)
+    while claim is None:
         time.sleep(0.2)
+        claim = running_instance.claim_instance(where.run, CLAIM)
     read: set[FolderOfDatabase] = set()
     for line in sys.stdin:
         print_text(json.dumps(_answer_import_request(where, json.loads(line), read)), flush=True)
@@ -351,14 +373,14 @@ def _group_imports_by_workspace(
     together: dict[_ImportTarget, list[Path]] = {}
     for file in files:
         for found in _find_histories_of_file(file, path_of_copy(copies, file), kinds):
-            is_database = file.suffix == ".db"
             known = FolderOfDatabase(file, found.folder)
             is_idle = known in read and time.time() - found.last > IN_USE_SECONDS
             if is_idle or is_folder_within(found.folder, without):
                 continue
-            if is_database:
+            only_folder = None
+            if file.suffix == ".db":  # A database, in which other folders' conversations are too.
                 read.add(known)
-            only_folder = found.folder if is_database else None
+                only_folder = found.folder
             target = _ImportTarget(workspace_of_folder(found.folder), only_folder)
             together.setdefault(target, []).append(file)
     for target, group in together.items():
@@ -380,24 +402,33 @@ def _find_histories_of_file(
     file: Path, copy: Path, kinds: Sequence[tuple[str, Path]]
 ) -> Iterator[history_finding.FoundHistories]:
     """Yields the histories in a file, read from its copy if there is one."""
-    kind = next((kind for kind, folder in kinds if file.is_relative_to(folder)), "")
-    has_copy = copy.is_file()
-    if kind and (has_copy or file.is_file()):
-        yield from history_finding.find_histories_in_file(kind, file, copy if has_copy else None)
+    for kind, folder in kinds:
+        if not file.is_relative_to(folder):
+            continue
+        if copy.is_file():
+            yield from history_finding.find_histories_in_file(kind, file, copy)
+        elif file.is_file():
+            yield from history_finding.find_histories_in_file(kind, file, None)
+        return
 
 
 def _find_or_create_workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:
     """Returns the workspace of a folder, or the shared one if the folder does not exist
     or is no project.
     """
-    known, folder = workspaces.list_workspaces(), Path(name)
+    known_workspaces = workspaces.list_workspaces()
+    folder = Path(name)
     is_here = bool(name) and folder.is_absolute() and folder.is_dir()
     if is_here and project_workspace.can_be_project_folder(folder, Path.home()):
         folder = folder.resolve()
-        found = project_workspace.find_project_workspace(known, folder)
-        return (found or project_workspace.create_project_workspace(workspaces, folder)).id
-    there = next((one for one in known if one.name in IMPORTED), None)
-    return (there or workspaces.create_stored_workspace(IMPORTED[0])).id
+        own = project_workspace.find_project_workspace(known_workspaces, folder)
+        if own is None:
+            own = project_workspace.create_project_workspace(workspaces, folder)
+        return own.id
+    for known in known_workspaces:
+        if known.name in IMPORTED:
+            return known.id
+    return workspaces.create_stored_workspace(IMPORTED[0]).id
 
 
 def add_recorder_commands(nouns: Subparsers) -> None:

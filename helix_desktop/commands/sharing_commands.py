@@ -58,9 +58,9 @@ async def share_workspace_through_store(
             "No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}."
         )
     where = parse_store_address(arguments.to)
-    open_row_store(
-        where, RowCipher(bytes(32)).space
-    ).close()  # Says what is not installed before it asks.
+    # Opening the store says what is not installed, before anything is asked.
+    row_store = open_row_store(where, RowCipher(bytes(32)).space)
+    row_store.close()
     if not arguments.yes:
         await workspace_access.wait_for_index(workspace, console)
         stored = await workspace.index.compute_figures()
@@ -113,9 +113,8 @@ async def _sync_conversations(workspace: StoredWorkspace) -> str:
 async def _print_workspace_key(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    key = await workspace_access.open_secrets(arguments.places).read_secret(
-        SharedStoreKey(workspace.id)
-    )
+    secrets = workspace_access.open_secrets(arguments.places)
+    key = await secrets.read_secret(SharedStoreKey(workspace.id))
     if not key:
         raise NotFound(
             f"{workspace.name} has no key, because it is not shared from this computer.",
@@ -154,29 +153,33 @@ async def run_join_command(arguments: Namespace) -> int:
 
 
 def _read_typed_line(question: str) -> str:
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin is None:
+        return ""
+    if sys.stdin.isatty():
         print_text(question, file=sys.stderr, end="", flush=True)
-    return sys.stdin.readline().strip() if sys.stdin is not None else ""
+    return sys.stdin.readline().strip()
 
 
 async def _join_with_key(arguments: Namespace, text: str) -> int:
     from helix_desktop.workbench import shared_store_setup
 
-    here, folder = arguments.places, arguments.folder.absolute()
-    secrets = workspace_access.open_secrets(here) if arguments.url else None
-    url, name = (
-        arguments.url or os.environ.get(workspace_link.STORE, ""),
-        arguments.name or folder.name,
-    )
+    here = arguments.places
+    folder = arguments.folder.absolute()
+    name = arguments.name or folder.name
+    url = arguments.url
+    secrets = None
+    if url:
+        secrets = workspace_access.open_secrets(here)
+    else:  # Without an address, the key stays in the environment too.
+        url = os.environ.get(workspace_link.STORE, "")
     workspaces = workspace_access.open_all_workspaces(here)
     known = await shared_store_setup.join_shared_workspace(
         workspaces, url, text, name, folder, secrets
     )
     async with aclosing(await workspaces.open_stored_workspace(known.id)) as workspace:
         workspace_link.link_workspace(workspace, workspace_access.open_secrets(here), syncs=False)
-        with suppress(
-            HelixError
-        ):  # The workspace was joined, and its conversations come with the next sync.
+        # If this fails, the workspace was joined, and its conversations come with the next sync.
+        with suppress(HelixError):
             await _sync_conversations(workspace)
     result = {"id": known.id, "name": known.name, "folder": str(known.folder)}
     return await print_result(arguments, Terminal(), result, known.id)
@@ -199,9 +202,10 @@ async def run_sync_command(
         done["collected"] = await link.remove_unused_rows(arguments.days * 86_400)
     figures = await _sharing_figures(workspace, link)
     figures["trouble"] = figures["trouble"] or complaint
-    code = 1 if figures["trouble"] or figures["waiting"] or figures["facts_waiting"] else 0
-    lines = [] if figures["trouble"] else [_describe_sharing(figures)]
-    if figures["trouble"] and not arguments.json:
+    lines: list[str] = []
+    if not figures["trouble"]:
+        lines.append(_describe_sharing(figures))
+    elif not arguments.json:
         await console.print_error(_describe_sharing(figures))
     if arguments.check:
         lines.append(
@@ -210,7 +214,9 @@ async def run_sync_command(
     if arguments.collect:
         lines.append(f"Removed {done['collected']:,} rows that no computer uses from the store.")
     await print_result(arguments, console, figures | done, *lines)
-    return code
+    if figures["trouble"] or figures["waiting"] or figures["facts_waiting"]:
+        return 1
+    return 0
 
 
 async def run_sharing_status_command(
@@ -223,38 +229,40 @@ async def run_sharing_status_command(
         figures |= {"store": about, "rows": usage.rows, "bytes": usage.bytes, "quota": usage.quota}
     except HelixError as error:
         figures |= {"trouble": str(error)}
-    shown = [
-        name
-        for name in ("url", "acknowledge", "store", "rows", "bytes", "quota")
-        if name in figures
-    ]
-    values = {
-        name: f"{figures[name]:,}" if isinstance(figures[name], int) else figures[name]
-        for name in shown
-    }
-    lines = [f"{name:<12}{value}" for name, value in values.items()]
+    lines: list[str] = []
+    for name in ("url", "acknowledge", "store", "rows", "bytes", "quota"):
+        if name not in figures:
+            continue
+        value = figures[name]
+        if isinstance(value, int):
+            value = f"{value:,}"
+        lines.append(f"{name:<12}{value}")
     return await print_result(arguments, console, figures, _describe_sharing(figures), *lines)
 
 
 async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) -> dict[str, Any]:
     now = asdict(await link.link_status())
     now["forgetting"] = now.pop("burying")
-    facts = await workspace.count_unsent_facts() if holds_conversations(now["url"]) else 0
+    facts = 0
+    if holds_conversations(now["url"]):
+        facts = await workspace.count_unsent_facts()
     return {"facts_waiting": facts, **now}
 
 
 def _describe_sharing(figures: Mapping[str, Any]) -> str:
-    entries, facts = figures["waiting"], figures["facts_waiting"]
-    what = f"{format_things(entries, 'entry', 'entries')} ({figures['waiting_bytes']:,} bytes)"
-    what = f"{what}, {format_things(facts, 'fact', 'facts')} of conversations."
+    entry_count = figures["waiting"]
+    fact_count = figures["facts_waiting"]
+    entries = format_things(entry_count, "entry", "entries")
+    facts = format_things(fact_count, "fact", "facts")
+    waiting = f"{entries} ({figures['waiting_bytes']:,} bytes), {facts} of conversations."
     if figures["trouble"]:
-        since = (
-            f" since {time.strftime('%H:%M', time.localtime(figures['away']))}"
-            if figures["away"]
-            else ""
-        )
-        return f"Not in sync{since}. {figures['trouble']}\nWaiting here: {what}"
-    return f"Waiting to be sent: {what}" if entries or facts else "In sync."
+        since = ""
+        if figures["away"]:
+            since = time.strftime(" since %H:%M", time.localtime(figures["away"]))
+        return f"Not in sync{since}. {figures['trouble']}\nWaiting here: {waiting}"
+    if entry_count or fact_count:
+        return f"Waiting to be sent: {waiting}"
+    return "In sync."
 
 
 async def run_unshare_command(

@@ -61,24 +61,26 @@ async def run_new_workspace_command(arguments: Namespace) -> int:
 
 
 async def print_workspace_list(arguments: Namespace) -> int:
-    known = workspace_access.open_all_workspaces(arguments.places).list_workspaces(
-        trashed=arguments.trash
-    )
-    lines = [
-        f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip()
-        for one in known
-    ]
-    lines = [line.replace("\n", "\\n") for line in lines]  # A folder's name can hold a line end.
-    told = [_workspace_as_json(one) for one in known]
-    return await print_result(
-        arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces."
-    )
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
+    listed: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for known in workspaces.list_workspaces(trashed=arguments.trash):
+        listed.append(_workspace_as_json(known))
+        roots = ", ".join(known.settings.roots)
+        line = f"{known.id:<24}  {known.name:<24}  {roots}  {known.mistake}".rstrip()
+        lines.append(line.replace("\n", "\\n"))  # A folder's name can hold a line end.
+    if not lines:
+        lines.append("There are no workspaces.")
+    return await print_result(arguments, Terminal(), listed, *lines)
 
 
 async def _trash_or_restore_workspace(arguments: Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
-    move = workspaces.restore_workspace if arguments.restores else workspaces.trash_workspace
-    return await _print_workspace(arguments, move(arguments.workspace), Terminal())
+    if arguments.restores:
+        known = workspaces.restore_workspace(arguments.workspace)
+    else:
+        known = workspaces.trash_workspace(arguments.workspace)
+    return await _print_workspace(arguments, known, Terminal())
 
 
 async def run_import_workspace(arguments: Namespace) -> int:
@@ -101,27 +103,21 @@ async def run_import_workspace(arguments: Namespace) -> int:
 
 
 async def _print_workspace(arguments: Namespace, known: KnownWorkspace, console: Console) -> int:
-    named = [
-        one
-        for one in AllWorkspaces(known.folder.parent).list_workspaces()
-        if one.name == known.name
-    ]
-    if len(named) > 1:
+    all_workspaces = AllWorkspaces(known.folder.parent).list_workspaces()
+    same_name = [workspace for workspace in all_workspaces if workspace.name == known.name]
+    if len(same_name) > 1:
         await console.print_error(
-            f"{len(named)} workspaces are called {known.name}. Use the ID {known.id}."
+            f"{len(same_name)} workspaces are called {known.name}. Use the ID {known.id}."
         )
     return await print_result(arguments, console, _workspace_as_json(known), known.id)
 
 
 def _workspace_as_json(known: KnownWorkspace) -> dict[str, Any]:
-    settings = known.settings
-    described = {
+    return {
         "id": known.id,
         "name": known.name,
-        "colour": settings.colour,
-        "roots": list(settings.roots),
-    }
-    return described | {
+        "colour": known.settings.colour,
+        "roots": list(known.settings.roots),
         "folder": str(known.folder),
         "trashed": known.trashed,
         "mistake": known.mistake,
@@ -130,29 +126,26 @@ def _workspace_as_json(known: KnownWorkspace) -> dict[str, Any]:
 
 async def _run_workspace_change(arguments: Namespace) -> int:
     """Changes the workspace through the process that has it open, or else directly in its file."""
-    workspaces, console = workspace_access.open_all_workspaces(arguments.places), Terminal()
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
+    console = Terminal()
     known = workspaces.find_known_workspace(arguments.workspace)
-    if (
-        wire := await running_instance.connect_to_owner(arguments.places.run, known.id)
-    ) is not None:
+    wire = await running_instance.connect_to_owner(arguments.places.run, known.id)
+    if wire is not None:
         return await running_instance.run_at_owner(wire, arguments.argv, console)
-    change = (
-        workspaces.rename_workspace
-        if arguments.setting == "name"
-        else workspaces.recolour_workspace
-    )
-    return await _print_workspace(
-        arguments, change(known.id, getattr(arguments, arguments.setting)), console
-    )
+    if arguments.setting == "name":
+        changed = workspaces.rename_workspace(known.id, arguments.name)
+    else:
+        changed = workspaces.recolour_workspace(known.id, arguments.colour)
+    return await _print_workspace(arguments, changed, console)
 
 
 async def change_open_workspace_setting(
     arguments: Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    settings = workspace.change_settings({arguments.setting: getattr(arguments, arguments.setting)})
-    return await _print_workspace(
-        arguments, KnownWorkspace(workspace.id, workspace.folder, settings), console
-    )
+    value = getattr(arguments, arguments.setting)
+    settings = workspace.change_settings({arguments.setting: value})
+    changed = KnownWorkspace(workspace.id, workspace.folder, settings)
+    return await _print_workspace(arguments, changed, console)
 
 
 async def print_workspace_details(
@@ -172,20 +165,18 @@ async def print_workspace_details(
         "bytes": stored.size,
         "on_disk": stored.kept,
     }
-    lines = [
-        f"{name.replace('_', ' '):<16}{_format_figure(figure)}" for name, figure in figures.items()
-    ]
+    lines: list[str] = []
+    for name, figure in figures.items():
+        lines.append(f"{name.replace('_', ' '):<16}{_format_figure(figure)}")
     return await print_result(arguments, console, figures, *lines)
 
 
 def _format_figure(figure: object) -> str:
-    return (
-        f"{figure:,}"
-        if isinstance(figure, int)
-        else ", ".join(figure)
-        if isinstance(figure, list)
-        else str(figure)
-    )
+    if isinstance(figure, int):
+        return f"{figure:,}"
+    if isinstance(figure, list):
+        return ", ".join(figure)
+    return str(figure)
 
 
 async def export_workspace_file(
@@ -198,14 +189,12 @@ async def export_workspace_file(
         await console.write_output(piece)
     if arguments.file != STANDARD:  # Standard output must contain nothing but the export.
         line = f"{workspace.name} was written to {arguments.file} ({size:,} bytes)."
-        await print_result(
-            arguments,
-            console,
-            {"file": str(arguments.file), "bytes": size, "damaged": damaged},
-            line,
-        )
+        result = {"file": str(arguments.file), "bytes": size, "damaged": damaged}
+        await print_result(arguments, console, result, line)
     if damaged:
-        names = ", ".join(name[:16] for name in damaged[:5]) + (", …" if len(damaged) > 5 else "")
+        names = ", ".join(name[:16] for name in damaged[:5])
+        if len(damaged) > 5:
+            names += ", …"
         await console.print_error(
             f"{len(damaged):,} damaged entries were left out ({names}). Everything else is in the file."
         )
