@@ -57,7 +57,8 @@ def find_replies_paid_elsewhere(sessions: Sequence[SeenSession]) -> list[set[int
         others: list[TimedReply] = []
         if session.is_imported:
             for other in live:
-                if other.names & session.names:
+                # A session that was imported may go on through the gateway.
+                if other is not session and other.names & session.names:
                     others.extend(other.replies.values())
         numbers = [*session.replies]
         seen_live = find_replies_seen_live([*session.replies.values()], others)
@@ -130,12 +131,18 @@ def names_of_session(said: Sequence[facts.Fact]) -> set[str]:
     sent = {fact.session for fact in said if isinstance(fact, facts.Received)} - {""}
     if sent:
         # Claude Code sends "session/id" for a sub-agent, whose history is named "agent-id".
-        return sent | {f"agent-{name.rpartition('/')[2]}" for name in sent if "/" in name}
-    starts = [fact for fact in said if isinstance(fact, facts.ConversationStarted)]
+        below = {f"agent-{name.rpartition('/')[2]}" for name in sent if "/" in name}
+        return sent | below
+    starts: list[facts.ConversationStarted] = []
+    replies: list[facts.ModelReplied] = []
+    for fact in said:
+        if isinstance(fact, facts.ConversationStarted):
+            starts.append(fact)
+        elif isinstance(fact, facts.ModelReplied):
+            replies.append(fact)
     names = {fact.origin.session for fact in starts}
-    first_reply = next((fact for fact in said if isinstance(fact, facts.ModelReplied)), None)
-    if first_reply is not None and first_reply.parts:
-        names.add(_name_by_beginning(starts, said, first_reply))
+    if replies and replies[0].parts:
+        names.add(_name_by_beginning(starts, said, replies[0]))
     return names - {""}
 
 

@@ -1,5 +1,6 @@
 """The list of conversations: a row for each, derived from one fact after another."""
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import fields, replace
 
@@ -13,6 +14,13 @@ _LARGEST = 2**63 - 1
 # What a `ConversationChanged` may change. None leaves it as it is.
 _CHANGEABLE = ("title", "pinned", "archived", "trashed")
 _BEGINS = 120  # In characters. If there is no title, this much of the first message is shown.
+
+
+def conversation_id_of_session(kind: str, session: str) -> str:
+    """Return the id that an import gives to the conversation of another program's session. It is
+    the same in every import.
+    """
+    return hashlib.sha256(f"{kind}\0{session}".encode("utf-8", "replace")).hexdigest()[:20]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from helix_desktop import atomic_files
 from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.facts import BroughtIn
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.store import journal_backups
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord
+from helix_desktop.store.conversation_rows import conversation_id_of_session
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
@@ -43,6 +45,9 @@ class TrashEmptying:
         self._only = frozenset(only)
         self._cache = cache
         self.gone: set[str] = set()
+        # The ids that conversations of their agents' sessions would have. What was seen live
+        # has another id, and the recorder must not import it again either.
+        self.sessions: set[str] = set()
         # Hashes of entries that only the conversations to delete use, by their first digits.
         self._own: dict[str, list[str]] = {}
         self._seen = 0  # The last fact checked.
@@ -60,6 +65,7 @@ class TrashEmptying:
                 yield True
         while self._own and self._spare_content_of_next_facts():
             yield True
+        self.sessions = self._sessions_only_of_gone_conversations()
 
     def _conversations_to_delete(self) -> Generator[bool, None, set[str]]:
         """Return the trashed conversations, and those of their sub-agents that no fork shows."""
@@ -81,6 +87,22 @@ class TrashEmptying:
             has_found_more = bool(more)
             gone |= more
         return gone
+
+    def _sessions_only_of_gone_conversations(self) -> set[str]:
+        """Return the ids of agents' sessions that no other conversation has, such as the original
+        of a fork.
+        """
+        gone: set[str] = set()
+        kept: set[str] = set()
+        for recorded in self._journal.read_import_facts():
+            fact = recorded.fact
+            if isinstance(fact, BroughtIn) and fact.run and fact.origin.session:
+                session = conversation_id_of_session(fact.origin.kind, fact.origin.session)
+                if recorded.conversation in self.gone:
+                    gone.add(session)
+                else:
+                    kept.add(session)
+        return gone - kept
 
     def _collect_entries_of_fact(self, line: StoredFact) -> None:
         try:

@@ -370,7 +370,8 @@ class StoredWorkspace:
 
         try:
             await self._stores.thread.run_slices(emptying.find_content_to_delete())
-            await asyncio.to_thread(save_deleted_conversations, self.folder, emptying.gone)
+            deleted = emptying.gone | emptying.sessions
+            await asyncio.to_thread(save_deleted_conversations, self.folder, deleted)
             await self.index.rebuild_after(clear)
         finally:
             await self._stores.thread.run_work(emptying.end_emptying)

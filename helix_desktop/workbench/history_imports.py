@@ -20,29 +20,21 @@ from pathlib import Path
 from helix_desktop.concurrency import finish_even_if_cancelled
 from helix_desktop.engine import facts
 from helix_desktop.engine.ports import TokenCounter
-from helix_desktop.errors import HelixError, NotFound
+from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import history_facts, history_reading
-from helix_desktop.histories.conversation_restoring import COPY_WORDS
-from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
-from helix_desktop.histories.seen_twice import (
-    TimedReply,
-    is_session_seen_live,
-    names_of_session,
-)
-from helix_desktop.store.conversation_rows import StoredConversation
+from helix_desktop.histories import history_reading
 from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import ignore_progress
 from helix_desktop.workbench import session_import
 from helix_desktop.workbench.import_decision import SAID
+from helix_desktop.workbench.session_intake import SessionIntake
 from helix_desktop.workbench.session_preparation import FileToRead, Prepared, SessionPreparation
 
 # Called with the number of bytes read, the total number, and the file.
 Report = Callable[[int, int, str], object]
 # After each AHEAD bytes, the import waits until at most BEHIND items are missing from the index.
-NEWEST = 64  # So many of the newest or oldest facts of a connected agent name its session.
 AHEAD, BEHIND = 4 << 20, 2_000
 TOGETHER = 1_000  # Sessions are written at the same time until they have more facts than this.
 
@@ -85,18 +77,27 @@ def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
 
 @dataclass(slots=True)
 class HistoryImport:
-    """One import into one workspace. Within `hold`, nobody else changes a conversation."""
+    """One import into one workspace. Within `hold`, nobody else changes a conversation.
+    `is_reply_under_way`: whether an agent's reply is being written in it.
+    """
 
     workspace: StoredWorkspace
     tokens: TokenCounter
     preparation: SessionPreparation = field(default_factory=SessionPreparation)
     hold: session_import.Hold = lambda _conversation: nullcontext()
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
-    earlier: session_import.EarlierImports = field(default_factory=session_import.EarlierImports)
-    _deleted: dict[str, float] = field(default_factory=dict)
+    is_reply_under_way: session_import.IsReplyUnderWay = lambda _conversation: False
+    intake: SessionIntake = field(init=False)
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _rows: list[StoredConversation] = field(default_factory=list)  # The last changed first.
-    _seen_live: dict[str, list[facts.Recorded]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.intake = SessionIntake(
+            self.workspace,
+            self.result.run,
+            self.hold,
+            self.is_reply_under_way,
+            is_by_hand=self.preparation.copies is None,
+        )
 
     async def import_files(
         self, files: Sequence[Path], report: Report = ignore_progress
@@ -107,9 +108,9 @@ class HistoryImport:
         # An import creates few reference cycles, so garbage is collected less often.
         gc.set_threshold(20_000, 50, 100)
         await self._read_earlier_imports()
-        self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
-        rows = await self.workspace.journal.list_conversations()
-        self._rows = [row for row in rows if not row.trashed]
+        deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
+        self.intake.deleted = deleted
+        self.intake.rows = await self.workspace.journal.list_conversations()
         bytes_before_file: dict[Path, int] = {}
         total_bytes = 0
         for file in files:
@@ -155,83 +156,13 @@ class HistoryImport:
     async def _read_earlier_imports(self) -> None:
         imports = await self.workspace.journal.facts_about_imports()
         for recorded, fact in _imports_once(imports):
-            self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
+            self.intake.earlier.last[fact.origin.kind, fact.origin.session] = recorded
         self._stamps = stamps_at_last_import(imports)
-
-    async def _archive_if_here_already(
-        self, held: session_import.SessionToImport, brought: session_import.ImportedConversation
-    ) -> None:
-        """Archive what was also seen live, through the gateway or over ACP, and copies for an
-        agent, until they go on elsewhere.
-        """
-        replies = _newest_replies(held)
-        seen_live = await self._find_same_session_seen_live(held)
-        if seen_live is not None:
-            is_copy = is_session_seen_live(replies, seen_live)
-            await self._archive_or_list(brought.id, is_copy=is_copy)
-            return
-        title = history_facts.title_of_recording(held.recording)
-        words_of_copy = COPY_WORDS.search(title)
-        if words_of_copy is None:
-            return
-        is_copy = False
-        for row in self._rows:
-            if row.id != brought.id and row.title.startswith(title[: words_of_copy.start()]):
-                original = await self.workspace.journal.read_facts(row.id)
-                is_copy = is_copy or is_session_seen_live(replies, original)
-        await self._archive_or_list(brought.id, is_copy=is_copy)
-
-    async def _find_same_session_seen_live(
-        self, held: session_import.SessionToImport
-    ) -> list[facts.Recorded] | None:
-        """Return the facts of the conversation that saw this session live, or None."""
-        times = [draft.time for draft in held.made if draft.time] or [0.0]
-        begun = min(times) - SAME_REPLY_SECONDS
-        ended = max(times) + SAME_REPLY_SECONDS
-        started = history_facts.build_started_fact(held.recording)
-        names = names_of_session([started, *(draft.fact for draft in held.made)])
-        for row in self._rows:
-            if begun <= row.created <= ended:
-                live = await self._facts_seen_live(row)
-                if names & names_of_session([recorded.fact for recorded in live]):
-                    return live
-        return None
-
-    async def _archive_or_list(self, conversation: str, *, is_copy: bool) -> None:
-        """Archive a copy unless somebody has taken it out of the archive. List what is
-        no copy any more.
-        """
-        journal = self.workspace.journal
-        was_archived = (await journal.find_conversation(conversation)).archived
-        if is_copy is was_archived:
-            return
-        if is_copy:
-            for recorded in await journal.read_facts(conversation):
-                fact = recorded.fact
-                if isinstance(fact, facts.ConversationChanged) and fact.archived is not None:
-                    return
-        change = facts.ConversationChanged(archived=is_copy)
-        await journal.append_imported_facts(conversation, [(0.0, change)])
-
-    async def _facts_seen_live(self, row: StoredConversation) -> list[facts.Recorded]:
-        """Return the oldest and newest facts of a conversation that an agent is connected to or
-        works in over ACP. They name its session.
-        """
-        if row.id not in self._seen_live:
-            journal = self.workspace.journal
-            newest = await journal.read_facts(row.id, after=max(0, row.last_seq - NEWEST))
-            oldest = await journal.read_facts(row.id, limit=NEWEST)
-            ends = [*oldest, *newest]
-            is_live = any(isinstance(recorded.fact, facts.Received) for recorded in ends)
-            if not is_live:
-                ends = []
-            self._seen_live[row.id] = ends
-        return self._seen_live[row.id]
 
     def _list_changed_files(self, files: Sequence[Path]) -> list[FileToRead]:
         """Return the files that are not as they were at an earlier import."""
         conversations_by_path: dict[str, set[str]] = {}
-        for recorded in self.earlier.last.values():
+        for recorded in self.intake.earlier.last.values():
             path = session_import.imported_path(recorded)
             conversations_by_path.setdefault(path, set()).add(recorded.conversation)
         changed_files: list[FileToRead] = []
@@ -240,8 +171,8 @@ class HistoryImport:
             size, _ = stamp
             conversations = conversations_by_path.get(str(file), set())
             # If the user imports by hand what was deleted, what is older comes back, too.
-            is_by_hand = self.preparation.copies is None
-            brings_back_deleted = is_by_hand and not conversations.isdisjoint(self._deleted)
+            is_deleted = not conversations.isdisjoint(self.intake.deleted)
+            brings_back_deleted = self.intake.is_by_hand and is_deleted
             is_unchanged = size > 0 and self._stamps.get(str(file)) == stamp
             if is_unchanged and not brings_back_deleted:
                 self.result.here |= conversations
@@ -258,80 +189,19 @@ class HistoryImport:
             elif isinstance(session_or_complaint, str):
                 self.result.complaints.append(session_or_complaint)
 
-    # --- Writing sessions into conversations, on the event loop
-
-    async def _leave_out_deleted(
-        self, held: session_import.SessionToImport
-    ) -> session_import.SessionToImport | None:
-        """Return what is new since the user deleted it, or what it belongs to, for
-        good. By hand, all comes back.
-        """
-        recording = held.recording
-        unique_name = held.with_unique_session_name().recording.session
-        sessions = (recording.session, unique_name, recording.parent, recording.forked_from)
-        deleted_time = 0.0
-        for session in sessions:
-            if session:
-                name = session_import.conversation_id_of_session(recording.kind, session)
-                deleted_time = max(deleted_time, self._deleted.get(name, 0.0))
-        if not deleted_time or self.preparation.copies is None:
-            return held
-        conversation = self.earlier.conversation_of_recording(recording)
-        known_facts = await self.workspace.journal.read_facts(conversation)
-        # With older facts, the user has brought it back by hand since.
-        if any(recorded.time <= deleted_time for recorded in known_facts):
-            return held
-        return held.newer_part(deleted_time)
-
     async def _import_session(
         self, session: session_import.SessionToImport
     ) -> session_import.ImportedConversation | None:
-        session_to_write = await self._leave_out_deleted(session)
-        if session_to_write is None:
-            return None
-        session = session_to_write
-        recording = session.recording
-        if not any(message.role == "assistant" for message in recording.messages):
-            self.result.complaints.append(
-                f"{recording.name} was left out because it contains no reply."
-            )
-            return None
-        for message in recording.messages:
-            if message.child:
-                self.earlier.calls[recording.kind, message.child] = message.answers
-        # It keeps the unique name that an earlier import has given it.
-        session_apart = session.with_unique_session_name()
-        if session_apart.recording.identity_of_session in self.earlier.last:
-            session = session_apart
-        conversation = self.earlier.conversation_of_recording(session.recording)
-        writing = session_import.SessionWriter(
-            self.workspace, self.hold, self.earlier, self.result.run, session, conversation
-        )
-        try:
-            await writing.write_session()
-        except HelixError as error:
-            self.result.complaints.append(f"{recording.name}: {error}")
-            return None
-        if writing.damage:
-            self.result.complaints.append(writing.damage)
-        if writing.recorded is None or writing.brought is None:
-            self.result.here.add(writing.conversation)
-        else:
-            self.earlier.last[writing.held.recording.identity_of_session] = writing.recorded
-            await self._archive_if_here_already(writing.held, writing.brought)
-        self._count_leaked_keys(session, writing)
-        if writing.recorded is None:
-            return None
-        return writing.brought
-
-    def _count_leaked_keys(
-        self, session: session_import.SessionToImport, writing: session_import.SessionWriter
-    ) -> None:
+        taken_in = await self.intake.take_in_session(session)
+        self.result.complaints += taken_in.complaints
+        if taken_in.here:
+            self.result.here.add(taken_in.here)
         for position, key in session.keys:
-            if position >= writing.new_from:
+            if taken_in.conversation and position >= taken_in.new_from:
                 count_by_conversation = self.result.keys.setdefault(key, {})
-                count_before = count_by_conversation.get(writing.conversation, 0)
-                count_by_conversation[writing.conversation] = count_before + 1
+                count_before = count_by_conversation.get(taken_in.conversation, 0)
+                count_by_conversation[taken_in.conversation] = count_before + 1
+        return taken_in.imported
 
 
 def _group_unrelated(
@@ -351,14 +221,6 @@ def _group_unrelated(
         group[recording.session] = session
     if group:
         yield list(group.values())
-
-
-def _newest_replies(held: session_import.SessionToImport) -> list[TimedReply]:
-    return [
-        TimedReply(draft.time, draft.fact)
-        for draft in held.made[-NEWEST:]
-        if isinstance(draft.fact, facts.ModelReplied)
-    ]
 
 
 def stamps_at_last_import(imports: Sequence[facts.Recorded]) -> dict[str, tuple[int, int]]:

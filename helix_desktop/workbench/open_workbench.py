@@ -65,6 +65,7 @@ from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.pending_questions import PendingQuestions
 from helix_desktop.workbench.plan_mode import PlanMode
 from helix_desktop.workbench.rules_and_skills import WorkspaceRulesAndSkills
+from helix_desktop.workbench.session_intake import RepliesUnderWay
 from helix_desktop.workbench.session_preparation import SessionPreparation
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from helix_desktop.workbench.slash_expansion import SlashCommands
@@ -138,6 +139,7 @@ class Workbench:
         self.token_counter = shared.access.tokens
         self._permissions = permissions
         self.sessions = OpenSessions()
+        self.replies_under_way = RepliesUnderWay()
         self.copies = RepositoryCopies(self, self._open_tools_of_copy)
         self.workforce = SubagentRunner(
             AgentRoles(self.project),
@@ -681,6 +683,7 @@ class Workbench:
             replace(preparation, settings=expected_settings),
             self.sessions.hold_conversation,
             result,
+            self._is_reply_under_way,
         )
         try:
             return await work.import_files(files, report)
@@ -689,6 +692,15 @@ class Workbench:
             await self._meters.reread_rows_and_meters(set(imported_ids))
             if imported_ids:
                 self._on_event(session_events.ConversationReplaced(imported_ids[-1]))
+
+    def _is_reply_under_way(self, conversation: str) -> bool:
+        """Whether a connected agent waits for a reply there, or a foreign agent works in it."""
+        if self.replies_under_way.is_reply_under_way(conversation):
+            return True
+        session = self.sessions.find_open_session(conversation)
+        if session is None or not session.conversation.state.acp_agent:
+            return False
+        return not session.is_idle
 
     async def undo_import_run(self, run: str) -> tuple[int, list[str]]:
         # Read before the undoing, which deletes conversations.

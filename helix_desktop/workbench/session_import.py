@@ -24,6 +24,7 @@ from helix_desktop.engine.facts import (
     Origin,
     Recorded,
     Rewound,
+    Spent,
     Stored,
     Text,
     ToolReturned,
@@ -36,6 +37,7 @@ from helix_desktop.histories.history_facts import FactDraft
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.providers.model_prices import shipped_prices
+from helix_desktop.store.conversation_rows import conversation_id_of_session
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import conversation_list_rows
 from helix_desktop.workbench.import_decision import (
@@ -49,11 +51,20 @@ from helix_desktop.workbench.import_decision import (
     cover_with_places,
     decide_import,
 )
+from helix_desktop.workbench.session_seen_live import (
+    Apart,
+    decide_for_session_seen_live,
+    was_seen_live,
+)
 
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
+# Whether an agent's reply is being written in this conversation now.
+IsReplyUnderWay = Callable[[str], bool]
 # So many contents, or contents with more bytes in all, share one sync.
 TOGETHER = 256
 SLICE = 1 << 20
+# While an agent writes its file, its conversation notes at most this often that nothing is new.
+NOTE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +86,6 @@ class ImportedConversation:
     last: float = 0.0  # The time of the last event in the conversation.
     parent: str = ""
     forked_from: str = ""
-
-
-def conversation_id_of_session(kind: str, session: str) -> str:
-    """Return the id of a session's conversation, which is the same in every import."""
-    return hashlib.sha256(f"{kind}\0{session}".encode("utf-8", "replace")).hexdigest()[:20]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +114,26 @@ class SessionToImport:
         repeat what was deleted. Cline saves no times, only its start and end.
         """
         first = self._first_message_typed_after(deleted)
-        later = [
-            draft
-            for draft in self.made
-            if draft.message >= first and not draft.repeats_earlier_ones
-        ]
-        while later and not isinstance(later[0].fact, UserSaid):
-            later = later[1:]
+        later = self._drafts_from_words_on(first)
         if not any(isinstance(draft.fact, ModelReplied) for draft in later):
             return None
-        said = later[0].fact
-        parts = said.parts if isinstance(said, UserSaid) else ()
-        words = "".join(part.text for part in parts if isinstance(part, Text))
+        words = ""
+        if isinstance(later[0].fact, UserSaid):
+            words = "".join(part.text for part in later[0].fact.parts if isinstance(part, Text))
         begins = RecordedSession("", (RecordedMessage("user", words),))
         title = history_facts.title_of_recording(begins)
         recording = replace(self.recording, title=title, forked_from="", forked_at=0)
         keys = [(position, key) for position, key in self.keys if position >= first]
         return replace(self, recording=recording, made=later, keys=keys, meter=None, unread=())
+
+    def _drafts_from_words_on(self, first_message: int) -> list[FactDraft]:
+        """Return what comes from this message on, and begins with words of the user."""
+        later: list[FactDraft] = []
+        for draft in self.made:
+            is_later = draft.message >= first_message and not draft.repeats_earlier_ones
+            if is_later and (later or isinstance(draft.fact, UserSaid)):
+                later.append(draft)
+        return later
 
     def _first_message_typed_after(self, deleted: float) -> int:
         messages = self.recording.messages
@@ -138,12 +147,13 @@ class SessionToImport:
 
 @dataclass(frozen=True, slots=True)
 class EarlierImports:
-    """Earlier imports by program and session. `last`: the newest fact; `calls`: the
-    call that started it.
+    """Where sessions are, by program and session. `last`: the newest fact about an import;
+    `calls`: the call that started it; `seen_live`: the conversation that saw it first.
     """
 
     last: dict[tuple[str, str], Recorded] = field(default_factory=dict)
     calls: dict[tuple[str, str], str] = field(default_factory=dict)
+    seen_live: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def conversation_of_recording(self, recording: RecordedSession) -> str:
         return self.imported_conversation(
@@ -157,8 +167,12 @@ class EarlierImports:
         return path != str(held.file) and Path(path).is_file()
 
     def imported_conversation(self, kind: str, session: str) -> str:
-        known = self.last.get((kind, session)) if session else None
-        return known.conversation if known else ""
+        if not session:
+            return ""
+        known = self.last.get((kind, session))
+        if known is not None:
+            return known.conversation
+        return self.seen_live.get((kind, session), "")
 
 
 def imported_path(recorded: Recorded) -> str:
@@ -179,6 +193,7 @@ class SessionWriter:
     run: str
     held: SessionToImport
     conversation: str
+    is_reply_under_way: IsReplyUnderWay = lambda _conversation: False
     new_from: int = 0  # The number of the first new message.
     damage: str = ""  # A sentence, if messages are kept that can no longer be read in the file.
     recorded: Recorded | None = None  # The fact about this import, or None if nothing was new.
@@ -199,18 +214,37 @@ class SessionWriter:
             self.held = self.held.with_unique_session_name()
             self.conversation = self.earlier.conversation_of_recording(self.held.recording)
             await self.write_session()
+        elif isinstance(decision, Apart):
+            self.conversation = self._conversation_beside_the_one_seen_live()
+            await self.write_session()
 
-    def _decide(self, facts: Sequence[Recorded]) -> ImportDecision:
+    def _decide(self, facts: Sequence[Recorded]) -> ImportDecision | Apart:
+        if was_seen_live(facts):
+            is_under_way = self.is_reply_under_way(self.conversation)
+            return decide_for_session_seen_live(
+                facts, self.held.made, is_reply_under_way=is_under_way
+            )
         title = history_facts.title_of_recording(self.held.recording)
         session = SessionInFile(self.held.file, self.held.made, title, self.held.is_damaged)
         is_in_another_file = self.earlier.is_in_another_file(self.held)
         return decide_import(facts, session, is_in_another_file=is_in_another_file)
 
-    async def _act_on_decision(self, facts: Sequence[Recorded], decision: ImportDecision) -> None:
+    def _conversation_beside_the_one_seen_live(self) -> str:
+        kind, session = self.held.recording.identity_of_session
+        beside = conversation_id_of_session(kind, session)
+        if beside == self.conversation:
+            beside = conversation_id_of_session(kind, f"{session}\0beside")
+        return beside
+
+    async def _act_on_decision(
+        self, facts: Sequence[Recorded], decision: ImportDecision | Apart
+    ) -> None:
         match decision:
             case Unchanged(damage=damage):
                 self.damage = damage
                 self.new_from = len(self.held.recording.messages)
+                if was_seen_live(facts):
+                    await self._note_file_of_live_session(facts)
             case Append():
                 self.damage = decision.damage
                 await self._append_new_facts(facts, decision)
@@ -259,6 +293,24 @@ class SessionWriter:
         if not call:
             call = self.earlier.calls.get(recording.identity_of_session, "")
         return history_facts.build_started_fact(replace(recording, parent_call=call), parent=parent)
+
+    async def _note_file_of_live_session(self, facts: Sequence[Recorded]) -> None:
+        """Record now and then how large the file is, so that it is not read again, and keep its
+        lines that nobody reads.
+        """
+        if self.is_reply_under_way(self.conversation):
+            return
+        notes = [one.fact for one in facts if isinstance(one.fact, BroughtIn) and one.fact.run]
+        _, modified = self.held.stamp
+        if notes:
+            grown_seconds = (modified - notes[-1].modified) / 1e9
+            quiet_seconds = clock.time() - modified / 1e9
+            is_worth_a_note = grown_seconds >= NOTE_SECONDS or quiet_seconds >= NOTE_SECONDS
+            # Without a time, it is one of several sessions of a database.
+            if not modified or modified == notes[-1].modified or not is_worth_a_note:
+                return
+        await self._append_with_import_fact([], "more", facts)
+        self.brought = None
 
     async def _append_new_facts(self, facts: Sequence[Recorded], decision: Append) -> None:
         new = self.held.made[decision.first_new - 1 :]
@@ -345,41 +397,76 @@ class SessionWriter:
         self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()
     ) -> None:
         """Append the facts in one transaction, with the fact that says where they come from."""
-        size, modified = self.held.stamp
-        origin = history_facts.origin_of_recording(self.held.recording)
-        said = [fact for _, fact in facts]
-        paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))
-        paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
-        unread = await self._store_unread_lines(before)
-        brought = BroughtIn(
-            origin, self.run, len(before) + 1, size, modified, cost=paid, unread=unread
-        )
+        new_facts = [fact for _, fact in facts]
+        brought = await self._build_import_fact(new_facts, before)
         whole = [*facts, (0.0, brought)]
         meter = ""
-        if self.held.meter:
+        if self.held.meter and not was_seen_live(before):
             seq = len(before) + len(whole)
-            program = NAMES.get(origin.kind, "")
+            program = NAMES.get(brought.origin.kind, "")
             meter = conversation_list_rows.encode_meter(self.held.meter, seq, "", "", program)
         appended = await self.workspace.journal.append_imported_facts(
             self.conversation, whole, meter
         )
         self.recorded = appended[-1]
-        started = [fact for fact in said if isinstance(fact, ConversationStarted)]
-        self.brought = ImportedConversation(
-            id=self.conversation,
-            state=state,
-            title=history_facts.title_of_recording(self.held.recording),
-            kind=origin.kind,
-            session=origin.session,
-            path=origin.path,
-            messages=sum(isinstance(fact, UserSaid | ModelReplied) for fact in said),
-            outputs=sum(isinstance(fact, ToolReturned) for fact in said),
-            folds=sum(isinstance(fact, Folded) for fact in said),
-            facts=len(whole),
-            last=appended[-1].time,
-            parent=next((fact.parent for fact in started if fact.parent), ""),
-            forked_from=next((fact.forked_from for fact in started if fact.forked_from), ""),
+        title = history_facts.title_of_recording(self.held.recording)
+        self.brought = _describe_imported(appended, state, title, brought.origin)
+
+    async def _build_import_fact(
+        self, new_facts: Sequence[Fact], before: Sequence[Recorded]
+    ) -> BroughtIn:
+        size, modified = self.held.stamp
+        paid = 0.0
+        for fact in new_facts:
+            if isinstance(fact, ModelReplied | Spent):
+                paid += fact.usage.cost
+            elif isinstance(fact, BroughtIn):
+                paid -= fact.cost
+        return BroughtIn(
+            history_facts.origin_of_recording(self.held.recording),
+            self.run,
+            len(before) + 1,
+            size,
+            modified,
+            cost=paid,
+            unread=await self._store_unread_lines(before),
         )
+
+
+def _describe_imported(
+    appended: Sequence[Recorded], state: str, title: str, origin: Origin
+) -> ImportedConversation:
+    messages = 0
+    outputs = 0
+    folds = 0
+    parent = ""
+    forked_from = ""
+    for recorded in appended:
+        match recorded.fact:
+            case UserSaid() | ModelReplied():
+                messages += 1
+            case ToolReturned():
+                outputs += 1
+            case Folded():
+                folds += 1
+            case ConversationStarted() as started:
+                parent = parent or started.parent
+                forked_from = forked_from or started.forked_from
+    return ImportedConversation(
+        id=appended[-1].conversation,
+        state=state,
+        title=title,
+        kind=origin.kind,
+        session=origin.session,
+        path=origin.path,
+        messages=messages,
+        outputs=outputs,
+        folds=folds,
+        facts=len(appended),
+        last=appended[-1].time,
+        parent=parent,
+        forked_from=forked_from,
+    )
 
 
 def _was_trashed(facts: Sequence[Recorded]) -> bool:

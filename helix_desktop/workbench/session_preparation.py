@@ -36,8 +36,9 @@ from helix_desktop.histories.recorded_session import (
 )
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import DEVNULL, PIPE, open_process
+from helix_desktop.store.conversation_rows import conversation_id_of_session
 from helix_desktop.store.search_words import text_or_none
-from helix_desktop.workbench.session_import import SessionToImport, conversation_id_of_session
+from helix_desktop.workbench.session_import import SessionToImport
 
 log = logging.getLogger(__name__)
 MUCH = 32 << 20  # With more bytes than this to read, another process is worth its start.

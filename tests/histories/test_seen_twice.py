@@ -157,6 +157,14 @@ def test_two_sessions_that_say_the_same_at_the_same_time_are_both_paid() -> None
     assert find_replies_paid_elsewhere([live, other]) == [set(), set()]
 
 
+def test_a_session_that_was_imported_and_goes_on_through_the_gateway_is_paid() -> None:
+    same = ModelReplied((Text("Hello."),), "m", Stop.END, Usage(9))
+    both = SeenSession(
+        frozenset({"a"}), {2: TimedReply(10.0, same)}, is_live=True, is_imported=True
+    )
+    assert find_replies_paid_elsewhere([both]) == [set()]
+
+
 def test_a_session_is_listed_again_when_it_goes_on_where_nobody_saw_it_live() -> None:
     done = ModelReplied((Text("Done."),), "m", Stop.END)
     later = ModelReplied((Text("And later."),), "m", Stop.END)

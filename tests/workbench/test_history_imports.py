@@ -975,19 +975,25 @@ async def test_what_is_new_after_a_deletion_is_recorded_and_nothing_older_comes_
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_what_the_gateway_records_too_is_in_the_archive_until_it_goes_on_without_it(
+async def test_what_the_gateway_records_too_is_stored_once_and_what_went_on_without_it_follows(
     workspace: StoredWorkspace, tmp_path: Path, named: bool
 ) -> None:
-    """A wrapped run with the recorder on was listed twice under the same title. Some
-    agents do not name their sessions.
+    """A wrapped run with the recorder on was stored twice, and listed twice under the same
+    title. Some agents do not name their sessions.
     """
     lines = written.claude_session()
 
-    async def is_archived_after_import(*session: dict[str, Any]) -> bool:
+    async def said_after_import(*session: dict[str, Any]) -> list[str]:
         path = written.lines(tmp_path / f"{session[0]['sessionId']}.jsonl", session)
         recorder = HistoryImport(workspace, Words(), SessionPreparation(copies=tmp_path / "copies"))
-        (one,) = (await recorder.import_files([path])).imported
-        return (await workspace.journal.find_conversation(one.id)).archived
+        await recorder.import_files([path])
+        facts = await workspace.journal.read_facts("connected")
+        texts = []
+        for recorded in build_state(facts).facts_on_path():
+            if isinstance(recorded.fact, UserSaid | ModelReplied):
+                parts = recorded.fact.parts
+                texts += [part.text.strip() for part in parts if isinstance(part, Text)][-1:]
+        return texts
 
     second = datetime.fromisoformat(lines[2]["timestamp"]).timestamp()
     said = UserSaid(
@@ -1003,20 +1009,25 @@ async def test_what_the_gateway_records_too_is_in_the_archive_until_it_goes_on_w
         {**line, "sessionId": "other"}
         for line in (lines[0], written.claude_reply(2, 1, "m1", written.text("No.")))
     ]
-    assert not await is_archived_after_import(*other), (
-        "the same words in the same minute, but another reply"
-    )
-    assert await is_archived_after_import(*lines[:3])
+    seen_live = ["list the files", "I look."]
+    # The same words in the same minute, but another reply: another session.
+    assert await said_after_import(*other) == seen_live
+    assert len(await workspace.journal.list_conversations()) == 2
+    assert await said_after_import(*lines[:3]) == seen_live
     done = ModelReplied((Text("Done."),), "m", Stop.END)
     await workspace.journal.append_imported_facts("connected", [(second + 3, done)])
-    assert await is_archived_after_import(*lines[:6])
-    assert not await is_archived_after_import(*lines), "a few seconds later, without the gateway"
-    again = ModelReplied((Text("Again."),), "m", Stop.END)
-    await workspace.journal.append_imported_facts("connected", [(second + 5, again)])
+    seen_live.append("Done.")
+    assert await said_after_import(*lines[:6]) == seen_live
+    # The user went on a few seconds later, without the gateway.
+    seen_live += ["and again", "Again."]
+    assert await said_after_import(*lines) == seen_live
     more = written.claude_reply(9, 8, "m4", written.text("It cost nothing."))
-    assert not await is_archived_after_import(*lines, more), (
-        "it is listed as long as the gateway lacks something"
-    )
+    assert await said_after_import(*lines, more) == [*seen_live, "It cost nothing."]
+    rows = await workspace.journal.list_conversations()
+    assert sorted((row.title, row.archived) for row in rows) == [
+        ("", False),
+        ("list the files", False),
+    ]
 
 
 async def test_what_went_through_the_gateway_later_is_archived_once_and_stays_listed_if_the_user_wants_it(

@@ -33,13 +33,13 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
     build_recorded_reply,
 )
+from helix_desktop.store.conversation_rows import conversation_id_of_session
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import session_import
 from helix_desktop.workbench.session_import import (
     EarlierImports,
     SessionToImport,
     SessionWriter,
-    conversation_id_of_session,
 )
 from tests.workbench.test_history_imports import Words, workspace
 

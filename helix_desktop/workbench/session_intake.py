@@ -1,0 +1,289 @@
+"""The one way in for sessions of other agents: finds or makes the one conversation of a session,
+and appends what is new.
+
+The gateway and ACP see a session while it happens, the recorder and imports read it from
+the agent's own files. `SessionIntake.take_in_session` is given what a file has; the
+gateway asks `find_imported_session` before it starts a conversation. What two of them saw
+is stored in one conversation. Only where a file has messages that would have to stand in
+the middle of what was seen live, it keeps a conversation of its own, which is archived.
+"""
+
+import time as clock
+from collections.abc import Sequence
+from dataclasses import field
+
+from helix_desktop.engine import facts
+from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import history_facts
+from helix_desktop.histories.conversation_restoring import COPY_WORDS
+from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
+from helix_desktop.histories.seen_twice import (
+    TimedReply,
+    is_session_seen_live,
+    names_of_session,
+)
+from helix_desktop.store.conversation_rows import StoredConversation, conversation_id_of_session
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench.session_import import (
+    EarlierImports,
+    Hold,
+    ImportedConversation,
+    IsReplyUnderWay,
+    SessionToImport,
+    SessionWriter,
+)
+
+NEWEST = 64  # So many of the newest or oldest facts of a connected agent name its session.
+REPLY_SECONDS = 600.0  # After this many seconds, a reply without an end counts as broken off.
+
+
+class RepliesUnderWay:
+    """The conversations in which a connected agent has asked something and has no answer yet."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, float] = {}
+
+    def remember_request(self, conversation: str) -> None:
+        self._asked[conversation] = clock.monotonic()
+
+    def forget_request(self, conversation: str) -> None:
+        self._asked.pop(conversation, None)
+
+    def is_reply_under_way(self, conversation: str) -> bool:
+        asked = self._asked.get(conversation)
+        return asked is not None and clock.monotonic() - asked < REPLY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn:
+    """What came of a session. `conversation`: the one it is in, or empty if it was left out.
+    `here`: the same, if nothing was new. `new_from`: the number of the first new message.
+    """
+
+    imported: ImportedConversation | None = None
+    conversation: str = ""
+    here: str = ""
+    new_from: int = 0
+    complaints: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class SessionIntake:
+    """Takes sessions into one workspace. `run`: the import's name. `is_by_hand`: what was deleted
+    comes back. `deleted`: when conversations were deleted, by id. `rows`: of all conversations,
+    the last changed first.
+    """
+
+    workspace: StoredWorkspace
+    run: str
+    hold: Hold
+    is_reply_under_way: IsReplyUnderWay
+    is_by_hand: bool
+    earlier: EarlierImports = field(default_factory=EarlierImports)
+    deleted: dict[str, float] = field(default_factory=dict)
+    rows: Sequence[StoredConversation] = ()
+    _seen_live: dict[str, list[facts.Recorded]] = field(default_factory=dict)
+
+    async def take_in_session(self, read_session: SessionToImport) -> TakenIn:
+        session = await self._without_deleted_part(read_session)
+        if session is None:
+            return TakenIn()
+        recording = session.recording
+        if not any(message.role == "assistant" for message in recording.messages):
+            sentence = f"{recording.name} was left out because it contains no reply."
+            return TakenIn(complaints=(sentence,))
+        for message in recording.messages:
+            if message.child:
+                self.earlier.calls[recording.kind, message.child] = message.answers
+        # It keeps the unique name that an earlier import has given it.
+        session_apart = session.with_unique_session_name()
+        if session_apart.recording.identity_of_session in self.earlier.last:
+            session = session_apart
+        await self._find_conversation_seen_live(session)
+        conversation = self.earlier.conversation_of_recording(session.recording)
+        if self.is_reply_under_way(conversation):
+            # A foreign agent works there. What it says comes over ACP or through the gateway.
+            return TakenIn(here=conversation)
+        return await self._write_session(session, conversation)
+
+    async def _write_session(self, session: SessionToImport, conversation: str) -> TakenIn:
+        writing = SessionWriter(
+            self.workspace,
+            self.hold,
+            self.earlier,
+            self.run,
+            session,
+            conversation,
+            self.is_reply_under_way,
+        )
+        try:
+            await writing.write_session()
+        except HelixError as error:
+            return TakenIn(complaints=(f"{session.recording.name}: {error}",))
+        here = writing.conversation
+        if writing.recorded is not None:
+            self.earlier.last[writing.held.recording.identity_of_session] = writing.recorded
+        if writing.brought is not None:
+            here = ""
+            await self._archive_if_here_already(writing.held, writing.brought)
+        return TakenIn(
+            writing.brought,
+            writing.conversation,
+            here,
+            writing.new_from,
+            (writing.damage,) if writing.damage else (),
+        )
+
+    async def _without_deleted_part(self, session: SessionToImport) -> SessionToImport | None:
+        """Return what is new since the user deleted it, or what it belongs to, for
+        good. By hand, all comes back.
+        """
+        recording = session.recording
+        unique_name = session.with_unique_session_name().recording.session
+        names = (recording.session, unique_name, recording.parent, recording.forked_from)
+        deleted_time = 0.0
+        for name in names:
+            if name:
+                identity = conversation_id_of_session(recording.kind, name)
+                deleted_time = max(deleted_time, self.deleted.get(identity, 0.0))
+        if not deleted_time or self.is_by_hand:
+            return session
+        conversation = self.earlier.conversation_of_recording(recording)
+        known_facts = await self.workspace.journal.read_facts(conversation)
+        # With older facts, the user has brought it back by hand since.
+        if any(recorded.time <= deleted_time for recorded in known_facts):
+            return session
+        return session.newer_part(deleted_time)
+
+    # --- The conversation that saw a session live
+
+    async def _find_conversation_seen_live(self, session: SessionToImport) -> None:
+        """Remember the conversation that saw this session live, if it was never imported."""
+        recording = session.recording
+        identity = recording.identity_of_session
+        if identity in self.earlier.last or not recording.session:
+            return
+        own_conversation = conversation_id_of_session(*identity)
+        if any(row.id == own_conversation for row in self.rows):
+            return
+        found = await self._find_same_session_seen_live(session)
+        if found is not None and found.conversation not in self._conversations_of_others(identity):
+            self.earlier.seen_live[identity] = found.conversation
+
+    def _conversations_of_others(self, identity: tuple[str, str]) -> set[str]:
+        """Return the conversations that are those of another session already."""
+        taken = {
+            recorded.conversation
+            for other, recorded in self.earlier.last.items()
+            if other != identity
+        }
+        for other, conversation in self.earlier.seen_live.items():
+            if other != identity:
+                taken.add(conversation)
+        return taken
+
+    async def _find_same_session_seen_live(
+        self, session: SessionToImport
+    ) -> "SessionSeenLive | None":
+        """Return the conversation that saw this session live, or None."""
+        times = [draft.time for draft in session.made if draft.time] or [0.0]
+        begun = min(times) - SAME_REPLY_SECONDS
+        ended = max(times) + SAME_REPLY_SECONDS
+        started = history_facts.build_started_fact(session.recording)
+        names = names_of_session([started, *(draft.fact for draft in session.made)])
+        for row in self.rows:
+            if begun <= row.created <= ended:
+                live = await self._facts_seen_live(row)
+                if names & names_of_session([recorded.fact for recorded in live]):
+                    return SessionSeenLive(row.id, live)
+        return None
+
+    async def _facts_seen_live(self, row: StoredConversation) -> list[facts.Recorded]:
+        """Return the oldest and newest facts of a conversation that an agent is connected to or
+        works in over ACP. They name its session.
+        """
+        if row.id not in self._seen_live:
+            journal = self.workspace.journal
+            newest = await journal.read_facts(row.id, after=max(0, row.last_seq - NEWEST))
+            oldest = await journal.read_facts(row.id, limit=NEWEST)
+            ends = [*oldest, *newest]
+            is_live = any(isinstance(recorded.fact, facts.Received) for recorded in ends)
+            if not is_live:
+                ends = []
+            self._seen_live[row.id] = ends
+        return self._seen_live[row.id]
+
+    # --- Conversations that are here twice: of earlier versions, and copies given to an agent
+
+    async def _archive_if_here_already(
+        self, session: SessionToImport, brought: ImportedConversation
+    ) -> None:
+        """Archive what was also seen live, through the gateway or over ACP, and copies for an
+        agent, until they go on elsewhere.
+        """
+        replies = _newest_replies(session)
+        seen_live = await self._find_same_session_seen_live(session)
+        if seen_live is not None:
+            if seen_live.conversation != brought.id:
+                is_copy = is_session_seen_live(replies, seen_live.ends)
+                await self._archive_or_list(brought.id, is_copy=is_copy)
+            return
+        title = history_facts.title_of_recording(session.recording)
+        words_of_copy = COPY_WORDS.search(title)
+        if words_of_copy is None:
+            return
+        is_copy = False
+        for row in self.rows:
+            is_titled_alike = row.title.startswith(title[: words_of_copy.start()])
+            if row.id != brought.id and not row.trashed and is_titled_alike:
+                original = await self.workspace.journal.read_facts(row.id)
+                is_copy = is_copy or is_session_seen_live(replies, original)
+        await self._archive_or_list(brought.id, is_copy=is_copy)
+
+    async def _archive_or_list(self, conversation: str, *, is_copy: bool) -> None:
+        """Archive a copy unless somebody has taken it out of the archive. List what is
+        no copy any more.
+        """
+        journal = self.workspace.journal
+        was_archived = (await journal.find_conversation(conversation)).archived
+        if is_copy is was_archived:
+            return
+        if is_copy:
+            for recorded in await journal.read_facts(conversation):
+                fact = recorded.fact
+                if isinstance(fact, facts.ConversationChanged) and fact.archived is not None:
+                    return
+        change = facts.ConversationChanged(archived=is_copy)
+        await journal.append_imported_facts(conversation, [(0.0, change)])
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSeenLive:
+    """The conversation that saw a session live, with its oldest and newest facts."""
+
+    conversation: str
+    ends: Sequence[facts.Recorded]
+
+
+def _newest_replies(session: SessionToImport) -> list[TimedReply]:
+    return [
+        TimedReply(draft.time, draft.fact)
+        for draft in session.made[-NEWEST:]
+        if isinstance(draft.fact, facts.ModelReplied)
+    ]
+
+
+def id_of_imported_session(agent: str, session: str) -> str:
+    """Return the id that the conversation of a connected agent's session has if it was imported.
+    `agent`: its title, such as "Claude Code". Empty if the agent does not name its session, or
+    if its histories are not read.
+    """
+    kinds = [kind for kind, title in NAMES.items() if title == agent]
+    if not kinds or not session:
+        return ""
+    name = session
+    if "/" in session:
+        # Claude Code sends "session/id" for a sub-agent, whose history is named "agent-id".
+        name = f"agent-{session.rpartition('/')[2]}"
+    return conversation_id_of_session(kinds[0], name)

@@ -1,0 +1,442 @@
+"""Decides what an agent's file adds to a conversation that saw the same session live.
+
+The gateway and ACP record a session while it happens; a file of the agent is read later
+and tells most of it again. `decide_for_session_seen_live` finds the replies that both
+have and returns `Unchanged`, `Append` (the session went on where nobody saw it live) or
+`Apart` (the file has messages that would have to stand in the middle of what is here).
+`match_first_messages` is the other direction: a request tells again what was imported.
+All functions are pure.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from helix_desktop.engine.agent_additions import split_off_agent_additions
+from helix_desktop.engine.context_usage import compute_cost
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    Fact,
+    Forgotten,
+    ModelReplied,
+    Purpose,
+    Received,
+    Recorded,
+    Spent,
+    Text,
+    ToolCall,
+    ToolReturned,
+    Usage,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.state.fold_covers import first_and_last
+from helix_desktop.engine.view import build_state
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.history_facts import FactDraft
+from helix_desktop.histories.program_names import SAME_REPLY_SECONDS
+from helix_desktop.histories.seen_twice import keys_of_reply
+from helix_desktop.providers.model_prices import shipped_prices
+from helix_desktop.workbench.import_decision import SAID, Append, Unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """The file's session stays in a conversation of its own, beside the one seen live."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyHere:
+    """A reply of the conversation. `is_untimed`: it was told again later, by the agent's
+    history or by its file, so that its time says nothing.
+    """
+
+    seq: int
+    ended: float
+    reply: ModelReplied
+    is_untimed: bool
+    is_from_history_of_agent: bool
+    is_on_path: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyInFile:
+    """A reply of the file. `number`: of its draft, counted from 1."""
+
+    number: int
+    ended: float
+    reply: ModelReplied
+
+
+def decide_for_session_seen_live(
+    facts: Sequence[Recorded], drafts: Sequence[FactDraft], *, is_reply_under_way: bool
+) -> Unchanged | Append | Apart:
+    """Return what to do with a session that was read. `facts`: of the conversation that saw it
+    live. `is_reply_under_way`: a reply is being written there now.
+    """
+    if is_reply_under_way:
+        # What the file has more than is here will come through the gateway, too.
+        return Unchanged()
+    decision = _compare_session_with_file(facts, drafts)
+    has_forgotten_text = any(isinstance(recorded.fact, Forgotten) for recorded in facts)
+    if isinstance(decision, Apart) and has_forgotten_text:
+        # A conversation of its own would have the forgotten text again.
+        return Unchanged()
+    return decision
+
+
+def _compare_session_with_file(
+    facts: Sequence[Recorded], drafts: Sequence[FactDraft]
+) -> Unchanged | Append | Apart:
+    replies_here = list_replies_here(facts)
+    on_path = [reply for reply in replies_here if reply.is_on_path]
+    replies_in_file = list_replies_in_file(drafts)
+    matched = match_replies_in_order(replies_in_file, on_path)
+    if on_path and replies_in_file and not matched:
+        return Apart()
+    last_matched = max(matched, default=0)
+    last_common_seq = matched[last_matched].seq if matched else 0
+    if _lacks_earlier_replies(replies_in_file, replies_here, last_matched, matched):
+        return Apart()
+    spent = _list_unstated_costs(facts, drafts, matched)
+    first_new = _find_first_new_draft(facts, drafts, last_matched, last_common_seq)
+    has_new_reply = any(reply.number >= first_new for reply in replies_in_file)
+    if not has_new_reply:
+        # Words and results without a reply are on their way through the gateway.
+        return Append(len(drafts) + 1, {}, changes=spent) if spent else Unchanged()
+    if on_path and on_path[-1].seq != last_common_seq:
+        return Apart()
+    places = _places_of_drafts(drafts[: first_new - 1], matched)
+    return Append(first_new, places, changes=spent)
+
+
+def was_seen_live(facts: Sequence[Recorded]) -> bool:
+    """Whether an agent is, or was, connected to the conversation or works in it over ACP."""
+    return any(isinstance(recorded.fact, Received) for recorded in facts)
+
+
+def list_replies_here(facts: Sequence[Recorded]) -> list[ReplyHere]:
+    """Return all replies of a conversation, also of branches that were left."""
+    path = {recorded.seq for recorded in build_state(facts).facts_on_path()}
+    spans = list_imported_spans(facts)
+    replies = []
+    for recorded in facts:
+        if isinstance(recorded.fact, ModelReplied):
+            around = [span for span in spans if recorded.seq in span.seqs]
+            reply = ReplyHere(
+                recorded.seq,
+                recorded.time,
+                recorded.fact,
+                is_untimed=bool(around),
+                is_from_history_of_agent=any(span.is_told_by_agent for span in around),
+                is_on_path=recorded.seq in path,
+            )
+            replies.append(reply)
+    return replies
+
+
+def list_replies_in_file(drafts: Sequence[FactDraft]) -> list[ReplyInFile]:
+    """Return the replies that say or call something. Of one that has just begun, a file may have
+    the thoughts alone.
+    """
+    replies = []
+    for number, draft in enumerate(drafts, 1):
+        if isinstance(draft.fact, ModelReplied) and keys_of_reply(draft.fact):
+            replies.append(ReplyInFile(number, draft.time, draft.fact))
+    return replies
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSpan:
+    """Facts that were not recorded live. `is_told_by_agent`: a request at the gateway had them,
+    and no file.
+    """
+
+    seqs: range
+    is_told_by_agent: bool
+
+
+def list_imported_spans(facts: Sequence[Recorded]) -> list[ImportedSpan]:
+    return [
+        ImportedSpan(range(recorded.fact.first, recorded.seq), not recorded.fact.run)
+        for recorded in facts
+        if isinstance(recorded.fact, BroughtIn)
+    ]
+
+
+def match_replies_in_order(
+    in_file: Sequence[ReplyInFile], here: Sequence[ReplyHere]
+) -> dict[int, ReplyHere]:
+    """Return, by the number of its draft, the reply here that is the same. Both have the same
+    order, and as many as possible are matched.
+
+    This is the longest common subsequence as Hunt and Szymanski find it: for each length
+    the chain of pairs that ends first is remembered.
+    """
+    positions_by_key = _index_replies_by_key(here)
+    ends: list[int] = []  # By length: the smallest last position of a chain of so many pairs.
+    chains: list[_Pair] = []  # By length: the last pair of that chain.
+    for told in in_file:
+        for position in _positions_of_same_reply(told, here, positions_by_key):
+            length = bisect_left(ends, position)
+            before = chains[length - 1] if length else None
+            ends[length : length + 1] = [position]
+            chains[length : length + 1] = [_Pair(told.number, here[position], before)]
+    matched: dict[int, ReplyHere] = {}
+    last = chains[-1] if chains else None
+    while last is not None:
+        matched[last.number] = last.reply
+        last = last.before
+    return matched
+
+
+def _index_replies_by_key(here: Sequence[ReplyHere]) -> dict[str, list[int]]:
+    positions_by_key: dict[str, list[int]] = {}
+    for position, reply in enumerate(here):
+        for key in keys_of_reply(reply.reply):
+            positions_by_key.setdefault(key, []).append(position)
+    return positions_by_key
+
+
+def _positions_of_same_reply(
+    told: ReplyInFile, here: Sequence[ReplyHere], positions_by_key: dict[str, list[int]]
+) -> list[int]:
+    """Return the positions from behind, so that one reply of the file extends each chain of the
+    search only once.
+    """
+    positions: set[int] = set()
+    for key in keys_of_reply(told.reply):
+        positions.update(positions_by_key.get(key, ()))
+    return [
+        position
+        for position in sorted(positions, reverse=True)
+        if _may_be_the_same(told, here[position])
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A reply of the file and the same one here, and the pair before it in a chain."""
+
+    number: int
+    reply: ReplyHere
+    before: "_Pair | None"
+
+
+def _may_be_the_same(told: ReplyInFile, here: ReplyHere) -> bool:
+    """Whether the times allow it. An agent may note a reply as soon as it begins."""
+    if here.is_untimed:
+        return True
+    begun = here.ended - here.reply.seconds - SAME_REPLY_SECONDS
+    return begun <= told.ended <= here.ended + SAME_REPLY_SECONDS
+
+
+def _lacks_earlier_replies(
+    in_file: Sequence[ReplyInFile],
+    here: Sequence[ReplyHere],
+    last_matched: int,
+    matched: dict[int, ReplyHere],
+) -> bool:
+    """Whether the file has a reply of a model before the last common one that is not here."""
+    keys_here: set[str] = set()
+    for reply in here:
+        keys_here |= keys_of_reply(reply.reply)
+    for told in in_file:
+        if told.number >= last_matched or told.number in matched:
+            continue
+        # What is on a branch that was left here is not lost.
+        is_elsewhere_here = keys_of_reply(told.reply) <= keys_here
+        if _is_from_model(told.reply) and not is_elsewhere_here:
+            return True
+    return False
+
+
+def _is_from_model(reply: ModelReplied) -> bool:
+    """Whether a model wrote it. Agents write replies such as "No response requested."
+    themselves.
+    """
+    has_calls = any(isinstance(part, ToolCall) for part in reply.parts)
+    return has_calls or bool(reply.usage.output)
+
+
+def _list_unstated_costs(
+    facts: Sequence[Recorded],
+    drafts: Sequence[FactDraft],
+    matched: dict[int, ReplyHere],
+) -> tuple[Fact, ...]:
+    """Return what replies cost that the gateway knows only from the agent's history, which
+    does not say that.
+    """
+    known = _count_costs_from_files(facts)
+    costs: list[Fact] = []
+    for number in sorted(matched):
+        reply_here = matched[number]
+        in_file = drafts[number - 1].fact
+        is_unstated = reply_here.is_from_history_of_agent and not reply_here.reply.usage.input
+        if not isinstance(in_file, ModelReplied) or not is_unstated or not in_file.usage.input:
+            continue
+        usage = replace(in_file.usage, cost=0.0)
+        if known[in_file.model, usage]:
+            known[in_file.model, usage] -= 1
+            continue
+        cost = compute_cost(usage, shipped_prices(in_file.model))
+        costs.append(Spent(Purpose.STEP, in_file.model, replace(usage, cost=cost)))
+    return tuple(costs)
+
+
+def _count_costs_from_files(facts: Sequence[Recorded]) -> Counter[tuple[str, Usage]]:
+    """Count, by model and usage, what earlier imports have appended of unstated costs."""
+    spans = [span for span in list_imported_spans(facts) if not span.is_told_by_agent]
+    counts = Counter[tuple[str, Usage]]()
+    for recorded in facts:
+        is_from_file = any(recorded.seq in span.seqs for span in spans)
+        if isinstance(recorded.fact, Spent) and is_from_file:
+            counts[recorded.fact.model, replace(recorded.fact.usage, cost=0.0)] += 1
+    return counts
+
+
+def _find_first_new_draft(
+    facts: Sequence[Recorded], drafts: Sequence[FactDraft], last_matched: int, seq: int
+) -> int:
+    """Return the number of the first draft behind the last common reply that is not here. What
+    answers that reply may be here already, without the reply to it.
+    """
+    calls_here: set[str] = set()
+    words_here: set[str] = set()
+    for recorded in build_state(facts).facts_on_path():
+        if recorded.seq <= seq:
+            continue
+        if isinstance(recorded.fact, ToolReturned):
+            calls_here.add(recorded.fact.call)
+        elif isinstance(recorded.fact, UserSaid):
+            words_here.add(words_of_user(recorded.fact.parts))
+    for number in range(last_matched + 1, len(drafts) + 1):
+        match drafts[number - 1].fact:
+            case ToolReturned(call=call):
+                is_new = call not in calls_here
+            case UserSaid(parts=parts):
+                is_new = words_of_user(parts) not in words_here
+            case fact:
+                # Not the end of a turn, nor a fold of the agent's over messages that are here.
+                is_new = isinstance(fact, ModelReplied)
+        if is_new:
+            return number
+    return len(drafts) + 1
+
+
+def _places_of_drafts(drafts: Sequence[FactDraft], matched: dict[int, ReplyHere]) -> dict[int, int]:
+    """Return which fact here stands for each draft: for what is not matched, the last one before
+    it, and for the beginning the first one of all.
+    """
+    first = min((reply.seq for reply in matched.values()), default=1)
+    places: dict[int, int] = {}
+    last = first
+    for number in range(1, len(drafts) + 1):
+        if number in matched:
+            last = matched[number].seq
+        places[number] = last
+    return places
+
+
+def words_of_user(parts: Sequence[UserPart]) -> str:
+    """Return what a person typed, without white space that agents change."""
+    words, _ = split_off_agent_additions(parts)
+    return " ".join(words.split())
+
+
+# --- A request that tells again what was imported
+
+
+@dataclass(frozen=True, slots=True)
+class ToldMessage:
+    """A message of a request: a reply, or what a user says with results of calls."""
+
+    reply: ModelReplied | None
+    words: str = ""
+    results: frozenset[str] = frozenset()
+
+
+def told_message_from_texts(texts: Sequence[str], results: Sequence[str]) -> ToldMessage:
+    words = words_of_user(tuple(Text(text) for text in texts))
+    return ToldMessage(None, words, frozenset(results))
+
+
+def match_first_messages(facts: Sequence[Recorded], told: Sequence[ToldMessage]) -> tuple[int, ...]:
+    """Return, for each of the first messages of a request that are recorded here, the number of
+    its last fact. Empty if not even the first reply is the same.
+    """
+    messages = [
+        recorded for recorded in _list_unfolded_facts(facts) if isinstance(recorded.fact, SAID)
+    ]
+    seqs: list[int] = []
+    is_reply_matched = False
+    certain_count = 0
+    position = 0
+    last_seq = 0
+    for message in told:
+        if message.reply is not None:
+            end = _end_of_same_reply(messages, position, message.reply)
+            if end is None:
+                break
+            is_reply_matched = True
+            is_certain = True
+        else:
+            end, is_certain = _end_of_same_words(messages, position, message)
+        if end > position:
+            last_seq = messages[end - 1].seq
+        position = end
+        seqs.append(last_seq)
+        if is_certain:
+            certain_count = len(seqs)
+    return tuple(seqs[:certain_count]) if is_reply_matched else ()
+
+
+def _list_unfolded_facts(facts: Sequence[Recorded]) -> Iterator[Recorded]:
+    """Yield the facts on the path before the first one that a fold covers: the agent's request
+    has more of it than the view would show.
+    """
+    state = build_state(facts)
+    first_covered = [first_and_last(fold.cover)[0] for fold in state.live_folds]
+    first_folded = min(first_covered, default=len(facts) + 1)
+    for recorded in state.facts_on_path():
+        if recorded.seq < first_folded:
+            yield recorded
+
+
+def _end_of_same_reply(
+    messages: Sequence[Recorded], position: int, reply: ModelReplied
+) -> int | None:
+    """Return the position behind the reply, or None if another one follows here. An agent may
+    send several replies as one message.
+    """
+    keys = keys_of_reply(reply)
+    while position < len(messages) and not isinstance(messages[position].fact, ModelReplied):
+        position += 1
+    end = position
+    while end < len(messages):
+        fact = messages[end].fact
+        if not isinstance(fact, ModelReplied) or not keys_of_reply(fact) & keys:
+            break
+        end += 1
+    return end if end > position else None
+
+
+def _end_of_same_words(
+    messages: Sequence[Recorded], position: int, message: ToldMessage
+) -> tuple[int, bool]:
+    """Return the position behind the message's facts, and whether all of it is among them."""
+    missing = set(message.results)
+    is_said = not message.words
+    end = position
+    while end < len(messages):
+        fact = messages[end].fact
+        if isinstance(fact, ToolReturned) and fact.call in missing:
+            missing.discard(fact.call)
+        elif isinstance(fact, UserSaid) and words_of_user(fact.parts) in ("", message.words):
+            is_said = is_said or words_of_user(fact.parts) == message.words
+        else:
+            break
+        end += 1
+    has_content = bool(message.results or message.words)
+    return end, has_content and is_said and not missing

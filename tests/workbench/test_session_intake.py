@@ -1,0 +1,171 @@
+"""One session of an agent has one conversation, whoever saw it first."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.commands import cost_command
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationChanged,
+    ConversationStarted,
+    Fact,
+    ModelReplied,
+    Received,
+    Stop,
+    Text,
+    ToolCall,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench import history_imports
+from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
+from helix_desktop.workbench.session_intake import (
+    REPLY_SECONDS,
+    RepliesUnderWay,
+    id_of_imported_session,
+)
+from helix_desktop.workbench.session_preparation import SessionPreparation
+from tests.histories import written
+from tests.workbench.test_history_imports import Words, workspace
+
+__all__ = ["workspace"]
+
+PAID = Usage(100, cache_read=60, cache_write=30, output=20)
+
+
+async def record(workspace: StoredWorkspace, path: Path) -> ImportResult:
+    """Import as the recorder does, which brings nothing back that was deleted."""
+    preparation = SessionPreparation(copies=path.parent / "copies")
+    return await HistoryImport(workspace, Words(), preparation).import_files([path])
+
+
+async def see_live(
+    workspace: StoredWorkspace, lines: list[dict[str, Any]], *, session: str = "session-1"
+) -> None:
+    """Record the first two replies of the written session as the gateway does."""
+    second = datetime.fromisoformat(lines[2]["timestamp"]).timestamp()
+    call = ToolCall("t1", "Bash", '{"command":"ls"}')
+    seen: list[Fact] = [
+        ConversationStarted("list the files", agent="Claude Code"),
+        UserSaid((Text("list the files"),)),
+        Received(("hash",), (2,), session),
+        ModelReplied((Text("I look."), call), "claude-sonnet-4-5", Stop.CALLS, PAID),
+        ModelReplied((Text("Done."),), "claude-sonnet-4-5", Stop.END, PAID),
+    ]
+    times = [second, second, second, second, second + 2]
+    await workspace.journal.append_imported_facts("live", [*zip(times, seen, strict=True)])
+
+
+async def test_a_session_that_the_gateway_saw_is_one_conversation_and_its_parts_are_paid_once(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    lines = written.claude_session()
+    await see_live(workspace, lines)
+    path = tmp_path / "session-1.jsonl"
+    for count in (2, 3, 4, 5, 6, 7, 8):
+        await record(workspace, written.lines(path, lines[:count]))
+    (row,) = await workspace.journal.list_conversations()
+    facts = [recorded.fact for recorded in await workspace.journal.read_facts(row.id)]
+    said = [
+        part.text
+        for fact in facts
+        if isinstance(fact, ModelReplied)
+        for part in fact.parts
+        if isinstance(part, Text)
+    ]
+    assert (row.id, said) == ("live", ["I look.", "Done.", "Again."])
+    paid = await cost_command._read_requests_of_agents(workspace)
+    assert [counted.request.tokens for counted in paid] == [100, 100, 100]
+    # One note that the file is known, and one with what is new.
+    assert sum(isinstance(fact, BroughtIn) for fact in facts) == 2
+    # A recorder that starts again does not read the file again.
+    stamps = history_imports.stamps_at_last_import(await workspace.journal.facts_about_imports())
+    assert stamps[str(path)] == history_imports.stamp_of_history_file(path)
+
+
+async def test_what_was_deleted_for_good_is_not_imported_again_from_its_file(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    lines = written.claude_session()
+    await see_live(workspace, lines)
+    path = written.lines(tmp_path / "session-1.jsonl", lines)
+    await record(workspace, path)
+    trashed = ConversationChanged(trashed=True)
+    await workspace.journal.append_imported_facts("live", [(0.0, trashed)])
+    await workspace.delete_conversations_for_good()
+    assert (await record(workspace, path)).imported == []
+    assert await workspace.journal.list_conversations() == ()
+
+
+async def test_an_import_that_appended_to_a_live_session_can_be_undone_and_comes_back(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    lines = written.claude_session()
+    await see_live(workspace, lines)
+    path = written.lines(tmp_path / "session-1.jsonl", lines)
+    run = (await record(workspace, path)).run
+    assert await history_imports.undo_import(workspace, run) == (1, [])
+    (back,) = (await record(workspace, path)).imported
+    assert (back.id, back.state, back.messages) == ("live", "more", 2)
+
+
+async def test_a_sub_agent_of_a_live_session_stands_below_it(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    lines = written.claude_session()
+    await see_live(workspace, lines)
+    path = written.lines(tmp_path / "projects" / "-p" / "session-1.jsonl", lines[:6])
+    agent = [
+        {**line, "agentId": "a1", "isSidechain": True}
+        for line in (
+            written.claude_said(1, None, "look"),
+            written.claude_reply(2, 1, "n1", written.text("I see.")),
+        )
+    ]
+    below = written.lines(path.with_suffix("") / "subagents" / "agent-a1.jsonl", agent)
+    await HistoryImport(workspace, Words()).import_files([path, below])
+    rows = {row.id: row.parent for row in await workspace.journal.list_conversations()}
+    assert sorted(rows.values()) == ["", "live"]
+
+
+async def test_two_sessions_that_begin_alike_do_not_share_a_conversation(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """An agent that does not name its session is recognised by how the session begins."""
+    lines = written.claude_session()
+    await see_live(workspace, lines, session="")
+    for name in ("session-1", "session-2"):
+        named = [{**line, "sessionId": name} for line in lines]
+        await record(workspace, written.lines(tmp_path / f"{name}.jsonl", named))
+    rows = await workspace.journal.list_conversations()
+    assert len(rows) == 2
+    facts = await workspace.journal.read_facts("live")
+    origins = {one.fact.origin.session for one in facts if isinstance(one.fact, BroughtIn)}
+    assert origins == {"session-1"}
+
+
+def test_a_reply_under_way_is_over_when_it_ends_or_never_came() -> None:
+    replies = RepliesUnderWay()
+    assert not replies.is_reply_under_way("c")
+    replies.remember_request("c")
+    assert replies.is_reply_under_way("c")
+    assert not replies.is_reply_under_way("d")
+    replies._asked["c"] -= REPLY_SECONDS
+    assert not replies.is_reply_under_way("c")
+    replies.remember_request("c")
+    replies.forget_request("c")
+    replies.forget_request("c")
+    assert not replies.is_reply_under_way("c")
+
+
+def test_a_session_that_an_agent_names_has_the_id_of_its_import() -> None:
+    own = id_of_imported_session("Claude Code", "session-1")
+    assert own != id_of_imported_session("Codex", "session-1")
+    below = id_of_imported_session("Claude Code", "session-1/a1")
+    assert below == id_of_imported_session("Claude Code", "agent-a1")
+    assert id_of_imported_session("Claude Code", "") == ""
+    assert id_of_imported_session("an unknown agent", "session-1") == ""
