@@ -104,11 +104,17 @@ def _compare_session_with_file(
     has_new_reply = any(reply.number >= first_new for reply in replies_in_file)
     if not has_new_reply:
         # Words and results without a reply are on their way through the gateway.
-        return Append(len(drafts) + 1, {}, changes=spent) if spent else Unchanged()
+        return _append_costs_alone(drafts, spent)
     if on_path and on_path[-1].seq != last_common_seq:
         return Apart()
     places = _places_of_drafts(drafts[: first_new - 1], matched)
     return Append(first_new, places, changes=spent)
+
+
+def _append_costs_alone(drafts: Sequence[FactDraft], costs: tuple[Fact, ...]) -> Append | Unchanged:
+    if not costs:
+        return Unchanged()
+    return Append(len(drafts) + 1, {}, changes=costs)
 
 
 def was_seen_live(facts: Sequence[Recorded]) -> bool:
