@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from enum import IntEnum, StrEnum
-from itertools import takewhile
+from itertools import filterfalse, takewhile
 
 from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.engine.tool_names import EDITS
@@ -108,11 +108,12 @@ class PermissionRule:
 
     def as_rule_table(self) -> dict[str, str | bool]:
         """Return a table for the workspace's settings, without default values."""
-        return {
-            item.name: value
-            for item in fields(self)
-            if (value := getattr(self, item.name)) != item.default
-        }
+        table: dict[str, str | bool] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value != item.default:
+                table[item.name] = value
+        return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +144,15 @@ def _decide_without_allow_rules(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision | None:
     """Return what no allowing rule can override, or None."""
-    if any(
-        rule.decision == "deny" and _match_restricting_rule(rule, action) is _RuleFit.YES
-        for rule in rules
-    ):
-        return PermissionDecision("deny", "rule", "a rule in this workspace denies it")
+    for rule in rules:
+        if rule.decision == "deny" and _match_restricting_rule(rule, action) is _RuleFit.YES:
+            return PermissionDecision("deny", "rule", "a rule in this workspace denies it")
     if mode is PermissionMode.READ_ONLY and action.effect in {ActionEffect.EDIT, ActionEffect.RUN}:
         return PermissionDecision("deny", "mode", "this workspace is read-only")
-    if mode is PermissionMode.PLAN and (
-        why := _reason_refused_in_plan_mode(action, sandboxed=sandboxed)
-    ):
-        return PermissionDecision("deny", "mode", why)
+    if mode is PermissionMode.PLAN:
+        why = _reason_refused_in_plan_mode(action, sandboxed=sandboxed)
+        if why:
+            return PermissionDecision("deny", "mode", why)
     return _decide_if_always_asked(action, mode, rules, sandboxed=sandboxed)
 
 
@@ -176,25 +175,23 @@ def _decide_if_always_asked(
     """Return the decision to ask each time, or None if that is not necessary."""
     fits = {_match_restricting_rule(rule, action) for rule in rules if rule.decision != "allow"}
     if _RuleFit.YES in fits:
-        return PermissionDecision(
-            "ask", "rule", "a rule in this workspace requires approval", ("once",), "held"
-        )
+        why = "a rule in this workspace requires approval"
+        return PermissionDecision("ask", "rule", why, ("once",), "held")
     if _RuleFit.MAYBE in fits:
         why = "this command may run other commands that a rule denies here"
         return PermissionDecision("ask", "rule", why, ("once",), "held")
     if action.effect is ActionEffect.RUN:
-        if isinstance(known := find_started_programs(action.command), UnknownPrograms):
+        known = find_started_programs(action.command)
+        if isinstance(known, UnknownPrograms):
             why = f"the command hides what it runs: {known.reason}"
-            return PermissionDecision(
-                "ask", "mode", why, ("once",), action.separate_permission or "hidden"
-            )
+            permission = action.separate_permission or "hidden"
+            return PermissionDecision("ask", "mode", why, ("once",), permission)
         if not sandboxed:
             why = "there is no sandbox, so every command needs approval"
             return PermissionDecision("ask", "mode", why, ("once",), action.separate_permission)
     if action.reason_to_ask and (action.asks_in_every_mode or mode is not PermissionMode.ALLOW_ALL):
-        return PermissionDecision(
-            "ask", "mode", action.reason_to_ask, ("once",), action.separate_permission
-        )
+        why = action.reason_to_ask
+        return PermissionDecision("ask", "mode", why, ("once",), action.separate_permission)
     return None
 
 
@@ -216,17 +213,20 @@ def _decide_by_mode(
     if mode is PermissionMode.ALLOW_EDITS and action.effect is ActionEffect.EDIT:
         return PermissionDecision("allow", "mode", "this workspace allows edits")
     if choices_to_offer(action, rules):
-        return PermissionDecision(
-            "ask", "mode", f"this workspace asks before {_ASKED[action.effect]}"
-        )
-    known = find_started_programs(action.command)
-    if isinstance(known, KnownPrograms) and _may_pipe_code(known):
-        why = "this workspace asks before commands, and it can only be allowed once: a program in it may run what another one prints"
-    elif isinstance(known, KnownPrograms) and known.unsure:
-        why = f"this workspace asks before commands, and it can only be allowed once: {known.unsure[0]}"
-    else:
-        why = "this workspace asks before commands, and no rule could safely cover this one, so it can only be allowed once"
+        why = f"this workspace asks before {_ASKED[action.effect]}"
+        return PermissionDecision("ask", "mode", why)
+    why = _reason_to_ask_only_once(action.command)
     return PermissionDecision("ask", "mode", why, ("once",))
+
+
+def _reason_to_ask_only_once(command: str) -> str:
+    """Say why no rule can be offered that would cover this command the next time."""
+    known = find_started_programs(command)
+    if isinstance(known, KnownPrograms) and _may_pipe_code(known):
+        return "this workspace asks before commands, and it can only be allowed once: a program in it may run what another one prints"
+    if isinstance(known, KnownPrograms) and known.unsure:
+        return f"this workspace asks before commands, and it can only be allowed once: {known.unsure[0]}"
+    return "this workspace asks before commands, and no rule could safely cover this one, so it can only be allowed once"
 
 
 def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> bool:
@@ -234,24 +234,38 @@ def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> b
     command line.
     """
     fitting = _list_fitting_rules(rules, action)
-    for rule in fitting:
-        if rule.command:
-            continue
-        # A rule without a command is about a path, or about all that a tool does.
-        if action.effect is ActionEffect.RUN:
-            is_covered = not rule.path
-        else:
-            is_covered = _path_fits(rule, action.path, any_spelling=False)
-        if is_covered:
-            return True
+    if any(_rule_covers_whole_action(rule, action) for rule in fitting):
+        return True
     if action.effect is not ActionEffect.RUN:
         return False
-    known = find_started_programs(action.command)
-    if isinstance(known, UnknownPrograms) or known.unsure or not known.commands:
-        return False
-    if _may_pipe_code(known):
+    known = _find_programs_for_rules(action.command)
+    if known is None:
         return False
     return all(_is_covered(command, fitting) for command in known.commands)
+
+
+def _rule_covers_whole_action(rule: PermissionRule, action: ToolAction) -> bool:
+    """Whether a rule without a command covers the action. It is about a path, or about
+    all that a tool does.
+    """
+    if rule.command:
+        return False
+    if action.effect is ActionEffect.RUN:
+        # A command may touch any path, so a rule about one path says nothing about it.
+        return not rule.path
+    return _path_fits(rule, action.path, any_spelling=False)
+
+
+def _find_programs_for_rules(command: str) -> KnownPrograms | None:
+    """Return the programs of a command line, or None if no allowing rule may cover it
+    because it is not certain what would run.
+    """
+    known = find_started_programs(command)
+    if isinstance(known, UnknownPrograms) or known.unsure or not known.commands:
+        return None
+    if _may_pipe_code(known):
+        return None
+    return known
 
 
 def _is_covered(command: WrittenCommand, fitting: Sequence[PermissionRule]) -> bool:
@@ -273,11 +287,10 @@ def _rule_covers_command(
         return False
     if starts_unnamed_program(command.words):
         return False
-    starts = [WrittenCommand(start.words) for start in command.started_programs]
-    return all(
-        any(_rule_covers_command(rule.command, start, fitting) for rule in fitting)
-        for start in starts
-    )
+    for started in command.started_programs:
+        if not _is_covered(WrittenCommand(started.words), fitting):
+            return False
+    return True
 
 
 def _words_of_command_pattern(pattern: str) -> tuple[str, ...]:
@@ -311,35 +324,43 @@ def choices_to_offer(
 def _choices_for_command_line(
     action: ToolAction, rules: Sequence[PermissionRule]
 ) -> tuple[tuple[PermissionRule, ...], ...]:
-    known = find_started_programs(action.command)
-    if isinstance(known, UnknownPrograms) or known.unsure or not known.commands:
-        return ()
-    if _may_pipe_code(known):
+    known = _find_programs_for_rules(action.command)
+    if known is None:
         return ()
     fitting = _list_fitting_rules(rules, action)
     missing = [command for command in known.commands if not _is_covered(command, fitting)]
     suggested = [_rules_for_command(command, action) for command in missing]
-    choices: list[tuple[PermissionRule, ...]] = []
+    # A dictionary keeps the order, and each choice once.
+    offered: dict[tuple[PermissionRule, ...], None] = {}
+    for choice in _combine_suggested_rules(suggested):
+        if choice and rules_allow_action((*rules, *choice), action):
+            offered[choice] = None
+    return tuple(offered)
+
+
+def _combine_suggested_rules(
+    suggested: Sequence[Sequence[PermissionRule]],
+) -> list[tuple[PermissionRule, ...]]:
+    """Return choices, each with one rule for every command. `suggested`: the rules for
+    each command, best first.
+    """
     if len(suggested) == 1:
-        choices = [(rule,) for rule in suggested[0]]
-    elif all(suggested):
-        # The widest or, for what changes files, the narrowest of each; then each exactly as it is.
-        first_of_each = [rules_of_command[0] for rules_of_command in suggested]
-        exact_of_each = [_find_exact_rule(rules_of_command) for rules_of_command in suggested]
-        choices = [tuple(dict.fromkeys(first_of_each)), tuple(dict.fromkeys(exact_of_each))]
-    covering = [
-        choice for choice in choices if choice and rules_allow_action((*rules, *choice), action)
-    ]
-    return tuple(dict.fromkeys(covering))
+        return [(rule,) for rule in suggested[0]]
+    if not all(suggested):
+        return []
+    # The widest or, for what changes files, the narrowest of each; then each exactly as it is.
+    first_of_each = [rules_of_command[0] for rules_of_command in suggested]
+    exact_of_each = [_find_exact_rule(rules_of_command) for rules_of_command in suggested]
+    return [tuple(dict.fromkeys(first_of_each)), tuple(dict.fromkeys(exact_of_each))]
 
 
 def _may_pipe_code(known: KnownPrograms) -> bool:
     """Whether one command may be another's program, as in `cat x | python3`: no word says
     what would run.
     """
-    return len(known.commands) > 1 and any(
-        may_read_code_from_input(command.words) for command in known.commands
-    )
+    if len(known.commands) < 2:
+        return False
+    return any(may_read_code_from_input(command.words) for command in known.commands)
 
 
 def _list_fitting_rules(
@@ -376,7 +397,10 @@ def _rules_for_command(command: WrittenCommand, action: ToolAction) -> list[Perm
 
 
 def _find_exact_rule(rules: Sequence[PermissionRule]) -> PermissionRule:
-    return next((rule for rule in rules if not rule.command.endswith(" *")), rules[0])
+    for rule in rules:
+        if not rule.command.endswith(" *"):
+            return rule
+    return rules[0]
 
 
 def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
@@ -392,7 +416,9 @@ def describe_choice(choice: Sequence[PermissionRule]) -> str:
 def describe_allowing_rule(rule: PermissionRule) -> str:
     """Describe an allowing rule for the user who is about to create it."""
     words = rule.command or rule.path or rule.tool
-    return f"{words} (with network access)" if rule.network else words
+    if rule.network:
+        return f"{words} (with network access)"
+    return words
 
 
 def list_asked_programs(
@@ -436,36 +462,51 @@ def _match_restricting_rule(rule: PermissionRule, action: ToolAction) -> _RuleFi
     """Match generously, since the rule restricts: any program that is started, any
     spelling of the path.
     """
-    if not _tool_fits(rule, action) or (rule.network and not action.network):
+    needs_network = rule.network and not action.network
+    if needs_network or not _tool_fits(rule, action):
         return _RuleFit.NO
-    if rule.path and not (action.path and _path_fits(rule, action.path, any_spelling=True)):
+    if rule.path and not _action_is_about_path(rule, action):
         return _RuleFit.NO
-    if action.effect is ActionEffect.RUN and rule.command:
+    if not rule.command:
+        return _RuleFit.YES
+    if action.effect is ActionEffect.RUN:
         return _match_restricting_command_rule(rule.command, action)
     # In a rule for a tool that runs no commands, a path is meant.
-    meant = replace(rule, path=rule.command)
-    fits = not rule.command or (
-        rule.tool and action.path and _path_fits(meant, action.path, any_spelling=True)
-    )
-    return _RuleFit.YES if fits else _RuleFit.NO
+    rule_about_path = replace(rule, path=rule.command)
+    if rule.tool and _action_is_about_path(rule_about_path, action):
+        return _RuleFit.YES
+    return _RuleFit.NO
+
+
+def _action_is_about_path(rule: PermissionRule, action: ToolAction) -> bool:
+    return bool(action.path) and _path_fits(rule, action.path, any_spelling=True)
 
 
 def _match_restricting_command_rule(pattern: str, action: ToolAction) -> _RuleFit:
-    try:
-        words = shlex.split(pattern.removesuffix(" *"))
-    except ValueError:
-        words = pattern.removesuffix(" *").split()
-    wanted = words or ["*"]
+    wanted = _split_restricting_pattern(pattern)
     known = find_started_programs(action.command)
-    if isinstance(known, UnknownPrograms):  # To deny or to ask, a rule only has to find its words.
-        bare = " ".join(re.sub(r"['\"\\]", "", action.command).split())
-        found = re.search(rf"(?<![\w.-]){_wildcards_as_regex(' '.join(wanted))}(?![\w-])", bare)
-        return _RuleFit.YES if found else _RuleFit.MAYBE
-    fits = [_match_words_to_program(wanted, one) for one in known.all_programs]
+    if isinstance(known, UnknownPrograms):
+        # To deny or to ask, a rule only has to find its words.
+        without_quotes = " ".join(re.sub(r"['\"\\]", "", action.command).split())
+        words = _wildcards_as_regex(" ".join(wanted))
+        if re.search(rf"(?<![\w.-]){words}(?![\w-])", without_quotes):
+            return _RuleFit.YES
+        return _RuleFit.MAYBE
+    fits = [_match_words_to_program(wanted, program) for program in known.all_programs]
     if _RuleFit.YES in fits:
         return _RuleFit.YES
-    may_fit = _RuleFit.MAYBE in fits or known.doubts or _is_named_in_arguments(wanted[0], known)
-    return _RuleFit.MAYBE if may_fit else _RuleFit.NO
+    if _RuleFit.MAYBE in fits or known.doubts or _is_named_in_arguments(wanted[0], known):
+        return _RuleFit.MAYBE
+    return _RuleFit.NO
+
+
+def _split_restricting_pattern(pattern: str) -> list[str]:
+    command = pattern.removesuffix(" *")
+    try:
+        words = shlex.split(command)
+    except ValueError:  # A quote that is not closed must not make the rule void.
+        words = command.split()
+    return words or ["*"]
 
 
 def _wildcards_as_regex(words: str) -> str:
@@ -476,55 +517,74 @@ def _match_words_to_program(pattern_words: Sequence[str], program: StartedProgra
     """Whether these words begin the command. Options may be anywhere; shell expansions
     may be any word.
     """
-    if not fnmatch.fnmatchcase(
-        program.program_name.casefold(), program_base_name(pattern_words[0]).casefold()
-    ):
+    wanted_name = program_base_name(pattern_words[0]).casefold()
+    if not fnmatch.fnmatchcase(program.program_name.casefold(), wanted_name):
         return _RuleFit.NO
-    told = list(takewhile(is_certain_word, program.words[1:]))
-    places = [word for word in pattern_words[1:] if not word.startswith("-")]
-    plain = [word for word in told if not word.startswith("-")]
-    open_ = len(told) < len(program.words) - 1
-    if not _begins_with_words(places, plain):
-        lead = list(takewhile(lambda word: not word.startswith("-"), told))
-        return (
-            _RuleFit.MAYBE
-            if _begins_with_words(places, lead) and _occur_in_order(places, plain)
-            else _RuleFit.NO
-        )
-    options = [word for word in pattern_words[1:] if word.startswith("-")]
-    whole = len(plain) >= len(places) and all(_has_option(want, program.words) for want in options)
-    if not whole:
-        return _RuleFit.MAYBE if open_ else _RuleFit.NO
-    return _RuleFit.YES if program.is_certain else _RuleFit.MAYBE
+    wanted_options = list(filter(_is_option, pattern_words[1:]))
+    wanted_arguments = list(filterfalse(_is_option, pattern_words[1:]))
+    # Up to the first word that the shell expands, because behind it any word may be any other.
+    certain_words = list(takewhile(is_certain_word, program.words[1:]))
+    certain_arguments = list(filterfalse(_is_option, certain_words))
+    if not _begins_with_words(wanted_arguments, certain_arguments):
+        # A word behind an option may be this option's value: what follows may still fit.
+        before_options = list(takewhile(_is_argument, certain_words))
+        if not _begins_with_words(wanted_arguments, before_options):
+            return _RuleFit.NO
+        if _occur_in_order(wanted_arguments, certain_arguments):
+            return _RuleFit.MAYBE
+        return _RuleFit.NO
+    has_arguments = len(certain_arguments) >= len(wanted_arguments)
+    if has_arguments and all(_has_option(option, program.words) for option in wanted_options):
+        return _RuleFit.YES if program.is_certain else _RuleFit.MAYBE
+    has_uncertain_words = len(certain_words) < len(program.words) - 1
+    return _RuleFit.MAYBE if has_uncertain_words else _RuleFit.NO
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-")
+
+
+def _is_argument(word: str) -> bool:
+    return not _is_option(word)
 
 
 def _begins_with_words(patterns: Sequence[str], words: Sequence[str]) -> bool:
-    return all(fnmatch.fnmatchcase(has, want) for want, has in zip(patterns, words, strict=False))
+    """Whether the words fit the patterns, as far as there are both."""
+    return all(map(fnmatch.fnmatchcase, words, patterns))
 
 
 def _occur_in_order(patterns: Sequence[str], words: Sequence[str]) -> bool:
-    rest = iter(words)
-    return all(any(fnmatch.fnmatchcase(has, want) for has in rest) for want in patterns)
+    """Whether each pattern fits a word, with other words between them."""
+    next_pattern = 0
+    for word in words:
+        if next_pattern < len(patterns) and fnmatch.fnmatchcase(word, patterns[next_pattern]):
+            next_pattern += 1
+    return next_pattern == len(patterns)
 
 
-def _has_option(want: str, words: Sequence[str]) -> bool:
+def _has_option(wanted: str, words: Sequence[str]) -> bool:
     """Whether an option is present: `-rf` also as `-fr` or `-r -f`, `--force` also as
     `--force=…` or, cut short, `--fo`.
     """
-    if want.startswith("--"):
-        names = [name for word in words if len(name := word.partition("=")[0]) > len("--")]
-        return any(map(want.startswith, names)) or any(
-            fnmatch.fnmatchcase(word, want) for word in words
-        )
-    letters = {letter for word in words if re.match(r"-[^-]", word) for letter in word[1:]}
-    return set(want[1:].rstrip("*")) <= letters
+    if wanted.startswith("--"):
+        return any(_is_long_option(wanted, word) for word in words)
+    letters: set[str] = set()
+    for word in words:
+        if re.match(r"-[^-]", word):
+            letters.update(word[1:])
+    return set(wanted[1:].rstrip("*")) <= letters
+
+
+def _is_long_option(wanted: str, word: str) -> bool:
+    name = word.partition("=")[0]
+    is_cut_short = len(name) > len("--") and wanted.startswith(name)
+    return is_cut_short or fnmatch.fnmatchcase(word, wanted)
 
 
 def _is_named_in_arguments(name: str, known: KnownPrograms) -> bool:
-    pattern = re.compile(
-        rf"(?:^|[^\w-])(?:-\w)?{_wildcards_as_regex(program_base_name(name))}(?![\w-])",
-        re.IGNORECASE,
-    )
+    """Whether a program's name is a word of an argument, which the program that gets it may run."""
+    name_pattern = _wildcards_as_regex(program_base_name(name))
+    pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{name_pattern}(?![\w-])", re.IGNORECASE)
     return any(pattern.search(text) for text in known.texts)
 
 
@@ -541,7 +601,8 @@ def _path_fits(rule: PermissionRule, path: str, *, any_spelling: bool) -> bool:
     if not any_spelling:
         return bool(path) and fnmatch.fnmatchcase(path, rule.path)
     pattern = normalise_spelling(rule.path)
-    return any(
-        fnmatch.fnmatchcase(normalise_spelling(path), one)
-        for one in (pattern, pattern.removeprefix("**/"))
-    )
+    spelling = normalise_spelling(path)
+    if fnmatch.fnmatchcase(spelling, pattern):
+        return True
+    # A pattern for files in any folder is also for those in the root itself.
+    return fnmatch.fnmatchcase(spelling, pattern.removeprefix("**/"))
