@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from helix_desktop.documents.document_kinds import find_kind_by_ending
@@ -46,20 +46,13 @@ from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
 T = TypeVar("T")
 MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
-LARGEST_UNSAVED = (
-    4 * 1024 * 1024
-)  # Editors are asked for the unsaved text of files with up to this many bytes.
+# Editors are asked for the unsaved text of files with up to this many bytes.
+LARGEST_UNSAVED = 4 * 1024 * 1024
 LARGEST_IMAGE = 10 * 1024 * 1024
-AROUND_EDIT = (
-    1_000_000,
-    300,
-    100,
-    30,
-    10,
-)  # The context lines to try in the diff of a folded file.
-LONGEST_TOKEN = (
-    12  # No token has more characters, so a text can't fit if it has more for each token left.
-)
+# The numbers of context lines to try in the diff of a folded file.
+AROUND_EDIT = (1_000_000, 300, 100, 30, 10)
+# No token has more characters, so a text can't fit if it has more for each token left.
+LONGEST_TOKEN = 12
 _PIECE = 1 << 20
 _IMAGES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -76,45 +69,56 @@ async def read_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     await use.permit(
         ToolAction(ToolName.READ_FILE, ActionEffect.READ, f"Read {shown}", shown, path=shown)
     )
-    first, last = args.number_argument("first_line", 0), args.number_argument("last_line", 0)
+    first = args.number_argument("first_line", 0)
+    last = args.number_argument("last_line", 0)
     if last and last < max(first, 1):
         raise InvalidInput(f"last_line {last} is before first_line {first}.")
-    found = await _read_or_suggest_path(workspace_roots.stat_path, use, place)
-    if (
-        found.st_size <= LARGEST_UNSAVED
-        and (unsaved := await _read_unsaved_text(use, place)) is not None
-    ):
-        part = "".join(unsaved.splitlines(keepends=True)[max(first, 1) - 1 : last or None])
-        return ToolOutput(part or "[no text]", source=f"{shown} (not saved yet in the editor)")
-    asked, stamp = (
-        (str(place.full_path), first, last),
-        (found.st_mtime_ns, found.st_size, found.st_ino),
-    )
-    earlier = use.files_seen.answered_reads.get(asked)
-    if (
-        earlier is not None
-        and earlier.stamp == stamp
-        and await _is_result_in_cache(use, earlier.result)
-    ):
+    status = await _read_or_suggest_path(workspace_roots.stat_path, use, place)
+    if status.st_size <= LARGEST_UNSAVED:
+        unsaved = await _read_unsaved_text(use, place)
+        if unsaved is not None:
+            return _output_of_unsaved_text(unsaved, first, last, shown)
+    question = (str(place.full_path), first, last)
+    stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+    earlier = use.files_seen.answered_reads.get(question)
+    is_answered = earlier is not None and earlier.stamp == stamp
+    if earlier is not None and is_answered and await _is_result_in_cache(use, earlier.result):
         return replace(earlier.result, repeat_of=earlier.call)
     result = await _read_any_file(use, place, first, last)
     if result.stored is not None:
-        use.files_seen.outputs_with_text.setdefault(asked[0], set()).add(result.stored.digest)
-    use.files_seen.answered_reads[asked] = AnsweredRead(stamp, result, use.call.id)
+        _note_output_with_file_text(use, place, result.stored.digest)
+    use.files_seen.answered_reads[question] = AnsweredRead(stamp, result, use.call.id)
     return result
+
+
+def _output_of_unsaved_text(text: str, first: int, last: int, shown: str) -> ToolOutput:
+    lines = text.splitlines(keepends=True)
+    wanted = "".join(lines[max(first, 1) - 1 : last or None])
+    return ToolOutput(wanted or "[no text]", source=f"{shown} (not saved yet in the editor)")
+
+
+def _note_output_with_file_text(use: ToolResources, place: RootPath, digest: Digest) -> None:
+    """Remember a result that shows text of this file. When it is folded, the agent no longer
+    sees the text.
+    """
+    outputs = use.files_seen.outputs_with_text.setdefault(str(place.full_path), set())
+    outputs.add(digest)
 
 
 async def _read_unsaved_text(use: ToolResources, place: RootPath) -> str | None:
     """Return a file's text if the user's editor has unsaved changes to it, or None."""
     read_editor_file = use.workspace_resources.editor_files.get(use.context.conversation)
-    text = await read_editor_file(place.full_path) if read_editor_file is not None else None
+    if read_editor_file is None:
+        return None
+    text = await read_editor_file(place.full_path)
     if text is None:
         return None
-    saved = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place)
-    same = (
-        file_text.decode_file_text(saved).removeprefix("\ufeff").splitlines() == text.splitlines()
-    )
-    return None if same else text
+    content = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place)
+    saved_text = file_text.decode_file_text(content).removeprefix("\ufeff")
+    # Editors choose their own line ends, so only the lines are compared.
+    if saved_text.splitlines() == text.splitlines():
+        return None
+    return text
 
 
 async def _refuse_unsaved_file(use: ToolResources, place: RootPath) -> None:
@@ -191,9 +195,11 @@ async def _read_utf16_lines(
     use.files_seen.set_content_seen(place.full_path, stored.digest)
     text = file_text.decode_file_text(content).removeprefix("\ufeff")
     lines = text.encode("utf-8", "replace").split(b"\n")
-    total = len(lines) - (not lines[-1])
+    total = len(lines)
+    if not lines[-1]:  # Behind the last line end, there is no line.
+        total -= 1
     if first > max(total, 1):
-        raise InvalidInput(f"There is no line {first:,} in {shown}; the last one is {total:,}.")
+        raise _no_such_line_error(shown, first, total)
     if 0 < last < len(lines):
         wanted = lines[first - 1 : last]
         wanted.append(b"")  # The last line ends with a line end, too.
@@ -202,41 +208,77 @@ async def _read_utf16_lines(
     return ToolOutput(b"\n".join(wanted), source=shown)
 
 
+def _no_such_line_error(shown: str, line: int, total: int) -> InvalidInput:
+    return InvalidInput(f"There is no line {line:,} in {shown}; the last one is {total:,}.")
+
+
 async def _iterate_file_pieces(use: ToolResources, place: RootPath) -> AsyncIterator[bytes]:
     with workspace_roots.open_for_reading(use.roots, place) as handle:
         while piece := await asyncio.to_thread(os.read, handle, _PIECE):
             yield piece
 
 
+@dataclass(slots=True)
+class _LineRange:
+    """Picks the lines `first` to `last` (0: the last one) out of a file's pieces."""
+
+    first: int
+    last: int
+    lines: list[bytes] = field(default_factory=list)  # Pieces of lines, each in its order.
+    size: int = 0
+    current_line: int = 1
+    is_at_line_start: bool = True
+
+    def add_piece(self, piece: bytes) -> None:
+        parts = [piece]
+        if b"\n" in piece:
+            parts = piece.splitlines(keepends=True)
+        for part in parts:
+            is_before_end = not self.last or self.current_line <= self.last
+            if self.first <= self.current_line and is_before_end:
+                self.lines.append(part)
+                self.size += len(part)
+            if part.endswith(b"\n"):
+                self.current_line += 1
+        self.is_at_line_start = piece.endswith(b"\n")
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.last) and self.current_line > self.last
+
+    @property
+    def total_lines(self) -> int:
+        """Return the number of lines of the file, once all of it was added."""
+        if self.is_at_line_start:
+            return self.current_line - 1
+        return self.current_line
+
+
 async def _read_lines_between(
     use: ToolResources, place: RootPath, first: int, last: int
 ) -> ToolOutput:
     """Read lines `first` to `last` (0: the last one) in pieces, and no more of a large file."""
+    shown = use.roots.display_path(place)
     size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
-    large = size > LARGEST_WHOLE
-    kept: list[bytes] = []
-    at, end, digest, room = 1, b"\n", hashlib.sha256(), LARGEST_WHOLE
+    wanted = _LineRange(first, last)
+    sha256 = hashlib.sha256()
     async for piece in _iterate_file_pieces(use, place):
-        for line in piece.splitlines(keepends=True) if b"\n" in piece else [piece]:
-            if first <= at and (not last or at <= last):
-                kept.append(line)
-                room -= len(line)
-            at += line.endswith(b"\n")
-        if room < 0:  # The file may consist of a single very long line.
-            raise _too_large_error(use.roots.display_path(place), size)
-        digest.update(piece)
-        end = piece[-1:]
-        if large and last and at > last:
+        wanted.add_piece(piece)
+        sha256.update(piece)
+        if wanted.size > LARGEST_WHOLE:  # The file may consist of a single very long line.
+            raise _too_large_error(shown, size)
+        if size > LARGEST_WHOLE and wanted.is_complete:
             break
     else:
-        use.files_seen.digests_seen_by_agent[str(place.full_path)] = Digest(digest.digest())
-    shown = use.roots.display_path(place)
-    total = at - (end == b"\n")
-    if not kept:
-        raise InvalidInput(f"There is no line {first:,} in {shown}; the last one is {total:,}.")
-    span = f"{first}-{min(last, total) if last else total}"
-    stored = await use.store_result(b"".join(kept), f"{shown}:{span}")
-    return ToolOutput(stored=stored, source=f"{shown}:{span}")
+        # All of the file was read, so a later change of it by others can be noticed.
+        use.files_seen.digests_seen_by_agent[str(place.full_path)] = Digest(sha256.digest())
+    total = wanted.total_lines
+    if not wanted.lines:
+        raise _no_such_line_error(shown, first, total)
+    last_shown = min(last, total) if last else total
+    source = f"{shown}:{first}-{last_shown}"
+    stored = await use.store_result(b"".join(wanted.lines), source)
+    return ToolOutput(stored=stored, source=source)
 
 
 async def _read_image(use: ToolResources, place: RootPath, kind: str) -> ToolOutput:
@@ -253,10 +295,10 @@ async def _read_image(use: ToolResources, place: RootPath, kind: str) -> ToolOut
 async def _describe_binary_file(use: ToolResources, place: RootPath) -> ToolOutput:
     shown = use.roots.display_path(place)
     size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
-    said = f"{shown} is no text: {size:,} bytes of binary data, not shown."
+    sentence = f"{shown} is no text: {size:,} bytes of binary data, not shown."
     if find_kind_by_ending(place.full_path.name) is not None:
-        said += " To read it as text, call read_document (with call_tool)."
-    return ToolOutput(said, source=shown)
+        sentence += " To read it as text, call read_document (with call_tool)."
+    return ToolOutput(sentence, source=shown)
 
 
 async def _read_or_suggest_path(
@@ -268,10 +310,8 @@ async def _read_or_suggest_path(
     try:
         return await asyncio.to_thread(read, use.roots, place)
     except NotFound as error:
-        raise NotFound(
-            error.what,
-            remedy=await asyncio.to_thread(_suggest_path, use.roots, place) or error.remedy,
-        ) from None
+        suggestion = await asyncio.to_thread(_suggest_path, use.roots, place)
+        raise NotFound(error.what, remedy=suggestion or error.remedy) from None
 
 
 def _suggest_path(roots: workspace_roots.WorkspaceRoots, place: RootPath) -> str:
@@ -279,27 +319,35 @@ def _suggest_path(roots: workspace_roots.WorkspaceRoots, place: RootPath) -> str
     a similar name.
     """
     without_line = re.sub(r":\d+(?:[:-]\d+)?$", "", place.inside)
-    for inside in dict.fromkeys((without_line, place.inside.removeprefix(f"{place.root.name}/"))):
+    without_workspace = place.inside.removeprefix(f"{place.root.name}/")
+    for inside in (without_line, without_workspace):
+        if inside == place.inside:
+            continue
+        candidate = RootPath(place.root, inside)
         with suppress(HelixError):
-            if inside != place.inside:
-                workspace_roots.stat_path(roots, RootPath(place.root, inside))
-                return f"There is {roots.display_path(RootPath(place.root, inside))}."
-    above = RootPath(place.root, place.inside.rpartition("/")[0])
-    try:
-        names = [item.name for item in workspace_roots.list_folder(roots, above)]
-    except HelixError:
+            workspace_roots.stat_path(roots, candidate)
+            return f"There is {roots.display_path(candidate)}."
+    folder = place.inside.rpartition("/")[0]
+    shown_paths = []
+    for name in _find_similar_names(roots, RootPath(place.root, folder), place.full_path.name):
+        similar = RootPath(place.root, f"{folder}/{name}".lstrip("/"))
+        shown_paths.append(printable_name(roots.display_path(similar)))
+    if not shown_paths:
         return ""
-    alike = [
-        name for name in names if _comparable_name(name) == _comparable_name(place.full_path.name)
-    ]
-    near = alike or difflib.get_close_matches(place.full_path.name, names[:MOST_LISTED], 3, 0.75)
-    shown = [
-        printable_name(
-            roots.display_path(RootPath(place.root, f"{above.inside}/{name}".lstrip("/")))
-        )
-        for name in near
-    ]
-    return f"There is {', '.join(shown)}." if shown else ""
+    return f"There is {', '.join(shown_paths)}."
+
+
+def _find_similar_names(
+    roots: workspace_roots.WorkspaceRoots, folder: RootPath, missing_name: str
+) -> list[str]:
+    """Return names in the folder that differ only in case or spaces, or else close ones."""
+    try:
+        names = [entry.name for entry in workspace_roots.list_folder(roots, folder)]
+    except HelixError:
+        return []
+    wanted = _comparable_name(missing_name)
+    same = [name for name in names if _comparable_name(name) == wanted]
+    return same or difflib.get_close_matches(missing_name, names[:MOST_LISTED], 3, 0.75)
 
 
 def _comparable_name(name: str) -> str:
@@ -318,33 +366,35 @@ class FileEdit:
     after: bytes | None
 
     def format_as_diff(self, name: str, context: int = CONTEXT) -> str:
-        before, after = (
-            file_text.decode_file_text(content or b"") for content in (self.before, self.after)
-        )
-        return format_unified_diff(before, after, name, context)
+        text_before = file_text.decode_file_text(self.before or b"")
+        text_after = file_text.decode_file_text(self.after or b"")
+        return format_unified_diff(text_before, text_after, name, context)
 
 
 async def write_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     place = use.roots.resolve_path(args.text_argument("path"))
     before = await asyncio.to_thread(workspace_roots.read_file_or_none, use.roots, place)
     _check_unchanged_if_read(use, place, before)
-    shown, content = use.roots.display_path(place), args.text_argument("content")
+    shown = use.roots.display_path(place)
+    content = args.text_argument("content")
     after = file_text.encode_like_before(before or b"", content, shown)
-    verb = "Overwrite" if before is not None else "Create"
-    done = await ask_and_write(use, FileEdit(place, before, after), f"{verb} {shown}")
-    if (
-        isinstance(done.output, str)
-        and "\r" not in content
-        and "\r\n" in file_text.decode_file_text(after)
-    ):
-        done = replace(
-            done,
-            output=f"{done.output}\n[It keeps its Windows line ends; a command can change them.]\n",
-        )
-    lines = content.count("\n") + (not content.endswith("\n") and content != "")
     if before is None:
-        return replace(done, output=f"Created {shown} ({format_things(lines, 'line', 'lines')}).")
-    return done
+        result = await ask_and_write(use, FileEdit(place, before, after), f"Create {shown}")
+        lines = format_things(_count_lines(content), "line", "lines")
+        return replace(result, output=f"Created {shown} ({lines}).")
+    result = await ask_and_write(use, FileEdit(place, before, after), f"Overwrite {shown}")
+    keeps_windows_ends = "\r" not in content and "\r\n" in file_text.decode_file_text(after)
+    if isinstance(result.output, str) and keeps_windows_ends:
+        note = "[It keeps its Windows line ends; a command can change them.]"
+        return replace(result, output=f"{result.output}\n{note}\n")
+    return result
+
+
+def _count_lines(content: str) -> int:
+    lines = content.count("\n")
+    if content and not content.endswith("\n"):
+        lines += 1
+    return lines
 
 
 async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
@@ -352,38 +402,56 @@ async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     before = await _read_or_suggest_path(workspace_roots.read_whole_file, use, place)
     _check_unchanged_if_read(use, place, before)
     shown = use.roots.display_path(place)
-    old, new = args.text_argument("old_text"), args.text_argument("new_text")
-    room = _tokens_to_show_of_file(use, place)
+    old_text = args.text_argument("old_text")
+    new_text = args.text_argument("new_text")
+    tokens_to_show = _tokens_to_show_of_file(use, place)
     try:
         every = args.flag_argument("replace_all")
         after = await asyncio.to_thread(
-            file_text.replace_text_in_file, before, old, new, shown, every=every
+            file_text.replace_text_in_file, before, old_text, new_text, shown, every=every
         )
     except InvalidInput as error:
-        lines = file_text.decode_file_text(before[:LARGEST_UNSAVED]).split("\n")
-        found = await asyncio.to_thread(find_passages, use.tokens, lines, old, room) if room else ""
-        if not found:
-            raise
-        said = f"{error}\nWhat you have read of it is no longer shown. It says:\n{found}"
-        return replace(await _store_output_with_file_text(use, place, said), ok=False)
-    change = FileEdit(place, before, after)
-    done = await ask_and_write(use, change, f"Edit {shown}")
-    for context in AROUND_EDIT if room and before != after else ():
-        fuller = await asyncio.to_thread(change.format_as_diff, printable_name(shown), context)
-        if len(fuller) <= LONGEST_TOKEN * room and use.tokens.count_tokens(fuller) <= room:
-            return replace(
-                await _store_output_with_file_text(use, place, fuller), changes=done.changes
+        passages = ""
+        if tokens_to_show:
+            lines = file_text.decode_file_text(before[:LARGEST_UNSAVED]).split("\n")
+            passages = await asyncio.to_thread(
+                find_passages, use.tokens, lines, old_text, tokens_to_show
             )
-    return done
+        if not passages:
+            raise
+        explained = f"{error}\nWhat you have read of it is no longer shown. It says:\n{passages}"
+        return replace(await _store_output_with_file_text(use, place, explained), ok=False)
+    change = FileEdit(place, before, after)
+    result = await ask_and_write(use, change, f"Edit {shown}")
+    if not tokens_to_show or before == after:
+        return result
+    fuller_diff = await _find_fullest_diff(use, change, printable_name(shown), tokens_to_show)
+    if not fuller_diff:
+        return result
+    output = await _store_output_with_file_text(use, place, fuller_diff)
+    return replace(output, changes=result.changes)
+
+
+async def _find_fullest_diff(
+    use: ToolResources, change: FileEdit, name: str, most_tokens: int
+) -> str:
+    """Return the diff with as much of the file around it as fits, or an empty string."""
+    for context_lines in AROUND_EDIT:
+        diff = await asyncio.to_thread(change.format_as_diff, name, context_lines)
+        may_fit = len(diff) <= LONGEST_TOKEN * most_tokens
+        if may_fit and use.tokens.count_tokens(diff) <= most_tokens:
+            return diff
+    return ""
 
 
 def _tokens_to_show_of_file(use: ToolResources, place: RootPath) -> int:
     """Return how many tokens of the file to show after its edit: none if the agent
     still sees what it read.
     """
-    read = use.files_seen.outputs_with_text.get(str(place.full_path), ())
-    folded = bool(read) and not any(map(use.context.is_shown, read))
-    return min(use.context.whole_tokens, LINES_TOKENS) if folded else 0
+    outputs = use.files_seen.outputs_with_text.get(str(place.full_path), ())
+    if not outputs or any(map(use.context.is_shown, outputs)):
+        return 0
+    return min(use.context.whole_tokens, LINES_TOKENS)
 
 
 async def _store_output_with_file_text(
@@ -391,7 +459,7 @@ async def _store_output_with_file_text(
 ) -> ToolOutput:
     shown = use.roots.display_path(place)
     stored = await use.store_result(text.encode("utf-8", "replace"), shown)
-    use.files_seen.outputs_with_text.setdefault(str(place.full_path), set()).add(stored.digest)
+    _note_output_with_file_text(use, place, stored.digest)
     return ToolOutput(stored=stored, source=shown)
 
 
@@ -403,31 +471,21 @@ async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> Too
     if change.before == change.after:
         return ToolOutput(f"{shown} already is exactly so; nothing was written.", source=shown)
     diff = await asyncio.to_thread(change.format_as_diff, printable_name(shown))
-    later = autorun_files.changes_what_runs(
+    action = ToolAction(use.call.name, ActionEffect.EDIT, title, diff, path=shown)
+    if autorun_files.changes_what_runs(
         change.root_path.inside, change.before or b"", change.after or b""
-    )
-    danger, apart = (
-        ("other programs run the contents of this file", "runs_later") if later else ("", "")
-    )
-    await use.permit(
-        ToolAction(
-            use.call.name,
-            ActionEffect.EDIT,
-            title,
-            diff,
-            path=shown,
-            reason_to_ask=danger,
-            separate_permission=apart,
+    ):
+        action = replace(
+            action,
+            reason_to_ask="other programs run the contents of this file",
+            separate_permission="runs_later",
         )
-    )
-    fact = FileChanged(
-        str(change.root_path.full_path),
-        await _store_version(use, change.before, shown),
-        await _store_version(use, change.after, shown),
-    )
+    await use.permit(action)
+    digest_before = await _store_version(use, change.before, shown)
+    digest_after = await _store_version(use, change.after, shown)
     await _finish_write_ignoring_cancel(use, change)
-    after = None if change.after is None else Digest.of_content(change.after)
-    use.files_seen.set_content_seen(change.root_path.full_path, after)
+    use.files_seen.set_content_seen(change.root_path.full_path, digest_after)
+    fact = FileChanged(str(change.root_path.full_path), digest_before, digest_after)
     return ToolOutput(diff or f"Wrote {shown}.", source=shown, changes=(fact,))
 
 
@@ -444,26 +502,36 @@ async def _finish_write_ignoring_cancel(use: ToolResources, change: FileEdit) ->
 
 def write_edit(roots: workspace_roots.WorkspaceRoots, change: FileEdit) -> None:
     """Write the change to disk if the file is still what was shown."""
-    expected = None if change.before is None else Digest.of_content(change.before)
+    expected = _digest_or_none(change.before)
     if change.after is not None:
         workspace_roots.replace_file(roots, change.root_path, change.after, expected=expected)
     elif expected is not None:
         workspace_roots.delete_file(roots, change.root_path, expected=expected)
 
 
+def _digest_or_none(content: bytes | None) -> Digest | None:
+    if content is None:
+        return None
+    return Digest.of_content(content)
+
+
 async def _store_version(
     use: ToolResources, content: bytes | None, shown_path: str
 ) -> Digest | None:
-    return None if content is None else (await use.store_result(content, shown_path)).digest
+    if content is None:
+        return None
+    stored = await use.store_result(content, shown_path)
+    return stored.digest
 
 
 def _check_unchanged_if_read(use: ToolResources, place: RootPath, now: bytes | None) -> None:
     """Raise ActionRefused if the file differs from what this conversation last saw."""
     known = use.files_seen.digests_seen_by_agent.get(str(place.full_path))
-    if known is None or (now is not None and Digest.of_content(now) == known):
+    if known is None or _digest_or_none(now) == known:
         return
-    what = "was deleted" if now is None else "was changed"  # By whom isn't known: perhaps the user.
+    what = "was changed"  # By whom isn't known: perhaps the user.
     if now is None:
+        what = "was deleted"
         use.files_seen.digests_seen_by_agent.pop(str(place.full_path))
     raise ActionRefused(
         f"{use.roots.display_path(place)} {what} since you read it; nothing was written.",
@@ -475,20 +543,22 @@ async def find_changes_by_command(use: ToolResources) -> tuple[FileChanged, ...]
     """Find files, read whole or written here, that a command changed, so that this can
     be undone, too.
     """
-    found = []
-    for path, before in list(use.files_seen.digests_known_on_disk.items()):
+    changes = []
+    for path, digest_before in list(use.files_seen.digests_known_on_disk.items()):
         place = use.roots.with_nothing_hidden.resolve_path(path)
-        now = await asyncio.to_thread(_read_if_small, use, place)
-        after = None if now is None else Digest.of_content(now)
-        if after == before or (now is None and await asyncio.to_thread(place.full_path.exists)):
+        content = await asyncio.to_thread(_read_if_small, use, place)
+        digest_now = _digest_or_none(content)
+        if digest_now == digest_before:
             continue
-        await _store_version(use, now, use.roots.display_path(place))
-        found.append(FileChanged(path, before, after))
-        if after is None:
+        if content is None and await asyncio.to_thread(place.full_path.exists):
+            continue  # It has become too large, or may not be read any more.
+        await _store_version(use, content, use.roots.display_path(place))
+        changes.append(FileChanged(path, digest_before, digest_now))
+        if digest_now is None:
             del use.files_seen.digests_known_on_disk[path]
         else:
-            use.files_seen.digests_known_on_disk[path] = after
-    return tuple(found)
+            use.files_seen.digests_known_on_disk[path] = digest_now
+    return tuple(changes)
 
 
 def _read_if_small(use: ToolResources, place: RootPath) -> bytes | None:
@@ -506,13 +576,11 @@ async def list_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
     await use.permit(
         ToolAction(ToolName.LIST_FILES, ActionEffect.READ, f"List {shown}", shown, path=shown)
     )
-    items = await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
-    lines = [
-        _format_folder_entry(item)
-        for item in sorted(items, key=lambda item: (item.kind != "folder", item.name))[:MOST_LISTED]
-    ]
-    if len(items) > MOST_LISTED:
-        lines.append(f"[… {len(items) - MOST_LISTED:,} more, not listed]")
+    entries = await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
+    entries.sort(key=lambda entry: (entry.kind != "folder", entry.name))
+    lines = [_format_folder_entry(entry) for entry in entries[:MOST_LISTED]]
+    if len(entries) > MOST_LISTED:
+        lines.append(f"[… {len(entries) - MOST_LISTED:,} more, not listed]")
     return ToolOutput("\n".join(lines) or "[an empty folder]", source=shown)
 
 
@@ -527,39 +595,40 @@ def _format_folder_entry(item: FolderEntry) -> str:
 
 
 async def glob_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
-    pattern, place = (
-        args.text_argument("pattern"),
-        use.roots.resolve_path(args.text_argument("path", ".")),
-    )
-    if full := use.roots.split_full_pattern(pattern):
-        place, pattern = use.roots.resolve_path(str(full[0])), full[1]
+    pattern = args.text_argument("pattern")
+    place = use.roots.resolve_path(args.text_argument("path", "."))
+    full_pattern = use.roots.split_full_pattern(pattern)
+    if full_pattern is not None:
+        root, pattern = full_pattern
+        place = use.roots.resolve_path(str(root))
     shown = use.roots.display_path(place)
     await use.permit(
         ToolAction(ToolName.GLOB_FILES, ActionEffect.READ, f"Find {pattern}", pattern, path=shown)
     )
-    found = await asyncio.to_thread(
+    paths = await asyncio.to_thread(
         glob_patterns.find_paths_by_glob, use.roots, place, pattern, MOST_LISTED + 1
     )
-    lines = [printable_name(name) for name in found[:MOST_LISTED]]
-    if len(found) > MOST_LISTED:
+    if not paths:
+        return ToolOutput(_say_nothing_fits(pattern, shown), source=pattern)
+    lines = [printable_name(path) for path in paths[:MOST_LISTED]]
+    if len(paths) > MOST_LISTED:
         lines.append(
             f"[… more than {MOST_LISTED:,} files fit; the rest is not listed. Use a narrower pattern.]"
         )
-    deeper = (
-        ""
-        if "/" in pattern or "**" in pattern
-        else f" in {shown} itself; **/{pattern} looks in the folders below, too"
-    )
-    return ToolOutput("\n".join(lines) or f"[no file fits {pattern}{deeper}]", source=pattern)
+    return ToolOutput("\n".join(lines), source=pattern)
+
+
+def _say_nothing_fits(pattern: str, shown_folder: str) -> str:
+    if "/" in pattern or "**" in pattern:
+        return f"[no file fits {pattern}]"
+    return f"[no file fits {pattern} in {shown_folder} itself; **/{pattern} looks in the folders below, too]"
 
 
 def printable_name(name: str) -> str:
     """Return a file name on one line, with control characters and undecodable bytes escaped."""
-    return (
-        name
-        if name.isprintable()
-        else name.encode("unicode_escape", "backslashreplace").decode("ascii")
-    )
+    if name.isprintable():
+        return name
+    return name.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
 TOOLS = (
