@@ -76,27 +76,27 @@ class WorkspaceRoots:
 
     def is_hidden_path(self, path: Path) -> bool:
         """Whether the file with this full path is hidden from agents."""
-        return any(
-            path != root
-            and path.is_relative_to(root)
-            and self.is_hidden_inside(path.relative_to(root).as_posix())
-            for root in self.folders
-        )
+        for root in self.folders:
+            if path == root or not path.is_relative_to(root):
+                continue
+            if self.is_hidden_inside(path.relative_to(root).as_posix()):
+                return True
+        return False
 
     @classmethod
     def from_folders(
         cls, folders: Sequence[Path], closed: Sequence[Path] = (), sample: Path | None = None
     ) -> "WorkspaceRoots":
         """`sample`: a folder in which `folders` are open, although it is inside a closed one."""
-        real = tuple(folder.resolve() for folder in folders)
-        spared = sample.resolve() if sample is not None else None
-        spared = (
-            spared
-            if spared is not None and any(root.is_relative_to(spared) for root in real)
-            else None
-        )
-        shut = tuple(path.resolve() for path in closed)
-        return cls(real, shut, tuple(folder.absolute() for folder in folders), spared)
+        real_folders = tuple(folder.resolve() for folder in folders)
+        closed_paths = tuple(path.resolve() for path in closed)
+        names = tuple(folder.absolute() for folder in folders)
+        sample_folder = None
+        if sample is not None:
+            real_sample = sample.resolve()
+            if any(folder.is_relative_to(real_sample) for folder in real_folders):
+                sample_folder = real_sample
+        return cls(real_folders, closed_paths, names, sample_folder)
 
     def resolve_path(self, text: str) -> RootPath:
         """Return where `text` points, or raise ActionRefused. The disk is not read
@@ -106,7 +106,9 @@ class WorkspaceRoots:
             raise InvalidInput("The path is empty or contains a null byte.")
         if sys.platform == "win32":
             text = text.replace("\\", "/")
-        path = Path(text).expanduser() if text.startswith("~/") else Path(text)
+        path = Path(text)
+        if text.startswith("~/"):
+            path = path.expanduser()
         if not self.folders:
             raise ActionRefused(
                 "This workspace has no folder, so there are no files.",
@@ -117,43 +119,40 @@ class WorkspaceRoots:
                 f"{text}: paths with '..' are refused.",
                 remedy="Use a path relative to the workspace folder.",
             )
-        place = (
-            self._find_root_path(path)
-            if path.is_absolute()
-            else RootPath(self.folders[0], path.as_posix())
-        )
+        place = self._find_root_path(path)
         if place is None:
             raise ActionRefused(
                 f"{text} is outside this workspace's folders.",
                 remedy=f"The workspace's folders are: {', '.join(map(str, self.folders))}.",
             )
         self.check_not_off_limits(place.full_path)
-        return RootPath(place.root, "" if place.inside == "." else place.inside)
+        return place
 
     def _find_root_path(self, path: Path) -> RootPath | None:
-        folders = sorted(self._folders_by_name(), key=lambda both: -len(both[0].parts))
-        found = (
-            RootPath(root, path.relative_to(name).as_posix())
-            for name, root in folders
-            if path.is_relative_to(name)
-        )
-        return next(found, None)
+        if not path.is_absolute():
+            return RootPath(self.folders[0], _path_inside(path))
+        # A root may lie in another: the innermost one counts.
+        innermost_first = sorted(self._named_roots(), key=lambda named: -len(named.name.parts))
+        for named in innermost_first:
+            if path.is_relative_to(named.name):
+                return RootPath(named.root, _path_inside(path.relative_to(named.name)))
+        return None
 
     def split_full_pattern(self, pattern: str) -> tuple[Path, str] | None:
         """Split a pattern with a full path into a root and the rest. Returns None for
         other patterns.
         """
-        folders = ((root, f"{name}/") for name, root in self._folders_by_name())
-        return next(
-            ((root, pattern[len(name) :]) for root, name in folders if pattern.startswith(name)),
-            None,
-        )
+        for named in self._named_roots():
+            folder = f"{named.name}/"
+            if pattern.startswith(folder):
+                return named.root, pattern.removeprefix(folder)
+        return None
 
-    def _folders_by_name(self) -> list[tuple[Path, Path]]:
-        return [
-            *zip(self.folders, self.folders, strict=True),
-            *zip(self.names, self.folders, strict=False),
-        ]
+    def _named_roots(self) -> list["_NamedRoot"]:
+        """Return each root by its real path, and by what the user calls it."""
+        named_roots = [_NamedRoot(root, root) for root in self.folders]
+        named_roots.extend(map(_NamedRoot, self.names, self.folders))
+        return named_roots
 
     def display_path(self, place: RootPath) -> str:
         """Return the path to show to model and user: relative to the first root, or
@@ -179,15 +178,34 @@ class WorkspaceRoots:
                 raise ActionRefused(f"{path} belongs to Helix Desktop, so tools cannot use it.")
 
 
+@dataclass(frozen=True, slots=True)
+class _NamedRoot:
+    name: Path
+    root: Path
+
+
+def _path_inside(path: Path) -> str:
+    """Return a relative path as text, empty for the folder itself."""
+    text = path.as_posix()
+    if text == ".":
+        return ""
+    return text
+
+
 def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST_READ) -> bytes:
     """Return a file's bytes. Refuse a file larger than `limit` rather than cut it."""
+    shown = roots.display_path(place)
     with _open_checked_file(roots, place) as handle:
-        if (size := _require_regular_file(handle, roots.display_path(place)).st_size) > limit:
+        size = _require_regular_file(handle, shown).st_size
+        if size > limit:
             raise InvalidInput(
-                f"{roots.display_path(place)} is too large: it has {size:,} bytes. Only files up to {limit:,} bytes are read in full."
+                f"{shown} is too large: it has {size:,} bytes. Only files up to {limit:,} bytes are read in full."
             )
         content = bytearray()
-        while len(content) <= limit and (data := os.read(handle, _PIECE)):
+        while len(content) <= limit:  # Somebody may append to it without end.
+            data = os.read(handle, _PIECE)
+            if not data:
+                break
             content += data
         return bytes(content)
 
@@ -208,17 +226,16 @@ def read_file_piece(roots: WorkspaceRoots, place: RootPath, start: int, length: 
 
 def stat_path(roots: WorkspaceRoots, place: RootPath) -> os.stat_result:
     """Return the status of a file or folder. Refuse anything else."""
-    with _explain_system_errors(roots.display_path(place)):
+    shown = roots.display_path(place)
+    with _explain_system_errors(shown):
         if sys.platform == "win32" and place.full_path.is_dir():
             with folders.open_folder(place.root, place.inside):
                 return place.full_path.stat()
         with _open_checked_file(roots, place) as handle:
-            found = os.fstat(handle)
-            return (
-                found
-                if stat.S_ISDIR(found.st_mode)
-                else _require_regular_file(handle, roots.display_path(place))
-            )
+            status = os.fstat(handle)
+            if stat.S_ISDIR(status.st_mode):
+                return status
+            return _require_regular_file(handle, shown)
 
 
 def read_file_or_none(roots: WorkspaceRoots, place: RootPath) -> bytes | None:
@@ -230,16 +247,13 @@ def read_file_or_none(roots: WorkspaceRoots, place: RootPath) -> bytes | None:
 def list_folder(roots: WorkspaceRoots, place: RootPath) -> list[FolderEntry]:
     """Return a folder's entries by name. Links are shown as links and not followed."""
     with _open_checked_folder(roots, place) as folder:
-        items = sorted(
-            (_build_folder_entry(*entry) for entry in folder.list_entries()),
-            key=lambda item: item.name,
-        )
-    inside = f"{place.inside}/" if place.inside else ""
-    return [
-        item
-        for item in items
-        if item.kind == "folder" or not roots.is_hidden_inside(f"{inside}{item.name}")
-    ]
+        entries = [_build_folder_entry(name, status) for name, status in folder.list_entries()]
+    shown_entries = []
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        inside = f"{place.inside}/{entry.name}".lstrip("/")
+        if entry.kind == "folder" or not roots.is_hidden_inside(inside):
+            shown_entries.append(entry)
+    return shown_entries
 
 
 def walk_files(
@@ -248,22 +262,21 @@ def walk_files(
     """Yield every file within a folder as (path in the root, entry), folder by folder.
     Follows no links.
     """
-    above = [
-        (place.inside, iter(list_folder(roots, place)))
-    ]  # Not recursive, as folders can be nested too deeply.
-    while above:
-        folder, items = above[-1]
-        for item in items:
-            inside = f"{folder}/{item.name}" if folder else item.name
-            if item.kind == "folder" and item.name not in skip:
+    # Not recursive, as folders can be nested too deeply. Each with what is still to be walked.
+    open_folders = [(place.inside, iter(list_folder(roots, place)))]
+    while open_folders:
+        folder, entries = open_folders[-1]
+        for entry in entries:
+            inside = f"{folder}/{entry.name}".lstrip("/")
+            if entry.kind == "folder" and entry.name not in skip:
                 with suppress(HelixError):
-                    here = roots.resolve_path(str(place.root / inside))
-                    above.append((inside, iter(list_folder(roots, here))))
-                    break
-            elif item.kind == "file":
-                yield inside, item
+                    subfolder = roots.resolve_path(str(place.root / inside))
+                    open_folders.append((inside, iter(list_folder(roots, subfolder))))
+                    break  # The rest of this folder follows when all below is done.
+            elif entry.kind == "file":
+                yield inside, entry
         else:
-            above.pop()
+            open_folders.pop()
 
 
 def replace_file(
@@ -286,15 +299,15 @@ def restore_entry(
     """Put a file with this content, a link, or nothing (None) there. A folder in its
     place is moved aside.
     """
-    with (
-        suppress(NotFound),
-        _open_parent(roots, place, make=content is not None or bool(link)) as folder,
-    ):
+    puts_something = content is not None or bool(link)
+    # With nothing to put there, a missing folder above is as good.
+    with suppress(NotFound), _open_parent(roots, place, make=puts_something) as folder:
         name = place.full_path.name
         with suppress(FileNotFoundError):
-            if stat.S_ISDIR(folder.stat_entry(name).st_mode):
+            present = folder.stat_entry(name)
+            if stat.S_ISDIR(present.st_mode):
                 folder.replace_entry(name, f"{name}.helix-{token_hex(4)}")
-            elif content is None or not stat.S_ISREG(folder.stat_entry(name).st_mode):
+            elif content is None or not stat.S_ISREG(present.st_mode):
                 folder.delete_entry(name)
         if link:
             folder.create_link(link, name)
@@ -335,27 +348,32 @@ def _check_root_exists(place: RootPath) -> None:
 
 def _check_handle_not_off_limits(roots: WorkspaceRoots, handle: int) -> None:
     """Refuse a handle that is really on the program's own data, to which links may lead."""
-    if (where := folders.real_path(handle)) is not None:
-        roots.check_not_off_limits(where)
+    real_path = folders.real_path(handle)
+    if real_path is not None:
+        roots.check_not_off_limits(real_path)
 
 
 def _require_regular_file(handle: int, shown_path: str) -> os.stat_result:
-    found = os.fstat(handle)
-    if stat.S_ISDIR(found.st_mode):
+    status = os.fstat(handle)
+    if stat.S_ISDIR(status.st_mode):
         raise InvalidInput(
             f"{shown_path} is a folder.", remedy="Use list_files to see what is in the folder."
         )
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise ActionRefused(f"{shown_path} is a device, a pipe or a socket, not a file.")
-    return found
+    return status
 
 
 def _build_folder_entry(name: str, status: os.stat_result | None) -> FolderEntry:
     if status is None:
         return FolderEntry(name, "other")
-    kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
-    kind = next((word for test, word in kinds if test(status.st_mode)), "other")
-    return FolderEntry(name, kind, status.st_size if kind == "file" else 0)
+    if stat.S_ISREG(status.st_mode):
+        return FolderEntry(name, "file", status.st_size)
+    if stat.S_ISDIR(status.st_mode):
+        return FolderEntry(name, "folder")
+    if stat.S_ISLNK(status.st_mode):
+        return FolderEntry(name, "link")
+    return FolderEntry(name, "other")
 
 
 @contextmanager
@@ -378,17 +396,16 @@ def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
     """Create a folder and those above it, each inside a folder that was opened safely."""
     with suppress(NotFound), _open_checked_folder(roots, place):
         return
-    above = ""
+    above = RootPath(place.root, "")
     for name in place.inside.split("/"):
-        new = RootPath(place.root, f"{above}/{name}".lstrip("/"))
-        explained = _explain_system_errors(roots.display_path(new))
+        new = RootPath(place.root, f"{above.inside}/{name}".lstrip("/"))
         with (
-            _open_checked_folder(roots, RootPath(place.root, above)) as folder,
-            explained,
+            _open_checked_folder(roots, above) as folder,
+            _explain_system_errors(roots.display_path(new)),
             suppress(FileExistsError),
         ):
             folder.create_folder(name)
-        above = new.inside
+        above = new
 
 
 def _follow_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:
@@ -396,14 +413,15 @@ def _follow_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:
     and keeps the link.
     """
     for _ in range(_MOST_LINKS):
-        if not (target := _link_target(roots, place)):
+        target = _link_target(roots, place)
+        if not target:
             return place
-        above = place.inside.rpartition("/")[0]
         if Path(target).is_absolute():
             raise ActionRefused(
                 f"{roots.display_path(place)} is a link that leads outside the workspace's folders."
             )
-        place = RootPath(place.root, f"{above}/{target}" if above else target)
+        folder = place.inside.rpartition("/")[0]
+        place = RootPath(place.root, f"{folder}/{target}".lstrip("/"))
     raise ActionRefused(f"{roots.display_path(place)} is a link that leads back to itself.")
 
 
@@ -418,53 +436,77 @@ def _stat_replaceable(
     folder: folders.OpenFolder, name: str, shown_path: str
 ) -> os.stat_result | None:
     try:
-        found = folder.stat_entry(name)
+        status = folder.stat_entry(name)
     except FileNotFoundError:
         return None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise InvalidInput(f"{shown_path} is a folder, not a file.")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise ActionRefused(
             f"{shown_path} is a link, a device or a pipe, so nothing was written to it."
         )
-    if not found.st_mode & 0o222:
+    if not status.st_mode & 0o222:
         raise ActionRefused(
             f"{shown_path} is write-protected.",
             remedy="To change this file, make it writable first.",
         )
-    return found
+    return status
 
 
 def _write_if_unchanged(
     roots: WorkspaceRoots, place: RootPath, content: bytes | None, expected: Digest | None
 ) -> None:
-    """Replace or remove a file, and check what was replaced, as others may have saved meanwhile."""
-    name, shown = place.full_path.name, roots.display_path(place)
-    said = f"{shown} has changed since it was read. Nothing was written."
-    digest = None if expected is None else expected.raw
+    """Replace a file, or remove it (None), if it still is what the caller saw."""
+    shown = roots.display_path(place)
+    changed_meanwhile = ActionRefused(
+        f"{shown} has changed since it was read. Nothing was written.",
+        remedy="Read the file again first.",
+    )
     with _open_parent(roots, place, make=content is not None) as folder:
-        before, now = _stat_replaceable(folder, name, shown), read_file_or_none(roots, place)
-        mode = stat.S_IMODE(before.st_mode) if before else 0
-        item = TreeItem(PathKind.FILE, mode, before.st_size) if before else None
-        if (None if now is None else Digest.of_content(now).raw) != digest:
-            raise ActionRefused(said, remedy="Read the file again first.")
-        at_once = sys.platform == "win32"
-        beside = (
-            ""
-            if content is None
-            else write_file_beside(folder, name, content, mode, replaces=at_once)
-        )
+        status = _stat_replaceable(folder, place.full_path.name, shown)
+        content_now = read_file_or_none(roots, place)
+        digest_now = None
+        if content_now is not None:
+            digest_now = Digest.of_content(content_now)
+        if digest_now != expected:
+            raise changed_meanwhile
         try:
-            if sys.platform == "win32":
-                if content is None:
-                    folder.delete_entry(name)
-            elif beside:
-                atomic_swap.swap_into_place(folder.handle, name, beside, item, digest or b"")
-                os.fsync(folder.handle)
-            elif item is not None:
-                atomic_swap.remove_if_expected(folder.handle, name, item, digest or b"")
+            _replace_or_remove(folder, place.full_path.name, content, status, expected)
         except atomic_swap.ChangedMeanwhile:
-            raise ActionRefused(said, remedy="Read the file again first.") from None
+            raise changed_meanwhile from None
+
+
+def _replace_or_remove(
+    folder: folders.OpenFolder,
+    name: str,
+    content: bytes | None,
+    status: os.stat_result | None,
+    expected: Digest | None,
+) -> None:
+    """Write or remove the file. What was taken out is checked once more, as others may have
+    saved meanwhile.
+    """
+    mode = 0
+    item = None
+    if status is not None:
+        mode = stat.S_IMODE(status.st_mode)
+        item = TreeItem(PathKind.FILE, mode, status.st_size)
+    if sys.platform == "win32":
+        # Windows cannot exchange two files, so nothing is checked there any more.
+        if content is None:
+            folder.delete_entry(name)
+        else:
+            write_file_beside(folder, name, content, mode, replaces=True)
+        return
+    digest = b""
+    if expected is not None:
+        digest = expected.raw
+    if content is not None:
+        beside = write_file_beside(folder, name, content, mode, replaces=False)
+        atomic_swap.swap_into_place(folder.handle, name, beside, item, digest)
+        os.fsync(folder.handle)
+    elif item is not None:
+        atomic_swap.remove_if_expected(folder.handle, name, item, digest)
 
 
 def write_file_beside(
@@ -496,11 +538,8 @@ def _explain_system_errors(shown_path: str, folder: RootPath | None = None) -> I
     try:
         yield
     except OSError as error:
-        if (
-            folder is not None
-            and error.errno == errno.ENOTDIR
-            and os.path.lexists(folder.full_path)
-        ):
+        is_no_folder = error.errno == errno.ENOTDIR and folder is not None
+        if folder is not None and is_no_folder and os.path.lexists(folder.full_path):
             raise InvalidInput(f"{shown_path} is a file, not a folder.") from error
         raise _error_in_words(shown_path, error) from error
 
