@@ -91,12 +91,15 @@ def _mark_trailing_space(line: str) -> str:
 
 
 def _break_long_line(line: str) -> Iterator[str]:
-    """Break a long line, but never within a mark."""
+    """Break a long line, but never within a mark, nor between a tab and its arrow."""
     start = 0
     while len(line) - start > LONGEST_LINE:
         end = start + LONGEST_LINE - 1  # Leaves room for the left-to-right mark.
-        opened = line.rfind("⟨", end - 12, end)
-        end = opened if opened >= 0 and line.find("⟩", opened, end) < 0 else end
+        mark_start = line.rfind("⟨", end - 12, end)
+        if mark_start >= 0 and line.find("⟩", mark_start, end) < 0:
+            end = mark_start
+        elif line[end - 1 : end + 1] == "→\t":
+            end -= 1
         yield line[start:end] + GOES_ON
         start = end
     yield line[start:]

@@ -92,3 +92,11 @@ def test_a_long_line_goes_on_in_the_next(text: str, times: int) -> None:
     assert max(map(len, shown.split("\n"))) <= hidden_characters.LONGEST_LINE + len(
         hidden_characters.GOES_ON
     )
+
+
+def test_a_tab_stays_behind_its_arrow_where_a_long_line_is_broken() -> None:
+    for letters in range(990, 1_005):
+        text = "x" * letters + "\t" + "שלום" * 3 + "\t." * 20
+        shown = hidden_characters.mark_text(text)
+        assert unmark_text(shown) == text
+        assert f"→{hidden_characters.GOES_ON}" not in shown
