@@ -24,12 +24,13 @@ NO_REASON = "The hook refused and gave no reason."
 EVENTS = (
     "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
 )  # fmt: skip
-MOST_REPEATS, LONGEST_NAME = (
-    4,
-    128,
-)  # The maximum number of repeats in a matcher, and the maximum length of a name.
+MOST_REPEATS = 4  # In a matcher.
+LONGEST_NAME = 128
 MOST_GROUPS = 4  # Each group with choices may multiply the number of ways to match.
-USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
+USUAL_SECONDS = 60.0
+MOST_SECONDS = 600.0
+_CONDITION = re.compile(r"[\w*.-]+(?:\([^()]*\))?")
+_SUPPORTED_KEYS = frozenset({"type", "command", "timeout", "statusMessage", "if"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +44,27 @@ class ProjectHook:
     folder: Path
     trust: str = ""
     is_of_user: bool = False  # It is in the user's own settings and runs only what is theirs.
-    only: str = (
-        ""  # The calls that it applies to, such as `Bash(git push *)`. If empty, it applies to all.
-    )
+    # The calls that it applies to, such as `Bash(git push *)`. If empty, it applies to all.
+    only: str = ""
 
     def matches_arguments(self, values: Mapping[str, Any]) -> bool:
         """Whether it applies to a call's arguments, under Claude Code's names."""
         _, _, pattern = self.only.rstrip(")").partition("(")
         if not pattern:
             return True
-        about = str(
-            values.get("command")
-            or values.get("file_path")
-            or values.get("path")
-            or values.get("url")
-            or ""
-        )
+        subject = ""
+        for argument in ("command", "file_path", "path", "url"):
+            if values.get(argument):
+                subject = str(values[argument])
+                break
         if pattern.endswith(":*"):
-            return about.startswith(pattern[:-2])
-        names = (about, about.rpartition("/")[2], about.removeprefix(f"{self.folder}/"))
+            return subject.startswith(pattern.removesuffix(":*"))
+        plain_pattern = pattern.removeprefix("./").removeprefix("**/")
+        file_name = subject.rpartition("/")[2]
+        path_in_folder = subject.removeprefix(f"{self.folder}/")
         return any(
-            fnmatch.fnmatchcase(name, pattern.removeprefix("./").removeprefix("**/"))
-            for name in names
+            fnmatch.fnmatchcase(spelling, plain_pattern)
+            for spelling in (subject, file_name, path_in_folder)
         )
 
     def matches_tool(self, name: str) -> bool:
@@ -92,20 +92,24 @@ def read_hooks_file(path: Path, reading: ProjectReading, folder: Path) -> Iterat
     """Yield a settings file's hooks. What is unsupported is noted on the first one, or
     on a separate item.
     """
-    if (text := reading.read_text(path)) is None:
+    text = reading.read_text(path)
+    if text is None:
         return
     try:
-        found = json.loads(text)
-        table = found.get("hooks", {}) if isinstance(found, dict) else {}
+        settings = json.loads(text)
     except (ValueError, RecursionError):
         yield _unusable_hook("file", path, text, "The file is not valid JSON.", reading)
         return
-    if not isinstance(table, dict):
+    groups_by_event: Any = {}
+    if isinstance(settings, dict):
+        groups_by_event = settings.get("hooks", {})
+    if not isinstance(groups_by_event, dict):
         yield _unusable_hook("file", path, text, "Its hooks are not a table of events.", reading)
         return
-    for event, groups in table.items():
+    for event, groups in groups_by_event.items():
         if event in EVENTS:
-            yield from _build_hook_items_of_event(event, groups, path, folder, reading)
+            source = _HookSource(event, path, folder, reading)
+            yield from source.build_items(groups)
         else:
             why = f"The event {event} is not supported, so its hooks don't run."
             yield _unusable_hook(str(event)[:60], path, json.dumps(groups, indent=1), why, reading)
@@ -117,84 +121,107 @@ def _unusable_hook(
     return ProjectItem("hook", name, path, text, "", own=reading.own, notes=(why,), broken=True)
 
 
-def _build_hook_items_of_event(
-    event: str, groups: Any, path: Path, folder: Path, reading: ProjectReading
-) -> Iterator[ProjectItem]:
-    hooks = [
-        (text_at(group, "matcher"), each)
-        for group in objects_at(groups)
-        for each in list_at(group, "hooks")
-    ]
-    for number, (matcher, each) in enumerate(hooks, 1):
-        yield _build_hook_item(event, number, matcher, each, path, folder, reading)
+@dataclass(frozen=True, slots=True)
+class _HookSource:
+    """Where hooks are described: in the part of a settings file that is about one event."""
+
+    event: str
+    path: Path
+    folder: Path
+    reading: ProjectReading
+
+    def build_items(self, groups: Any) -> Iterator[ProjectItem]:
+        number = 0
+        for group in objects_at(groups):
+            matcher = text_at(group, "matcher")
+            for hook in list_at(group, "hooks"):
+                number += 1
+                yield self._build_item(number, matcher, hook)
+
+    def _build_item(self, number: int, matcher: str, hook: Any) -> ProjectItem:
+        name = self.event
+        if number > 1:
+            name = f"{self.event} {number}"
+        why_unusable = _reason_not_to_run(hook)
+        if why_unusable:
+            described = json.dumps(hook, indent=1)
+            return _unusable_hook(name, self.path, described, why_unusable, self.reading)
+        command = hook["command"]
+        values = {
+            "event": self.event,
+            "matcher": matcher,
+            "command": command,
+            "timeout": _seconds_of_hook(hook),
+        }
+        condition = hook.get("if", "")
+        if condition:
+            values["if"] = condition
+        shown = json.dumps(values, indent=1, ensure_ascii=False)
+        try:
+            shown += read_files_named_in_command(command, self.folder, self.reading)
+        except InvalidInput as error:
+            return _unusable_hook(name, self.path, shown, error.what, self.reading)
+        unsupported = sorted(set(hook) - _SUPPORTED_KEYS)
+        return ProjectItem(
+            "hook",
+            name,
+            self.path,
+            shown,
+            command,
+            f"{self.event} {matcher}".strip(),
+            self.reading.own,
+            values,
+            tuple(
+                f"{key} is not supported in a hook and does nothing here." for key in unsupported
+            ),
+        )
 
 
-def _build_hook_item(
-    event: str,
-    number: int,
-    matcher: str,
-    hook: Any,
-    path: Path,
-    folder: Path,
-    reading: ProjectReading,
-) -> ProjectItem:
-    name = event if number == 1 else f"{event} {number}"
-    command = hook.get("command") if isinstance(hook, dict) else None
-    kind = hook.get("type", "command") if isinstance(hook, dict) else ""
+def _reason_not_to_run(hook: Any) -> str:
+    """Say what of a hook is not supported, so that it must not run. Empty if it can run."""
+    kind: Any = ""
+    command = None
+    if isinstance(hook, dict):
+        kind = hook.get("type", "command")
+        command = hook.get("command")
     if kind != "command" or not isinstance(command, str) or not command.strip():
-        why = f"Hooks of type {str(kind)[:40]!r} are not supported, so this hook doesn't run."
-        return _unusable_hook(name, path, json.dumps(hook, indent=1), why, reading)
+        return f"Hooks of type {str(kind)[:40]!r} are not supported, so this hook doesn't run."
+    # Without its condition, it would run for more calls than its author meant.
+    condition = hook.get("if", "")
+    if condition == "":
+        return ""
+    if not isinstance(condition, str) or not _CONDITION.fullmatch(condition):
+        return f"The condition {str(condition)[:80]!r} is not supported, so this hook doesn't run."
+    return ""
+
+
+def _seconds_of_hook(hook: Mapping[str, Any]) -> float:
     seconds = hook.get("timeout", USUAL_SECONDS)
-    seconds = (
-        float(seconds)
-        if isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        else USUAL_SECONDS
-    )
-    values = {
-        "event": event,
-        "matcher": matcher,
-        "command": command,
-        "timeout": min(max(seconds, 0.1), MOST_SECONDS),
-    }
-    only = hook.get("if", "")
-    if not isinstance(only, str) or (only and not re.fullmatch(r"[\w*.-]+(?:\([^()]*\))?", only)):
-        why = f"The condition {str(only)[:80]!r} is not supported, so this hook doesn't run."
-        return _unusable_hook(name, path, json.dumps(hook, indent=1), why, reading)
-    strange = sorted(set(hook) - {"type", "command", "timeout", "statusMessage", "if"})
-    notes = tuple(f"{key} is not supported in a hook and does nothing here." for key in strange)
-    values |= {"if": only} if only else {}
-    shown = json.dumps(values, indent=1, ensure_ascii=False)
-    try:
-        shown += read_files_named_in_command(command, folder, reading)
-    except InvalidInput as error:
-        return _unusable_hook(name, path, shown, error.what, reading)
-    return ProjectItem(
-        "hook", name, path, shown, command, f"{event} {matcher}".strip(), reading.own, values, notes
-    )
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number:
+        seconds = USUAL_SECONDS
+    return float(min(max(seconds, 0.1), MOST_SECONDS))
 
 
 def reread_hook(item: ProjectItem, folder: Path) -> ProjectItem | None:
-    found = read_hooks_file(
-        item.path, ProjectReading(item.path.parent.parent, own=item.own), folder
-    )
-    return next((each for each in found if each.settings_key == item.settings_key), None)
+    """Return the hook as its file describes it now, or None if it is gone."""
+    reading = ProjectReading(item.path.parent.parent, own=item.own)
+    for present_item in read_hooks_file(item.path, reading, folder):
+        if present_item.settings_key == item.settings_key:
+            return present_item
+    return None
 
 
 def build_hook_from_item(item: ProjectItem, folder: Path) -> ProjectHook:
-    values = item.values
-    event, matcher, command, seconds = (
-        values[key] for key in ("event", "matcher", "command", "timeout")
-    )
-    is_of_user = item.own and not item.reaches_folder
     return ProjectHook(
-        event,
-        matcher,
-        command,
-        seconds,
-        folder,
-        item.content_sha256,
-        is_of_user,
-        values.get("if", ""),
+        event=item.values["event"],
+        matcher=item.values["matcher"],
+        command=item.values["command"],
+        seconds=item.values["timeout"],
+        folder=folder,
+        trust=item.content_sha256,
+        is_of_user=item.own and not item.reaches_folder,
+        only=item.values.get("if", ""),
     )
 
 
@@ -202,29 +229,46 @@ def translate_call_for_claude(
     name: str, values: Mapping[str, Any], folder: Path
 ) -> tuple[str, dict[str, Any]]:
     """Return a call's tool name and arguments as hooks for Claude Code expect them."""
-    if (known := _CLAUDE.get(name)) is None:
-        return (f"mcp__{name}" if "__" in name else name), dict(values)
-    theirs, arguments = known
-    return theirs, arguments(values, str(folder / str(values.get("path") or ".")))
+    claude_tool = _CLAUDE.get(name)
+    if claude_tool is not None:
+        claude_name, translate_arguments = claude_tool
+        path = str(folder / str(values.get("path") or "."))
+        return claude_name, translate_arguments(values, path)
+    if "__" in name:  # A tool of an MCP server.
+        return f"mcp__{name}", dict(values)
+    return name, dict(values)
 
 
 def _claude_edit_arguments(values: Mapping[str, Any], path: str) -> dict[str, Any]:
-    old, new = values.get("old_text", ""), values.get("new_text", "")
     return {
         "file_path": path,
-        "old_string": old,
-        "new_string": new,
+        "old_string": values.get("old_text", ""),
+        "new_string": values.get("new_text", ""),
         "replace_all": values.get("replace_all") is True,
     }
 
 
+def _claude_write_arguments(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    return {"file_path": path, "content": values.get("content", "")}
+
+
+def _claude_search_arguments(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    return {"pattern": values.get("pattern", ""), "path": path}
+
+
 def _claude_bash_arguments(values: Mapping[str, Any], _: str) -> dict[str, Any]:
-    more = {"run_in_background": True} if values.get("background") else {}
-    return {"command": values.get("command", ""), "description": "", **more}
+    arguments = {"command": values.get("command", ""), "description": ""}
+    if values.get("background"):
+        arguments["run_in_background"] = True
+    return arguments
 
 
 def _claude_read_arguments(values: Mapping[str, Any], path: str) -> dict[str, Any]:
-    return {"file_path": path, **{key: values[key] for key in ("offset", "limit") if key in values}}
+    arguments = {"file_path": path}
+    for name in ("offset", "limit"):
+        if name in values:
+            arguments[name] = values[name]
+    return arguments
 
 
 def _convert_to_claude_task_arguments(values: Mapping[str, Any], _: str) -> dict[str, Any]:
@@ -235,19 +279,10 @@ def _convert_to_claude_task_arguments(values: Mapping[str, Any], _: str) -> dict
 _CLAUDE: Mapping[str, tuple[str, Callable[[Mapping[str, Any], str], dict[str, Any]]]] = {
     ToolName.RUN_COMMAND: ("Bash", _claude_bash_arguments),
     ToolName.READ_FILE: ("Read", _claude_read_arguments),
-    ToolName.WRITE_FILE: (
-        "Write",
-        lambda values, path: {"file_path": path, "content": values.get("content", "")},
-    ),
+    ToolName.WRITE_FILE: ("Write", _claude_write_arguments),
     ToolName.EDIT_FILE: ("Edit", _claude_edit_arguments),
-    ToolName.GLOB_FILES: (
-        "Glob",
-        lambda values, path: {"pattern": values.get("pattern", ""), "path": path},
-    ),
-    ToolName.SEARCH_FILES: (
-        "Grep",
-        lambda values, path: {"pattern": values.get("pattern", ""), "path": path},
-    ),
+    ToolName.GLOB_FILES: ("Glob", _claude_search_arguments),
+    ToolName.SEARCH_FILES: ("Grep", _claude_search_arguments),
     ToolName.LIST_FILES: ("LS", lambda _, path: {"path": path}),
     ToolName.FETCH_URL: (
         "WebFetch",
@@ -276,35 +311,30 @@ def parse_hook_answer(
     """Parse an answer. Exit code 2 blocks, with standard error as the reason; other
     failures do nothing.
     """
+    error_text = standard_error.strip()
     if exit_code == 2:
-        return HookAnswer(blocks=standard_error.strip() or NO_REASON)
+        return HookAnswer(blocks=error_text or NO_REASON)
     if exit_code != 0:
-        return HookAnswer(
-            note=f"it ended with exit code {exit_code}. {standard_error.strip()[:300]}".strip()
-        )
-    found = (
-        parse_json_or_none(standard_output) if standard_output.lstrip().startswith("{") else None
-    )
-    if not isinstance(found, dict):
-        says = standard_output.strip() if event in ("UserPromptSubmit", "SessionStart") else ""
-        return HookAnswer(says=says)
-    return _build_answer_from_decision(event, found)
+        return HookAnswer(note=f"it ended with exit code {exit_code}. {error_text[:300]}".strip())
+    answer = None
+    if standard_output.lstrip().startswith("{"):
+        answer = parse_json_or_none(standard_output)
+    if isinstance(answer, dict):
+        return _build_answer_from_decision(event, answer)
+    # Of these events, Claude Code gives plain output to the model.
+    if event in ("UserPromptSubmit", "SessionStart"):
+        return HookAnswer(says=standard_output.strip())
+    return HookAnswer()
 
 
-def _build_answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAnswer:
-    inner = object_at(found, "hookSpecificOutput")
-    decision = inner.get("permissionDecision") or found.get("decision") or ""
-    why = (
-        inner.get("permissionDecisionReason")
-        or found.get("reason")
-        or found.get("stopReason")
-        or NO_REASON
-    )
-    says = str(inner.get("additionalContext") or "")
-    if found.get("continue") is False or decision in ("block", "deny"):
-        return HookAnswer(blocks=str(why), says=says)
+def _build_answer_from_decision(event: str, answer: Mapping[str, Any]) -> HookAnswer:
+    inner = object_at(answer, "hookSpecificOutput")
+    decision = inner.get("permissionDecision") or answer.get("decision")
+    words_for_model = str(inner.get("additionalContext") or "")
+    if answer.get("continue") is False or decision in ("block", "deny"):
+        return HookAnswer(blocks=_reason_of_answer(inner, answer), says=words_for_model)
     if decision == "ask":
-        return HookAnswer(asks=str(why), says=says)
+        return HookAnswer(asks=_reason_of_answer(inner, answer), says=words_for_model)
     notes = []
     if decision in ("allow", "approve") and event == "PreToolUse":
         notes.append(
@@ -312,4 +342,16 @@ def _build_answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAns
         )
     if "updatedInput" in inner:
         notes.append("it tried to change a call's arguments, which is not supported.")
-    return HookAnswer(says=says, note=" ".join(notes))
+    return HookAnswer(says=words_for_model, note=" ".join(notes))
+
+
+def _reason_of_answer(inner: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    reasons = (
+        inner.get("permissionDecisionReason"),
+        answer.get("reason"),
+        answer.get("stopReason"),
+    )
+    for reason in reasons:
+        if reason:
+            return str(reason)
+    return NO_REASON

@@ -73,10 +73,21 @@ class WorkspacePermissions:
         if decision.verdict == "deny":
             ruling.refused = True
             raise ActionRefused(f"Not done: {decision.reason}.")
-        if decision.verdict != "ask":
-            return
-        known = self._rules_for_conversation(context.conversation)
-        choices = permission.choices_to_offer(action, known) if "always" in decision.scopes else ()
+        if decision.verdict == "ask":
+            await self._ask_permission(call, action, context, ruling, decision)
+
+    async def _ask_permission(
+        self,
+        call: ToolCall,
+        action: ToolAction,
+        context: CallContext,
+        ruling: PermissionOutcome,
+        decision: permission.PermissionDecision,
+    ) -> None:
+        rules = self._rules_for_conversation(context.conversation)
+        choices: Sequence[Sequence[PermissionRule]] = ()
+        if "always" in decision.scopes:
+            choices = permission.choices_to_offer(action, rules)
         question = PermissionQuestion(
             call,
             action.title,
@@ -85,14 +96,17 @@ class WorkspacePermissions:
             decision.scopes,
             rules=tuple(map(permission.describe_choice, choices)),
             apart=decision.separate_permission,
-            programs=permission.list_asked_programs(action, known),
+            programs=permission.list_asked_programs(action, rules),
         )
         answer = await context.ask(question)
         ruling.decided_by = "user"
         if not answer.allowed:
             ruling.refused = True
-            words = f"{USER_WORDS}{answer.words.strip()}" if answer.words.strip() else ""
-            raise ActionRefused(f"The user denied this call, so it was not run.{words}")
+            refusal = "The user denied this call, so it was not run."
+            words = answer.words.strip()
+            if words:
+                refusal += f"{USER_WORDS}{words}"
+            raise ActionRefused(refusal)
         if answer.scope in decision.scopes:
             ruling.scope = answer.scope
             if 0 <= answer.rule < len(choices):
@@ -171,29 +185,34 @@ class Toolbox:
     ) -> None:
         self._guard = guard
         self._demand = on_demand
-        finding = (
-            on_demand.build_on_demand_tools(self._searchable_specs, lambda: self.callable_names)
-            if on_demand
-            else ()
-        )
-        own = {tool.name: tool for tool in tools if not only or tool.name in only}
-        self._tools = own | {tool.name: tool for tool in finding}
         self._around = around
         self._permissions = permissions
         self._more = more
         self._only = only
-        self._rare = tuple(
-            _spec_of_built_in(tool) for tool in own.values() if tool.is_rare and on_demand
-        )
-        rare = {spec.name for spec in self._rare}
-        self._own = tuple(_spec_of_built_in(tool) for name, tool in own.items() if name not in rare)
+        self._tools: dict[str, BuiltInTool] = {}
+        # Definitions that are always sent, and those that are sent once they were searched for.
+        always_sent = []
+        sent_on_demand = []
+        for tool in tools:
+            if only and tool.name not in only:
+                continue
+            self._tools[tool.name] = tool
+            if tool.is_rare and on_demand is not None:
+                sent_on_demand.append(_spec_of_built_in(tool))
+            else:
+                always_sent.append(_spec_of_built_in(tool))
+        self._own = tuple(always_sent)
+        self._rare = tuple(sent_on_demand)
+        if on_demand is not None:
+            for tool in on_demand.build_on_demand_tools(
+                self._searchable_specs, lambda: self.callable_names
+            ):
+                self._tools[tool.name] = tool
 
     def offered_specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools offered to the model, in an order that does not change."""
-        foreign = sorted(
-            (tool.spec for tool in self._foreign_tools_by_name().values()),
-            key=lambda spec: spec.name,
-        )
+        foreign = [tool.spec for tool in self._foreign_tools_by_name().values()]
+        foreign.sort(key=lambda spec: spec.name)
         if self._demand is None:
             return (*self._own, *map(_spec_of_foreign, foreign))
         sent = self._demand.definitions_to_send(foreign, self._rare)
@@ -207,7 +226,9 @@ class Toolbox:
 
     def withheld_definition_totals(self) -> tuple[int, int]:
         """Return how many definitions are not sent, and how many tokens they would take."""
-        return self._demand.withheld_count_and_tokens if self._demand else (0, 0)
+        if self._demand is None:
+            return 0, 0
+        return self._demand.withheld_count_and_tokens
 
     def runs_alone(self, name: str) -> bool:
         tool = self._tools.get(name) or self._foreign_tools_by_name().get(name)
@@ -226,24 +247,23 @@ class Toolbox:
             if self._guard is not None:
                 await self._guard.run_hooks_before_call(call, context)
             context.note_begun()
-            values, own_schema = self._parse_values_of_call(call)
-            values, said = argument_schema.split_off_keep_argument(values, own_schema)
-            keep = keep or said
+            given, own_schema = self._parse_values_of_call(call)
+            values, keep_in_values = argument_schema.split_off_keep_argument(given, own_schema)
+            keep = keep or keep_in_values
             result = await self._run_own_or_foreign_tool(call, values, context, ruling)
         except StoreFailed:
-            raise
+            raise  # What cannot be stored ends the turn: it is no mistake of the model.
         except (HelixError, OSError) as error:
             if isinstance(error, RefusedByUser):
-                ruling.decided_by, ruling.refused = "user", True
-            words = str(error) if isinstance(error, HelixError) else f"The system refused: {error}"
-            result = ToolOutput(words, ok=False, source=summarise_arguments(call.arguments))
+                ruling.decided_by = "user"
+                ruling.refused = True
+            result = _output_of_error(call, error)
         if ruling.open_step is not None:
             ruling.open_step.release_space()
         outcome = await self._build_call_outcome(call, result, ruling, keep)
         if ruling.open_step is not None and self._around.checkpoints is not None:
-            outcome = replace(
-                outcome, files=await self._around.checkpoints.end_step(ruling.open_step)
-            )
+            changed_files = await self._around.checkpoints.end_step(ruling.open_step)
+            outcome = replace(outcome, files=changed_files)
         if self._guard is not None and not outcome.refused:
             await self._guard.run_hooks_after_call(call, context, outcome)
         return outcome
@@ -256,19 +276,21 @@ class Toolbox:
             return
         if not checkpoints.is_ready and checkpoints.is_undo_available:
             context.show("Waiting for the first checkpoint of the folder…\n")
-        old = (
-            checkpoints.folders.last_item_at(checkpoints.checkpoint_path(action.path))
-            if action.path
-            else None
-        )
-        size = len(call.arguments) + (
-            old.size if old else 0
-        )  # A new version is stored whole, however small the edit.
-        by = _CHANGING[action.effect]
+        size = len(call.arguments)
+        if action.path:
+            # A new version is stored whole, however small the edit.
+            earlier_version = checkpoints.folders.last_item_at(
+                checkpoints.checkpoint_path(action.path)
+            )
+            if earlier_version is not None:
+                size += earlier_version.size
+        cause = _CHANGING[action.effect]
         # A file tool knows its path; for a command, it is every difference.
-        only = (action.path,) * bool(action.path) if by == "tool" else None
+        only_paths: Sequence[str] | None = None
+        if cause == "tool":
+            only_paths = (action.path,) if action.path else ()
         ruling.open_step = await checkpoints.begin_step(
-            call.id, context.conversation, by, size, only
+            call.id, context.conversation, cause, size, only_paths
         )
 
     def _parse_values_of_call(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
@@ -292,25 +314,19 @@ class Toolbox:
     ) -> ToolOutput:
         permit = self._permission_check_for(call, context, ruling)
         if call.name not in self._tools:
-            return await self._ask_and_run_foreign(
-                self._foreign_tools_by_name()[call.name], call, values, context, permit
-            )
+            foreign_tool = self._foreign_tools_by_name()[call.name]
+            return await self._ask_and_run_foreign(foreign_tool, call, values, context, permit)
         tool = self._tools[call.name]
-        args = built_in_tool.ToolArguments(
-            argument_schema.fit_arguments_to_schema(values, tool.schema, tool.name)
+        fitted = argument_schema.fit_arguments_to_schema(values, tool.schema, tool.name)
+        resources = built_in_tool.ToolResources(
+            call,
+            context,
+            permit,
+            self._around,
+            self._around.files_seen.setdefault(context.conversation, FilesSeen()),
+            self._build_read_check(context.conversation),
         )
-        seen = self._around.files_seen.setdefault(context.conversation, FilesSeen())
-        return await tool.run_tool(
-            args,
-            built_in_tool.ToolResources(
-                call,
-                context,
-                permit,
-                self._around,
-                seen,
-                self._build_read_check(context.conversation),
-            ),
-        )
+        return await tool.run_tool(built_in_tool.ToolArguments(fitted), resources)
 
     async def _ask_and_run_foreign(
         self,
@@ -320,35 +336,35 @@ class Toolbox:
         context: CallContext,
         permit: PermitAction,
     ) -> ToolOutput:
-        values = argument_schema.correct_arguments_of_server_tool(
-            values, json.loads(tool.spec.schema)
-        )
+        schema = json.loads(tool.spec.schema)
+        corrected = argument_schema.correct_arguments_of_server_tool(values, schema)
         if call.via:
-            check_arguments_of_server_tool(values, json.loads(tool.spec.schema), call.name)
-        preview = json.dumps(values, ensure_ascii=False, indent=2)
-        danger = (
-            "this tool's description has changed since you allowed it"
-            if tool.has_changed_description
-            else ""
-        )
-        title, only_reads = tool.title_for_question, tool.only_reads
-        foreign = ActionEffect.FOREIGN
+            check_arguments_of_server_tool(corrected, schema, call.name)
+        reason_to_ask = ""
+        if tool.has_changed_description:
+            reason_to_ask = "this tool's description has changed since you allowed it"
+        title = tool.title_for_question
         await permit(
             ToolAction(
-                call.name, foreign, title, preview, reason_to_ask=danger, only_reads=only_reads
+                call.name,
+                ActionEffect.FOREIGN,
+                title,
+                preview=json.dumps(corrected, ensure_ascii=False, indent=2),
+                reason_to_ask=reason_to_ask,
+                only_reads=tool.only_reads,
             )
         )
         tool.remember_approval()
-        got = await tool.call_foreign_tool(values, context)
-        cache, name = self._around.cache, call.name
-        images = [
-            await cache.store_content(data, EntryOrigin(name, title, kind))
-            for kind, data in got.images
-        ]
-        said = got.text
-        for file_name, content in got.files:
-            said += "\n" + await read_document_as_text(cache, name, file_name, content)
-        return ToolOutput(said, ok=got.ok, images=tuple(images), source=title)
+        result = await tool.call_foreign_tool(corrected, context)
+        cache = self._around.cache
+        images = []
+        for media_type, data in result.images:
+            origin = EntryOrigin(call.name, title, media_type)
+            images.append(await cache.store_content(data, origin))
+        text = result.text
+        for file_name, content in result.files:
+            text += "\n" + await read_document_as_text(cache, call.name, file_name, content)
+        return ToolOutput(text, ok=result.ok, images=tuple(images), source=title)
 
     def _permission_check_for(
         self, call: ToolCall, context: CallContext, ruling: PermissionOutcome
@@ -366,21 +382,24 @@ class Toolbox:
     def _build_read_check(self, conversation: str) -> Callable[[str], bool]:
         def is_readable(path: str) -> bool:
             action = ToolAction(ToolName.READ_FILE, ActionEffect.READ, "", "", path=path)
-            return (
-                self._permissions.decide_for_conversation(action, conversation).verdict == "allow"
-            )
+            decision = self._permissions.decide_for_conversation(action, conversation)
+            return decision.verdict == "allow"
 
         return is_readable
 
     async def _build_call_outcome(
         self, call: ToolCall, result: ToolOutput, ruling: PermissionOutcome, keep: str
     ) -> CallOutcome:
-        stored, content = result.stored, result.output
+        stored = result.stored
+        content = None  # Only what is in memory anyway is handed on.
         if stored is None:
-            content = content.encode("utf-8", "replace") if isinstance(content, str) else content
-            stored = await self._around.cache.store_content(
-                content, EntryOrigin(call.name, result.source, result.media_type)
-            )
+            output = result.output
+            if isinstance(output, str):
+                output = output.encode("utf-8", "replace")
+            if isinstance(output, bytes):
+                content = output
+            origin = EntryOrigin(call.name, result.source, result.media_type)
+            stored = await self._around.cache.store_content(output, origin)
         return CallOutcome(
             output=stored,
             ok=result.ok,
@@ -395,22 +414,31 @@ class Toolbox:
             repeated=bool(result.repeat_of),
             refused=ruling.refused,
             stopped=result.stopped,
-            content=content if result.stored is None and isinstance(content, bytes) else None,
+            content=content,
         )
 
     def _foreign_tools_by_name(self) -> dict[str, ForeignTool]:
         """Return foreign tools by name. None replaces a built-in tool."""
-        tools = {
-            tool.spec.name: tool
-            for tool in self._more()
-            if not self._only or tool.spec.name in self._only
-        }
-        return {name: tool for name, tool in tools.items() if name not in self._tools}
+        foreign_tools = {}
+        for tool in self._more():
+            name = tool.spec.name
+            is_wanted = not self._only or name in self._only
+            if is_wanted and name not in self._tools:
+                foreign_tools[name] = tool
+        return foreign_tools
+
+
+def _output_of_error(call: ToolCall, error: HelixError | OSError) -> ToolOutput:
+    words = f"The system refused: {error}"
+    if isinstance(error, HelixError):
+        words = str(error)
+    return ToolOutput(words, ok=False, source=summarise_arguments(call.arguments))
 
 
 def _spec_of_built_in(tool: BuiltInTool) -> ToolSpec:
-    build = argument_schema.build_spec if tool.is_brief else argument_schema.spec_with_keep
-    return build(tool.name, tool.description, tool.schema)
+    if tool.is_brief:
+        return argument_schema.build_spec(tool.name, tool.description, tool.schema)
+    return argument_schema.spec_with_keep(tool.name, tool.description, tool.schema)
 
 
 def _spec_of_foreign(spec: ToolSpec) -> ToolSpec:
