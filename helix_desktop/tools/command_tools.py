@@ -49,7 +49,8 @@ from helix_desktop.tools.sandbox_home import is_within_folder
 
 _TAIL = 64 * 1024
 _NAMED = 5
-_SHOW_BYTES, _SHOW_SECONDS = 8 * 1024, 0.05
+_SHOW_BYTES = 8 * 1024
+_SHOW_SECONDS = 0.05
 _SETTLE = 1.0
 _ONLY_SETS = re.compile(r"\s*(?:cd|pushd|export|source|\.|alias|unset|ulimit|umask)\s[^\n;&|]*")
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
@@ -87,16 +88,14 @@ class WorkspaceCommands:
     guard: AutorunGuard | None = None
     background: dict[str, BackgroundCommand] = field(default_factory=dict)
     next_numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
-    is_planning: Callable[[], bool] = lambda: (
-        False
-    )  # True while the agent makes a plan. Commands must not write then.
-    opened: Callable[[], CommandOpenings] = (
-        CommandOpenings  # Tells which parts of the home folder commands may use.
-    )
+    # True while the agent makes a plan. Commands must not write then.
+    is_planning: Callable[[], bool] = lambda: False
+    # Tells which parts of the home folder commands may use.
+    opened: Callable[[], CommandOpenings] = CommandOpenings
 
     @property
     def running_in_background(self) -> list[BackgroundCommand]:
-        return [one for one in self.background.values() if one.is_running]
+        return [command for command in self.background.values() if command.is_running]
 
     async def start_in_sandbox(
         self,
@@ -107,32 +106,27 @@ class WorkspaceCommands:
         *,
         free: bool,
     ) -> RunningCommand:
-        words, network = shell_command_line(action.command), action.network
-        sandbox = replace(self.sandbox, read_only=True) if self.is_planning() else self.sandbox
-        self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Start a command. `free`: the user allowed it to run outside the sandbox."""
+        sandbox = self.sandbox
+        if self.is_planning():
+            sandbox = replace(sandbox, read_only=True)
+        sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         environment = sandbox.build_environment(
-            self.environment, network=network, free=free, opened=opened
+            self.environment, network=action.network, free=free, opened=opened
         )
         held: HeldPaths = ((), ())
         if self.guard is not None:
-            held = self.guard.paths_to_hold_in_place(
-                set(self.guard.hidden_files).difference(opened.hidden)
-            )
-        is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not free
-        launch = ProcessLaunch(
-            CommandAuthor.MODEL,
-            words,
-            folder,
-            environment,
-            place=ProcessPlace.SANDBOX if is_locked_in else ProcessPlace.WATCHED,
-            checks=watched,
-            reason_unchecked=""
-            if watched
-            else "the user allowed it as it is, or no folder of a workspace is in reach",
-            is_allowed_outside=not is_locked_in,
-        )
+            shown_files = set(self.guard.hidden_files).difference(opened.hidden)
+            held = self.guard.paths_to_hold_in_place(shown_files)
+        words = shell_command_line(action.command)
+        launch = self._build_launch(words, folder, environment, watched, free=free)
         wrap = partial(
-            sandbox.wrap_command, words, network=network, outside=free, held=held, opened=opened
+            sandbox.wrap_command,
+            words,
+            network=action.network,
+            outside=free,
+            held=held,
+            opened=opened,
         )
         try:
             return await RunningCommand.start_in_jail(launch, wrap)
@@ -144,14 +138,41 @@ class WorkspaceCommands:
                 remedy="Write the long part to a file with write_file.",
             ) from error
 
+    def _build_launch(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        watched: CommandCheck | None,
+        *,
+        free: bool,
+    ) -> ProcessLaunch:
+        is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not free
+        place = ProcessPlace.SANDBOX if is_locked_in else ProcessPlace.WATCHED
+        reason_unchecked = ""
+        if watched is None:
+            reason_unchecked = (
+                "the user allowed it as it is, or no folder of a workspace is in reach"
+            )
+        return ProcessLaunch(
+            CommandAuthor.MODEL,
+            words,
+            folder,
+            environment,
+            place=place,
+            checks=watched,
+            reason_unchecked=reason_unchecked,
+            is_allowed_outside=not is_locked_in,
+        )
+
     def openings_for_command(self, needs: CommandNeeds) -> CommandOpenings:
         """Return what is open to a command by settings or request, without hidden files."""
         opened = self.opened()
-        hidden = self.guard.hidden_files if self.guard is not None else []
         names = tuple(dict.fromkeys((*opened.names, *needs.openings)))
-        return replace(
-            opened, names=names, hidden=tuple(path for path in hidden if path not in needs.files)
-        )
+        hidden: list[str] = []
+        if self.guard is not None:
+            hidden = [path for path in self.guard.hidden_files if path not in needs.files]
+        return replace(opened, names=names, hidden=tuple(hidden))
 
     async def begin_command_check(
         self, use: ToolResources, *, outside: bool, lasting: bool
@@ -161,23 +182,24 @@ class WorkspaceCommands:
         """
         if self.guard is None or outside:
             return None
-        for one in self.running_in_background:
-            await one.revert_and_append_note(use, ask=True)
+        for background_command in self.running_in_background:
+            await background_command.revert_and_append_note(use, ask=True)
         return await CommandCheck.begin_check(
             self.guard, lasting=lasting and self.sandbox.kind is SandboxKind.BUBBLEWRAP
         )
 
     def update_background_checks(self, watched: CommandCheck) -> None:
         """Tell commands in the background which changes the user let another command keep."""
-        for one in self.running_in_background:
-            if one.check is not None:
-                one.check.kept |= watched.kept
+        for background_command in self.running_in_background:
+            if background_command.check is not None:
+                background_command.check.kept |= watched.kept
 
     async def aclose(self) -> None:
         """End all background commands when the program ends."""
-        for one in self.background.values():
-            one.command.kill_process_tree()
-        await asyncio.gather(*(one.command.kill_and_wait() for one in self.background.values()))
+        commands = [background.command for background in self.background.values()]
+        for command in commands:
+            command.kill_process_tree()
+        await asyncio.gather(*(command.kill_and_wait() for command in commands))
 
 
 # --- The tool run_command ---
@@ -204,73 +226,82 @@ async def run_command(
     if not line or "\0" in line:
         raise InvalidInput("Specify a command.")
     place = use.roots.resolve_path(args.text_argument("folder", "."))
+    # This raises an error with a sentence if the folder cannot be used.
     await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
     folder = place.full_path
-    network, free = args.flag_argument("network"), args.flag_argument("outside_sandbox")
+    network = args.flag_argument("network")
+    free = args.flag_argument("outside_sandbox")
+    background = args.flag_argument("background")
     needs = await _parse_command_needs(commands, use, args, network=network)
     action = _build_run_action(
         commands, line, use.roots.folders[0], folder, network=network, outside=free
     )
-    await use.permit(action if free else await _action_with_needs(commands, use, action, needs))
-    if args.flag_argument("background"):
+    if not free:
+        action = await _action_with_needs(commands, use, action, needs)
+    await use.permit(action)
+    if background:
         _check_background_limit(commands)
-    watched = await commands.begin_command_check(
-        use, outside=free, lasting=args.flag_argument("background")
-    )
+    watched = await commands.begin_command_check(use, outside=free, lasting=background)
     opened = commands.openings_for_command(needs)
     command = await commands.start_in_sandbox(action, folder, opened, watched, free=free)
-    closed = commands.sandbox.kind is not SandboxKind.NONE and not network and not free
-    if args.flag_argument("background"):
-        return await _add_to_background(
-            commands,
-            use,
-            BackgroundCommand(
-                f"bg{next(commands.next_numbers)}", line, command, time.time(), watched, closed
-            ),
+    is_locked_in = commands.sandbox.kind is not SandboxKind.NONE and not free
+    has_no_network = is_locked_in and not network
+    if background:
+        name = f"bg{next(commands.next_numbers)}"
+        background_command = BackgroundCommand(
+            name, line, command, time.time(), watched, has_no_network
         )
-    seconds = min(
-        max(args.number_argument("seconds", commands.limits.seconds), 1),
-        commands.limits.most_seconds,
+        return await _add_to_background(commands, use, background_command)
+    followed = _FollowedCommand(
+        commands, use, line, command, _seconds_of_command(commands, args), check=watched
     )
-    hint, seen = _hint_for_command(line), None
-    if closed and commands.running_in_background and ADDRESS_PATTERN.search(line):
-        hint = NO_NETWORK_NOTE
-    if not free and commands.sandbox.kind is not SandboxKind.NONE:
-        seen = partial(_sandbox_hint, commands, line, opened, network)
-    followed = _FollowedCommand(commands, use, line, command, seconds, hint, watched, seen)
+    followed.hint = _hint_for_command(line)
+    if has_no_network and commands.running_in_background and ADDRESS_PATTERN.search(line):
+        followed.hint = NO_NETWORK_NOTE
+    if is_locked_in:
+        followed.explain_hidden_paths = partial(_sandbox_hint, commands, line, opened, network)
     return await followed.follow_to_end()
+
+
+def _seconds_of_command(commands: WorkspaceCommands, args: ToolArguments) -> int:
+    seconds = args.number_argument("seconds", commands.limits.seconds)
+    return min(max(seconds, 1), commands.limits.most_seconds)
 
 
 async def _parse_command_needs(
     commands: WorkspaceCommands, use: ToolResources, args: ToolArguments, *, network: bool
 ) -> CommandNeeds:
-    names = [name.strip() for name in args.text_argument("needs").split(",") if name.strip()]
-    openings = tuple(name for name in names if name in OPENING_NAMES)
+    openings = []
+    file_names = []
+    for text in args.text_argument("needs").split(","):
+        name = text.strip()
+        if name in OPENING_NAMES:
+            openings.append(name)
+        elif name:
+            file_names.append(name)
     if openings and not network:
         raise InvalidInput(
             f"{openings[0]} needs `network`: it is open to commands with network access only."
         )
-    if len(names) == len(openings) or commands.guard is None:
-        return CommandNeeds(openings)
+    if not file_names or commands.guard is None:
+        return CommandNeeds(tuple(openings))
     await asyncio.to_thread(commands.guard.scan_autorun_files)
     files: dict[str, None] = {}
-    for name in names:
-        if name not in openings:
-            hidden = await _find_hidden_files_at(commands.guard, use, name)
-            files.update(dict.fromkeys(hidden))
-    return CommandNeeds(openings, tuple(files))
+    for name in file_names:
+        hidden = await _find_hidden_files_at(commands.guard, use, name)
+        files.update(dict.fromkeys(hidden))
+    return CommandNeeds(tuple(openings), tuple(files))
 
 
 async def _find_hidden_files_at(guard: AutorunGuard, use: ToolResources, name: str) -> list[str]:
     """Return the hidden files that this path names, or that the folder it names contains."""
     place = use.roots.with_nothing_hidden.resolve_path(name)
     path = await asyncio.to_thread(os.path.realpath, place.full_path)
-    # The guard names a closed folder instead of the files in it.
-    hidden = [
-        file
-        for file in guard.hidden_files
-        if is_within_folder(file, path) or is_within_folder(path, file)
-    ]
+    hidden = []
+    for file in guard.hidden_files:
+        # The guard names a closed folder instead of the files in it.
+        if is_within_folder(file, path) or is_within_folder(path, file):
+            hidden.append(file)
     if not hidden:
         raise InvalidInput(
             f"{use.roots.display_path(place)} is not hidden, so a command need not ask for it.",
@@ -285,41 +316,55 @@ async def _action_with_needs(
     """Add to the question which hidden things the command wants to see, and what can't
     be hidden from it.
     """
-    sandbox = commands.sandbox
-    danger = ""
-    new = [name for name in needs.openings if name not in commands.opened().names]
-    if sandbox.kind is SandboxKind.LANDLOCK:
-        if commands.guard is not None:
-            await asyncio.to_thread(commands.guard.scan_autorun_files)
-        opened = commands.openings_for_command(needs)
-        seen = sandbox.paths_left_visible(opened, network=action.network)
-        if seen:
-            danger = f"this sandbox, Landlock, cannot hide these files from the command: {_display_paths(use, seen)}"
-        action = replace(
-            action,
-            title=f"{action.title} in the weaker sandbox, Landlock (bubblewrap is missing or does not work)",
-        )
-    if needs.files:
-        danger = (
-            f"it would see files that are hidden from agents: {_display_paths(use, needs.files)}"
-        )
-    if new:
-        danger = f"it would use access that other commands don't have: {', '.join(titles_of_openings(new))}"
-    if new and needs.files:
-        danger = (
-            f"{danger}, and files that are hidden from agents: {_display_paths(use, needs.files)}"
-        )
-    if not danger or action.reason_to_ask:
+    reason = _reason_to_ask_for_needs(commands, use, needs)
+    if commands.sandbox.kind is SandboxKind.LANDLOCK:
+        if not reason:
+            reason = await _reason_to_ask_in_landlock(commands, use, action, needs)
+        title = f"{action.title} in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"
+        action = replace(action, title=title)
+    if not reason or action.reason_to_ask:
         return action
     return replace(
-        action, reason_to_ask=danger, asks_in_every_mode=True, separate_permission="opened"
+        action, reason_to_ask=reason, asks_in_every_mode=True, separate_permission="opened"
     )
 
 
+def _reason_to_ask_for_needs(
+    commands: WorkspaceCommands, use: ToolResources, needs: CommandNeeds
+) -> str:
+    """Say which access the command wants that others don't have, or nothing."""
+    always_open = commands.opened().names
+    new_openings = [name for name in needs.openings if name not in always_open]
+    files = _display_paths(use, needs.files)
+    if new_openings:
+        titles = ", ".join(titles_of_openings(new_openings))
+        reason = f"it would use access that other commands don't have: {titles}"
+        if needs.files:
+            reason = f"{reason}, and files that are hidden from agents: {files}"
+        return reason
+    if needs.files:
+        return f"it would see files that are hidden from agents: {files}"
+    return ""
+
+
+async def _reason_to_ask_in_landlock(
+    commands: WorkspaceCommands, use: ToolResources, action: ToolAction, needs: CommandNeeds
+) -> str:
+    if commands.guard is not None:
+        await asyncio.to_thread(commands.guard.scan_autorun_files)
+    opened = commands.openings_for_command(needs)
+    visible = commands.sandbox.paths_left_visible(opened, network=action.network)
+    if not visible:
+        return ""
+    return f"this sandbox, Landlock, cannot hide these files from the command: {_display_paths(use, visible)}"
+
+
 def _display_paths(use: ToolResources, paths: Sequence[str]) -> str:
-    places = [use.roots.with_nothing_hidden.resolve_path(path) for path in paths[:_NAMED]]
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(map(use.roots.display_path, places)) + more
+    places = map(use.roots.with_nothing_hidden.resolve_path, paths[:_NAMED])
+    named = ", ".join(map(use.roots.display_path, places))
+    if len(paths) > _NAMED:
+        return f"{named} and {len(paths) - _NAMED} more"
+    return named
 
 
 def _sandbox_hint(
@@ -344,18 +389,21 @@ def _build_run_action(
     network: bool,
     outside: bool,
 ) -> ToolAction:
-    where = "" if folder == root else f" in {folder}"
-    extra = " with network access" if network else ""
-    danger = (
-        "it would run outside the sandbox"
-        if outside and commands.sandbox.kind is not SandboxKind.NONE
-        else ""
-    )
-    title = f"Run a command{extra}{where}"
+    title = "Run a command"
+    if network:
+        title += " with network access"
+    if folder != root:
+        title += f" in {folder}"
     action = ToolAction(
         ToolName.RUN_COMMAND, ActionEffect.RUN, title, line, command=line, network=network
     )
-    return replace(action, reason_to_ask=danger, separate_permission=danger and "outside_sandbox")
+    if not outside or commands.sandbox.kind is SandboxKind.NONE:
+        return action
+    return replace(
+        action,
+        reason_to_ask="it would run outside the sandbox",
+        separate_permission="outside_sandbox",
+    )
 
 
 @dataclass(slots=True)
@@ -370,7 +418,7 @@ class _FollowedCommand:
     hint: str = ""
     check: CommandCheck | None = None
     # Gets the end of the output, and says which hidden paths made the command fail.
-    hidden: Callable[[str], str] | None = None
+    explain_hidden_paths: Callable[[str], str] | None = None
     started: float = field(default_factory=time.monotonic)
     code: int | None = None
     is_timed_out: bool = False
@@ -387,13 +435,14 @@ class _FollowedCommand:
             if self.check is not None:
                 await asyncio.shield(self.check.revert_without_asking())
                 self.commands.update_background_checks(self.check)
-        output = ToolOutput(
-            source=self.line[:200], ok=False, changes=await find_changes_by_command(self.use)
-        )
+        changes = await find_changes_by_command(self.use)
+        source = self.line[:200]
         if self.was_stopped:
-            return replace(output, output=await _read_end_of_output(self.use, stored), stopped=True)
-        return replace(
-            output, stored=stored, ok=self.code == 0 and not self.is_timed_out, exit_code=self.code
+            end = await _read_end_of_output(self.use, stored)
+            return ToolOutput(end, source=source, ok=False, changes=changes, stopped=True)
+        has_succeeded = self.code == 0 and not self.is_timed_out
+        return ToolOutput(
+            stored=stored, source=source, ok=has_succeeded, changes=changes, exit_code=self.code
         )
 
     async def _store_printed_output(self) -> Stored:
@@ -416,27 +465,36 @@ class _FollowedCommand:
 
     async def _output_with_footer(self) -> AsyncIterator[bytes]:
         """Yield the output up to the limit, a note, the end, and how the command ended."""
-        trim = _OutputTrimmer(self.commands.limits.output)
-        show = _LiveOutput(self.use.context.show)
-        last = b""
+        trimmer = _OutputTrimmer(self.commands.limits.output)
+        live_output = _LiveOutput(self.use.context.show)
+        last_bytes = b""
         try:
             async for piece in self.output_until_deadline():
-                show.add_printed_piece(piece)
-                last = (last + piece)[-_SHOW_BYTES:]
-                if kept := trim.pass_piece_within_limit(piece):
-                    yield kept
+                live_output.add_printed_piece(piece)
+                last_bytes = (last_bytes + piece)[-_SHOW_BYTES:]
+                yield trimmer.pass_piece_within_limit(piece)
         finally:
-            show.show_waiting_output()
-        if rest := trim.note_and_end_of_output():
-            yield rest
+            live_output.show_waiting_output()
+        yield trimmer.note_and_end_of_output()
         self.code = await self.command.kill_and_wait()
-        yield self._format_footer(trim.size).encode()
+        yield self._format_footer(trimmer.size).encode()
         if self.check is not None:
-            yield (await self.check.revert_and_ask(self.use, ask=not self.was_stopped)).encode()
-        if self.hidden is not None and self.code and not self.was_stopped:
-            yield (await asyncio.to_thread(self.hidden, last.decode("utf-8", "replace"))).encode()
-        if self.hint and not self.was_stopped and (self.code == 0 or self.hint == NO_NETWORK_NOTE):
-            yield f"{chr(10) if trim.size else ''}[{self.hint}]\n".encode()
+            note = await self.check.revert_and_ask(self.use, ask=not self.was_stopped)
+            yield note.encode()
+        if not self.was_stopped:
+            yield await self._hints_after_end(last_bytes, has_output=trimmer.size > 0)
+
+    async def _hints_after_end(self, last_bytes: bytes, *, has_output: bool) -> bytes:
+        """Return what helps the agent to understand how the command ended, or nothing."""
+        hints = ""
+        if self.explain_hidden_paths is not None and self.code:
+            text = last_bytes.decode("utf-8", "replace")
+            hints = await asyncio.to_thread(self.explain_hidden_paths, text)
+        if self.hint and (self.code == 0 or self.hint == NO_NETWORK_NOTE):
+            if has_output:
+                hints += "\n"
+            hints += f"[{self.hint}]\n"
+        return hints.encode()
 
     async def output_until_deadline(self) -> AsyncIterator[bytes]:
         output = self.command.iterate_output()
@@ -456,25 +514,25 @@ class _FollowedCommand:
 
     def _format_footer(self, size: int) -> str:
         if self.was_stopped:
-            return (
-                f"\n[stopped after {time.monotonic() - self.started:.0f} s, before it had ended]\n"
-            )
+            seconds = time.monotonic() - self.started
+            return f"\n[stopped after {seconds:.0f} s, before it had ended]\n"
         if self.is_timed_out:
             return f"\n[stopped: it ran longer than {self.seconds} s. Ask for more seconds, or run it in the background.]\n"
         if self.code:
             return f"\n[exit code {self.code}]\n"
-        return "" if size else "[no output, exit code 0]\n"
+        if not size:
+            return "[no output, exit code 0]\n"
+        return ""
 
 
 async def _read_end_of_output(use: ToolResources, stored: Stored) -> bytes:
     """Return the end of a stopped command's output, since nobody said how much of it is wanted."""
     start = max(0, stored.size - _SHOW_BYTES)
-    note = (
-        f'[… {start:,} bytes before this: recall_cached_content("{stored.digest.hex}")]\n'
-        if start
-        else ""
-    )
-    return note.encode() + await use.cache.read_range(stored.digest, start, _SHOW_BYTES)
+    end = await use.cache.read_range(stored.digest, start, _SHOW_BYTES)
+    if start == 0:
+        return end
+    note = f'[… {start:,} bytes before this: recall_cached_content("{stored.digest.hex}")]\n'
+    return note.encode() + end
 
 
 class _OutputTrimmer:
@@ -514,8 +572,11 @@ def _hint_for_command(line: str) -> str:
     """
     if _ONLY_SETS.fullmatch(line):
         return "This held for this command alone: the next one begins anew. Use `folder`, or put both into one command."
-    leaves = sys.platform != "win32" and "<<" not in line and _LEAVES.search(_QUOTED.sub("", line))
-    if leaves and not _WAITS.search(line):
+    # In a here document, & is text. PowerShell's & calls a program.
+    if sys.platform == "win32" or "<<" in line:
+        return ""
+    leaves_something = _LEAVES.search(_QUOTED.sub("", line)) is not None
+    if leaves_something and not _WAITS.search(line):
         return "What a command leaves running with & is ended with it. Use `background` for what is to go on."
     return ""
 
@@ -563,60 +624,63 @@ def _check_background_limit(commands: WorkspaceCommands) -> None:
 
 
 async def _add_to_background(
-    commands: WorkspaceCommands, use: ToolResources, one: BackgroundCommand
+    commands: WorkspaceCommands, use: ToolResources, started: BackgroundCommand
 ) -> ToolOutput:
-    ended = [name for name, each in commands.background.items() if not each.is_running]
+    ended = [name for name, command in commands.background.items() if not command.is_running]
     for name in ended[: -commands.limits.background_commands]:  # Each holds megabytes of output.
         del commands.background[name]
-    commands.background[one.name] = one
-    if (checkpoints := use.workspace_resources.checkpoints) is not None:
-        one.step = checkpoints.steps.continue_in_background(use.call.id, use.context.conversation)
-    commands.spawn(
-        one.collect_newest_output(use, commands.limits.background_output),
-        name=f"output of {one.name}",
-    )
-    await one.wait_for_end_or_output(
-        _SETTLE, for_news=False
-    )  # A server that cannot start usually fails at once.
-    first = one.read_new_output()
-    state = "still running" if one.is_running else f"ended with exit code {one.code}"
+    commands.background[started.name] = started
+    checkpoints = use.workspace_resources.checkpoints
+    if checkpoints is not None:
+        started.step = checkpoints.steps.continue_in_background(
+            use.call.id, use.context.conversation
+        )
+    collecting = started.collect_newest_output(use, commands.limits.background_output)
+    commands.spawn(collecting, name=f"output of {started.name}")
+    # A server that cannot start usually fails at once.
+    await started.wait_for_end_or_output(_SETTLE, for_news=False)
+    first_output = started.read_new_output()
+    state = "still running"
+    if not started.is_running:
+        state = f"ended with exit code {started.code}"
     return ToolOutput(
-        f"[{one.name}: {state}]\n{first}", source=one.command_line[:200], ok=not one.code
+        f"[{started.name}: {state}]\n{first_output}",
+        source=started.command_line[:200],
+        ok=not started.code,
     )
 
 
 async def list_commands(
     commands: WorkspaceCommands, _args: ToolArguments, _use: ToolResources
 ) -> ToolOutput:
-    lines = [
-        f"{one.name}  {one.run_state}  {one.command_line}" for one in commands.background.values()
-    ]
+    lines = []
+    for command in commands.background.values():
+        lines.append(f"{command.name}  {command.run_state}  {command.command_line}")
     return ToolOutput("\n".join(lines) or "[no command was started in the background]")
 
 
 async def read_background_output(
     commands: WorkspaceCommands, args: ToolArguments, use: ToolResources
 ) -> ToolOutput:
-    one = _find_background_command(commands, args.text_argument("name"))
-    if one.is_running:
-        await one.revert_and_append_note(use, ask=True)
+    command = _find_background_command(commands, args.text_argument("name"))
+    if command.is_running:
+        await command.revert_and_append_note(use, ask=True)
     if args.flag_argument("all"):
-        one.bytes_read = 0
-    if wait := min(args.number_argument("wait", 0), 60):
-        await one.wait_for_end_or_output(wait, for_news=True)
-    return ToolOutput(
-        f"[{one.name}: {one.run_state}]\n{one.read_new_output()}", source=one.command_line[:200]
-    )
+        command.bytes_read = 0
+    wait_seconds = min(args.number_argument("wait", 0), 60)
+    if wait_seconds:
+        await command.wait_for_end_or_output(wait_seconds, for_news=True)
+    output = f"[{command.name}: {command.run_state}]\n{command.read_new_output()}"
+    return ToolOutput(output, source=command.command_line[:200])
 
 
 async def stop_command(
     commands: WorkspaceCommands, args: ToolArguments, _use: ToolResources
 ) -> ToolOutput:
-    one = _find_background_command(commands, args.text_argument("name"))
-    one.code = await one.command.kill_and_wait()
-    return ToolOutput(
-        f"[{one.name}: stopped]\n{one.read_new_output()}", source=one.command_line[:200]
-    )
+    command = _find_background_command(commands, args.text_argument("name"))
+    command.code = await command.command.kill_and_wait()
+    output = f"[{command.name}: stopped]\n{command.read_new_output()}"
+    return ToolOutput(output, source=command.command_line[:200])
 
 
 def _find_background_command(commands: WorkspaceCommands, name: str) -> BackgroundCommand:
