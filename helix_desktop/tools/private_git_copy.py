@@ -54,9 +54,9 @@ _ESSENTIAL = (
 )
 _STASHED_BY_GIT = ("MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash")
 _USUAL_COVERAGE = CheckpointCoverage()
-_ALWAYS_BACK = (
-    "always"  # The folder for files that are put back whether or not the user's commit was merged.
-)
+# The folder for files that are put back whether or not the user's commit was merged.
+_ALWAYS_BACK = "always"
+_SUBMODULE_MODE = b"160000"
 _DELETED = "deleted by the user"  # A link to this name stands for a file that was not there.
 _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 
@@ -80,14 +80,15 @@ class GitCheckout:
         return {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)}
 
     def run(self, *arguments: str, given: bytes = b"", remedy: str = _UNCHANGED) -> bytes:
-        own = (f"core.excludesFile={self.excludes}", *self.settings)
+        settings = [f"core.excludesFile={self.excludes}"]
+        settings.extend(self.settings)
         return run_git(
             self.folder,
             *arguments,
             stdin=given,
             environment=self.git_variables,
             remedy=remedy,
-            settings=own,
+            settings=settings,
         )
 
     def git_line(self, *arguments: str) -> str:
@@ -100,19 +101,21 @@ class GitCheckout:
         settings: dict[str, str] = {}
         for entry in self.git_names("config", "--includes", "--null", "--list"):
             name, line_end, value = os.fsdecode(entry).partition("\n")
-            # A setting without a value, such as a bare `[core] bare`, means true.
-            settings[name] = value if line_end else "true"
+            if not line_end:
+                value = (
+                    "true"  # What a setting without a value means, such as a bare `[core] bare`.
+                )
+            settings[name] = value
         return settings
 
     def with_committer_of(self, source: "GitCheckout") -> "GitCheckout":
         """Return this copy with commits made as in the user's repository now, whatever
         an agent has set in the copy.
         """
-        settings = [
-            f"{name}={value}"
-            for name, value in source.list_settings().items()
-            if _OF_COMMITTER.fullmatch(name)
-        ]
+        settings = []
+        for name, value in source.list_settings().items():
+            if _OF_COMMITTER.fullmatch(name):
+                settings.append(f"{name}={value}")
         return replace(self, settings=settings)
 
     @property
@@ -123,7 +126,9 @@ class GitCheckout:
     def branch(self) -> str:
         """Return the current branch, or an empty string for a detached HEAD."""
         name = self.git_line("rev-parse", "--abbrev-ref", "HEAD")
-        return "" if name == "HEAD" else name
+        if name == "HEAD":
+            return ""
+        return name
 
     @property
     def folder_for_set_aside(self) -> Path:
@@ -193,8 +198,11 @@ class GitCheckout:
         self.run("update-index", *options, given=b"\0".join(names))
 
     def list_submodule_paths(self) -> list[bytes]:
-        staged = self.git_names("ls-files", "--stage", "-z")
-        return [entry.partition(b"\t")[2] for entry in staged if entry.startswith(b"160000")]
+        paths = []
+        for entry in self.git_names("ls-files", "--stage", "-z"):
+            if entry.startswith(_SUBMODULE_MODE):
+                paths.append(entry.partition(b"\t")[2])
+        return paths
 
     def _clear_hiding_marks(self) -> None:
         """Remove marks in a copy's index that hide changes, except those of files
@@ -245,8 +253,7 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
     """Return the repository around a folder, or None. ActionRefused if its git folder
     belongs elsewhere.
     """
-    with_git = (folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git"))
-    folder = next(with_git, None)
+    folder = _find_folder_with_git(root)
     if folder is None:
         return None
     checkout = GitCheckout(folder, excludes=excludes)
@@ -264,18 +271,31 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
     return checkout
 
 
+def _find_folder_with_git(root: Path) -> Path | None:
+    for folder in (root, *root.parents):
+        if os.path.lexists(folder / ".git"):
+            return folder
+    return None
+
+
 def refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
     """Raise ActionRefused for links in a git folder. `names`: check only these entries,
     and all of `refs`.
     """
-    entries = [git / name for name in names] or [git]
-    searched = git / "refs" if names else git
-    entries += [path for path, _ in list_tree_files(searched)]
-    links = [path for path in entries if path.is_symlink()]
-    if links or not git.is_dir() or os.path.lexists(git / "commondir"):
-        where = links[0] if links else git
+    entries = [git]
+    searched = git
+    if names:
+        entries = [git / name for name in names]
+        searched = git / "refs"
+    entries.extend(path for path, _ in list_tree_files(searched))
+    leading_elsewhere = [path for path in entries if path.is_symlink()]
+    # A folder with `commondir` is a part of another repository.
+    if not git.is_dir() or os.path.lexists(git / "commondir"):
+        leading_elsewhere.append(git)
+    if leading_elsewhere:
         raise ActionRefused(
-            f"{where} leads elsewhere, so git was not used there.", remedy=_UNCHANGED
+            f"{leading_elsewhere[0]} leads elsewhere, so git was not used there.",
+            remedy=_UNCHANGED,
         )
 
 
@@ -303,22 +323,10 @@ def create_repository_copy(
         branch = source.branch
     except ActionRefused as error:
         raise ActionRefused(f"The repository in {source.folder} has no commit yet.", remedy="Make a first commit, then try again.") from error  # fmt: skip
-    changed = source.uncommitted_paths() if with_changes else []
-    objects = source.path_in_git_folder("objects")
-    if "\n" in str(objects) or str(objects).startswith(('"', "#")):
-        raise ActionRefused(f"git cannot borrow objects from {objects}.", remedy=_UNCHANGED)
-    form = source.git_line("rev-parse", "--show-object-format")
-    start = f"--initial-branch={branch or 'detached'}"
-    run_git(
-        copy.folder.parent,
-        "init",
-        "--quiet",
-        "--template=",
-        f"--object-format={form}",
-        start,
-        str(copy.folder),
-    )
-    (copy.folder / ".git/objects/info/alternates").write_bytes(os.fsencode(objects) + b"\n")
+    changed: list[bytes] = []
+    if with_changes:
+        changed = source.uncommitted_paths()
+    _create_repository_with_borrowed_objects(source, copy, branch)
     _copy_git_settings(source, copy)
     copy.run("update-ref", "HEAD", base)
     copy.run("read-tree", "-m", "-u", "HEAD")
@@ -329,11 +337,46 @@ def create_repository_copy(
         raise ActionRefused(
             "A commit was made while the repository was being copied.", remedy="Try again."
         )
+    carried = {}
+    for name in map(os.fsdecode, changed):
+        carried[name] = size_time_and_mode(copy.folder / name)
+    return CopySource(
+        source=str(source.folder),
+        base=base,
+        branch=branch,
+        objects=tuple(_list_borrowed_object_folders(copy)),
+        notes=tuple(notes),
+        carried=carried,
+    )
+
+
+def _create_repository_with_borrowed_objects(
+    source: GitCheckout, copy: GitCheckout, branch: str
+) -> None:
+    objects = source.path_in_git_folder("objects")
+    # Git reads one folder a line, quoted ones in C's way, and skips comments.
+    if "\n" in str(objects) or str(objects).startswith(('"', "#")):
+        raise ActionRefused(f"git cannot borrow objects from {objects}.", remedy=_UNCHANGED)
+    object_format = source.git_line("rev-parse", "--show-object-format")
+    run_git(
+        copy.folder.parent,
+        "init",
+        "--quiet",
+        "--template=",
+        f"--object-format={object_format}",
+        f"--initial-branch={branch or 'detached'}",
+        str(copy.folder),
+    )
+    alternates = copy.folder / ".git/objects/info/alternates"
+    alternates.write_bytes(os.fsencode(objects) + b"\n")
+
+
+def _list_borrowed_object_folders(copy: GitCheckout) -> Iterator[str]:
+    """Yield also the folders from which the user's repository borrows itself."""
     mark = b"alternate: "
-    lines = copy.run("count-objects", "-v").splitlines()
-    borrowed = [os.fsdecode(line[len(mark) :]) for line in lines if line.startswith(mark)]
-    carried = {name: size_time_and_mode(copy.folder / name) for name in map(os.fsdecode, changed)}
-    return CopySource(str(source.folder), base, branch, tuple(borrowed), tuple(notes), carried)
+    for line in copy.run("count-objects", "-v").splitlines():
+        if line.startswith(mark):
+            yield os.fsdecode(line.removeprefix(mark))
 
 
 def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
@@ -356,8 +399,6 @@ def _copy_uncommitted_changes(
     """Make these files as in the user's folder. Yield sentences on those that could not
     be carried over.
     """
-    theirs = WorkspaceRoots((source.folder,))
-    ours = WorkspaceRoots((copy.folder,))
     paths = sorted(map(os.fsdecode, names))
     for path in reversed(paths):
         if path.endswith("/"):
@@ -367,19 +408,31 @@ def _copy_uncommitted_changes(
     for path in reversed(paths):
         if entries[path] is None:
             _remove_file_and_emptied_folders(copy.folder, path)
-    for path in paths:
-        entry = entries[path]
-        if entry is None:
-            continue
-        is_too_large = entry.status.st_size > LARGEST_CARRIED
-        if is_too_large or not (entry.link_target or entry.is_file):
+    for path, entry in entries.items():
+        if entry is not None and not _carry_entry_over(source, copy, path, entry):
             yield f"{path} was not carried over."
-            continue
-        content = None
-        if not entry.link_target:
-            content = read_whole_file(theirs, RootPath(source.folder, path), LARGEST_CARRIED)
-        place = RootPath(copy.folder, path)
-        restore_entry(ours, place, content, entry.status.st_mode, entry.link_target)
+
+
+def _carry_entry_over(
+    source: GitCheckout, copy: GitCheckout, path: str, entry: "EntryStatus"
+) -> bool:
+    """Copy a file or a link. Returns whether it could be."""
+    if entry.status.st_size > LARGEST_CARRIED:
+        return False
+    if not entry.is_file and not entry.link_target:
+        return False
+    content = None
+    if not entry.link_target:
+        users_folder = WorkspaceRoots((source.folder,))
+        content = read_whole_file(users_folder, RootPath(source.folder, path), LARGEST_CARRIED)
+    restore_entry(
+        WorkspaceRoots((copy.folder,)),
+        RootPath(copy.folder, path),
+        content,
+        entry.status.st_mode,
+        entry.link_target,
+    )
+    return True
 
 
 def _remove_file_and_emptied_folders(folder: Path, path: str) -> None:
@@ -414,8 +467,10 @@ def _stat_entry(place: Path) -> EntryStatus | None:
         is_behind_link = place.parent.resolve() != place.parent
         if is_behind_link or stat.S_ISDIR(status.st_mode):
             return None
-        target = str(place.readlink()) if stat.S_ISLNK(status.st_mode) else ""
-        return EntryStatus(status, target)
+        link_target = ""
+        if stat.S_ISLNK(status.st_mode):
+            link_target = str(place.readlink())
+        return EntryStatus(status, link_target)
     return None
 
 
@@ -440,8 +495,9 @@ def _untouched_paths(copy: GitCheckout, made: CopySource) -> set[str]:
     for name, carried in made.carried.items():
         present = size_time_and_mode(copy.folder / name)
         # Copies of earlier versions have no mode. A deleted file has nothing at all.
-        compared = present[: len(carried)] if carried else present
-        if list(carried) == compared:
+        if carried:
+            present = present[: len(carried)]
+        if list(carried) == present:
             untouched.add(name)
     return untouched
 
@@ -467,10 +523,12 @@ def list_commits_only_in_copy(
 
 
 def _commits_in_users_repository(source: GitCheckout | None, made: CopySource) -> list[str]:
-    if source is None:
-        return [made.base]
-    listing = ("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags")
-    return [made.base, source.head, *source.git_line(*listing).split()]
+    commits = [made.base]
+    if source is not None:
+        commits.append(source.head)
+        listing = ("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags")
+        commits.extend(source.git_line(*listing).split())
+    return commits
 
 
 def commit_and_bundle_copy(
@@ -630,30 +688,59 @@ def _is_not_merged(copy: GitCheckout, commit: str) -> bool:
 def _put_back_files_of_folder(copy: GitCheckout, made: CopySource, folder: Path) -> None:
     if not made.carried:
         return
-    by_agent = set(copy.paths_changed_since(made.base))
-    committed = copy.entries_of_commit(made.base) if by_agent else {}
+    changed_by_agent = set(copy.paths_changed_since(made.base))
+    committed: Mapping[bytes, bytes] = {}
+    if changed_by_agent:
+        committed = copy.entries_of_commit(made.base)
     # Only those that came with the copy: the agent could have put other files there.
     for name in made.carried:
-        place = copy.folder / name
-        kept = folder / name
         with suppress(OSError):
-            is_behind_link = place.parent.resolve() != place.parent
-            if not os.path.lexists(kept) or is_behind_link:
+            if not _may_be_put_back(folder / name, copy.folder / name):
                 continue
-            if kept.is_symlink() and str(kept.readlink()) == _DELETED:
-                if name not in by_agent:
-                    _remove_file_and_emptied_folders(copy.folder, name)
-            elif name in by_agent and _is_plain_file(place) and _is_plain_file(kept):
-                base = b""
-                if os.fsencode(name) in committed:
-                    base = copy.run("cat-file", "blob", f"{made.base}:{name}")
-                merged = merge_versions(
-                    place.read_bytes(), base, kept.read_bytes(), with_markers=True
-                )
-                write_file_atomically(place, merged)
-            elif name not in by_agent or not os.path.lexists(place):
-                place.parent.mkdir(parents=True, exist_ok=True)
-                kept.replace(place)
+            if name not in changed_by_agent:
+                _put_back_file(copy, name, folder / name)
+                continue
+            base = made.base if os.fsencode(name) in committed else ""
+            _put_back_beside_agents_changes(copy, name, folder / name, base)
+
+
+def _put_back_file(copy: GitCheckout, name: str, kept: Path) -> None:
+    """Make a file that the agent has not changed again what it was before the merge."""
+    if _stands_for_deleted_file(kept):
+        _remove_file_and_emptied_folders(copy.folder, name)
+        return
+    place = copy.folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    kept.replace(place)
+
+
+def _put_back_beside_agents_changes(copy: GitCheckout, name: str, kept: Path, base: str) -> None:
+    """Add the user's uncommitted words to a file that the agent has changed meanwhile.
+    `base`: the commit with the version before both, or empty if there is none.
+    """
+    if _stands_for_deleted_file(kept):
+        return
+    place = copy.folder / name
+    if _is_plain_file(place) and _is_plain_file(kept):
+        content_before = b""
+        if base:
+            content_before = copy.run("cat-file", "blob", f"{base}:{name}")
+        merged = merge_versions(
+            place.read_bytes(), content_before, kept.read_bytes(), with_markers=True
+        )
+        write_file_atomically(place, merged)
+    elif not os.path.lexists(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        kept.replace(place)
+
+
+def _may_be_put_back(kept: Path, place: Path) -> bool:
+    """Whether the file was kept, and no link of the agent's leads out of the copy."""
+    return os.path.lexists(kept) and place.parent.resolve() == place.parent
+
+
+def _stands_for_deleted_file(kept: Path) -> bool:
+    return kept.is_symlink() and str(kept.readlink()) == _DELETED
 
 
 def _is_plain_file(path: Path) -> bool:
@@ -664,8 +751,8 @@ def _describe_files(at: GitCheckout, names: Iterable[bytes]) -> dict[bytes, byte
     """Return the line that git would have in a commit on each of these files and links
     as it is now in the folder.
     """
-    executable: dict[bytes, bool] = {}
-    links: dict[bytes, bytes] = {}
+    files: dict[bytes, EntryStatus] = {}
+    lines: dict[bytes, bytes] = {}
     for name in names:
         if b"\n" in name:  # git is given one name a line.
             continue
@@ -673,17 +760,17 @@ def _describe_files(at: GitCheckout, names: Iterable[bytes]) -> dict[bytes, byte
         if entry is None:
             continue
         if entry.is_file:
-            executable[name] = entry.is_executable
+            files[name] = entry
         elif entry.link_target:
-            links[name] = os.fsencode(entry.link_target)
-    lines: dict[bytes, bytes] = {}
-    hashes = at.run("hash-object", "--stdin-paths", given=b"\n".join(executable)).split()
-    for name, digest in zip(executable, hashes, strict=True):
-        mode = b"100755" if executable[name] else b"100644"
+            target = os.fsencode(entry.link_target)
+            digest = at.run("hash-object", "--stdin", given=target).strip()
+            lines[name] = b"120000 blob %s\t%s" % (digest, name)
+    digests = at.run("hash-object", "--stdin-paths", given=b"\n".join(files)).split()
+    for name, digest in zip(files, digests, strict=True):
+        mode = b"100644"
+        if files[name].is_executable:
+            mode = b"100755"
         lines[name] = b"%s blob %s\t%s" % (mode, digest, name)
-    for name, target in links.items():
-        digest = at.run("hash-object", "--stdin", given=target).strip()
-        lines[name] = b"120000 blob %s\t%s" % (digest, name)
     return lines
 
 
@@ -857,16 +944,8 @@ def _check_nothing_in_the_way(
     entries = at.entries_of_commit(commit)
     in_the_way: set[bytes] = set()
     for name in set(at.names_that_differ("HEAD", commit)).difference(clean):
-        place = at.folder / os.fsdecode(name)
         entry = entries.get(name, b"")
-        if place.is_dir() and not place.is_symlink():
-            is_submodule = entry.startswith(b"160000")
-            if entry and not is_submodule:
-                in_the_way.update(_list_names_below(at, place))
-        elif os.path.lexists(place) or (entry and name in dirty):
-            in_the_way.add(name)
-        elif entry:
-            in_the_way.update(_list_files_in_place_of_folders(at, place))
+        in_the_way.update(_find_files_in_the_way_of(at, name, entry, is_dirty=name in dirty))
     in_the_way.difference_update(clean)
     if in_the_way:
         named = name_some_files(sorted(map(os.fsdecode, in_the_way)))
@@ -874,6 +953,25 @@ def _check_nothing_in_the_way(
             f"These files in {at.folder} are not committed and are in the way: {named}.",
             remedy=f"{_KEPT} Commit, move or delete these files, then try again.",
         )
+
+
+def _find_files_in_the_way_of(
+    at: GitCheckout, name: bytes, entry: bytes, *, is_dirty: bool
+) -> list[bytes]:
+    """Return what stands where a commit has this entry, or has removed it (empty)."""
+    place = at.folder / os.fsdecode(name)
+    if place.is_dir() and not place.is_symlink():
+        # The folder of a submodule may stay, and where the commit has nothing, git leaves folders.
+        if not entry or entry.startswith(_SUBMODULE_MODE):
+            return []
+        return _list_names_below(at, place)
+    if os.path.lexists(place):
+        return [name]
+    if not entry:
+        return []
+    if is_dirty:  # The user has deleted it, but not committed that.
+        return [name]
+    return _list_files_in_place_of_folders(at, place)
 
 
 def _list_names_below(at: GitCheckout, folder: Path) -> list[bytes]:
@@ -893,7 +991,9 @@ def _list_files_in_place_of_folders(at: GitCheckout, place: Path) -> list[bytes]
 
 def name_some_files(names: Sequence[str]) -> str:
     named = ", ".join(map(printable_path, names[:MOST_NAMED]))
-    return f"{named}, …" if len(names) > MOST_NAMED else named
+    if len(names) > MOST_NAMED:
+        return f"{named}, …"
+    return named
 
 
 def _find_files_of_versions(
@@ -902,33 +1002,40 @@ def _find_files_of_versions(
     """Return the files that are in the folder as in one of their versions."""
     as_in_version = []
     for name in sorted(names):
-        path = os.fsdecode(name)
-        versions = [
-            version
-            for version in find_versions(path)
-            if version is not None and version.kind is PathKind.FILE
-        ]
-        entry = _stat_entry(at.folder / path)
-        if not versions or entry is None or not entry.is_file:
-            continue
-        content = Digest.of_content((at.folder / path).read_bytes()).raw
-        for version in versions:
-            is_same_mode = bool(version.mode & 0o100) == entry.is_executable
-            if version.content == content and is_same_mode:
-                as_in_version.append(name)
-                break
+        versions = find_versions(os.fsdecode(name))
+        if _is_file_as_in_version(at.folder / os.fsdecode(name), versions):
+            as_in_version.append(name)
     return as_in_version
+
+
+def _is_file_as_in_version(path: Path, versions: Sequence[TreeItem | None]) -> bool:
+    entry = _stat_entry(path)
+    if not versions or entry is None or not entry.is_file:
+        return False
+    content = Digest.of_content(path.read_bytes()).raw
+    for version in versions:
+        if version is None or version.kind is not PathKind.FILE:
+            continue
+        is_same_mode = bool(version.mode & 0o100) == entry.is_executable
+        if version.content == content and is_same_mode:
+            return True
+    return False
 
 
 def merge_versions(ours: bytes, base: bytes, theirs: bytes, *, with_markers: bool = False) -> bytes:
     """Merge three versions of a file as git does. Without markers, ActionRefused for a conflict."""
     if theirs == base:
         return ours
+    highest_code = 0
+    if with_markers:
+        highest_code = 127  # Git returns the number of conflicts.
+    labels = ("-L", "your folder", "-L", "before", "-L", "the copy")
     with tempfile.TemporaryDirectory(prefix="helix-") as name:
-        for each, content in (("ours", ours), ("base", base), ("theirs", theirs)):
-            Path(name, each).write_bytes(content)
-        words = ["-L", "your folder", "-L", "before", "-L", "the copy", "ours", "base", "theirs"]
-        highest_code = 127 if with_markers else 0  # The number of conflicts.
+        folder = Path(name)
+        (folder / "ours").write_bytes(ours)
+        (folder / "base").write_bytes(base)
+        (folder / "theirs").write_bytes(theirs)
+        options = ("--stdout", "--quiet", *labels)
         return run_git(
-            Path(name), "merge-file", "--stdout", "--quiet", *words, highest_code=highest_code
+            folder, "merge-file", *options, "ours", "base", "theirs", highest_code=highest_code
         )
