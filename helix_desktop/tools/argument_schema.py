@@ -14,9 +14,8 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.json_values import list_at, object_at, text_at, without_fields
 
 KEEP = "keep"
-KEEP_SENTENCE = (
-    "What you need of it if the output is long"  # The system prompt explains this in more detail.
-)
+# The system prompt explains this in more detail.
+KEEP_SENTENCE = "What you need of it if the output is long"
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -34,8 +33,9 @@ def parse_argument_text(text: str) -> dict[str, Any]:
     """Return the arguments as an object. Empty text means none."""
     if not text.strip():
         return {}
-    if (found := parse_arguments(text)) is not None:
-        return _require_encodable_values(found, text)
+    arguments = parse_arguments(text)
+    if arguments is not None:
+        return _require_encodable_values(arguments, text)
     try:
         parse_strict_json(text)
     except RecursionError:
@@ -66,88 +66,104 @@ def fit_arguments_to_schema(
     """Return the values as the schema wants them. InvalidInput names what does not fit."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", ())
-    given = {
-        name: value
-        for name, value in values.items()
-        if name not in properties
-        or not _means_no_argument(value, properties[name], optional=name not in required)
-    }
     known = ", ".join(properties) or "none"
-    for name in given:
+    given = {}
+    for name, value in values.items():
         if name not in properties:
             raise InvalidInput(f"{tool} has no argument {name[:60]!r}; it was not run.", remedy=f"The tool takes: {known}.")  # fmt: skip
+        if not _means_no_argument(value, properties[name], optional=name not in required):
+            given[name] = value
     for name in required:
         if name not in given:
             raise InvalidInput(f"{tool} needs the argument {name!r}; it was not run.", remedy=f"The tool takes: {known}.")  # fmt: skip
-    return {
-        name: _fit_value_to_schema(value, properties[name], f"{tool}: {name}")
-        for name, value in given.items()
-    }
+    fitted = {}
+    for name, value in given.items():
+        fitted[name] = _fit_value_to_schema(value, properties[name], f"{tool}: {name}")
+    return fitted
 
 
 def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> Any:
     wanted = schema.get("type", "")
-    value = _correct_plain_value(value, wanted)
-    if wanted and (
-        not isinstance(value, _TYPES[wanted]) or (isinstance(value, bool) and wanted != "boolean")
-    ):
-        given = next(
-            (name for name, types in _TYPES.items() if type(value) in types), type(value).__name__
-        )
+    corrected = _correct_plain_value(value, wanted)
+    if wanted and not _is_of_type(corrected, wanted):
+        given = _name_of_type(corrected)
         raise InvalidInput(f"{where} must be of type {wanted}, not {given}; the tool was not run.")
-    if "enum" in schema and value not in schema["enum"]:
+    if "enum" in schema and corrected not in schema["enum"]:
         raise InvalidInput(
             f"{where} must be one of {', '.join(map(str, schema['enum']))}; the tool was not run."
         )
-    if "minimum" in schema and value < schema["minimum"]:
+    if "minimum" in schema and corrected < schema["minimum"]:
         raise InvalidInput(
-            f"{where} must be {schema['minimum']} or more, not {value}; the tool was not run."
+            f"{where} must be {schema['minimum']} or more, not {corrected}; the tool was not run."
         )
     if wanted == "array" and "items" in schema:
         return [
-            _fit_value_to_schema(item, schema["items"], f"{where}, item {index}")
-            for index, item in enumerate(value, 1)
+            _fit_value_to_schema(item, schema["items"], f"{where}, item {number}")
+            for number, item in enumerate(corrected, 1)
         ]
     if wanted == "object" and "properties" in schema:
-        return fit_arguments_to_schema(value, schema, where)
-    return value
+        return fit_arguments_to_schema(corrected, schema, where)
+    return corrected
+
+
+def _is_of_type(value: Any, wanted: str) -> bool:
+    # For Python, true is a number.
+    if isinstance(value, bool):
+        return wanted == "boolean"
+    return isinstance(value, _TYPES[wanted])
+
+
+def _name_of_type(value: Any) -> str:
+    for name, types in _TYPES.items():
+        if type(value) in types:
+            return name
+    return type(value).__name__
 
 
 def correct_arguments_of_server_tool(
     values: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Correct obvious mistakes in a call of a foreign tool. The tool judges everything else."""
-    known, needed = object_at(schema, "properties"), list_at(schema, "required")
-    return {
-        name: _correct_foreign_value(value, known.get(name))
-        for name, value in values.items()
-        if value is not None
-        or name in needed
-        or not isinstance(_declared_type(known.get(name)), str)
-    }
+    properties = object_at(schema, "properties")
+    required = list_at(schema, "required")
+    corrected = {}
+    for name, value in values.items():
+        has_plain_type = isinstance(_declared_type(properties.get(name)), str)
+        # Some models give null for what they leave out.
+        if value is None and has_plain_type and name not in required:
+            continue
+        corrected[name] = _correct_foreign_value(value, properties.get(name))
+    return corrected
 
 
 def _correct_foreign_value(value: Any, schema: Any) -> Any:
     wanted = _declared_type(schema)
     if not isinstance(wanted, str):
         return value
-    meant = _correct_plain_value(value, wanted)
-    return meant if isinstance(meant, _TYPES.get(wanted, ())) else value
+    corrected = _correct_plain_value(value, wanted)
+    if isinstance(corrected, _TYPES.get(wanted, ())):
+        return corrected
+    return value
 
 
 def _declared_type(schema: Any) -> Any:
-    return schema.get("type") if isinstance(schema, dict) else None
+    if not isinstance(schema, dict):
+        return None
+    return schema.get("type")
 
 
 def _means_no_argument(value: Any, schema: Mapping[str, Any], *, optional: bool) -> bool:
     """Whether a value means none. Some models give every argument, as null, "", or 0 or
     -1 for a number.
     """
-    if value is None or not optional:
-        return value is None
-    return value == "" or (
-        value in (0, -1) and value is not False and schema.get("minimum", value) > value
-    )
+    if value is None:
+        return True
+    if not optional:
+        return False
+    if value == "":
+        return True
+    is_number_for_nothing = value in (0, -1) and value is not False
+    return is_number_for_nothing and schema.get("minimum", value) > value
 
 
 def _correct_plain_value(value: Any, wanted_type: str) -> Any:
@@ -156,7 +172,9 @@ def _correct_plain_value(value: Any, wanted_type: str) -> Any:
         return str(value)
     if isinstance(value, float) and wanted_type == "integer" and value.is_integer():
         return int(value)
-    return _parse_value_in_text(value, wanted_type) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return _parse_value_in_text(value, wanted_type)
+    return value
 
 
 def _parse_value_in_text(value: str, wanted_type: str) -> Any:
@@ -174,9 +192,12 @@ def _parse_value_in_text(value: str, wanted_type: str) -> Any:
 
 def keep_argument_name(schema: Mapping[str, Any]) -> str:
     """Return the name of the `keep` argument, changed if the tool has an argument of that name."""
-    own, name = object_at(schema, "properties"), KEEP
-    while name in own:
-        name = f"{name}_of_output" if name == KEEP else f"{name}_"
+    own_names = object_at(schema, "properties")
+    if KEEP not in own_names:
+        return KEEP
+    name = f"{KEEP}_of_output"
+    while name in own_names:
+        name = f"{name}_"
     return name
 
 

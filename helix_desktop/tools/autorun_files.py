@@ -9,7 +9,7 @@ import fnmatch
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from helix_desktop import resources
 from helix_desktop.json_values import object_at, parse_object
@@ -54,16 +54,24 @@ _HOOKS = (
 MOST_BYTES = 1 << 20
 
 
-_EXACT = frozenset(normalise_spelling(name) for name in _FILES if not set(name) & set("*?["))
-_PATTERNS = re.compile(
-    "|".join(
-        fnmatch.translate(normalise_spelling(name)) for name in _FILES if set(name) & set("*?[")
-    )
-)
+def _has_wildcard(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+def _paths_by_last_name(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the paths, each with a slash in front, by the name of the entry itself."""
+    paths_by_name: dict[str, tuple[str, ...]] = {}
+    for path in map(normalise_spelling, paths):
+        name = path.rpartition("/")[2]
+        paths_by_name[name] = (*paths_by_name.get(name, ()), f"/{path}")
+    return paths_by_name
+
+
+_EXACT = frozenset(normalise_spelling(name) for name in _FILES if not _has_wildcard(name))
+_WILDCARDS = [normalise_spelling(name) for name in _FILES if _has_wildcard(name)]
+_PATTERNS = re.compile("|".join(map(fnmatch.translate, _WILDCARDS)))
 _FOLDERS = frozenset(map(normalise_spelling, _TABLE["inside"]["folders"].split()))
-_BELOW: dict[str, tuple[str, ...]] = {}
-for _each in map(normalise_spelling, _TABLE["inside"]["paths"].split()):
-    _BELOW[_each.rpartition("/")[2]] = (*_BELOW.get(_each.rpartition("/")[2], ()), "/" + _each)
+_BELOW = _paths_by_last_name(_TABLE["inside"]["paths"].split())
 
 
 def is_autorun_entry(name: str, path: str, *, folder: bool) -> bool:
@@ -83,21 +91,22 @@ def is_autorun_path(path: str) -> bool:
     its root.
     """
     parts = path.split("/")
-    above = ("/".join(parts[: at + 1]) for at in range(len(parts) - 1))
     if ".git" in map(normalise_spelling, parts) or is_autorun_entry(parts[-1], path, folder=False):
         return True
-    return any(
-        is_autorun_entry(part, inside, folder=True)
-        for part, inside in zip(parts, above, strict=False)
-    )
+    folder = ""
+    for name in parts[:-1]:
+        folder = f"{folder}/{name}" if folder else name
+        if is_autorun_entry(name, folder, folder=True):
+            return True
+    return False
 
 
 def changes_what_runs(path: str, before: bytes, after: bytes) -> bool:
     """Whether this change to a file makes another program run something else later."""
+    if not is_autorun_path(path):
+        return False
     name = path.rpartition("/")[2]
-    return is_autorun_path(path) and (
-        not is_only_partly_run(name) or bool(extract_runnable_text(name, after, before))
-    )
+    return not is_only_partly_run(name) or bool(extract_runnable_text(name, after, before))
 
 
 def is_only_partly_run(name: str) -> bool:
@@ -113,33 +122,45 @@ def extract_runnable_text(name: str, content: bytes, before: bytes | None = None
     """
     if is_only_partly_run(name):
         return _changed_or_automatic_scripts(content, before)
-    return hashlib.sha256(content).hexdigest() if content.strip() else ""
+    if not content.strip():
+        return ""
+    return hashlib.sha256(content).hexdigest()
 
 
 def _changed_or_automatic_scripts(content: bytes, before: bytes | None) -> str:
     """Return changed scripts, and new ones that are run automatically. Other new
     scripts run only by name.
     """
-    now, old = parse_object(content or b"{}"), parse_object(before or b"{}")
-    if now is None:
+    package = parse_object(content or b"{}")
+    package_before = parse_object(before or b"{}") or {}
+    if package is None:  # It cannot be read, so any change of it counts.
         return hashlib.sha256(content).hexdigest()
-    scripts, had = object_at(now, "scripts"), object_at(old, "scripts")
-    kept = {
-        name: text
-        for name, text in scripts.items()
-        if (_is_automatic_script(name, scripts) and name not in had) or had.get(name, text) != text
-    }
-    hooks = {
-        name: now[name] for name in _HOOKS if name in now and now[name] != (old or {}).get(name)
-    }
-    return json.dumps([kept, hooks], sort_keys=True) if kept or hooks else ""
+    scripts = object_at(package, "scripts")
+    scripts_before = object_at(package_before, "scripts")
+    running_scripts = {}
+    for name, text in scripts.items():
+        if name in scripts_before:
+            is_run = scripts_before[name] != text
+        else:
+            is_run = _is_automatic_script(name, scripts)
+        if is_run:
+            running_scripts[name] = text
+    hooks = {}
+    for name in _HOOKS:
+        if name in package and package[name] != package_before.get(name):
+            hooks[name] = package[name]
+    if not running_scripts and not hooks:
+        return ""
+    return json.dumps([running_scripts, hooks], sort_keys=True)
 
 
 def _is_automatic_script(name: str, scripts: Mapping[str, object]) -> bool:
-    if any(word in name for word in _AUTOMATIC) or (
-        "-" in name and name.startswith(("pre-", "post-"))
-    ):
+    """Whether a package manager runs a script by itself, or before or after another one."""
+    if any(word in name for word in _AUTOMATIC):
         return True
-    return name.startswith(("pre", "post")) and any(
-        name.removeprefix(each) in scripts for each in ("pre", "post")
-    )
+    if name.startswith(("pre-", "post-")):  # Composer's events, as `post-install-cmd`.
+        return True
+    for prefix in ("pre", "post"):
+        if name.startswith(prefix) and name.removeprefix(prefix) in scripts:
+            return True
+    return False

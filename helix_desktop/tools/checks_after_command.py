@@ -51,29 +51,21 @@ class CommandCheck:
             self.is_settled = True
             return ""
         failed = await asyncio.to_thread(self.guard.revert_autorun_changes, changes)
-        reverted: list[AutorunChange] = []
-        lost: list[str] = []
-        for change in changes:
-            cannot_be_shown = change.after.is_content_unknown and change.after.held is None
-            if change.path in failed:
-                continue
-            if cannot_be_shown:
-                lost.append(change.path)
-            else:
-                reverted.append(change)
-        allowed = ask and bool(reverted) and await self._ask_to_keep(use, reverted)
-        if allowed:
-            for change in reverted:
+        reverted = [change for change in changes if change.path not in failed]
+        # What is too large to be held in memory cannot be shown, so it cannot be kept either.
+        shown = [change for change in reverted if _can_be_shown(change)]
+        lost_paths = [change.path for change in reverted if not _can_be_shown(change)]
+        sentence = _PUT_BACK
+        if ask and shown and await self._ask_to_keep(use, shown):
+            sentence = _KEPT
+            for change in shown:
                 self.kept[change.path] = replace(change.after, held=None)
-            await asyncio.to_thread(self.guard.reapply_autorun_changes, reverted)
+            await asyncio.to_thread(self.guard.reapply_autorun_changes, shown)
         self.is_settled = True
-        return (
-            _describe_outcome(
-                use, _KEPT if allowed else _PUT_BACK, [change.path for change in reverted]
-            )
-            + _describe_outcome(use, _LOST, lost)
-            + _describe_outcome(use, _NOT_PUT_BACK, failed)
-        )
+        outcome = _describe_outcome(use, sentence, [change.path for change in shown])
+        outcome += _describe_outcome(use, _LOST, lost_paths)
+        outcome += _describe_outcome(use, _NOT_PUT_BACK, failed)
+        return outcome
 
     async def _find_planted(self) -> list[AutorunChange]:
         known = self.before | self.kept
@@ -126,6 +118,10 @@ def display_path_or_text(use: ToolResources, path: str) -> str:
         return printable_name(use.roots.display_path(use.roots.resolve_path(path)))
     except HelixError:
         return printable_name(path)
+
+
+def _can_be_shown(change: AutorunChange) -> bool:
+    return not change.after.is_content_unknown or change.after.held is not None
 
 
 def _format_autorun_change(name: str, change: AutorunChange) -> str:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.autorun_files import PACKAGE_FOLDERS
 
 _KEYS = (
@@ -19,66 +20,92 @@ DEFAULT = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _HiddenPattern:
+    """One pattern. `shows_again`: it began with `!`. `fits_paths`: it is compared with the
+    path and not with the name alone.
+    """
+
+    pattern: str
+    shows_again: bool
+    fits_paths: bool
+
+    def fits(self, parts: Sequence[str]) -> bool:
+        if self.pattern.endswith("/"):
+            return _folder_pattern_fits(self.pattern.strip("/"), parts[:-1])
+        if self.fits_paths:
+            return fnmatch.fnmatchcase("/".join(parts), self.pattern)
+        return fnmatch.fnmatchcase(parts[-1], self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class _HiddenPatterns:
+    """All patterns. `any_name`: one expression for all of them, if they are compared with names
+    alone: nearly every file is told apart by it at once.
+    """
+
+    patterns: tuple[_HiddenPattern, ...]
+    any_name: re.Pattern[str] | None
+
+
 def matches_hidden_patterns(path_in_root: str, patterns: Sequence[str]) -> bool:
     """Whether a file, by its path in its root, is hidden. Patterns with a slash fit
     from the root, or fit folders if they end in one; others fit names. Public
     certificates in installed packages are not hidden.
     """
-    rows, names = _compile_hidden_patterns(tuple(patterns))
-    if names is not None and not names.match(path_in_root.casefold().rpartition("/")[2]):
-        return False
+    compiled = _compile_hidden_patterns(tuple(patterns))
     parts = path_in_root.casefold().split("/")
-    in_package = any(part in _PACKAGES for part in parts[:-1])
-    hidden = False
-    for pattern, negated, whole in rows:
-        spared = in_package and not whole and pattern in _KEYS
-        if negated is hidden and not spared and _hidden_pattern_fits(pattern, parts, whole=whole):
-            hidden = not negated
-    return hidden
+    if compiled.any_name is not None and not compiled.any_name.match(parts[-1]):
+        return False
+    is_in_package = not _PACKAGES.isdisjoint(parts[:-1])
+    is_hidden = False
+    for pattern in compiled.patterns:
+        if pattern.shows_again is not is_hidden:
+            continue  # It would change nothing.
+        if is_in_package and not pattern.fits_paths and pattern.pattern in _KEYS:
+            continue
+        if pattern.fits(parts):
+            is_hidden = not pattern.shows_again
+    return is_hidden
 
 
 def is_hidden_only_by_place(path_in_root: str, patterns: Sequence[str]) -> bool:
     """Whether a hidden file of the workspace would be visible under the same name in
     another folder.
     """
-    *above, name = path_in_root.casefold().split("/")
-    if not _PACKAGES.isdisjoint(above):
+    parts = path_in_root.casefold().split("/")
+    if not _PACKAGES.isdisjoint(parts[:-1]):
         return False
-    return any(
-        whole for _, _, whole in _compile_hidden_patterns(tuple(patterns))[0]
-    ) or not matches_hidden_patterns(f"{PACKAGE_FOLDERS[0]}/{name}", patterns)
+    if any(pattern.fits_paths for pattern in _compile_hidden_patterns(tuple(patterns)).patterns):
+        return True
+    return not matches_hidden_patterns(f"{PACKAGE_FOLDERS[0]}/{parts[-1]}", patterns)
 
 
-def _hidden_pattern_fits(pattern: str, parts: Sequence[str], *, whole: bool) -> bool:
-    if pattern.endswith("/"):
-        return _folder_pattern_fits(pattern, parts)
-    return fnmatch.fnmatchcase("/".join(parts) if whole else parts[-1], pattern)
-
-
-def _folder_pattern_fits(pattern: str, parts: Sequence[str]) -> bool:
-    above = [*parts[:-1]]
-    name = pattern.strip("/")
-    if "/" in name:
-        return any(
-            fnmatch.fnmatchcase("/".join(above[: end + 1]), name) for end in range(len(above))
-        )
-    return any(fnmatch.fnmatchcase(part, name) for part in above)
+def _folder_pattern_fits(pattern: str, folders: Sequence[str]) -> bool:
+    """Whether a pattern fits one of the folders above a file, given from the root downwards."""
+    if "/" not in pattern:
+        return any(fnmatch.fnmatchcase(name, pattern) for name in folders)
+    for depth in range(1, len(folders) + 1):
+        if fnmatch.fnmatchcase("/".join(folders[:depth]), pattern):
+            return True
+    return False
 
 
 @lru_cache(maxsize=64)
-def _compile_hidden_patterns(
-    patterns: tuple[str, ...],
-) -> tuple[tuple[tuple[str, bool, bool], ...], re.Pattern[str] | None]:
-    """Return rows (form, shows files again, fits paths), and one expression if all fit names."""
-    rows = []
-    for text in patterns:
-        pattern = re.sub(r"^\*\*/", "", text.strip().removeprefix("!").casefold())
+def _compile_hidden_patterns(texts: tuple[str, ...]) -> _HiddenPatterns:
+    patterns = []
+    for text in texts:
+        spelled = text.strip()
+        pattern = re.sub(r"^\*\*/", "", spelled.removeprefix("!").casefold())
         if pattern:
-            rows.append((pattern.removeprefix("/"), text.strip().startswith("!"), "/" in pattern))
-    if any(whole for _, _, whole in rows):
-        return tuple(rows), None
-    names = [fnmatch.translate(pattern) for pattern, negated, _ in rows if not negated]
-    return tuple(rows), re.compile("|".join(names) or r"(?!)")
+            shows_again = spelled.startswith("!")
+            fits_paths = "/" in pattern
+            patterns.append(_HiddenPattern(pattern.removeprefix("/"), shows_again, fits_paths))
+    if any(pattern.fits_paths for pattern in patterns):
+        return _HiddenPatterns(tuple(patterns), None)
+    hiding = [fnmatch.translate(hide.pattern) for hide in patterns if not hide.shows_again]
+    nothing = r"(?!)"
+    return _HiddenPatterns(tuple(patterns), re.compile("|".join(hiding) or nothing))
 
 
 _PACKAGES = frozenset(name.casefold() for name in PACKAGE_FOLDERS)

@@ -100,14 +100,12 @@ class OnDemandTools:
     token_room: Callable[[], RequestHeadRoom] = RequestHeadRoom
     specs_sent_before: Callable[[], Sequence[ToolSpec]] = tuple
     catalogues: Callable[[], Sequence[SourceCatalogue]] = tuple
-    also_searchable: Callable[[], Sequence[ToolSpec]] = (
-        tuple  # Other things that can be searched for, such as skills.
-    )
+    # Other things that can be searched for, such as skills.
+    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple
     # The number of definitions that are not sent, and roughly how many tokens they have.
     withheld_count_and_tokens: tuple[int, int] = 0, 0
-    _sent: dict[str, bool] = field(
-        default_factory=dict
-    )  # By server: True if its definitions are sent.
+    # By server: True if its definitions are sent.
+    _sent: dict[str, bool] = field(default_factory=dict)
     _lines: dict[str, SourceSummary] = field(default_factory=dict)
     _begun: bool = False
 
