@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import field, replace
+from enum import Enum, auto
 from pathlib import Path
 from sys import maxsize
 
@@ -44,12 +45,8 @@ _MOST_BYTES_HELD = 256 << 20  # This much of changed files is held in memory.
 _EVERY_ACCESS = os.R_OK | os.W_OK | os.X_OK
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
-_WRITTEN = (
-    "refs",
-    "logs",
-    "objects",
-    "info",
-)  # Folders of a git directory that git itself writes to.
+# Folders of a git directory that git itself writes to.
+_WRITTEN = ("refs", "logs", "objects", "info")
 _SHALLOW = ("pack", "info")  # Inside `objects`, only these folders are searched.
 
 
@@ -101,14 +98,12 @@ class AutorunGuard:
     """
 
     roots: WorkspaceRoots
-    patterns: Callable[[], tuple[str, ...]] = (
-        tuple  # Returns the patterns of files that are hidden from agents.
-    )
+    # Returns the patterns of files that are hidden from agents.
+    patterns: Callable[[], tuple[str, ...]] = tuple
     _patterns: tuple[str, ...] = ()
     folders: dict[str, _ScannedFolder] = field(default_factory=dict)
-    of_git: dict[str, _ScannedFolder] = field(
-        default_factory=dict
-    )  # Folders inside git directories, by path.
+    # Folders inside git directories, by path.
+    of_git: dict[str, _ScannedFolder] = field(default_factory=dict)
     items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
     _whole: list[str] = field(default_factory=list)
     # The real paths of hidden files and of closed folders around them, as of the last scan.
@@ -136,11 +131,7 @@ class AutorunGuard:
         """Return git's folders, and files that no command needs to change. Those in
         `shown` are not hidden.
         """
-        git_folders = []
-        for path, folder in self.folders.items():
-            git = f"{path}/.git"
-            if ".git" in folder.notable and os.path.isdir(git) and os.path.realpath(git) == git:
-                git_folders.append(git)
+        git_folders = list(self._list_git_folders())
         files = []
         for git in git_folders:
             for name in ("config", "config.worktree", "hooks", "commondir"):
@@ -151,6 +142,12 @@ class AutorunGuard:
         folders = set(sorted(git_folders, key=len)[:_MOST_HELD])
         folders.update(self._folders_around_hidden_files(shown))
         return sorted(folders, key=len), sorted(files, key=len)[:_MOST_HELD]
+
+    def _list_git_folders(self) -> Iterator[str]:
+        for path, folder in self.folders.items():
+            git = f"{path}/.git"
+            if ".git" in folder.notable and os.path.isdir(git) and os.path.realpath(git) == git:
+                yield git
 
     def _folders_around_hidden_files(self, shown: Collection[str]) -> Iterator[str]:
         """Yield folders that no command may rename, as files in them would no longer be hidden."""
@@ -193,15 +190,16 @@ class AutorunGuard:
         their contents.
         """
         changes = []
-        room = _MOST_BYTES_HELD
+        bytes_left = _MOST_BYTES_HELD
         for path, item in self.scan_autorun_files(since).items():
             before = old.get(path)
             if not _can_run_more(os.path.basename(path), before, item):
                 continue
             held = None
             if item.is_content_unknown:
-                held = self._read_large_file(path, room)
-                room -= len(held or b"")
+                held = self._read_large_file(path, bytes_left)
+            if held is not None:
+                bytes_left -= len(held)
             changes.append(AutorunChange(path, before, replace(item, held=held)))
         return sorted(changes, key=lambda change: (change.path.count("/"), change.path))
 
@@ -210,11 +208,12 @@ class AutorunGuard:
         failed = []
         for change in planted:
             before = change.before
+            if before is not None and before.is_content_unknown:
+                failed.append(change.path)
+                continue
             try:
                 if before is None:
                     self._write_autorun_file(change.path, "", None)
-                elif before.is_content_unknown:
-                    failed.append(change.path)
                 elif before.link:
                     self._write_autorun_file(change.path, before.link, None)
                 else:
@@ -248,13 +247,13 @@ class AutorunGuard:
             if not link:
                 content = item.held if item.content is None else item.content
         place = self.roots.resolve_path(path)
+        # Somebody may have closed the folder. It is open while we write.
         opened: list[tuple[int, int]] = []
         with self._lock:
             try:
                 with suppress(OSError):
-                    grant_access_to_path(
-                        str(place.root), os.path.dirname(place.inside), _EVERY_ACCESS, opened
-                    )
+                    folder = os.path.dirname(place.inside)
+                    grant_access_to_path(str(place.root), folder, _EVERY_ACCESS, opened)
                 restore_entry(self.roots, place, content, mode, link)
             finally:
                 restore_folder_modes(opened)
@@ -264,13 +263,14 @@ def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bo
     """Whether a file can run something that it could not run before."""
     if before is None:
         before = AutorunFile("")
-    old = before.content
-    new = now.content
-    if autorun_files.is_only_partly_run(name) and old is not None and new is not None:
-        return old != new and bool(autorun_files.extract_runnable_text(name, new, old))
-    runs_something = bool(now.runnable_content or now.link)
-    is_same = before.runnable_content == now.runnable_content and before.link == now.link
-    return runs_something and not is_same
+    if autorun_files.is_only_partly_run(name):
+        old = before.content
+        new = now.content
+        if old is not None and new is not None:
+            return old != new and bool(autorun_files.extract_runnable_text(name, new, old))
+    if not now.runnable_content and not now.link:
+        return False
+    return before.runnable_content != now.runnable_content or before.link != now.link
 
 
 class _AutorunScan:
@@ -309,16 +309,20 @@ class _AutorunScan:
 
     def list_hidden_paths(self) -> list[str]:
         """Return files hidden from agents, or their closed folder, which a command could open."""
-        files: dict[str, None] = {}
+        hidden: dict[str, None] = {}
         for path, folder in self.folders.items():
             for name in folder.hidden:
-                files[os.path.realpath(f"{path}/{name}")] = None
-        hidden: dict[str, None] = {}
-        for file in filter(os.path.isfile, files):
-            closed_folders = [shut for shut in self.shut if is_within_folder(file, shut)]
-            hidden[closed_folders[0] if closed_folders else file] = None
+                file = os.path.realpath(f"{path}/{name}")
+                if os.path.isfile(file):
+                    hidden[self._closed_folder_around(file) or file] = None
         hidden.update(dict.fromkeys(self.unlistable))
         return list(hidden)
+
+    def _closed_folder_around(self, file: str) -> str:
+        for folder in self.shut:
+            if is_within_folder(file, folder):
+                return folder
+        return ""
 
     def _scan_tree(self, root: str, start: str) -> None:
         # Each with whether it is in a folder of packages, where only repositories count.
@@ -581,24 +585,27 @@ class _AutorunScan:
         """
         included: list[str] = []
         for name, value in pairs:
-            is_include = name.startswith("include")
-            is_hooks_folder = name == "core.hookspath"
-            if is_include or is_hooks_folder:
-                words = [value]
-            else:  # A name without a slash is searched for in PATH.
-                words = [word for word in _split_setting_words(value) if "/" in word]
-            base = folder if is_include else top
-            for word in words:
-                path = os.path.normpath(os.path.join(base, os.path.expanduser(word)))
-                if not self._is_inside_roots(path):
-                    continue
-                if is_hooks_folder:
-                    self._add_git_hooks(path)
-                elif is_include:
+            if name.startswith("include"):
+                path = _resolve_setting_path(folder, value)
+                if self._is_inside_roots(path):
                     included.append(path)
-                elif os.path.isfile(path) and path not in self.found:
-                    self._add_autorun_file(path, hook=True)
+            elif name == "core.hookspath":
+                path = _resolve_setting_path(top, value)
+                if self._is_inside_roots(path):
+                    self._add_git_hooks(path)
+            else:
+                self._add_programs_named_in_setting(value, top)
         return included
+
+    def _add_programs_named_in_setting(self, value: str, top: str) -> None:
+        for word in _split_setting_words(value):
+            if "/" not in word:  # Git searches for such a name in PATH.
+                continue
+            path = _resolve_setting_path(top, word)
+            if not self._is_inside_roots(path) or path in self.found:
+                continue
+            if os.path.isfile(path):
+                self._add_autorun_file(path, hook=True)
 
     def _add_git_hooks(self, path: str) -> None:
         if os.path.islink(path):
@@ -630,24 +637,19 @@ def _classify_folder_entries(
     hidden: list[str] = []
     for entry in entries:
         name = entry.name
-        names.add(name)
         path = f"{inside}/{name}" if inside else name
-        is_link = entry.is_symlink()
-        if is_link:
+        names.add(name)
+        if entry.is_symlink():
             links.append(name)
         if hides(path) and entry.is_file():
             hidden.append(name)
-        if normalise_spelling(name) == ".git":
-            notable.append(name)
-        elif entry.is_dir(follow_symlinks=False):
+        kind = _kind_of_entry(entry, path)
+        if kind in (_EntryKind.FOLDER, _EntryKind.AUTORUN_FOLDER):
             folders.append(name)
-            if autorun_files.is_autorun_entry(name, path, folder=True):
-                whole.append(name)
-        elif autorun_files.is_autorun_entry(name, path, folder=False):
-            notable.append(name)
-        elif is_link and autorun_files.is_autorun_entry(name, path, folder=True):
-            notable.append(name)
+        if kind in (_EntryKind.AUTORUN_FOLDER, _EntryKind.LINK_AS_AUTORUN_FOLDER):
             whole.append(name)
+        if kind in (_EntryKind.NOTABLE_FILE, _EntryKind.LINK_AS_AUTORUN_FOLDER):
+            notable.append(name)
     has_git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
     # Outside `.git`, a folder is searched even if it looks like one of git's own.
     if has_git and ".git" in inside.split("/"):
@@ -662,6 +664,30 @@ def _classify_folder_entries(
         links=tuple(links),
         hidden=tuple(hidden),
     )
+
+
+class _EntryKind(Enum):
+    """What an entry of a folder is for the scan."""
+
+    FOLDER = auto()
+    AUTORUN_FOLDER = auto()  # Other programs run any file in it.
+    NOTABLE_FILE = auto()  # Other programs run it, or it is `.git`.
+    LINK_AS_AUTORUN_FOLDER = auto()  # It leads to where such a folder would be looked for.
+    OTHER = auto()
+
+
+def _kind_of_entry(entry: os.DirEntry[str], path: str) -> _EntryKind:
+    if normalise_spelling(entry.name) == ".git":
+        return _EntryKind.NOTABLE_FILE
+    if entry.is_dir(follow_symlinks=False):
+        if autorun_files.is_autorun_entry(entry.name, path, folder=True):
+            return _EntryKind.AUTORUN_FOLDER
+        return _EntryKind.FOLDER
+    if autorun_files.is_autorun_entry(entry.name, path, folder=False):
+        return _EntryKind.NOTABLE_FILE
+    if entry.is_symlink() and autorun_files.is_autorun_entry(entry.name, path, folder=True):
+        return _EntryKind.LINK_AS_AUTORUN_FOLDER
+    return _EntryKind.OTHER
 
 
 def _read_risky_user_settings() -> list[tuple[str, str]]:
@@ -685,3 +711,7 @@ def _split_setting_words(value: str) -> list[str]:
         return shlex.split(value.removeprefix("!"))
     except ValueError:
         return value.split()
+
+
+def _resolve_setting_path(folder: str, value: str) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(value)))

@@ -1,7 +1,7 @@
 """The tool delegate: a new conversation does a part of the work and returns only its result."""
 
 import fnmatch
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 
 from helix_desktop.engine.ports import CallContext
@@ -42,7 +42,9 @@ class AgentPlace:
 
     @property
     def current_role(self) -> str:
-        return self.chain[-1] if self.chain else ""
+        if not self.chain:
+            return ""
+        return self.chain[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +101,31 @@ class AgentDelegation:
         self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
     ) -> Delegation:
         self._check_delegation_bounds()
-        task, context = args.text_argument("task").strip(), args.text_argument("context")
+        task = args.text_argument("task").strip()
+        context = args.text_argument("context")
         if not task or len(task) + len(context) > _LONGEST_TASK:
             raise InvalidInput(
                 f"Specify a task. The task and its context together can be up to {_LONGEST_TASK:,} characters long."
             )
         tools = tuple(dict.fromkeys(str(name) for name in args.list_argument("tools")))
-        if unknown := [name for name in tools if name not in self._names()]:
-            raise InvalidInput(
-                f"There is no tool {unknown[0][:60]!r}.",
-                remedy="To give the agent all tools, omit `tools`.",
-            )
+        for name in tools:
+            if name not in self._names():
+                raise InvalidInput(
+                    f"There is no tool {name[:60]!r}.",
+                    remedy="To give the agent all tools, omit `tools`.",
+                )
         role = self._find_allowed_role(args.text_argument("agent").strip())
         return Delegation(
-            use.context.conversation, use.call.id, task, context, self._choose_subagent_tools(role, tools), self._place.depth + 1,
-            role.name if role else "", args.flag_argument("background"), args.flag_argument("isolate"),
-        )  # fmt: skip
+            parent=use.context.conversation,
+            call=use.call.id,
+            task=task,
+            context=context,
+            tools=self._choose_subagent_tools(role, tools),
+            depth=self._place.depth + 1,
+            role="" if role is None else role.name,
+            background=args.flag_argument("background"),
+            isolated=args.flag_argument("isolate"),
+        )
 
     def _check_delegation_bounds(self) -> None:
         limits = self._place.limits()
@@ -130,15 +141,16 @@ class AgentDelegation:
             )
 
     def _find_allowed_role(self, name: str) -> AgentRole | None:
+        """Return the role of this name, or None for an agent without one."""
         roles = self._place.roles()
-        own = roles.get(self._place.current_role)
+        own_role = roles.get(self._place.current_role)
         if not name:
-            if own is not None:
-                raise ActionRefused(
-                    f"{own.name} may only call: {', '.join(own.callable_agents) or 'nobody'}.",
-                    remedy="Specify one of these agents.",
-                )
-            return None
+            if own_role is None:
+                return None
+            raise ActionRefused(
+                f"{own_role.name} may only call: {', '.join(own_role.callable_agents) or 'nobody'}.",
+                remedy="Specify one of these agents.",
+            )
         if name not in roles:
             known = ", ".join(roles) or "none"
             raise InvalidInput(
@@ -146,14 +158,14 @@ class AgentDelegation:
                 remedy=f"Available: {known}. To use an agent without a role, omit `agent`.",
             )
         if name in self._place.chain:
-            way = " → ".join([*self._place.chain, name])
+            loop = " → ".join([*self._place.chain, name])
             raise ActionRefused(
-                f"This would create a loop: {way}.",
+                f"This would create a loop: {loop}.",
                 remedy="Do the work yourself, or say what is missing.",
             )
-        if own is not None and name not in own.callable_agents:
+        if own_role is not None and name not in own_role.callable_agents:
             raise ActionRefused(
-                f"{own.name} may only call: {', '.join(own.callable_agents) or 'nobody'}."
+                f"{own_role.name} may only call: {', '.join(own_role.callable_agents) or 'nobody'}."
             )
         return roles[name]
 
@@ -163,20 +175,27 @@ class AgentDelegation:
         """Choose those tools that both the agent's file and the call name, and that exist here."""
         if role is None or not role.tool_patterns:
             return wanted
-        named = {
-            name
-            for name in self._names()
-            if any(fnmatch.fnmatchcase(name, each) for each in role.tool_patterns)
-        }
-        kept = named | (
-            self._names() & {*RECALLS, *((ToolName.DELEGATE,) if role.callable_agents else ())}
-        )
-        return tuple(sorted(kept & set(wanted) if wanted else kept)) or ("none",)
+        # Recalling folded content is no power of its own, so every agent can do it.
+        always_given = set(RECALLS)
+        if role.callable_agents:
+            always_given.add(ToolName.DELEGATE)
+        chosen = []
+        for name in sorted(self._names()):
+            is_given = name in always_given or _fits_any_pattern(name, role.tool_patterns)
+            if is_given and (not wanted or name in wanted):
+                chosen.append(name)
+        # An empty list would mean all tools.
+        return tuple(chosen) or ("none",)
 
     def build_delegate_tool(self) -> tuple[built_in_tool.BuiltInTool, ...]:
-        own = self._place.roles().get(self._place.current_role)
-        if self._place.depth >= self._place.limits().agents_depth or (
-            own is not None and not own.callable_agents
-        ):
+        """Return the tool, or nothing for an agent that can delegate to nobody."""
+        own_role = self._place.roles().get(self._place.current_role)
+        if own_role is not None and not own_role.callable_agents:
+            return ()
+        if self._place.depth >= self._place.limits().agents_depth:
             return ()
         return (built_in_tool.declare_tool(ToolName.DELEGATE, self.delegate_task),)
+
+
+def _fits_any_pattern(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

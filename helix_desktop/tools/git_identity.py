@@ -26,52 +26,61 @@ def write_identity(folder: Path, roots: Sequence[Path]) -> None:
     """Write the current identity into the folder, as `config` and `ignore`."""
     pairs = list(_read_settings_of_home(roots))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    ignore = next(
-        (
-            Path(value).expanduser()
-            for name, value in reversed(pairs)
-            if name == "core.excludesfile"
-        ),
-        None,
-    )
+    ignore_file = Path.home() / ".config/git/ignore"
+    for name, value in pairs:
+        if name == "core.excludesfile":  # As for git, the last one counts.
+            ignore_file = Path(value).expanduser()
     content = b""
     with suppress(OSError):
-        content = (ignore or Path.home() / ".config/git/ignore").read_bytes()
+        content = ignore_file.read_bytes()
     (folder / "ignore").write_bytes(content)
-    settings = format_identity_settings(pairs) + _format_git_setting(
-        "filter.hidden-file.clean", _FILTER
-    )
+    settings = format_identity_settings(pairs)
+    settings += _format_git_setting("filter.hidden-file.clean", _FILTER)
     (folder / "config").write_text(settings, "utf-8", "surrogateescape")
 
 
 def write_attributes_of_hidden_files(folder: Path, hidden: Sequence[str]) -> None:
     """Write `attributes`, which lists hidden files by their paths in their repositories."""
-    lines = ""
+    lines = []
     for path in map(Path, hidden):
-        if top := next((above for above in path.parents if (above / ".git").exists()), None):
-            inside = re.sub(r"[*?\[\\]", r"\\\g<0>", path.relative_to(top).as_posix())
-            lines += f'"/{_escape_git_value(inside)}" filter=hidden-file\n'
-    (folder / "attributes.new").write_text(lines, "utf-8", "surrogateescape")
-    (folder / "attributes.new").replace(
-        folder / "attributes"
-    )  # Background git processes never see half a file.
+        repository = _find_repository_around(path)
+        if repository is None:
+            continue
+        inside = path.relative_to(repository).as_posix()
+        without_wildcards = re.sub(r"[*?\[\\]", r"\\\g<0>", inside)
+        lines.append(f'"/{_escape_git_value(without_wildcards)}" filter=hidden-file\n')
+    # Git processes in the background must never see half a file.
+    new_file = folder / "attributes.new"
+    new_file.write_text("".join(lines), "utf-8", "surrogateescape")
+    new_file.replace(folder / "attributes")
+
+
+def _find_repository_around(path: Path) -> Path | None:
+    for folder in path.parents:
+        if (folder / ".git").exists():
+            return folder
+    return None
 
 
 def format_identity_settings(pairs: Sequence[tuple[str, str]]) -> str:
     """Format those of the settings that are harmless as git reads them."""
-    harmless = (pair for pair in pairs if not pair[1].startswith("!") and "\0" not in pair[1])
-    return "".join(
-        _format_git_setting(*pair)
-        for pair in harmless
-        if any(fnmatchcase(pair[0], each) for each in _KEPT)
-    )
+    lines = []
+    for name, value in pairs:
+        is_kept = any(fnmatchcase(name, pattern) for pattern in _KEPT)
+        # Git starts a program for a value that begins with an exclamation mark.
+        is_harmless = not value.startswith("!") and "\0" not in value
+        if is_kept and is_harmless:
+            lines.append(_format_git_setting(name, value))
+    return "".join(lines)
 
 
 def _format_git_setting(name: str, value: str) -> str:
     section, _, key = name.rpartition(".")
-    first, _, below = section.partition(".")
-    head = f'[{first} "{_escape_git_value(below)}"]' if below else f"[{first}]"
-    return f'{head}\n\t{key} = "{_escape_git_value(value)}"\n'
+    section_name, _, subsection = section.partition(".")
+    heading = f"[{section_name}]"
+    if subsection:
+        heading = f'[{section_name} "{_escape_git_value(subsection)}"]'
+    return f'{heading}\n\t{key} = "{_escape_git_value(value)}"\n'
 
 
 def _escape_git_value(text: str) -> str:
@@ -96,24 +105,35 @@ def _read_git_settings_file(
         text = path.read_text("utf-8", "surrogateescape")
     for name, value in risky_git_settings.parse_git_settings(text):
         yield name, value
-        if depth < _DEEPEST and (
-            name == "include.path" or _is_include_for_roots(name, path, roots)
-        ):
-            yield from _read_git_settings_file(
-                path.parent / Path(value).expanduser(), roots, depth + 1
-            )
+        is_include = name == "include.path" or _is_include_for_roots(name, path, roots)
+        if is_include and depth < _DEEPEST:  # Files may include one another.
+            included = path.parent / Path(value).expanduser()
+            yield from _read_git_settings_file(included, roots, depth + 1)
 
 
 def _is_include_for_roots(name: str, path: Path, roots: Sequence[Path]) -> bool:
     """Whether an `includeIf` names one of these folders. Other conditions count as false."""
-    condition = name.removeprefix("includeif.").removesuffix(".path")
-    kind, _, pattern = condition.partition(":")
-    if condition == name or kind not in ("gitdir", "gitdir/i") or not pattern:
+    if not name.startswith("includeif."):
         return False
-    pattern = (
-        str(path.parent) + pattern[1:] if pattern.startswith("./") else os.path.expanduser(pattern)  # noqa: PTH111
-    )
-    pattern = pattern if pattern.startswith("/") else f"**/{pattern}"
-    pattern = (f"{pattern}*" if pattern.endswith("/") else pattern).replace("**", "*")
-    fold = str.casefold if kind.endswith("i") else str
-    return any(fnmatchcase(fold(f"{root}/.git"), fold(pattern)) for root in roots)
+    condition = name.removeprefix("includeif.").removesuffix(".path")
+    kind, _, given_pattern = condition.partition(":")
+    if kind not in ("gitdir", "gitdir/i") or not given_pattern:
+        return False
+    pattern = _expand_include_pattern(given_pattern, path)
+    if kind == "gitdir":
+        return any(fnmatchcase(f"{root}/.git", pattern) for root in roots)
+    folded = pattern.casefold()
+    return any(fnmatchcase(f"{root}/.git".casefold(), folded) for root in roots)
+
+
+def _expand_include_pattern(pattern: str, path: Path) -> str:
+    """Return an `includeIf` pattern as a pattern for full paths, by the rules of git."""
+    if pattern.startswith("./"):
+        pattern = str(path.parent) + pattern.removeprefix(".")
+    else:
+        pattern = os.path.expanduser(pattern)  # noqa: PTH111 -- a pattern is no path
+    if not pattern.startswith("/"):
+        pattern = f"**/{pattern}"
+    if pattern.endswith("/"):
+        pattern = f"{pattern}**"
+    return pattern.replace("**", "*")

@@ -44,57 +44,56 @@ def run_git(
     if not folder.is_dir():
         raise ActionRefused(f"The workspace's folder {folder} no longer exists.", remedy=remedy)
     if _READING.intersection(arguments[:2]):
-        done, of_folder = None, _settings_for_reading(str(Path.home()))
+        settings_of_folder = _settings_for_reading(str(Path.home()))
     else:
-        done = _list_git_settings(folder, environment)
-        of_folder = _settings_for_folder(done.stdout)
-    if done is None or not done.returncode:
-        given_settings = [
-            word for each in (*_OVERRIDDEN, *of_folder, *settings) for word in ("-c", each)
-        ]
-        words = [
-            "git",
-            "--no-pager",
-            "--no-optional-locks",
-            "-C",
-            str(folder),
-            *given_settings,
-            *arguments,
-        ]
-        done = _run_git_process(words, stdin, _ENVIRONMENT | dict(environment))
-    if not 0 <= done.returncode <= highest_code:
-        said = (
-            done.stderr.decode("utf-8", "replace").strip()
-            or done.stdout.decode("utf-8", "replace").strip()
+        listing = _list_git_settings(folder, environment)
+        if listing.returncode:
+            raise _error_of_git(listing, remedy)
+        settings_of_folder = _settings_for_folder(listing.stdout)
+    words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder)]
+    for setting in (*_OVERRIDDEN, *settings_of_folder, *settings):
+        words += ["-c", setting]
+    words.extend(arguments)
+    finished = _run_git_process(words, stdin, _ENVIRONMENT | dict(environment))
+    if not 0 <= finished.returncode <= highest_code:
+        raise _error_of_git(finished, remedy)
+    return finished.stdout
+
+
+def _error_of_git(finished: starter.FinishedProcess, remedy: str) -> ActionRefused:
+    """Return what git said as an error, with a remedy for what people meet most often."""
+    message = finished.stderr.decode("utf-8", "replace").strip()
+    if not message:
+        message = finished.stdout.decode("utf-8", "replace").strip()
+    if "tell me who you are" in message:
+        way = 'Run `git config --global user.name "NAME"`, and the same for `user.email`.'
+        return ActionRefused(
+            "git does not know your name and email address.", remedy=f"{way} {remedy}"
         )
-        if "tell me who you are" in said:
-            way = 'Run `git config --global user.name "NAME"`, and the same for `user.email`.'
-            raise ActionRefused(
-                "git does not know your name and email address.", remedy=f"{way} {remedy}"
-            )
-        if lock := _LOCKED.search(said):
-            raise ActionRefused(
-                "Another git program is working in this repository, or was killed there.",
-                remedy=f"{remedy} Wait until it has ended and try again. If none is running, delete {lock[1]}.",
-            )
-        told = " ".join(_NO_REASON.sub("", said).split())
-        raise ActionRefused(f"git refused: {told[:500].rstrip('.')}.", remedy=remedy)
-    return done.stdout
+    lock_file = _LOCKED.search(message)
+    if lock_file is not None:
+        return ActionRefused(
+            "Another git program is working in this repository, or was killed there.",
+            remedy=f"{remedy} Wait until it has ended and try again. If none is running, delete {lock_file[1]}.",
+        )
+    reason = " ".join(_NO_REASON.sub("", message).split())
+    return ActionRefused(f"git refused: {reason[:500].rstrip('.')}.", remedy=remedy)
 
 
 def find_filtered_files(
     folder: Path, names: list[bytes], environment: Mapping[str, str] = {}
 ) -> list[str]:
     """Return files that a filter of the repository or the user would change on commit."""
-    listed = b"".join(name + b"\0" for name in names)
-    said = run_git(
-        folder, "check-attr", "-z", "--stdin", "filter", stdin=listed, environment=environment
-    ).split(b"\0")
-    return [
-        os.fsdecode(name)
-        for name, value in zip(said[::3], said[2::3], strict=False)
-        if value not in _UNFILTERED
-    ]
+    stdin = b"".join(name + b"\0" for name in names)
+    options = ("check-attr", "-z", "--stdin", "filter")
+    output = run_git(folder, *options, stdin=stdin, environment=environment)
+    # For each file its name, the attribute's name and its value.
+    words = output.split(b"\0")
+    filtered = []
+    for name, value in zip(words[::3], words[2::3], strict=False):
+        if value not in _UNFILTERED:
+            filtered.append(os.fsdecode(name))
+    return filtered
 
 
 def _list_git_settings(folder: Path, environment: Mapping[str, str]) -> starter.FinishedProcess:
@@ -102,8 +101,10 @@ def _list_git_settings(folder: Path, environment: Mapping[str, str]) -> starter.
     of its repository.
     """
     words = ["git", "-C", str(folder), "config", "--includes", "--null", "--show-scope", "--list"]
-    variables = {name: value for name, value in _ENVIRONMENT.items() if name != "GIT_CONFIG_GLOBAL"}
-    return _run_git_process(words, b"", {**variables, "HOME": str(Path.home()), **environment})
+    variables = dict(_ENVIRONMENT)
+    variables.pop("GIT_CONFIG_GLOBAL", None)
+    variables["HOME"] = str(Path.home())
+    return _run_git_process(words, b"", variables | dict(environment))
 
 
 def _settings_for_folder(listed: bytes) -> list[str]:
@@ -118,12 +119,15 @@ def _settings_for_folder(listed: bytes) -> list[str]:
             users.append(entry)
         else:
             repositorys.append(_name_of_setting(entry))
-    off = _list_settings_that_switch_off(repositorys)
     # What the repository sets itself is not the user's choice for it.
     wanted = set(_SETTINGS["of_the_user"]).difference(repositorys)
     wanted.update(_SETTINGS["of_the_user_alone"])
-    kept = [entry for entry in users if _name_of_setting(entry) in wanted]
-    return [entry.replace("\n", "=", 1) for entry in kept] + off
+    settings = []
+    for entry in users:
+        if _name_of_setting(entry) in wanted:
+            settings.append(entry.replace("\n", "=", 1))
+    settings += _list_settings_that_switch_off(repositorys)
+    return settings
 
 
 def _name_of_setting(entry: str) -> str:
@@ -133,19 +137,24 @@ def _name_of_setting(entry: str) -> str:
 
 def _list_settings_that_switch_off(names: Sequence[str]) -> list[str]:
     """Return settings without which git would run programs that the repository names."""
-    drivers = [name for name in names if _DRIVER.fullmatch(name)]
-    filters = [name for name in names if name.startswith("filter.")]
-    hooks = [name for name in names if name.startswith("hook.")]
-    if any("=" in name for name in (*drivers, *filters, *hooks)):
-        raise ActionRefused(
-            "This repository's Git settings name a program with “=”, which Git cannot be told to leave out.",
-            remedy="Rename that filter, driver or hook in the repository's .git/config.",
-        )
-    off = [f"{name}=" for name in drivers]
-    # A filter that is required would make git fail without it.
-    off += [f"{name.rpartition('.')[0]}.required=false" for name in filters]
-    off += [f"{name.rpartition('.')[0]}.enabled=false" for name in hooks]
-    return off
+    settings = []
+    for name in names:
+        is_driver = _DRIVER.fullmatch(name) is not None
+        is_filter = name.startswith("filter.")
+        is_hook = name.startswith("hook.")
+        if "=" in name and (is_driver or is_filter or is_hook):
+            raise ActionRefused(
+                "This repository's Git settings name a program with “=”, which Git cannot be told to leave out.",
+                remedy="Rename that filter, driver or hook in the repository's .git/config.",
+            )
+        section = name.rpartition(".")[0]
+        if is_driver:
+            settings.append(f"{name}=")
+        if is_filter:  # A filter that is required would make git fail without it.
+            settings.append(f"{section}.required=false")
+        if is_hook:
+            settings.append(f"{section}.enabled=false")
+    return settings
 
 
 @functools.lru_cache(maxsize=4)
@@ -169,14 +178,15 @@ _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 def _run_git_process(
     words: list[str], stdin: bytes, environment: Mapping[str, str]
 ) -> starter.FinishedProcess:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     git = starter.find_program(words[0])
     if not git:
         raise ActionRefused(
             "The program git was not found.", remedy="Install git, or commit with another program."
         )
+    # The user's own variables for git could name another repository, or programs.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     launch = starter.ProcessLaunch(
-        starter.CommandAuthor.PROGRAM, [git, *words[1:]], None, {**kept, **environment}
+        starter.CommandAuthor.PROGRAM, [git, *words[1:]], None, own | dict(environment)
     )
     try:
         return run_process(launch, input_bytes=stdin, seconds=LIMIT_SECONDS)

@@ -3,7 +3,6 @@
 import fnmatch
 import re
 from collections.abc import Sequence
-from itertools import islice
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, walk_files
@@ -20,15 +19,18 @@ def find_paths_by_glob(
     roots: WorkspaceRoots, place: RootPath, pattern: str, limit: int
 ) -> list[str]:
     """Return the paths below `place` that match, sorted, at most `limit`."""
-    patterns = [tuple(part for part in one.split("/") if part) for one in expand_braces(pattern)]
-    skip = frozenset(name for name in SKIPPED_FOLDERS if name not in pattern)
-    start = len(place.inside) + 1 if place.inside else 0
-    found = (
-        inside
-        for inside, _ in walk_files(roots, place, skip)
-        if fits_any_pattern(inside[start:], patterns)
-    )
-    return sorted(islice(found, limit))
+    patterns = []
+    for alternative in expand_braces(pattern):
+        patterns.append(tuple(part for part in alternative.split("/") if part))
+    skipped = frozenset(name for name in SKIPPED_FOLDERS if name not in pattern)
+    prefix = f"{place.inside}/" if place.inside else ""
+    paths: list[str] = []
+    for inside, _ in walk_files(roots, place, skipped):
+        if len(paths) == limit:
+            break
+        if fits_any_pattern(inside.removeprefix(prefix), patterns):
+            paths.append(inside)
+    return sorted(paths)
 
 
 def fits_any_pattern(path: str, patterns: Sequence[tuple[str, ...]]) -> bool:
@@ -42,12 +44,15 @@ def fits_pattern(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     """
     reached = _skip_double_stars({0}, pattern)
     for part in parts:
-        moved = {
-            at if pattern[at] == "**" else at + 1
-            for at in reached
-            if at < len(pattern) and (pattern[at] == "**" or fnmatch.fnmatchcase(part, pattern[at]))
-        }
-        reached = _skip_double_stars(moved, pattern)
+        next_reached = set()
+        for position in reached:
+            if position == len(pattern):
+                continue
+            if pattern[position] == "**":
+                next_reached.add(position)
+            elif fnmatch.fnmatchcase(part, pattern[position]):
+                next_reached.add(position + 1)
+        reached = _skip_double_stars(next_reached, pattern)
     return len(pattern) in reached
 
 
@@ -55,30 +60,30 @@ def expand_braces(pattern: str) -> list[str]:
     """Expand `a.{b,c}` to `a.b` and `a.c`."""
     if "\0" in pattern or not pattern.strip("/ "):
         raise InvalidInput("Specify a pattern, such as **/*.py.")
-    done: list[str] = []
-    todo = [pattern]
-    while todo:
-        one = todo.pop()
-        if len(todo) + len(done) > _MOST_ALTERNATIVES:
+    expanded: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        text = waiting.pop()
+        if len(waiting) + len(expanded) > _MOST_ALTERNATIVES:
             raise InvalidInput(
                 f"The pattern has more than {_MOST_ALTERNATIVES} alternatives.",
                 remedy="Use a simpler pattern.",
             )
-        if match := _BRACES.search(one):
-            todo += [
-                one[: match.start()] + choice + one[match.end() :] for choice in match[1].split(",")
-            ]
-        else:
-            done.append(one)
-    return done
+        braces = _BRACES.search(text)
+        if braces is None:
+            expanded.append(text)
+            continue
+        for choice in braces[1].split(","):
+            waiting.append(text[: braces.start()] + choice + text[braces.end() :])
+    return expanded
 
 
 def _skip_double_stars(reached: set[int], pattern: tuple[str, ...]) -> set[int]:
-    out = set()
-    for at in reached:
-        step = at
-        out.add(step)
-        while step < len(pattern) and pattern[step] == "**":
-            step += 1
-            out.add(step)
-    return out
+    """Add the positions behind each `**` that was reached, as it may stand for no folder."""
+    with_skipped = set(reached)
+    for start in reached:
+        position = start
+        while position < len(pattern) and pattern[position] == "**":
+            position += 1
+            with_skipped.add(position)
+    return with_skipped

@@ -198,11 +198,14 @@ def openings_in_force(opened: CommandOpenings, *, network: bool) -> list[HomeOpe
 
 
 def opened_paths(opened: CommandOpenings, home: str, *, network: bool) -> Iterator[str]:
+    """Yield the paths in this home that are open by name, or that the user has added."""
     for opening in openings_in_force(opened, network=network):
         for name in opening.paths:
             yield f"{home}/{name}"
     for folder in opened.folders:
-        path = home + folder[1:] if folder.startswith("~/") else folder
+        path = folder
+        if folder.startswith("~/"):
+            path = home + folder.removeprefix("~")
         if path.startswith(f"{home}/"):
             yield path
 

@@ -36,7 +36,9 @@ class SourceSummary:
     summary: str
 
     def __str__(self) -> str:
-        return f"- {self.name}: {self.summary}" if self.summary else f"- {self.name}"
+        if not self.summary:
+            return f"- {self.name}"
+        return f"- {self.name}: {self.summary}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +74,23 @@ class ToolFinder:
         runs in a thread.
         """
         async with self._making:
-            if (wanted := tuple(specs)) != self._specs:
-                self._ranking = await asyncio.to_thread(
-                    TextRanking,
-                    [
-                        (spec.name, f"{spec.description} {_parameter_words(spec.schema)}")
-                        for spec in wanted
-                    ],
-                )
-                self._specs = wanted
-        ranking, known = self._ranking, self._specs
-        found = await asyncio.to_thread(
-            ranking.find_best_texts, query, limit, lambda number: allowed(known[number].name)
-        )
-        return [known[number] for number in found]
+            wanted_specs = tuple(specs)
+            if wanted_specs != self._specs:
+                texts = []
+                for spec in wanted_specs:
+                    words = f"{spec.description} {_parameter_words(spec.schema)}"
+                    texts.append((spec.name, words))
+                self._ranking = await asyncio.to_thread(TextRanking, texts)
+                self._specs = wanted_specs
+        # While we wait below, another search may replace these.
+        ranking = self._ranking
+        ranked_specs = self._specs
+
+        def is_allowed(number: int) -> bool:
+            return allowed(ranked_specs[number].name)
+
+        numbers = await asyncio.to_thread(ranking.find_best_texts, query, limit, is_allowed)
+        return [ranked_specs[number] for number in numbers]
 
 
 @dataclass(slots=True)
@@ -120,20 +125,19 @@ class OnDemandTools:
             by_server.setdefault(server_of_tool(spec.name), []).append(spec)
         self._restore_sent_definitions(by_server)
         self._decide_new_servers(by_server)
-        shown = [
-            spec for server, specs in by_server.items() if self._sent[server] for spec in specs
-        ]
+        sent: list[ToolSpec] = []
+        withheld: list[ToolSpec] = []
         for server, specs in by_server.items():
-            if not self._sent[server] and server not in self._lines:
+            if self._sent[server]:
+                sent.extend(specs)
+                continue
+            withheld.extend(specs)
+            if server not in self._lines:
                 self._lines[server] = SourceSummary(server, self._summarise_server(server, specs))
-        held = [
-            spec for server, specs in by_server.items() if not self._sent[server] for spec in specs
-        ]
-        self.withheld_count_and_tokens = (
-            len(held) + len(rare),
-            self._estimate_definition_tokens([*held, *rare]),
-        )
-        return (*self._own_definitions(), *sorted(shown, key=lambda spec: spec.name))
+        withheld.extend(rare)
+        tokens = self._estimate_definition_tokens(withheld)
+        self.withheld_count_and_tokens = (len(withheld), tokens)
+        return (*self._own_definitions(), *sorted(sent, key=lambda spec: spec.name))
 
     def build_on_demand_tools(
         self, searchable: Callable[[], Sequence[ToolSpec]], names: Callable[[], frozenset[str]]
@@ -163,29 +167,29 @@ class OnDemandTools:
         self._begun = True
         for spec in self.specs_sent_before():
             if spec.name == FIND_TOOLS and _HEADING in spec.description:
-                for line in (
-                    spec.description.partition(_HEADING)[2].partition("\n\n")[0].splitlines()
-                ):
-                    name, _, said = line.removeprefix("- ").partition(": ")
-                    self._lines[name] = SourceSummary(name, said)
+                lines = spec.description.partition(_HEADING)[2].partition("\n\n")[0]
+                for line in lines.splitlines():
+                    name, _, summary = line.removeprefix("- ").partition(": ")
+                    self._lines[name] = SourceSummary(name, summary)
                     self._sent.setdefault(name, False)
-            elif (server := server_of_tool(spec.name)) in by_server:
+                continue
+            server = server_of_tool(spec.name)
+            if server in by_server:
                 self._sent[server] = True
 
     def _decide_new_servers(self, by_server: Mapping[str, Sequence[ToolSpec]]) -> None:
         """Send a new server's definitions if there is room for all of them besides the others."""
-        fresh = [server for server in by_server if server not in self._sent]
-        if not fresh:
+        new_servers = [server for server in by_server if server not in self._sent]
+        if not new_servers:
             return
         room = self.token_room().definition_tokens
-        sent = [
-            spec
-            for server, specs in by_server.items()
-            if self._sent.get(server, True)
-            for spec in specs
-        ]
-        fits = self._definitions_fit(sent, room)
-        self._sent.update(dict.fromkeys(fresh, fits))
+        wanted: list[ToolSpec] = []
+        for server, specs in by_server.items():
+            is_new = server not in self._sent
+            if is_new or self._sent[server]:
+                wanted.extend(specs)
+        fits = self._definitions_fit(wanted, room)
+        self._sent.update(dict.fromkeys(new_servers, fits))
 
     def _definitions_fit(self, specs: Sequence[ToolSpec], room: int) -> bool:
         """Whether these definitions fit. Counting stops at the limit: thousands are
@@ -201,32 +205,34 @@ class OnDemandTools:
         return True
 
     def _estimate_definition_tokens(self, specs: Sequence[ToolSpec]) -> int:
-        letters = sum(len(spec.name) + len(spec.description) + len(spec.schema) for spec in specs)
-        sample = "".join(
-            spec.name + spec.description + spec.schema
-            for spec in specs[:: max(1, len(specs) // 16)]
-        )
-        return letters * self.tokens.count_tokens(sample) // len(sample) if sample else 0
+        """Estimate by a sample of about sixteen, as there may be thousands."""
+        if not specs:
+            return 0
+        texts = [spec.name + spec.description + spec.schema for spec in specs]
+        sample = "".join(texts[:: max(1, len(texts) // 16)])
+        return sum(map(len, texts)) * self.tokens.count_tokens(sample) // max(1, len(sample))
 
     def _summarise_server(self, server: str, specs: Sequence[ToolSpec]) -> str:
         """Return as many names of the server's tools as fit into its line."""
         room = max(_LEAST_LINE, self.token_room().catalogue_tokens // max(8, len(self._sent)))
         names = [spec.name.removeprefix(f"{server}__") for spec in specs]
-        said = ", ".join(names[:40])
-        while self.tokens.count_tokens(said) > room - 4 and names[1:]:
+        summary = ", ".join(names[:40])
+        while self.tokens.count_tokens(summary) > room - 4 and len(names) > 1:
             names = names[: max(1, min(len(names), 40) * 3 // 4)]
-            said = ", ".join(names) + " …"
-        return said
+            summary = ", ".join(names) + " …"
+        return summary
 
     def _own_definitions(self) -> tuple[ToolSpec, ...]:
         servers = SourceCatalogue(_HEADING.strip(), tuple(self._lines.values()))
-        shown = self._catalogue_lines_that_fit([servers, *self.catalogues()])
-        find, call = (
-            built_in_tool.read_tool_descriptions()[name] for name in (FIND_TOOLS, CALL_TOOL)
-        )
-        about = "\n\n".join([find["description"], *shown]).replace(f"\n{_HEADING}", _HEADING)
-        return build_spec(FIND_TOOLS, about, find["schema"]), build_spec(
-            CALL_TOOL, call["description"], call["schema"]
+        catalogues = self._catalogue_lines_that_fit([servers, *self.catalogues()])
+        descriptions = built_in_tool.read_tool_descriptions()
+        find_tools = descriptions[FIND_TOOLS]
+        call_tool = descriptions[CALL_TOOL]
+        about = "\n\n".join([find_tools["description"], *catalogues])
+        about = about.replace(f"\n{_HEADING}", _HEADING)
+        return (
+            build_spec(FIND_TOOLS, about, find_tools["schema"]),
+            build_spec(CALL_TOOL, call_tool["description"], call_tool["schema"]),
         )
 
     def _catalogue_lines_that_fit(self, catalogues: Sequence[SourceCatalogue]) -> list[str]:
@@ -235,21 +241,25 @@ class OnDemandTools:
         """
         room = self.token_room().catalogue_tokens
         shown: dict[int, list[str]] = {}
-        for row in itertools.zip_longest(*(each.lines for each in catalogues)):
+        for row in itertools.zip_longest(*(catalogue.lines for catalogue in catalogues)):
             for number, line in enumerate(row):
                 if line is None:
                     continue
                 room -= self.tokens.count_tokens(f"{line}\n")
                 if room >= 0:
                     shown.setdefault(number, []).append(str(line))
-        return [
-            self._format_catalogue(catalogues[number], shown[number]) for number in sorted(shown)
-        ]
+        texts = []
+        for number in sorted(shown):
+            texts.append(self._format_catalogue(catalogues[number], shown[number]))
+        return texts
 
     def _format_catalogue(self, catalogue: SourceCatalogue, shown: Sequence[str]) -> str:
-        left = len(catalogue.lines) - len(shown)
-        more = [f"(and {left} more: search)"] if left else []
-        return "\n".join([catalogue.heading, *shown, *more])
+        lines = [catalogue.heading]
+        lines.extend(shown)
+        left_out = len(catalogue.lines) - len(shown)
+        if left_out:
+            lines.append(f"(and {left_out} more: search)")
+        return "\n".join(lines)
 
 
 def server_of_tool(name: str) -> str:
@@ -257,22 +267,23 @@ def server_of_tool(name: str) -> str:
 
 
 def _parameter_words(schema: str) -> str:
+    """Return the names and descriptions of a tool's parameters, to search in them."""
     properties = object_at(parse_json_or_none(schema), "properties")
-    said = (
-        value.get("description", "") if isinstance(value, dict) else ""
-        for value in properties.values()
-    )
-    return " ".join([*properties, *(each for each in said if isinstance(each, str))])
+    words = list(properties)
+    for parameter in properties.values():
+        if isinstance(parameter, dict) and isinstance(parameter.get("description"), str):
+            words.append(parameter["description"])
+    return " ".join(words)
 
 
-def _format_found_tools(found: Sequence[ToolSpec], query: str) -> str:
-    if not found:
+def _format_found_tools(tools: Sequence[ToolSpec], query: str) -> str:
+    if not tools:
         return f"No tool was found for {query[:200]!r}. Try other words: what it should do, and to what."
-    shown = [
-        f"{spec.name}\n  {' '.join(spec.description.split())[:_SHOWN]}\n  {spec.schema[:_SCHEMA_SHOWN]}"
-        for spec in found
-    ]
-    return "\n\n".join(shown)
+    paragraphs = []
+    for spec in tools:
+        description = " ".join(spec.description.split())[:_SHOWN]
+        paragraphs.append(f"{spec.name}\n  {description}\n  {spec.schema[:_SCHEMA_SHOWN]}")
+    return "\n\n".join(paragraphs)
 
 
 async def _refuse_malformed_call(
@@ -293,9 +304,13 @@ def check_arguments_of_server_tool(
     import referencing
     from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]
 
-    loose = validators.extend(Draft202012Validator, {"pattern": None, "patternProperties": None})
+    without_patterns = validators.extend(
+        Draft202012Validator, {"pattern": None, "patternProperties": None}
+    )
     try:
-        wrong = next(iter(loose(schema, registry=referencing.Registry()).iter_errors(values)), None)
+        # An empty registry: a schema must not make us read what it refers to.
+        validator = without_patterns(schema, registry=referencing.Registry())
+        mistake = next(iter(validator.iter_errors(values)), None)
     except (
         SchemaError,
         referencing.exceptions.Unresolvable,
@@ -305,9 +320,12 @@ def check_arguments_of_server_tool(
         AttributeError,
     ):
         return  # The schema can't be read, so the server must judge the arguments.
-    if wrong is not None:
-        where = ".".join(map(str, wrong.absolute_path))
-        raise InvalidInput(
-            f"{tool_name}{': ' + where if where else ''}: {wrong.message[:300]}. The tool was not run.",
-            remedy=f"Its parameters: {json.dumps(schema, ensure_ascii=False)[:_SCHEMA_SHOWN]}",
-        )
+    if mistake is None:
+        return
+    where = tool_name
+    if mistake.absolute_path:
+        where = f"{tool_name}: {'.'.join(map(str, mistake.absolute_path))}"
+    raise InvalidInput(
+        f"{where}: {mistake.message[:300]}. The tool was not run.",
+        remedy=f"Its parameters: {json.dumps(schema, ensure_ascii=False)[:_SCHEMA_SHOWN]}",
+    )
