@@ -630,26 +630,20 @@ def _classify_folder_entries(
 ) -> _ScannedFolder:
     """Tell apart the entries that matter. In a folder of git's own, only nested repositories do."""
     names: set[str] = set()
-    folders: list[str] = []
-    whole: list[str] = []
-    notable: list[str] = []
+    names_by_kind: dict[_EntryKind, list[str]] = {kind: [] for kind in _EntryKind}
     links: list[str] = []
     hidden: list[str] = []
     for entry in entries:
-        name = entry.name
-        path = f"{inside}/{name}" if inside else name
-        names.add(name)
+        path = f"{inside}/{entry.name}" if inside else entry.name
+        names.add(entry.name)
+        names_by_kind[_kind_of_entry(entry, path)].append(entry.name)
         if entry.is_symlink():
-            links.append(name)
+            links.append(entry.name)
         if hides(path) and entry.is_file():
-            hidden.append(name)
-        kind = _kind_of_entry(entry, path)
-        if kind in (_EntryKind.FOLDER, _EntryKind.AUTORUN_FOLDER):
-            folders.append(name)
-        if kind in (_EntryKind.AUTORUN_FOLDER, _EntryKind.LINK_AS_AUTORUN_FOLDER):
-            whole.append(name)
-        if kind in (_EntryKind.NOTABLE_FILE, _EntryKind.LINK_AS_AUTORUN_FOLDER):
-            notable.append(name)
+            hidden.append(entry.name)
+    autorun_folders = names_by_kind[_EntryKind.AUTORUN_FOLDER]
+    links_as_folders = names_by_kind[_EntryKind.LINK_AS_AUTORUN_FOLDER]
+    folders = names_by_kind[_EntryKind.FOLDER] + autorun_folders
     has_git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
     # Outside `.git`, a folder is searched even if it looks like one of git's own.
     if has_git and ".git" in inside.split("/"):
@@ -658,8 +652,8 @@ def _classify_folder_entries(
         stamp=stamp,
         is_settled=settled,
         folders=tuple(folders),
-        whole=tuple(whole),
-        notable=tuple(notable),
+        whole=tuple(autorun_folders + links_as_folders),
+        notable=tuple(names_by_kind[_EntryKind.NOTABLE_FILE] + links_as_folders),
         has_git=has_git,
         links=tuple(links),
         hidden=tuple(hidden),

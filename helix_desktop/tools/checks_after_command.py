@@ -44,28 +44,41 @@ class CommandCheck:
         """Revert the command's changes, ask about them, and report the outcome (empty
         without changes).
         """
-        changes = await self._find_planted()
-        if self.is_in_background:
-            changes = [change for change in changes if change.path not in self.before]
+        changes = await self._find_changes_to_ask_about()
         if not changes:
             self.is_settled = True
             return ""
         failed = await asyncio.to_thread(self.guard.revert_autorun_changes, changes)
-        reverted = [change for change in changes if change.path not in failed]
-        # What is too large to be held in memory cannot be shown, so it cannot be kept either.
-        shown = [change for change in reverted if _can_be_shown(change)]
-        lost_paths = [change.path for change in reverted if not _can_be_shown(change)]
+        shown: list[AutorunChange] = []
+        lost_paths: list[str] = []
+        for change in changes:
+            if change.path in failed:
+                continue
+            # What is too large to be held in memory cannot be shown, so it cannot be kept either.
+            if change.after.is_content_unknown and change.after.held is None:
+                lost_paths.append(change.path)
+            else:
+                shown.append(change)
         sentence = _PUT_BACK
         if ask and shown and await self._ask_to_keep(use, shown):
             sentence = _KEPT
-            for change in shown:
-                self.kept[change.path] = replace(change.after, held=None)
-            await asyncio.to_thread(self.guard.reapply_autorun_changes, shown)
+            await self._keep_changes(shown)
         self.is_settled = True
         outcome = _describe_outcome(use, sentence, [change.path for change in shown])
         outcome += _describe_outcome(use, _LOST, lost_paths)
         outcome += _describe_outcome(use, _NOT_PUT_BACK, failed)
         return outcome
+
+    async def _keep_changes(self, changes: list[AutorunChange]) -> None:
+        for change in changes:
+            self.kept[change.path] = replace(change.after, held=None)
+        await asyncio.to_thread(self.guard.reapply_autorun_changes, changes)
+
+    async def _find_changes_to_ask_about(self) -> list[AutorunChange]:
+        changes = await self._find_planted()
+        if self.is_in_background:
+            return [change for change in changes if change.path not in self.before]
+        return changes
 
     async def _find_planted(self) -> list[AutorunChange]:
         known = self.before | self.kept
@@ -118,10 +131,6 @@ def display_path_or_text(use: ToolResources, path: str) -> str:
         return printable_name(use.roots.display_path(use.roots.resolve_path(path)))
     except HelixError:
         return printable_name(path)
-
-
-def _can_be_shown(change: AutorunChange) -> bool:
-    return not change.after.is_content_unknown or change.after.held is not None
 
 
 def _format_autorun_change(name: str, change: AutorunChange) -> str:

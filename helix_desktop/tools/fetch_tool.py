@@ -38,9 +38,8 @@ LARGEST = 20 * 1024 * 1024
 SECONDS = 60
 MOST_REDIRECTS = 5
 _WEB_PORTS = {"http": 80, "https": 443}
-_HOST = re.compile(
-    r"[\w.:%-]+"
-)  # Rules for hosts are patterns, so a host's name must not contain special characters.
+# Rules for hosts are patterns, so a host's name must not contain special characters.
+_HOST = re.compile(r"[\w.:%-]+")
 _READABLE = (
     "text/",
     "application/json",
@@ -118,20 +117,17 @@ async def _fetch_through_redirects(
 async def _result_of_response(
     url: httpx.URL, response: httpx.Response, *, raw: bool
 ) -> built_in_tool.ToolOutput:
-    kind = (
-        response.headers.get("content-type", "").partition(";")[0].strip().lower() or "text/plain"
-    )
-    if not kind.startswith(_READABLE):
-        raise InvalidInput(f"{url} has the type {kind}, which is not text.")
+    content_type = response.headers.get("content-type", "")
+    media_type = content_type.partition(";")[0].strip().lower() or "text/plain"
+    if not media_type.startswith(_READABLE):
+        raise InvalidInput(f"{url} has the type {media_type}, which is not text.")
     body = b"".join([piece async for piece in _body_pieces_cut_at_limit(response, url)])
-    if "html" in kind and not raw:
+    if "html" in media_type and not raw:
         body = (await html_as_text(body)).encode()
-    head = (
-        b""
-        if response.is_success
-        else f"[{response.status_code} {response.reason_phrase}]\n".encode()
-    )
-    return built_in_tool.ToolOutput(head + body, source=str(url), ok=response.is_success)
+    if not response.is_success:
+        status = f"[{response.status_code} {response.reason_phrase}]\n"
+        body = status.encode() + body
+    return built_in_tool.ToolOutput(body, source=str(url), ok=response.is_success)
 
 
 async def _body_pieces_cut_at_limit(
@@ -147,16 +143,16 @@ async def _body_pieces_cut_at_limit(
         raise InvalidInput(f"{url} cannot be read: {error}.") from None
 
 
-def _parse_web_address(text_: str) -> httpx.URL:
+def _parse_web_address(text: str) -> httpx.URL:
     import httpx
 
     try:
-        url = httpx.URL(text_)
+        url = httpx.URL(text)
         host = url.host
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise InvalidInput(f"{text_[:100]!r} is not an address: {error}.") from None
+        raise InvalidInput(f"{text[:100]!r} is not an address: {error}.") from None
     if url.scheme not in _WEB_PORTS or not _HOST.fullmatch(host):
-        raise InvalidInput(f"{text_[:100]!r} is not an http or https address.")
+        raise InvalidInput(f"{text[:100]!r} is not an http or https address.")
     if url.userinfo:
         raise InvalidInput("Addresses that contain a user name or a password are not fetched.")
     return url
@@ -179,51 +175,45 @@ def _numeric_address(host: str) -> str:
 
 async def _look_up_target(url: httpx.URL) -> FetchTarget:
     loop = asyncio.get_running_loop()
+    host = _numeric_address(url.host) or url.host
     port = url.port or _WEB_PORTS[url.scheme]
     try:
-        rows = await loop.getaddrinfo(
-            _numeric_address(url.host) or url.host, port, type=socket.SOCK_STREAM
-        )
+        rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise ProviderUnreachable(
             f"No computer named {url.host} was found, or there is no network connection."
         ) from None
     addresses = [str(row[4][0]) for row in rows]
-    public = [address for address in addresses if is_public_address(address)]
-    if len(public) == len(addresses):
-        return FetchTarget(url, public[0], is_private=False)
-    return FetchTarget(
-        url,
-        next(address for address in addresses if not is_public_address(address)),
-        is_private=True,
-    )
+    # With one private address among them, the name counts as private.
+    for address in addresses:
+        if not is_public_address(address):
+            return FetchTarget(url, address, is_private=True)
+    return FetchTarget(url, addresses[0], is_private=False)
 
 
 _OPEN_IPV6 = ipaddress.ip_network("2000::/3")  # All IPv6 addresses of the public internet.
 
 
-def is_public_address(address: str) -> bool:
+def is_public_address(text: str) -> bool:
     """Whether this is a public internet address, in any notation."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv4Address):
-        return found.is_global and not found.is_multicast
-    inner = found.ipv4_mapped or found.sixtofour
-    if inner is not None:
-        return is_public_address(str(inner))
-    return found in _OPEN_IPV6 and found.is_global and not found.is_multicast
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global and not address.is_multicast
+    inner_address = address.ipv4_mapped or address.sixtofour
+    if inner_address is not None:
+        return is_public_address(str(inner_address))
+    return address in _OPEN_IPV6 and address.is_global and not address.is_multicast
 
 
 async def _ask_to_fetch(use: built_in_tool.ToolResources, target: FetchTarget) -> None:
-    danger = (
-        f"{target.url.host} is a device on your local network ({target.address})"
-        if target.is_private
-        else ""
-    )
-    title = f"Fetch from {target.url.host}"
+    host = target.url.host
     action = ToolAction(
-        ToolName.FETCH_URL, ActionEffect.FETCH, title, str(target.url), path=target.url.host
+        ToolName.FETCH_URL, ActionEffect.FETCH, f"Fetch from {host}", str(target.url), path=host
     )
-    await use.permit(replace(action, reason_to_ask=danger, asks_in_every_mode=target.is_private))
+    if target.is_private:
+        reason = f"{host} is a device on your local network ({target.address})"
+        action = replace(action, reason_to_ask=reason, asks_in_every_mode=True)
+    await use.permit(action)
 
 
 TOOLS = (built_in_tool.declare_tool(ToolName.FETCH_URL, fetch_url),)

@@ -112,12 +112,8 @@ def replace_text_in_file(
             remedy=_explain_missing_text(whole_text, old, foreign=foreign),
         )
     if times > 1 and not every:
-        line_numbers = []
-        for place in itertools.islice(_find_text_places(whole_text, old), 10):
-            line_numbers.append(whole_text.count("\n", 0, place.start) + 1)
-        lines = ", ".join(map(str, line_numbers))
         raise InvalidInput(
-            f"old_text appears {times} times in {shown_path} (lines {lines}); nothing was changed.",
+            f"old_text appears {times} times in {shown_path} (lines {_name_lines_with(whole_text, old)}); nothing was changed.",
             remedy="Include more of the surrounding text, or set replace_all.",
         )
     if has_windows_ends:
@@ -125,6 +121,14 @@ def replace_text_in_file(
     else:
         after = whole_text.replace(old, new)
     return encode_in_same_encoding(after, before)
+
+
+def _name_lines_with(text: str, old: str) -> str:
+    """Return the numbers of the first ten lines at which `old` begins."""
+    numbers = []
+    for place in itertools.islice(_find_text_places(text, old), 10):
+        numbers.append(str(text.count("\n", 0, place.start) + 1))
+    return ", ".join(numbers)
 
 
 def _find_text_places(text: str, old: str) -> Iterator[slice]:

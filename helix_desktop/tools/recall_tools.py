@@ -1,6 +1,6 @@
 """The agent's tools for the context cache, implemented in engine/content_recall.py."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.ports import ContentCache, TokenCounter
@@ -10,9 +10,8 @@ from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, declare_tool
 from helix_desktop.tools.regex_search import grep_entry_lines
 
-CompactForPurpose = Callable[
-    [Digest, str], Awaitable[str]
-]  # Takes the digest and what is needed of it.
+# Takes the digest and what is needed of it.
+CompactForPurpose = Callable[[Digest, str], Awaitable[str]]
 AROUND = 2  # The number of lines that are shown before and after each match of a pattern.
 ReadHistory = Callable[[str, str], Awaitable[str]]  # Takes a fold's id and words to search for.
 
@@ -21,13 +20,13 @@ def build_recall_tools(
     compact: CompactForPurpose | None = None, history: ReadHistory | None = None
 ) -> tuple[BuiltInTool, ...]:
     """Return the recall tools. A tool that nothing implements is left out."""
-    out = [declare_tool(ToolName.RECALL, recall_cached_content)]
-    out.append(declare_tool(ToolName.SEARCH_CACHE, search_cached_content))
+    tools = [declare_tool(ToolName.RECALL, recall_cached_content)]
+    tools.append(declare_tool(ToolName.SEARCH_CACHE, search_cached_content))
     if compact is not None:
-        out.append(declare_tool(ToolName.COMPACT_CACHE, _build_compact_tool(compact)))
+        tools.append(declare_tool(ToolName.COMPACT_CACHE, _build_compact_tool(compact)))
     if history is not None:
-        out.append(declare_tool(ToolName.RECALL_HISTORY, _build_history_tool(history)))
-    return tuple(out)
+        tools.append(declare_tool(ToolName.RECALL_HISTORY, _build_history_tool(history)))
+    return tuple(tools)
 
 
 async def recall_asked_entry(
@@ -49,41 +48,47 @@ async def recall_asked_entry(
 async def recall_cached_content(
     args: ToolArguments, use: built_in_tool.ToolResources
 ) -> ToolOutput:
-    said = await recall_asked_entry(args, use.cache, use.tokens, use.context.whole_tokens)
-    asked = args.text_argument("sha256")[:16], *map(args.text_argument, ("lines", "find", "grep"))
-    return ToolOutput(said, source=" ".join(filter(None, asked))[:100])
+    content = await recall_asked_entry(args, use.cache, use.tokens, use.context.whole_tokens)
+    words = [args.text_argument("sha256")[:16]]
+    for name in ("lines", "find", "grep"):
+        words.append(args.text_argument(name))
+    return ToolOutput(content, source=_join_words(words))
+
+
+def _join_words(words: Sequence[str]) -> str:
+    return " ".join(filter(None, words))[:100]
 
 
 async def search_cached_content(
     args: ToolArguments, use: built_in_tool.ToolResources
 ) -> ToolOutput:
     query = args.text_argument("query")
-    tool, limit = args.text_argument("tool"), args.number_argument("limit", 10)
-    said = await content_recall.search_entries(
-        use.index, query, tool=tool, limit=limit, cache=use.cache
+    hits = await content_recall.search_entries(
+        use.index,
+        query,
+        tool=args.text_argument("tool"),
+        limit=args.number_argument("limit", 10),
+        cache=use.cache,
     )
-    return ToolOutput(said, source=query[:100])
+    return ToolOutput(hits, source=query[:100])
 
 
 def _build_compact_tool(compact: CompactForPurpose) -> built_in_tool.RunTool:
     async def compact_cached_content(
         args: ToolArguments, use: built_in_tool.ToolResources
     ) -> ToolOutput:
-        digest = (
-            await content_recall.find_entry(use.cache, args.text_argument("sha256"))
-        ).stored.digest
-        return ToolOutput(
-            await compact(digest, args.text_argument("keep")), source=digest.short_hex
-        )
+        entry = await content_recall.find_entry(use.cache, args.text_argument("sha256"))
+        digest = entry.stored.digest
+        compacted = await compact(digest, args.text_argument("keep"))
+        return ToolOutput(compacted, source=digest.short_hex)
 
     return compact_cached_content
 
 
 def _build_history_tool(history: ReadHistory) -> built_in_tool.RunTool:
     async def recall_history(args: ToolArguments, _: built_in_tool.ToolResources) -> ToolOutput:
-        fold, words = args.text_argument("fold"), args.text_argument("find")
-        return ToolOutput(
-            await history(fold, words), source=" ".join(filter(None, (fold, words)))[:100]
-        )
+        fold = args.text_argument("fold")
+        words = args.text_argument("find")
+        return ToolOutput(await history(fold, words), source=_join_words([fold, words]))
 
     return recall_history

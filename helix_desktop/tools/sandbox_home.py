@@ -38,9 +38,8 @@ _OF_A_REPOSITORY = (
     ".gitlab",
     ".gitlab-ci.yml",
 )
-_SPREAD = frozenset(
-    {".config", ".local", "share", "state", ".var", "app"}
-)  # These contain a folder for each program.
+# These contain a folder for each program.
+_SPREAD = frozenset({".config", ".local", "share", "state", ".var", "app"})
 _MOST_FOLDERS = 2_000
 _SETTLED_NS = 2_000_000_000  # Changes closer together than this may leave a folder's time the same.
 
@@ -111,18 +110,23 @@ def _list_readable_paths(
     """Return toolchains, and what the user opened, as pairs of paths outside and inside."""
     readable: dict[tuple[str, str], None] = {}
     for home in homes:
-        for path, place in _readable_home_paths(home, environ, opened, network=network):
+        for path in _readable_home_paths(home, environ, opened, network=network):
             # What a folder of the workspace contains is there anyway, except dotted entries, which
             # are masked if the home is that folder.
-            if not _is_within_any_folder(place, folders) or _is_dotted(place, home):
-                readable[path, place] = None
+            if not _is_within_any_folder(path, folders) or _is_dotted(path, home):
+                readable[path, path] = None
     for path in opened.folders:
-        # Those in a home are among the paths above.
-        is_elsewhere = path.startswith("/") and not _is_within_any_folder(path, homes)
-        # A folder above a home would show all of that home.
-        if is_elsewhere and os.path.exists(path) and not _contains_any_path(path, homes):
+        if _may_be_shown_outside_homes(path, homes):
             readable[path, path] = None
     return list(readable)
+
+
+def _may_be_shown_outside_homes(path: str, homes: Sequence[str]) -> bool:
+    # Folders in a home have rules of their own.
+    if not path.startswith("/") or _is_within_any_folder(path, homes):
+        return False
+    # A folder above a home would show all of that home.
+    return os.path.exists(path) and not _contains_any_path(path, homes)
 
 
 def _list_masked_paths(
@@ -135,21 +139,21 @@ def _list_masked_paths(
     and the dotted entries of a home that is a folder of the workspace.
     """
     masked: dict[str, None] = {}
-    needed = [*folders, *homes, *(os.path.realpath(path) for path, _ in readable)]
+    work_places = [*folders, *homes]
+    shown_places = [os.path.realpath(path) for path, _ in readable]
     for home in homes:
         for target in _targets_of_dotted_links(home):
-            if _must_stay_open(target, needed):
-                continue
             # What lies in an emptied home is hidden with it, unless a folder of the workspace shows it.
-            is_hidden_already = _is_within_any_folder(target, emptied)
-            if _is_within_any_folder(target, folders) or not is_hidden_already:
+            is_in_emptied_home = _is_within_any_folder(target, emptied)
+            is_hidden_already = is_in_emptied_home and not _is_within_any_folder(target, folders)
+            if not is_hidden_already and not _must_stay_open(target, work_places + shown_places):
                 masked[target] = None
     for home in homes:
         if home in emptied:
             continue
         for entry in _dotted_entries(home):
             # Opened paths are mounted above the mask, so they need no exception here.
-            if not _must_stay_open(entry, [*folders, *homes]):
+            if not _must_stay_open(entry, work_places):
                 masked[entry] = None
     return list(masked)
 
@@ -167,17 +171,20 @@ def _list_own_caches(
     if not homes or not caches:
         return []
     home = homes[0]
-    shown_places = [place for _, place in readable]
+    is_home_shown = home not in emptied
+    read_only_places = [place for _, place in readable]
     own_caches = []
     for name, _ in CACHES:
         place = f"{home}/{name}"
-        is_there = os.path.isdir(place)
-        # In a home that is a folder of the workspace, nothing new may appear.
-        if home not in emptied and not (is_there and _is_dotted(place, home)):
+        if os.path.isdir(place):
+            # A home that is a folder of the workspace keeps what is not hidden in it.
+            if is_home_shown and not _is_dotted(place, home):
+                continue
+        # In a home that is shown nothing new may appear, and within a toolchain that is shown
+        # read-only, no folder can be made for the mount.
+        elif is_home_shown or _is_within_any_folder(place, read_only_places):
             continue
-        # Within a toolchain that is shown read-only, no folder can be made for the mount.
-        if is_there or not _is_within_any_folder(place, shown_places):
-            own_caches.append((f"{caches}/{name}", place))
+        own_caches.append((f"{caches}/{name}", place))
     return own_caches
 
 
@@ -207,11 +214,10 @@ def _is_dotted(path: str, home: str) -> bool:
 
 def _readable_home_paths(
     home: str, environ: Mapping[str, str], opened: CommandOpenings, *, network: bool
-) -> Iterator[tuple[str, str]]:
-    """Yield readable paths of a home, and where they appear: none inside another, never
-    the whole home.
-    """
-    wanted = {*_toolchain_paths(home, environ), *opened_paths(opened, home, network=network)}
+) -> Iterator[str]:
+    """Yield readable paths of a home: none inside another, never the whole home."""
+    wanted = set(_toolchain_paths(home, environ))
+    wanted.update(opened_paths(opened, home, network=network))
     outermost: list[str] = []
     for path in sorted(filter(os.path.exists, wanted)):
         if not outermost or not is_within_folder(path, outermost[-1]):
@@ -219,16 +225,17 @@ def _readable_home_paths(
     for path in outermost:
         # A link to the home, or to a folder above it, would show all of it.
         if not is_within_folder(home, os.path.realpath(path)):
-            yield path, path
+            yield path
 
 
 def _toolchain_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield where a home has toolchains: in the usual places, and where variables say."""
     named = os.path.normpath(environ.get("HOME", "") or home)
     if os.path.realpath(named) != home:
         named = home
     for name in TOOLCHAINS:
         yield f"{home}/{name}"
-    for name in (*VARIABLES, *CERTIFICATES):
+    for name in VARIABLES + CERTIFICATES:
         yield from _path_in_home(environ.get(name, ""), home, named)
     for name in ("CARGO_HOME", "GOPATH"):
         for path in _path_in_home(environ.get(name, ""), home, named):
@@ -277,28 +284,43 @@ def _targets_of_dotted_links(home: str) -> Iterator[str]:
     are searched, too.
     """
     searched = {home}
-    # A folder still to be searched, and whether programs keep folders of their own in it.
-    waiting = [(home, True)]
+    waiting = [_FolderToSearch(home, is_spread=True)]
     while waiting and len(searched) < _MOST_FOLDERS:
-        folder, is_spread = waiting.pop()
-        links, subfolders = _links_and_folders(folder)
+        folder = waiting.pop()
+        links, subfolders = _links_and_folders(folder.path)
+        if folder.path == home:
+            links = [link for link in links if _is_dotted(link, home)]
+            subfolders = [subfolder for subfolder in subfolders if _is_dotted(subfolder, home)]
         for link in links:
-            if folder == home and not _is_dotted(link, home):
-                continue
             target = os.path.realpath(link)
             if os.path.exists(target):
                 yield target
-            leads_to_folder = os.path.isdir(target) and not _contains_any_path(target, [home])
-            if is_spread and leads_to_folder and target not in searched:
-                searched.add(target)
-                waiting.append((target, os.path.basename(link) in _SPREAD))
-        if not is_spread:
+        # Deeper than the folders of single programs, only links are followed.
+        if not folder.is_spread:
             continue
-        for subfolder in subfolders:
-            is_dotted_or_below = folder != home or _is_dotted(subfolder, home)
-            if is_dotted_or_below and subfolder not in searched:
-                searched.add(subfolder)
-                waiting.append((subfolder, os.path.basename(subfolder) in _SPREAD))
+        for next_folder in _folders_to_search_next(home, links, subfolders):
+            if next_folder.path not in searched:
+                searched.add(next_folder.path)
+                waiting.append(next_folder)
+
+
+def _folders_to_search_next(
+    home: str, links: Sequence[str], subfolders: Sequence[str]
+) -> "Iterator[_FolderToSearch]":
+    for link in links:
+        target = os.path.realpath(link)
+        if os.path.isdir(target) and not _contains_any_path(target, [home]):
+            yield _FolderToSearch(target, os.path.basename(link) in _SPREAD)
+    for subfolder in subfolders:
+        yield _FolderToSearch(subfolder, os.path.basename(subfolder) in _SPREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class _FolderToSearch:
+    """`is_spread`: whether programs keep folders of their own in it."""
+
+    path: str
+    is_spread: bool
 
 
 def _links_and_folders(folder: str) -> tuple[list[str], list[str]]:

@@ -18,11 +18,11 @@ from helix_desktop.engine.search_query import STOP_WORDS, stem_of_word
 
 _WORD = re.compile(r"[^\W_]+")
 _JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
-_SATURATION, _LENGTH = 1.2, 0.5
+_SATURATION = 1.2
+_LENGTH = 0.5
 _NAME_WEIGHT = 2
-_MOST_LOOKED_AT = (
-    40_000  # Occurrences to score, rarest words first, so that long questions stay fast.
-)
+# Occurrences to score, rarest words first, so that long questions stay fast.
+_MOST_LOOKED_AT = 40_000
 # What every question says, besides the words without meaning.
 _ASKING = frozenset(
     re.findall(r"\w+", "find get give help know like looking need other please tell want")
@@ -41,32 +41,39 @@ class TextRanking:
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
         """`texts`: pairs of a name and everything that is said about it."""
-        found = [
-            distinguishing_stems(name) * _NAME_WEIGHT + distinguishing_stems(said)
-            for name, said in texts
-        ]
-        mean = max(1.0, sum(map(len, found)) / max(1, len(found)))
-        places: dict[str, dict[int, int]] = defaultdict(dict)
-        for number, each in enumerate(found):
-            for word, count in Counter(each).items():
-                places[word][number] = count
-        lengths = [1 - _LENGTH + _LENGTH * len(each) / mean for each in found]
-        self._texts = len(found)
-        self._worth = {word: _weights_by_text(counts, lengths) for word, counts in places.items()}
+        stems_of_texts = []
+        for name, description in texts:
+            stems = distinguishing_stems(name) * _NAME_WEIGHT + distinguishing_stems(description)
+            stems_of_texts.append(stems)
+        counts_by_stem: dict[str, dict[int, int]] = defaultdict(dict)
+        for number, stems in enumerate(stems_of_texts):
+            for stem, count in Counter(stems).items():
+                counts_by_stem[stem][number] = count
+        total_length = sum(map(len, stems_of_texts))
+        mean_length = max(1.0, total_length / max(1, len(stems_of_texts)))
+        lengths = [1 - _LENGTH + _LENGTH * len(stems) / mean_length for stems in stems_of_texts]
+        self._text_count = len(stems_of_texts)
+        self._weights_by_stem = {
+            stem: _weights_by_text(counts, lengths) for stem, counts in counts_by_stem.items()
+        }
 
     def find_best_texts(
         self, question: str, limit: int, fits: Callable[[int], bool] = lambda _: True
     ) -> Sequence[int]:
-        scores, looked = [0.0] * self._texts, 0
-        known = [
-            self._worth[word] for word in distinguishing_stems(question) if word in self._worth
-        ]
-        for numbers, worth in sorted(known, key=lambda each: len(each[0])):
-            if looked and looked + len(numbers) > _MOST_LOOKED_AT:
+        """Return the numbers of the texts that match best, best first, of those that fit."""
+        known_stems = []
+        for stem in distinguishing_stems(question):
+            if stem in self._weights_by_stem:
+                known_stems.append(self._weights_by_stem[stem])
+        known_stems.sort(key=lambda weights: len(weights[0]))
+        scores = [0.0] * self._text_count
+        looked_at = 0
+        for numbers, weights in known_stems:
+            if looked_at and looked_at + len(numbers) > _MOST_LOOKED_AT:
                 break  # The remaining words occur in most texts, so they say little.
-            looked += len(numbers)
-            for number, more in zip(numbers, worth, strict=True):
-                scores[number] += more
+            looked_at += len(numbers)
+            for number, weight in zip(numbers, weights, strict=True):
+                scores[number] += weight
         return list(itertools.islice(filter(fits, _iterate_by_score(scores)), limit))
 
 
@@ -74,12 +81,12 @@ def _weights_by_text(
     counts: Mapping[int, int], lengths: Sequence[float]
 ) -> "tuple[array[int], array[float]]":
     """Return the texts that contain a word, and the score that the word adds to each."""
-    weight = math.log(1 + (len(lengths) - len(counts) + 0.5) / (len(counts) + 0.5))
-    worth = (
-        weight * count * (_SATURATION + 1) / (count + _SATURATION * lengths[number])
-        for number, count in counts.items()
-    )
-    return array("L", counts), array("d", worth)
+    rarity = math.log(1 + (len(lengths) - len(counts) + 0.5) / (len(counts) + 0.5))
+    weights = array("d")
+    for number, count in counts.items():
+        weight = rarity * count * (_SATURATION + 1) / (count + _SATURATION * lengths[number])
+        weights.append(weight)
+    return array("L", counts), weights
 
 
 def _iterate_by_score(scores: Sequence[float]) -> Iterator[int]:

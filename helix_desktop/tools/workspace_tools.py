@@ -51,9 +51,8 @@ class WorkspaceToolOptions:
     caches: Path | None = None  # The folder that contains the caches of build tools.
     # Tells which parts of the home folder a command may use. Called before each command.
     opened: Callable[[], CommandOpenings] = CommandOpenings
-    hidden: Callable[[], tuple[str, ...]] = lambda: (
-        hidden_files.DEFAULT
-    )  # Patterns of files hidden from agents.
+    # Returns the patterns of files that are hidden from agents.
+    hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT
 
 
 @dataclass(slots=True)
@@ -124,46 +123,53 @@ class WorkspaceTools:
         """Return one conversation's tools. `place`: its place among the agents to which
         it delegates.
         """
-        search = declare_tool(
-            ToolName.SEARCH_FILES, partial(search_files_tool.search_files, self.sandbox)
-        )
-        tools = [*file_tools.TOOLS, *document_tool.TOOLS, search]
-        tools += [*command_tools.build_command_tools(self.commands), *todo_tool.TOOLS]
+        search = partial(search_files_tool.search_files, self.sandbox)
+        tools = list(file_tools.TOOLS)
+        tools += document_tool.TOOLS
+        tools.append(declare_tool(ToolName.SEARCH_FILES, search))
+        tools += command_tools.build_command_tools(self.commands)
+        tools += todo_tool.TOOLS
         tools += recall_tools.build_recall_tools(compact, history)
-        tools += fetch_tool.TOOLS if self.options.offers_fetch else ()
+        if self.options.offers_fetch:
+            tools += fetch_tool.TOOLS
         tools += others
         if start_child is not None:
-            tools += AgentDelegation(
-                start_child, place=place, names=lambda: box.callable_names
-            ).build_delegate_tool()
-        chosen, permissions = frozenset(allowed_tools), self.permissions
-        box = Toolbox(
+            # A sub-agent may have what this toolbox has, which is made below.
+            delegation = AgentDelegation(
+                start_child, place=place, names=lambda: toolbox.callable_names
+            )
+            tools += delegation.build_delegate_tool()
+        toolbox = Toolbox(
             tools,
             self.resources,
-            permissions=permissions,
+            permissions=self.permissions,
             more=more,
-            only=chosen,
+            only=frozenset(allowed_tools),
             on_demand=on_demand,
             guard=guard,
         )
-        return box
+        return toolbox
 
     async def collect_unfinished_changes(self, conversation: str) -> Sequence[FilesChanged]:
         """Return, at a turn's end, the changes of steps that were stopped or go on in
         the background.
         """
-        if (checkpoints := self.resources.checkpoints) is None:
+        checkpoints = self.resources.checkpoints
+        if checkpoints is None:
             return ()
-        checkpoints.steps.disown_next_changes(
-            conversation
-        )  # A turn that ran no tools has not done this yet.
-        windows = checkpoints.steps.open_steps_of_conversation(conversation)
-        found = [await checkpoints.end_step(window, thorough=True) for window in windows]
-        for window in windows:
-            window.is_between_turns = True
-        if windows:
+        # A turn that ran no tools has not done this yet.
+        checkpoints.steps.disown_next_changes(conversation)
+        steps = checkpoints.steps.open_steps_of_conversation(conversation)
+        facts = []
+        for step in steps:
+            fact = await checkpoints.end_step(step, thorough=True)
+            if fact is not None:
+                facts.append(fact)
+        for step in steps:
+            step.is_between_turns = True
+        if steps:
             await checkpoints.save_open_steps()
-        return [fact for fact in found if fact is not None]
+        return facts
 
     def forget_recorded_change(self, fact: FilesChanged) -> None:
         if self.resources.checkpoints is not None:
@@ -174,5 +180,6 @@ class WorkspaceTools:
         await self.commands.aclose()
         if self.resources.checkpoints is not None:
             await self.resources.checkpoints.aclose()
-        lock, self.scratch_lock = self.scratch_lock, -1
+        lock = self.scratch_lock
+        self.scratch_lock = -1  # Another call must not close a file number that is used anew.
         await asyncio.to_thread(temporary_folders.remove_scratch_folder, self.sandbox.scratch, lock)

@@ -24,24 +24,7 @@ from helix_desktop.tools.command_lines.starting_uses import starts_unnamed_progr
 
 def started_by_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Find the command without git's own options, and what these and its subcommand start."""
-    position = 0
-    while position < len(rest) and rest[position].startswith("-"):
-        word = rest[position]
-        name, equals, value = word.partition("=")
-        if word in program_tables.GIT_VALUES:
-            # The value is the next word.
-            position += 1
-            value = ""
-            if position < len(rest):
-                value = rest[position]
-        elif word.startswith("-c") and not equals:
-            # The setting follows at once, as in `-calias.x`.
-            name = "-c"
-            value = word[2:]
-        elif name not in program_tables.GIT_FLAGS and name not in program_tables.GIT_VALUES:
-            finder.doubts.append("git has an option that is not known")
-        _doubt_git_setting(finder, name, value)
-        position += 1
+    position = _read_options_of_git(finder, rest)
     words = rest[position:]
     if not words:
         return []
@@ -55,6 +38,27 @@ def started_by_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgra
         started.append(StartedProgram(("git", *words)))
     started += _started_by_git_subcommand(finder, words)
     return started
+
+
+def _read_options_of_git(finder: ProgramFinder, rest: Sequence[str]) -> int:
+    """Return where git's own options end. Notes doubts about them."""
+    position = 0
+    while position < len(rest) and rest[position].startswith("-"):
+        word = rest[position]
+        name, equals, value = word.partition("=")
+        position += 1
+        if word in program_tables.GIT_VALUES:
+            # The value is the next word.
+            value = "".join(rest[position : position + 1])
+            position += 1
+        elif word.startswith("-c") and not equals:
+            # The setting follows at once, as in `-calias.x`.
+            name = "-c"
+            value = word.removeprefix("-c")
+        elif name not in program_tables.GIT_FLAGS and name not in program_tables.GIT_VALUES:
+            finder.doubts.append("git has an option that is not known")
+        _doubt_git_setting(finder, name, value)
+    return position
 
 
 def _doubt_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
@@ -96,27 +100,29 @@ _GIVEN_TO_GREP_OR_CLONE = re.compile(r"-O.|-O$|-u$|-c$|--config")
 def _list_doubts_about_git(name: str, rest: Sequence[str]) -> list[str]:
     """Return why it is not sure what a subcommand of git starts, each a rule of its own."""
     doubts = []
-    names_alias = any(word.casefold().startswith("alias.") for word in rest)
-    if name == "config" and names_alias:
+    if name == "config" and any(word.casefold().startswith("alias.") for word in rest):
         doubts.append("git is given another name for a command")
     if name in _RUNNING_GIT_COMMANDS:
         doubts.append(f"git {name} runs other programs")
-    # A strategy is a program: `git merge -s x` runs git-merge-x.
-    beginnings = ["--stra"]
-    if name in ("merge", "pull", "rebase"):
-        beginnings.append("-s")
-    for word in rest:
-        if word.startswith(tuple(beginnings)) and not word.startswith("--strategy-"):
-            doubts.append("git is told which program merges")
-            break
+    if _names_merge_strategy(name, rest):
+        doubts.append("git is told which program merges")
     # `ext::sh -c …` is an address.
     is_remote = name in ("clone", "fetch", "ls-remote", "pull")
-    has_helper_address = any("::" in word for word in rest)
-    if is_remote and has_helper_address:
+    if is_remote and any("::" in word for word in rest):
         doubts.append("git is given an address that runs a program")
     if name in ("grep", "clone") and any(map(_GIVEN_TO_GREP_OR_CLONE.match, rest)):
         doubts.append(f"git {name} is given a program or a setting")
     return doubts
+
+
+def _names_merge_strategy(name: str, rest: Sequence[str]) -> bool:
+    """Whether git is given a strategy, which is a program: `git merge -s x` runs git-merge-x."""
+    beginnings: tuple[str, ...] = ("--stra",)
+    if name in ("merge", "pull", "rebase"):
+        beginnings = ("--stra", "-s")
+    # `--strategy-option` only has a value for the strategy.
+    named = [word for word in rest if not word.startswith("--strategy-")]
+    return any(word.startswith(beginnings) for word in named)
 
 
 _REPLACED = re.compile(r"\{[\d#%./+-]*\}")
@@ -130,45 +136,55 @@ def started_by_shell(finder: ProgramFinder, words: list[str]) -> list[StartedPro
     rest = words[1:]
     if rest[:1] in (["--version"], ["--help"]):
         return []
-    option_count, runs_text = _read_shell_options(rest)
-    operands = rest[option_count:]
+    options = _read_shell_options(rest)
+    operands = rest[options.word_count :]
     if operands[:1] in (["-"], ["--"]):
         operands = operands[1:]
     if not operands or MANY in operands[0]:
         raise UnreadableCommand("another shell reads commands that are not part of this command")
-    if not runs_text:
+    if not options.runs_text:
         return finder.add_started_script(operands[0])
     if shell in program_tables.OTHER_SHELLS:
         raise UnreadableCommand(f"the commands that {shell} would run cannot be read")
     return finder.find_in_text(operands[0], bash=shell in ("bash", "rbash"))
 
 
-def _read_shell_options(rest: Sequence[str]) -> tuple[int, bool]:
-    """Return how many words are options of a shell or their values, and whether `-c` is one of them."""
+@dataclass(frozen=True, slots=True)
+class _ShellOptions:
+    """`word_count`: how many words are options or their values. `runs_text`: `-c` is one of
+    them.
+    """
+
+    word_count: int
+    runs_text: bool
+
+
+def _read_shell_options(rest: Sequence[str]) -> _ShellOptions:
     position = 0
     runs_text = False
     while position < len(rest):
         word = rest[position]
         if not word.startswith(("-", "+")) or word in ("-", "--"):
             break
-        if not is_certain_word(word) or word in ("--rcfile", "--init-file"):
-            raise UnreadableCommand(
-                "a second shell would run commands produced by a shell expansion"
-            )
+        _refuse_shell_option(word)
         position += 1
         if word.startswith("--"):
             continue
-        letters = word[1:]
-        if "s" in letters or "i" in letters:
-            raise UnreadableCommand(
-                "another shell reads commands that are not part of this command"
-            )
-        if word.startswith("-") and "c" in letters:
+        if word.startswith("-") and "c" in word:
             runs_text = True
         # `-o` and `-O` take the next word as their value, also at the end of a group as in `-eo`.
         if word.endswith(("o", "O")):
             position += 1
-    return position, runs_text
+    return _ShellOptions(position, runs_text)
+
+
+def _refuse_shell_option(word: str) -> None:
+    """Refuse an option with which a shell runs what is not part of this command."""
+    if not is_certain_word(word) or word in ("--rcfile", "--init-file"):
+        raise UnreadableCommand("a second shell would run commands produced by a shell expansion")
+    is_group_of_letters = not word.startswith("--")
+    if is_group_of_letters and ("s" in word or "i" in word):
+        raise UnreadableCommand("another shell reads commands that are not part of this command")
 
 
 def started_by_eval(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
@@ -238,18 +254,17 @@ def started_by_printf(finder: ProgramFinder, rest: list[str]) -> list[StartedPro
     return refuse_risky_variables(finder, rest[1:2])
 
 
+_STARTING_VARIABLES = frozenset(program_tables.LOADING_VARIABLES).union(
+    program_tables.COMMAND_VARIABLES
+)
+
+
 def refuse_risky_variables(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Refuse `read A`, `printf -v A` and `getopts` for risky variables, since they can set any."""
+    # Bash evaluates an array's index, and an index can contain a command.
+    finder.has_arithmetic |= "[" in "".join(rest)
     for word in rest:
-        # Bash evaluates an array's index, and an index can contain a command.
-        if "[" in word:
-            finder.has_arithmetic = True
-    for word in rest:
-        if (
-            word == "PATH"
-            or word in program_tables.LOADING_VARIABLES
-            or word in program_tables.COMMAND_VARIABLES
-        ):
+        if word == "PATH" or word in _STARTING_VARIABLES:
             raise UnreadableCommand(f"it sets {word}, which can make programs run other programs")
     return []
 
@@ -267,18 +282,24 @@ def mark_arithmetic_of_test(finder: ProgramFinder, rest: list[str]) -> list[Star
 # --- Commands that run others, each with its own rules for arguments
 
 
+_FLAGS_OF_ENV = frozenset(
+    {"-", "-i", "-0", "-v", "--", "--ignore-environment", "--null", "--debug"}
+)
+_OPTIONS_OF_ENV_WITH_VALUE = ("-u", "-C", "--unset", "--chdir")
+_ATTACHED_VALUES_OF_ENV = ("--unset=", "--chdir=", "-u", "-C")
+
+
 def started_by_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     started: list[StartedProgram] = []
     while rest:
         word = rest.pop(0)
-        if word in ("-", "-i", "-0", "-v", "--", "--ignore-environment", "--null", "--debug"):
+        if word in _FLAGS_OF_ENV:
             continue
-        takes_next_word = word in ("-u", "-C", "--unset", "--chdir")
-        if takes_next_word and rest and MANY not in rest[0]:
+        if word in _OPTIONS_OF_ENV_WITH_VALUE and rest and MANY not in rest[0]:
             rest.pop(0)
         elif re.match(r"-[vi]*S|--split-string", word):
             return started + _started_by_split_text(finder, word, rest)
-        elif word.startswith(("--unset=", "--chdir=", "-u", "-C")) and is_certain_word(word):
+        elif word.startswith(_ATTACHED_VALUES_OF_ENV) and is_certain_word(word):
             continue
         elif word.startswith("-"):
             return started + finder.guess_programs([word, *rest])
@@ -323,15 +344,7 @@ _XARGS = WrapperProgram(
 
 
 def started_by_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    arguments: list[str] = []
-    for word in rest:
-        # `-i` and `-l` are older spellings, whose value is optional. Only `-I` is known below.
-        if word in ("-i", "--replace"):
-            arguments.append("-I{}")
-        elif re.match(r"-i.", word):
-            arguments.append(f"-I{word[2:]}")
-        elif not re.fullmatch(r"-l\d*", word):
-            arguments.append(word)
+    arguments = _modernise_options_of_xargs(rest)
     command_start = program_finder.find_end_of_options(_XARGS, arguments)
     if command_start is None:
         return finder.guess_programs(arguments)
@@ -344,6 +357,19 @@ def started_by_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedProg
         if mark:
             words = [word.replace(mark, MANY) for word in words]
     return finder.find_in_words((*words, MANY), sure=True)
+
+
+def _modernise_options_of_xargs(rest: Sequence[str]) -> list[str]:
+    """Replace `-i` and `-l`, older spellings whose value is optional, by what they mean."""
+    arguments = []
+    for word in rest:
+        if word in ("-i", "--replace"):
+            arguments.append("-I{}")
+        elif re.match(r"-i.", word):
+            arguments.append(f"-I{word.removeprefix('-i')}")
+        elif not re.fullmatch(r"-l\d*", word):
+            arguments.append(word)
+    return arguments
 
 
 def started_by_find(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
@@ -576,29 +602,25 @@ def count_safe_prefix(words: Sequence[str]) -> int:
 
 def suggest_rule_commands(command: program_finder.WrittenCommand) -> list[str]:
     """Return what a rule could allow: `git log *`, `git log -3 *` or `git log -3`. If
-    other arguments
-
-    could start a program, only the last. One click allows the first: the whole command
-    if it changes files.
+    other arguments could start a program, only the last. One click allows the first: the
+    whole command if it changes files.
     """
     words = command.words
     whole = _quote_words(words)
-    first = count_safe_prefix(words)
-    is_exact_only = (
-        command.started_programs
-        or command.has_own_code
-        or first == 0
-        or starts_unnamed_program(words)
-    )
-    if is_exact_only:
+    shortest_prefix = count_safe_prefix(words)
+    if command.started_programs or command.has_own_code or shortest_prefix == 0:
         return [whole]
-    certain = len(list(takewhile(is_certain_word, words)))
-    rules = [f"{_quote_words(words[:count])} *" for count in range(first, certain + 1)]
-    if certain == len(words):
+    if starts_unnamed_program(words):
+        return [whole]
+    certain_words = list(takewhile(is_certain_word, words))
+    rules = []
+    for count in range(shortest_prefix, len(certain_words) + 1):
+        rules.append(f"{_quote_words(words[:count])} *")
+    if len(certain_words) == len(words):
         rules.append(whole)
-    if program_tables.CHANGING_WORDS.isdisjoint(words[:2]):
-        return rules
-    return rules[::-1]
+    if not program_tables.CHANGING_WORDS.isdisjoint(words[:2]):
+        rules.reverse()
+    return rules
 
 
 def name_of_command(words: Sequence[str]) -> str:

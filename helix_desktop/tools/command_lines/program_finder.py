@@ -68,24 +68,26 @@ def has_loading_option(words: Sequence[str]) -> bool:
     """Whether an option names code to load, settings, or a file to write. Long ones may
     be cut short.
     """
-    letters, text = program_tables.LOADING_OPTIONS.get(name_without_version(words[0]), ("", ""))
+    program = name_without_version(words[0])
+    letters, text = program_tables.LOADING_OPTIONS.get(program, ("", ""))
     options = text.replace("-", "").casefold().split()
-    for word in words[1:]:
-        name = re.split("[=:]", word.lstrip("-"))[0].replace("-", "").casefold()
-        if word.startswith("--"):
-            is_cut = name not in ("", *program_tables.UNLIKE_LOADING_OPTIONS)
-            found = name in options or (
-                is_cut and any(option.startswith(name) for option in options)
-            )
-        elif word.startswith("-"):
-            found = name in options or bool(
-                letters and re.match(f"-[A-Za-z]{{0,3}}[{letters}]", word)
-            )
-        else:
-            found = word.startswith("@") and "@" in letters
-        if found:
-            return True
-    return False
+    return any(_is_loading_option(word, letters, options) for word in words[1:])
+
+
+def _is_loading_option(word: str, letters: str, options: Sequence[str]) -> bool:
+    """`letters`: the short options of this program that load something; `options`: the long
+    ones, without hyphens.
+    """
+    if not word.startswith("-"):
+        return word.startswith("@") and "@" in letters  # A file with further arguments.
+    name = re.split("[=:]", word.lstrip("-"))[0].replace("-", "").casefold()
+    if name in options:
+        return True
+    if not word.startswith("--"):
+        return bool(letters) and re.match(f"-[A-Za-z]{{0,3}}[{letters}]", word) is not None
+    if not name or name in program_tables.UNLIKE_LOADING_OPTIONS:
+        return False
+    return any(option.startswith(name) for option in options)
 
 
 def _is_code_option(word: str, letters: str) -> bool:
@@ -140,15 +142,13 @@ class ProgramFinder:
     texts: list[str] = field(default_factory=list)
     written_files: list[str] = field(default_factory=list)
     scripts: list[str] = field(default_factory=list)  # Files that this command runs as scripts.
-    placed_files: list[str] = field(
-        default_factory=list
-    )  # The arguments of commands that copy or write files.
+    # The arguments of commands that copy or write files.
+    placed_files: list[str] = field(default_factory=list)
     depth: int = 0
     is_guessing: bool = False
     has_inline_code: bool = False  # True if the arguments of the command just read contain code.
-    here_documents: list[str] = field(
-        default_factory=list
-    )  # Here documents that are the input of the current command.
+    # Here documents that are the input of the current command.
+    here_documents: list[str] = field(default_factory=list)
     places_files: bool = False
     changes_path: bool = False
     has_quoted_substitution: bool = False
@@ -177,20 +177,22 @@ class ProgramFinder:
         """Check what only the whole line shows: files it creates and runs, and text it
         runs as a program.
         """
-        created_files = self.written_files + self.placed_files
-        may_write_any_file = any(
-            not is_certain_word(word) and ">" not in word for word in self.written_files
-        )
         for script in self.scripts:
-            name = program_base_name(script)
-            if may_write_any_file or any(name in word for word in created_files):
-                raise UnreadableCommand(f"it creates and runs {name}")
+            if self._may_create_file(program_base_name(script)):
+                raise UnreadableCommand(f"it creates and runs {program_base_name(script)}")
         if self.changes_path and (self.places_files or self.written_files):
             raise UnreadableCommand(
                 "it changes the search path for programs and creates files in one of its folders"
             )
         if self.has_arithmetic and self.has_quoted_substitution:
             raise UnreadableCommand("an arithmetic expression can run text as a command")
+
+    def _may_create_file(self, name: str) -> bool:
+        for word in self.written_files:
+            # The shell fills in the name of a file that is written.
+            if not is_certain_word(word) and ">" not in word:
+                return True
+        return any(name in word for word in self.written_files + self.placed_files)
 
     def find_programs_started_by(self, simple: shell_parser.SimpleCommand) -> list[WrittenCommand]:
         """Return the command with the programs that it starts."""
@@ -281,13 +283,7 @@ class ProgramFinder:
                 "it starts programs through other programs, so it is not clear what will run"
             )
         name = program_base_name(words[0])
-        if (
-            not name
-            or not is_certain_word(name)
-            or MANY in words[0]
-            or name in _NO_PROGRAMS
-            or "=" in name
-        ):
+        if MANY in words[0] or not _can_be_program(name):
             raise UnreadableCommand("the program to run comes from a shell expansion")
         if words[0] != name:
             self.scripts.append(words[0])
@@ -371,11 +367,8 @@ class ProgramFinder:
         return started
 
     def add_started_script(self, path: str) -> list[StartedProgram]:
-        if (
-            not is_certain_word(path.rpartition("/")[2])
-            or path.startswith(("/dev/", "/proc/"))
-            or path == "-"
-        ):
+        is_from_input = path == "-" or path.startswith(("/dev/", "/proc/"))
+        if is_from_input or not is_certain_word(program_base_name(path)):
             raise UnreadableCommand("the script to run comes from a shell expansion")
         self.scripts.append(path)
         return []
@@ -385,18 +378,28 @@ class ProgramFinder:
         name = name_without_version(words[0])
         is_given_code = is_interpreter_given_code(words)
         self.has_inline_code |= is_given_code or has_loading_option(words)
-        # An interpreter without a file reads its program from the input.
-        has_only_options = all(word.startswith("-") for word in words[1:])
-        reads_program = name in program_tables.CODE_OPTIONS and has_only_options
-        only_informs = not {"--version", "-V", "-v"}.isdisjoint(words)
-        if reads_program and not self.here_documents and not only_informs:
-            self.doubts.append(f"{name} reads a program from somewhere else")
+        reads_program = _reads_program_from_input(name, words)
+        if reads_program and not self.here_documents:
+            only_informs = not {"--version", "-V", "-v"}.isdisjoint(words)
+            if not only_informs:
+                self.doubts.append(f"{name} reads a program from somewhere else")
         if is_given_code or reads_program:
             code = "\n".join([*words[1:], *self.here_documents])
             if may_start_programs(code):
                 self.doubts.append(f"{name} is given a program that may start others")
         if name in ("sed", "gsed") and any(map(_sed_may_run, words[1:])):
             self.doubts.append("sed is told to run something")
+
+
+def _can_be_program(name: str) -> bool:
+    """Whether this name of a program is known in full."""
+    return name != "" and is_certain_word(name) and name not in _NO_PROGRAMS and "=" not in name
+
+
+def _reads_program_from_input(name: str, words: Sequence[str]) -> bool:
+    """Whether this is an interpreter without a file."""
+    has_only_options = all(word.startswith("-") for word in words[1:])
+    return has_only_options and name in program_tables.CODE_OPTIONS
 
 
 def _as_certain_as(programs: Sequence[StartedProgram], *, sure: bool) -> list[StartedProgram]:
@@ -432,11 +435,12 @@ def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | No
         takes_next_word = _takes_next_word(prefix, word)
         if takes_next_word is None:
             return None
-        if takes_next_word:
-            # More words than one may come of it, and the second would be the program.
-            if position < len(rest) and MANY in rest[position]:
-                raise UnreadableCommand("the program to run comes from a shell expansion")
-            position += 1
+        if not takes_next_word:
+            continue
+        # More words than one may come of it, and the second would be the program.
+        if MANY in "".join(rest[position : position + 1]):
+            raise UnreadableCommand("the program to run comes from a shell expansion")
+        position += 1
     return position
 
 
@@ -476,18 +480,23 @@ def option_values(
 
 def _value_of_option(word: str, next_word: str, option: str, *, clusters: bool) -> str | None:
     """The value that this word gives the option, or None if it is another option."""
-    name, equals, value = word.partition("=")
-    if len(option) > 2:
-        is_cut_short = name.startswith("--") and name not in program_tables.WHOLE_OPTIONS
-        if name == option or (is_cut_short and option.startswith(name)):
-            if equals:
-                return value
-            return next_word
     if word == option:
         return next_word
-    is_letter = len(option) == 2 and not option.startswith("--")
-    if is_letter and word.startswith(option):
+    if len(option) > 2:
+        return _value_of_long_option(word, next_word, option)
+    if word.startswith(option):
         return word[2:]
-    if clusters and len(option) == 2 and re.fullmatch(rf"-[A-Za-z]+{option[-1]}", word):
+    # The last letter of several, as `-xe`.
+    if clusters and re.fullmatch(rf"-[A-Za-z]+{option[-1]}", word):
         return next_word
     return None
+
+
+def _value_of_long_option(word: str, next_word: str, option: str) -> str | None:
+    name, equals, value = word.partition("=")
+    is_cut_short = name.startswith("--") and name not in program_tables.WHOLE_OPTIONS
+    if name != option and not (is_cut_short and option.startswith(name)):
+        return None
+    if equals:
+        return value
+    return next_word
