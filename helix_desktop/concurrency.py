@@ -30,9 +30,8 @@ class OwnedTasks:
     def __init__(self, owner: str, *, report: Report | None = None) -> None:
         self._owner = owner
         self._report = report
-        self._running: dict[
-            asyncio.Task[Any], None
-        ] = {}  # Running tasks, in the order in which they were started.
+        # Running tasks, in the order in which they were started.
+        self._running: dict[asyncio.Task[Any], None] = {}
         self._closed = False
 
     def spawn_task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -47,7 +46,10 @@ class OwnedTasks:
 
     def _on_task_ended(self, task: asyncio.Task[Any]) -> None:
         self._running.pop(task, None)
-        if task.cancelled() or (error := task.exception()) is None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
             return
         if isinstance(error, HelixError):
             log.info("%s ended: %s", task.get_name(), type(error).__name__)

@@ -76,12 +76,17 @@ class Terminal:
     def __init__(
         self, *, source: Path | None = None, target: Path | None = None, gather: bool = False
     ) -> None:
-        self._source: IO[bytes] | None = (
-            _open_input_file(source) if source else _open_temporary_file() if gather else None
-        )
-        # If the target is a symbolic link, the link stays, and the file it points to is written.
-        self._target = Path(os.path.realpath(target)) if target else None
-        self._beside = _open_output_target(self._target) if self._target else None
+        self._source: IO[bytes] | None = None
+        if source:
+            self._source = _open_input_file(source)
+        elif gather:
+            self._source = _open_temporary_file()
+        self._target: Path | None = None
+        self._beside: IO[bytes] | ReplacementFile | None = None
+        if target:
+            # If it is a symbolic link, the link stays, and the file it points to is written.
+            self._target = Path(os.path.realpath(target))
+            self._beside = _open_output_target(self._target)
 
     def __enter__(self) -> Self:
         return self
@@ -101,9 +106,9 @@ class Terminal:
         try:
             if self._source:
                 return self._source.read(PIECE)
-            stream = sys.stdin.buffer.fileno() if sys.stdin else -1
-            if stream < 0:
+            if not sys.stdin:
                 return b""
+            stream = sys.stdin.buffer.fileno()
             return await concurrency.run_on_detached_thread(
                 lambda: os.read(stream, PIECE), name="standard input"
             )
@@ -112,10 +117,13 @@ class Terminal:
 
     async def write_output(self, data: bytes) -> None:
         if self._beside:
+            file: IO[bytes]
+            if isinstance(self._beside, ReplacementFile):
+                file = self._beside.file
+            else:
+                file = self._beside
             with _ignore_closed_output(str(self._target)):
-                (
-                    self._beside.file if isinstance(self._beside, ReplacementFile) else self._beside
-                ).write(data)
+                file.write(data)
         elif sys.stdout is None:
             raise StoreFailed(
                 "Standard output is closed.",

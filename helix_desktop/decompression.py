@@ -164,11 +164,9 @@ def _build_decoder(name: str, sink: Sink) -> Sink:
             return _Deflate(sink).decode_deflate_piece
         case "zstd":
             target = cast("IO[bytes]", _ZstdTarget(sink))
-            return (
-                zstandard.ZstdDecompressor(max_window_size=_WINDOW)
-                .stream_writer(target, write_size=_PIECE)
-                .write
-            )
+            decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+            writer = decompressor.stream_writer(target, write_size=_PIECE)
+            return writer.write
     raise UnreadableCoding(f"its coding {name[:40]!r} is not read")
 
 
@@ -176,10 +174,13 @@ class _LimitedSink:
     """Passes decoded bytes on. At the limit it raises, which stops the decoding."""
 
     def __init__(self, sink: Sink, limit_bytes: int) -> None:
-        self._sink, self._limit, self._room = sink, limit_bytes, limit_bytes
+        self._sink = sink
+        self._limit = limit_bytes
+        self._room = limit_bytes
 
     def pass_on_or_raise_at_limit(self, data: bytes) -> None:
-        within, self._room = data[: self._room], self._room - len(data)
+        within = data[: self._room]
+        self._room -= len(data)
         self._sink(within)
         if self._room < 0:
             self._room = 0
@@ -201,7 +202,8 @@ class _Gzip:
     """Decodes the members of a gzip stream in turn and ignores padding behind the last one."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink, self._members = sink, 1
+        self._sink = sink
+        self._members = 1
         self._inner = zlib.decompressobj(wbits=31)
 
     def decode_gzip_piece(self, data: bytes) -> None:
@@ -222,7 +224,8 @@ class _Deflate:
     """Decodes deflate with the zlib header, as specified, or without, as some servers do."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink, self._head = sink, b""
+        self._sink = sink
+        self._head = b""
         self._inner: zlib._Decompress | None = None
 
     def decode_deflate_piece(self, data: bytes) -> None:
@@ -230,9 +233,15 @@ class _Deflate:
             self._head += data
             if len(self._head) < 2:
                 return
-            data, (first, second) = self._head, self._head[:2]
-            has_head = first & 15 == 8 and (first << 8 | second) % 31 == 0
-            self._inner = zlib.decompressobj(wbits=15 if has_head else -15)
+            data = self._head
+            first = data[0]
+            second = data[1]
+            # The zlib header (RFC 1950): method 8, and a check that makes it divisible by 31.
+            has_zlib_header = first & 15 == 8 and (first << 8 | second) % 31 == 0
+            window_bits = -15
+            if has_zlib_header:
+                window_bits = 15
+            self._inner = zlib.decompressobj(wbits=window_bits)
         if not self._inner.eof:
             _inflate_fully(self._inner, data, self._sink)
 
@@ -241,5 +250,8 @@ def _inflate_fully(inner: "zlib._Decompress", data: bytes, sink: Sink) -> None:
     while data and not inner.eof:
         sink(inner.decompress(data, _PIECE))
         data = inner.unconsumed_tail
-    while not inner.eof and (more := inner.decompress(b"", _PIECE)):  # zlib still holds output.
-        sink(more)
+    while not inner.eof:
+        held_back = inner.decompress(b"", _PIECE)
+        if not held_back:
+            return
+        sink(held_back)

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, **options: bool) -> Any:
-        return (
-            _declare_dataclass(cls, **options)
-            if cls is not None
-            else lambda each: _declare_dataclass(each, **options)
-        )
+        if cls is not None:
+            return _declare_dataclass(cls, **options)
+        return partial(_declare_dataclass, **options)
 
 
 def _declare_dataclass(
@@ -35,19 +33,18 @@ def _declare_dataclass(
     if order:
         return dataclasses.dataclass(eq=eq, frozen=frozen, order=True, **options)(cls)
     own = {name for name, value in vars(cls).items() if value is not None}
-    cls.__doc__ = (
-        cls.__doc__ or cls.__name__
-    )  # Otherwise `dataclass` would build a docstring, slowly.
+    if not cls.__doc__:
+        cls.__doc__ = cls.__name__  # Otherwise `dataclass` would build a docstring, slowly.
     cls = dataclasses.dataclass(init=False, repr=False, eq=False, **options)(cls)
     methods: dict[str, Any] = {
         "__init__": _compile_on_first_call(cls, "__init__", partial(_init_source, frozen=frozen)),
         "__repr__": _dataclass_repr,
     }
     if eq:
-        methods |= {
-            "__eq__": _compile_on_first_call(cls, "__eq__", _eq_source),
-            "__hash__": _compile_on_first_call(cls, "__hash__", _hash_source) if frozen else None,
-        }
+        methods["__eq__"] = _compile_on_first_call(cls, "__eq__", _eq_source)
+        methods["__hash__"] = None  # What can change is no key of a dictionary.
+    if eq and frozen:
+        methods["__hash__"] = _compile_on_first_call(cls, "__hash__", _hash_source)
     if frozen:
         methods |= {
             "__setattr__": _refuse_assignment,
@@ -76,65 +73,87 @@ def _compile_on_first_call(
 
 
 def _init_source(cls: Any, fields: Fields, known: Known, *, frozen: bool) -> str:
-    wanted = ", ".join(["self", *(_parameter_source(each, known) for each in fields if each.init)])
-    lines = [
-        _assignment_source(cls, each, known, frozen=frozen)
-        for each in fields
-        if each.init or _default_of_field(each) is not MISSING
-    ]
-    lines += ["self.__post_init__()"] if hasattr(cls, "__post_init__") else []
-    return f"def __init__({wanted}):\n " + "\n ".join(lines or ["pass"])
+    parameters = ["self"]
+    lines: list[str] = []
+    for field in fields:
+        if field.init:
+            parameters.append(_parameter_source(field, known))
+        if field.init or _default_of_field(field) is not MISSING:
+            lines.append(_assignment_source(cls, field, known, frozen=frozen))
+    if hasattr(cls, "__post_init__"):
+        lines.append("self.__post_init__()")
+    if not lines:
+        lines.append("pass")
+    return f"def __init__({', '.join(parameters)}):\n " + "\n ".join(lines)
 
 
 def _default_of_field(field: Field[Any]) -> object:
-    return field.default if field.default_factory is MISSING else field.default_factory
+    if field.default_factory is MISSING:
+        return field.default
+    return field.default_factory
 
 
 def _parameter_source(field: Field[Any], known: Known) -> str:
     if _default_of_field(field) is MISSING:
         return field.name
-    known[f"_d_{field.name}"] = _default_of_field(field)
-    return f"{field.name}={'__missing' if field.default is MISSING else f'_d_{field.name}'}"
+    name_of_default = f"_d_{field.name}"
+    known[name_of_default] = _default_of_field(field)
+    if field.default is MISSING:  # Its factory is called in the body, once for each instance.
+        return f"{field.name}=__missing"
+    return f"{field.name}={name_of_default}"
 
 
 def _assignment_source(cls: Any, field: Field[Any], known: Known, *, frozen: bool) -> str:
-    name = value = field.name
-    if frozen and (slot := getattr(cls, name, None)).__class__ is MemberDescriptorType:
+    name = field.name
+    value = _value_source(field, known)
+    if not frozen:
+        return f"self.{name} = {value}"
+    slot = getattr(cls, name, None)
+    if isinstance(slot, MemberDescriptorType):
         known[f"_s_{name}"] = slot.__set__  # Takes two thirds of the time of `object.__setattr__`.
-    if not field.init:
-        known[f"_d_{name}"], value = _default_of_field(field), f"_d_{name}"
-    if field.default_factory is not MISSING:
-        value = f"_d_{name}() if {name} is __missing else {name}" if field.init else f"_d_{name}()"
-    if frozen:
-        return (
-            f"_s_{name}(self, {value})"
-            if f"_s_{name}" in known
-            else f"__set(self, {name!r}, {value})"
-        )
-    return f"self.{name} = {value}"
+        return f"_s_{name}(self, {value})"
+    return f"__set(self, {name!r}, {value})"
+
+
+def _value_source(field: Field[Any], known: Known) -> str:
+    """Returns the expression whose value the field gets: its parameter, or its default."""
+    name = field.name
+    has_factory = field.default_factory is not MISSING
+    if field.init and has_factory:
+        return f"_d_{name}() if {name} is __missing else {name}"
+    if field.init:
+        return name
+    known[f"_d_{name}"] = _default_of_field(field)
+    if has_factory:
+        return f"_d_{name}()"
+    return f"_d_{name}"
 
 
 def _eq_source(_cls: Any, fields: Fields, _known: Known) -> str:
-    names = [each.name for each in fields if each.compare]
-    ours, theirs = (
-        f"({''.join(f'{value}.{name}, ' for name in names)})" for value in ("self", "other")
-    )
-    return f"def __eq__(self, other):\n return {ours} == {theirs} if other.__class__ is self.__class__ else NotImplemented"
+    names = [field.name for field in fields if field.compare]
+    ours = "".join(f"self.{name}, " for name in names)
+    theirs = "".join(f"other.{name}, " for name in names)
+    return f"def __eq__(self, other):\n return ({ours}) == ({theirs}) if other.__class__ is self.__class__ else NotImplemented"
 
 
 def _hash_source(_cls: Any, fields: Fields, _known: Known) -> str:
-    names = [each.name for each in fields if (each.compare if each.hash is None else each.hash)]
-    return f"def __hash__(self):\n return hash(({''.join(f'self.{name}, ' for name in names)}))"
+    values = ""
+    for field in fields:
+        is_hashed = field.hash
+        if is_hashed is None:
+            is_hashed = field.compare
+        if is_hashed:
+            values += f"self.{field.name}, "
+    return f"def __hash__(self):\n return hash(({values}))"
 
 
 @recursive_repr()
 def _dataclass_repr(self: Any) -> str:
-    shown = ", ".join(
-        f"{each.name}={getattr(self, each.name)!r}"
-        for each in dataclasses.fields(self)
-        if each.repr
-    )
-    return f"{type(self).__qualname__}({shown})"
+    shown: list[str] = []
+    for field in dataclasses.fields(self):
+        if field.repr:
+            shown.append(f"{field.name}={getattr(self, field.name)!r}")
+    return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 def _refuse_assignment(_self: object, name: str, *_: object) -> None:
@@ -145,9 +164,10 @@ def _reduce_to_fields(self: Any) -> tuple[type, tuple[Any, ...]]:
     """Lets pickle call the class with all fields, which takes a third of the time of
     setting each.
     """
-    return type(self), tuple([getattr(self, name) for name in _names_of_fields(self.__class__)])
+    values = [getattr(self, name) for name in _names_of_fields(self.__class__)]
+    return type(self), tuple(values)
 
 
 @cache
 def _names_of_fields(cls: Any) -> list[str]:
-    return [each.name for each in dataclasses.fields(cls) if each.init]
+    return [field.name for field in dataclasses.fields(cls) if field.init]

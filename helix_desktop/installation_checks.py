@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
 MEGABYTE = 1_000_000
-LITTLE_ROOM, NO_ROOM = 1_000 * MEGABYTE, 100 * MEGABYTE
+LITTLE_ROOM = 1_000 * MEGABYTE
+NO_ROOM = 100 * MEGABYTE
 LOG_LINES = 200
 LIBRARIES = (
     "PySide6-Essentials", "qasync", "httpx", "plyvel", "plyvel-ci", "tiktoken", "keyring", "mcp", "zstandard",
@@ -119,7 +120,9 @@ def _check_python() -> Iterator[DoctorFinding]:
     version = f"{platform.python_implementation()} {platform.python_version()}"
     sentence = f"{version}, {platform.platform()}."
     is_new_enough = sys.version_info >= (3, 11)
-    problem = "" if is_new_enough else sentence
+    problem = ""
+    if not is_new_enough:
+        problem = sentence
     yield _judge("Python", sentence, problem, "Python 3.11 or newer is needed.")
 
 
@@ -138,7 +141,9 @@ def _check_libraries() -> Iterator[DoctorFinding]:
     if not EITHER & versions.keys():
         missing.append("plyvel")
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
-    problem = f"Missing: {', '.join(missing)}." if missing else ""
+    problem = ""
+    if missing:
+        problem = f"Missing: {', '.join(missing)}."
     yield _judge("Libraries", f"{listed}.", problem, "Reinstall Helix Desktop.")
     qt = versions.get("PySide6-Essentials", "")
     if sys.version_info < (3, 12) and qt.startswith("6.12"):
@@ -174,7 +179,9 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
 
 def _check_screen() -> Iterator[DoctorFinding]:
     reason = screen_check.describe_missing_screen()
-    problem = f"The window could not be opened: {reason}." if reason else ""
+    problem = ""
+    if reason:
+        problem = f"The window could not be opened: {reason}."
     yield _judge("Display", "A display is available.", problem, screen_check.INSTEAD, _NOTE)
 
 
@@ -197,25 +204,28 @@ def _check_leveldb() -> Iterator[DoctorFinding]:
         database.put(b"key", b"value", sync=True)
         kept = database.get(b"key")
         database.close()
-    yield DoctorFinding(
-        "LevelDB", _GOOD if kept == b"value" else _BAD, "LevelDB can store and read data."
-    )
+    problem = ""
+    if kept != b"value":
+        problem = "LevelDB does not give back what was stored."
+    yield _judge("LevelDB", "LevelDB can store and read data.", problem, "Reinstall Helix Desktop.")
 
 
 def _check_token_vocabularies() -> Iterator[DoctorFinding]:
     from helix_desktop.token_counting import TiktokenCounter
 
     try:
-        counts = {
-            name: TiktokenCounter(name).count_tokens("hello world")
-            for name in ("o200k_base", "cl100k_base")
-        }
+        counts: dict[str, int] = {}
+        for name in ("o200k_base", "cl100k_base"):
+            counts[name] = TiktokenCounter(name).count_tokens("hello world")
     except (HelixError, OSError) as error:
         remedy = f"Put the vocabulary files in {resources.resources_folder() / 'encodings'}."
         yield DoctorFinding("Encodings", _BAD, str(error), remedy)
         return
-    good = set(counts.values()) == {2}
-    yield DoctorFinding("Encodings", _GOOD if good else _BAD, f"{', '.join(counts)} are installed.")
+    problem = ""
+    if set(counts.values()) != {2}:
+        problem = "A token vocabulary counts wrongly."
+    good = f"{', '.join(counts)} are installed."
+    yield _judge("Encodings", good, problem, "Reinstall Helix Desktop.")
 
 
 async def _check_keyring(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]:
@@ -228,13 +238,17 @@ async def _check_keyring(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]
 
 
 def _check_disk_space(where: ProgramFolders) -> Iterator[DoctorFinding]:
-    place = next(path for path in (where.data, *where.data.parents) if path.exists())
+    place = where.data
+    while not place.exists():
+        place = place.parent
     free = shutil.disk_usage(place).free
     sentence = f"{free // MEGABYTE:,} MB free on the disk that contains {where.data}."
     if free >= LITTLE_ROOM:
         yield DoctorFinding("Disk", _GOOD, sentence)
         return
-    state = _BAD if free < NO_ROOM else _NOTE
+    state = _NOTE
+    if free < NO_ROOM:
+        state = _BAD
     yield DoctorFinding("Disk", state, sentence, "Free up disk space, or remove old entries.")
 
 
@@ -249,7 +263,8 @@ def _check_settings_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
 def _check_providers_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
     from helix_desktop.providers.configured_providers import find_config_mistake
 
-    if mistake := find_config_mistake(where.providers_file):
+    mistake = find_config_mistake(where.providers_file)
+    if mistake:
         yield DoctorFinding("Providers", _BAD, mistake.what, mistake.remedy)
 
 
@@ -266,10 +281,9 @@ def _check_histories(where: ProgramFolders) -> Iterator[DoctorFinding]:
     """Finds what agents write and Helix Desktop does not read yet."""
     from helix_desktop.histories import history_finding, unknown_shapes
 
-    sentences = [
-        *unknown_shapes.read_noted_sentences(where.data),
-        *history_finding.find_unread_databases(history_finding.HistoryPlaces.of_this_user()),
-    ]
+    sentences = list(unknown_shapes.read_noted_sentences(where.data))
+    places = history_finding.HistoryPlaces.of_this_user()
+    sentences += history_finding.find_unread_databases(places)
     for sentence in dict.fromkeys(sentences):
         yield DoctorFinding("Histories", _NOTE, sentence, "Look for a newer Helix Desktop.")
 
@@ -335,8 +349,13 @@ def build_diagnostics_text(
 
 
 def _changed_settings(where: ProgramFolders) -> dict[str, Any]:
-    found = program_settings.ProgramSettings(where.settings_file)
-    return {each.key: found[each] for each in program_settings.ALL if found[each] != each.default}
+    settings = program_settings.ProgramSettings(where.settings_file)
+    changed: dict[str, Any] = {}
+    for setting in program_settings.ALL:
+        value = settings[setting]
+        if value != setting.default:
+            changed[setting.key] = value
+    return changed
 
 
 def _read_log_lines(file: Path) -> list[Any]:
@@ -344,9 +363,14 @@ def _read_log_lines(file: Path) -> list[Any]:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
     except OSError:
         return []
-    return [
-        json.loads(line) if line.startswith("{") and line.endswith("}") else line for line in lines
-    ]
+    parsed: list[Any] = []
+    for line in lines:
+        is_whole = line.startswith("{") and line.endswith("}")
+        if is_whole:
+            parsed.append(json.loads(line))
+        else:
+            parsed.append(line)
+    return parsed
 
 
 def run_checks_with_diagnostics(where: ProgramFolders) -> tuple[tuple[DoctorFinding, ...], str]:

@@ -23,9 +23,8 @@ from helix_desktop.atomic_files import ensure_private_folder
 BLOT = "█████"
 KEPT_FILES = 4
 LONGEST_MESSAGE = 2_000
-SHORTEST_SECRET = (
-    6  # Shorter secrets, in characters, are not hidden, as this would also hide ordinary words.
-)
+# Shorter secrets, in characters, are not hidden, as this would also hide ordinary words.
+SHORTEST_SECRET = 6
 TALKATIVE = (
     "httpx",
     "httpx2",
@@ -73,7 +72,8 @@ class JsonLogFormatter(logging.Formatter):
             "from": record.name.removeprefix("helix_desktop."),
             "says": record.getMessage()[:LONGEST_MESSAGE],
         }
-        if task := getattr(record, "taskName", None):  # Python 3.12 and newer set this.
+        task = getattr(record, "taskName", None)  # Python 3.12 and newer set this.
+        if task:
             said["task"] = task
         if record.threadName != threading.main_thread().name:
             said["thread"] = record.threadName
@@ -85,23 +85,21 @@ class JsonLogFormatter(logging.Formatter):
 def _describe_trace(error: BaseException) -> dict[str, Any]:
     """Returns the error's type and stack. Its message may quote the user, so it is left out."""
     frames = traceback.extract_tb(error.__traceback__)
-    return {
-        "error": type(error).__qualname__,
-        "words": (error.strerror or "") if isinstance(error, OSError) else "",
-        "trace": [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames],
-    }
+    words = ""
+    if (
+        isinstance(error, OSError) and error.strerror
+    ):  # Words of the system, such as "No such file".
+        words = error.strerror
+    trace = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+    return {"error": type(error).__qualname__, "words": words, "trace": trace}
 
 
 class PrivateLogHandler(RotatingFileHandler):
     """A log file that only the user can read."""
 
     def _open(self) -> Any:
-        return os.fdopen(
-            os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-            "a",
-            encoding="utf-8",
-            errors="backslashreplace",
-        )
+        handle = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name
         """Says nothing about a full disk: it would be a traceback in the terminal. The
@@ -156,11 +154,20 @@ def log_uncaught_errors() -> None:
         before(kind, error, trace)
 
     sys.excepthook = log_uncaught_in_main_thread
-    threading.excepthook = lambda what: logging.getLogger("helix_desktop").critical(
-        "nobody caught this in %s",
-        what.thread.name if what.thread else "a thread",
-        exc_info=what.exc_value,
-    )
-    sys.unraisablehook = lambda what: logging.getLogger("helix_desktop").error(
-        "nobody could catch this: %s", what.err_msg or "in a destructor", exc_info=what.exc_value
-    )
+    threading.excepthook = _log_uncaught_in_thread
+    sys.unraisablehook = _log_uncatchable
+
+
+def _log_uncaught_in_thread(what: threading.ExceptHookArgs) -> None:
+    thread = "a thread"
+    if what.thread:
+        thread = what.thread.name
+    log = logging.getLogger("helix_desktop")
+    log.critical("nobody caught this in %s", thread, exc_info=what.exc_value)
+
+
+def _log_uncatchable(what: "sys.UnraisableHookArgs") -> None:
+    """Logs an error that Python cannot raise, such as one in a destructor."""
+    place = what.err_msg or "in a destructor"
+    log = logging.getLogger("helix_desktop")
+    log.error("nobody could catch this: %s", place, exc_info=what.exc_value)

@@ -13,9 +13,8 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
 APP = "helix-desktop"
-WRAP_ADDRESSES = (
-    "HELIX_WRAP_ADDRESSES"  # The variable in which `wrap` tells an agent its gateway addresses.
-)
+# The variable in which `wrap` tells an agent its gateway addresses.
+WRAP_ADDRESSES = "HELIX_WRAP_ADDRESSES"
 SOCKET_PATH_LIMIT = 90  # Systems allow 104 to 108 bytes for a socket's path, file name included.
 
 
@@ -66,15 +65,16 @@ def find_program_folders(
     """Returns the folders. `home` takes precedence over `HELIX_HOME`, and that over the
     platform's. Creates nothing.
     """
-    chosen = home or (Path(environ["HELIX_HOME"]) if environ.get("HELIX_HOME") else None)
+    chosen = home
+    if chosen is None and environ.get("HELIX_HOME"):
+        chosen = Path(environ["HELIX_HOME"])
     if chosen is None:
         import platformdirs  # Imported late, so that the window appears sooner.
 
         data = platformdirs.user_data_path(APP, appauthor=False)
         config = platformdirs.user_config_path(APP, appauthor=False)
-        return ProgramFolders(
-            data, config, platformdirs.user_log_path(APP, appauthor=False), _socket_folder(data)
-        )
+        logs = platformdirs.user_log_path(APP, appauthor=False)
+        return ProgramFolders(data, config, logs, _socket_folder(data))
     base = Path(os.path.abspath(chosen.expanduser()))  # noqa: PTH100 - resolve() would follow links
     return ProgramFolders(base, base, base / "logs", _socket_folder(base))
 
@@ -97,23 +97,12 @@ def find_unwritable_folder_error(where: ProgramFolders) -> StoreFailed | None:
 
 
 def make_folders_private(where: ProgramFolders) -> None:
-    for folder in dict.fromkeys(
-        (
-            where.data,
-            where.config,
-            where.logs,
-            where.workspaces_folder,
-            where.workspaces_folder / ".trash",
-        )
-    ):
+    trash = where.workspaces_folder / ".trash"
+    for folder in (where.data, where.config, where.logs, where.workspaces_folder, trash):
         if folder.is_dir():
             atomic_files.make_path_private(folder)
-    for file in (
-        where.settings_file,
-        where.providers_file,
-        where.key_file,
-        where.window_state_path,
-    ):
+    files = (where.settings_file, where.providers_file, where.key_file, where.window_state_path)
+    for file in files:
         atomic_files.make_path_private(file)
 
 
@@ -127,5 +116,7 @@ def _socket_folder(data: Path) -> Path:
     import hashlib
 
     name = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
-    user = str(os.getuid()) if hasattr(os, "getuid") else "user"
+    user = "user"
+    if hasattr(os, "getuid"):
+        user = str(os.getuid())
     return Path(tempfile.gettempdir(), f"{APP}-{user}-{name}")

@@ -90,7 +90,9 @@ class ProgramSetting(Generic[T]):
 
     def _suggest_choice(self, value: object) -> str:
         near = difflib.get_close_matches(str(value), self.choices, n=1)
-        return f" Did you mean {near[0]!r}?" if near else ""
+        if not near:
+            return ""
+        return f" Did you mean {near[0]!r}?"
 
 
 # Each language except English has files in resources/translations. Not everybody has a
@@ -189,12 +191,11 @@ class ProgramSettings:
             self._mistakes[""] = mistake
             return
         for setting in ALL:
-            table, _, name = setting.key.rpartition(".")
-            inner = content.get(table, {}) if table else content
-            value = inner.get(name) if isinstance(inner, Mapping) else None
+            value = _value_in_file(content, setting.key)
+            if value is None:
+                continue
             try:
-                if value is not None:
-                    self._values[setting.key] = setting.check_value(value)
+                self._values[setting.key] = setting.check_value(value)
             except ConfigFileMistake as mistake:
                 self._mistakes[setting.key] = ConfigFileMistake(
                     f"{self._path}, line {find_line_of_key(text, setting.key)}: {mistake.what}",
@@ -203,9 +204,22 @@ class ProgramSettings:
         self._mistakes |= _find_mistyped_keys(content, text, self._path)
 
 
+def _value_in_file(content: Mapping[str, Any], key: str) -> object:
+    """Returns the value of a key such as "chat.send_with", or None if the file has none."""
+    table, _, name = key.rpartition(".")
+    inner: object = content
+    if table:
+        inner = content.get(table)
+    if not isinstance(inner, Mapping):
+        return None
+    return inner.get(name)
+
+
 def _read_file_text(path: Path) -> str:
+    if not path.exists():
+        return ""
     try:
-        return atomic_files.read_small_file(path).decode("utf-8") if path.exists() else ""
+        return atomic_files.read_small_file(path).decode("utf-8")
     except InvalidInput as error:
         raise ConfigFileMistake(
             error.what, remedy="The default settings apply until you fix the file."
@@ -229,24 +243,31 @@ def _parse_toml_text(path: Path, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         what, _, place = str(error).partition(" (at ")
-        line = re.match(r"line (\d+)", place)
+        line = str(text.count("\n") + 1)
+        named_line = re.match(r"line (\d+)", place)
+        if named_line:
+            line = named_line[1]
         raise ConfigFileMistake(
-            f"{path}, line {line[1] if line else text.count(chr(10)) + 1}: this is not valid TOML ({what}).",
+            f"{path}, line {line}: this is not valid TOML ({what}).",
             remedy="The file is unchanged. The default settings apply until you fix the file.",
         ) from error
 
 
 def _put_into_toml(document: "TOMLDocument", setting: ProgramSetting[Any], value: Value) -> None:
     table, _, name = setting.key.rpartition(".")
-    inner = cast(Any, document.setdefault(table, {}) if table else document)
+    inner: Any = document
+    if table:
+        inner = document.setdefault(table, {})
     if not isinstance(inner, MutableMapping):
         raise ConfigFileMistake(
             f"{table} in the settings file is not a table, so {setting.key} cannot be written."
         )
     if value == setting.default:
         inner.pop(name, None)
+    elif isinstance(value, tuple):
+        inner[name] = list(value)
     else:
-        inner[name] = list(value) if isinstance(value, tuple) else value
+        inner[name] = value
 
 
 def _find_mistyped_keys(
@@ -282,8 +303,9 @@ def find_line_of_key(text: str, dotted: str) -> int:
             continue
         assignment = re.match(r"\s*([\w\-.\"' ]+?)\s*=", line)
         if assignment is not None:
-            name = _without_quotes(assignment[1])
-            key = f"{table}.{name}" if table else name
+            key = _without_quotes(assignment[1])
+            if table:
+                key = f"{table}.{key}"
             if key == dotted or key.startswith(f"{dotted}.") or dotted.startswith(f"{key}."):
                 return number
     return 1

@@ -22,9 +22,8 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import read_json_resource, resources_folder
 
-PIECE = (
-    16_384  # Texts of more characters are cut at line ends, which changes counts by only 0.0002 %.
-)
+# Texts of more characters are cut at line ends, which changes counts by only 0.0002 %.
+PIECE = 16_384
 BATCH = 1 << 18  # One call counts about this many characters.
 END = "<|endoftext|>"  # All vocabularies contain this token.
 WHOLE = 1_000_000  # Texts of more characters are not counted but estimated from samples.
@@ -104,9 +103,8 @@ class TiktokenCounter:
         self._folder = folder
         self._encoding: tiktoken.Encoding | None = None
         self._lock = threading.Lock()
-        self._loading = (
-            threading.Lock()
-        )  # Another one, so that remembered counts need not wait for the vocabulary.
+        # A lock of its own, so that remembered counts need not wait for the vocabulary.
+        self._loading = threading.Lock()
         self._counts: OrderedDict[int, int] = OrderedDict()
 
     def count_tokens(self, text: str) -> int:
@@ -177,7 +175,8 @@ class TiktokenCounter:
         encoding = self._loaded_encoding()
         try:
             # Four bytes for each token: while a list of numbers is made, other threads wait.
-            core, text = encoding._core_bpe, END.join([*batch, ""])  # noqa: SLF001
+            core = encoding._core_bpe  # noqa: SLF001
+            text = END.join([*batch, ""])
             found = bytes(core.encode_to_tiktoken_buffer(text, {END}))
         except (KeyboardInterrupt, SystemExit):
             raise
@@ -221,7 +220,10 @@ def shared_token_counter() -> TiktokenCounter:
 
 def _hash_of_text(text: str) -> int:
     """Returns Python's 64-bit hash, which, unlike SHA-256, does not encode the text."""
-    return hash(text if len(text) <= WHOLE else f"{len(text)}{''.join(_sample_pieces(text))}")
+    if len(text) <= WHOLE:
+        return hash(text)
+    samples = "".join(_sample_pieces(text))
+    return hash(f"{len(text)}{samples}")
 
 
 def _sample_pieces(text: str) -> list[str]:
