@@ -1,7 +1,7 @@
 """Agents that `wrap` knows by their command and protocol only, each for twenty steps at
 a scripted provider.
 
-python -m tests.benchmarks.gateway_other_agents FOLDER [--agent NAME] [--steps 20]
+python -m tests.benchmarks.gateway_other_agents FOLDER [--agent NAME] [--steps 20] [--ended-by SIGNAL]
 
 FOLDER holds each agent's installation in a folder of its name: from npm, or an
 environment of Python. What an agent is given is what its manual says of a provider of
@@ -15,17 +15,21 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from helix_desktop import concurrency
 from tests.benchmarks import gateway_clients
 from tests.benchmarks.gateway_clients import HIDDEN, KEY, Work
 from tests.peers.agent_provider import Asked, Block, Provider, Says
+from tests.resident.test_resident_process import wait_until
 
 LONGEST = 100.0
 
@@ -98,64 +102,132 @@ class OtherWork(Work):
         return super().script(asked)
 
 
-def tried(folder: Path, agent: OtherAgent, steps: int) -> tuple[OtherWork, Provider, str]:
-    """The agent's work, its provider, and what was wrong."""
+@dataclass
+class Trial:
+    """What came of one agent. `wrong`: what must not be. `last_line`: `wrap`'s own."""
+
+    work: OtherWork
+    provider: Provider
+    wrong: list[str] = field(default_factory=list)
+    last_line: str = ""
+
+
+def try_agent(folder: Path, agent: OtherAgent, steps: int, ended_by: str = "") -> Trial:
+    """Run one agent through `wrap`. `ended_by`: the signal that ends it after half its steps."""
     work = OtherWork(agent.name, steps)
     work.begin(steps)
     work._delegates = False
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, Provider(work.script, usage=work.usage, strict=False) as provider:  # fmt: skip
+    with ExitStack() as lasting:
+        home = lasting.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        provider = Provider(work.script, usage=work.usage, strict=False)
+        trial = Trial(work, lasting.enter_context(provider))
         place = Path(home, "work")
         place.mkdir()
         for name, text in agent.files.items():
             Path(home, name).parent.mkdir(parents=True, exist_ok=True)
             Path(home, name).write_text(text, "utf-8")
-        programs = f"{folder / agent.name / 'node_modules' / '.bin'}:{folder / agent.name / 'bin'}"
-        variables = {
-            **{name: value for name, value in os.environ.items() if "API_KEY" not in name},
-            **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY"), KEY),
-            **agent.environment,
-            "HOME": home,
-            "PATH": f"{programs}:{os.environ['PATH']}",
-            "PYTHONPATH": str(Path.cwd()),
-            "NO_COLOR": "1",
-        }
-        said = ""
-        line = " && ".join([*(shlex.join(each) for each in agent.before), agent.command])
-        command = (
-            agent.command
-            if not agent.before
-            else shlex.join(["sh", "-c", f'{line} "$@"', agent.name])
-        )
-        wrap = [
-            sys.executable,
-            "-m",
-            "helix_desktop",
-            "--home",
-            f"{home}/helix",
-            "wrap",
-            "--upstream",
-            provider.url,
-        ]
-        wrap += ["--command", command, "--protocol", agent.protocol, "--", *agent.given]
-        own = (
-            None
-            if not agent.by_words
-            else "".join(f"do step {number}\n" for number in range(1, steps + 1)) + "/exit\n"
-        )
-        with subprocess.Popen(wrap, cwd=place, env=variables, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # fmt: skip
-            try:
-                out, err = process.communicate(own, timeout=LONGEST)
-            except subprocess.TimeoutExpired:
-                process.terminate()
-                out, err = process.communicate()
-                said += "it hung; "
-        if process.returncode:
-            said += f"exit {process.returncode}: {(out + err)[-1500:]}; "
-        if HIDDEN in out:
-            said += "a hidden call was printed; "
-        if "Helix Desktop" in err:
-            said += err.strip().splitlines()[-1]
-        return work, provider, said
+        with subprocess.Popen(
+            _wrap_command(agent, home, provider.url),
+            cwd=place,
+            env=_environment(folder, agent, home),
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as process:
+            if ended_by:
+                _end_in_the_middle(trial, process, steps, ended_by)
+            else:
+                _run_to_its_end(trial, process, agent, steps)
+        # The resident ends a moment after its last agent.
+        wait_until(lambda: not _processes_of(home))
+        return trial
+
+
+def _run_to_its_end(
+    trial: Trial, process: subprocess.Popen[str], agent: OtherAgent, steps: int
+) -> None:
+    typed = None
+    if agent.by_words:
+        typed = "".join(f"do step {number}\n" for number in range(1, steps + 1)) + "/exit\n"
+    try:
+        out, err = process.communicate(typed, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        out, err = process.communicate()
+        trial.wrong.append("it hung")
+    if process.returncode:
+        trial.wrong.append(f"exit {process.returncode}: {(out + err)[-1500:]}")
+    if HIDDEN in out:
+        trial.wrong.append("a hidden call was printed")
+    if "Helix Desktop" in err:
+        trial.last_line = err.strip().splitlines()[-1]
+    if trial.work.done < steps:
+        trial.wrong.append(f"{trial.work.done} of {steps} steps")
+    for why, asked in trial.provider.refused_requests:
+        if HIDDEN.encode() in asked.raw:
+            trial.wrong.append(f"refused: {why}")
+
+
+def _end_in_the_middle(
+    trial: Trial, process: subprocess.Popen[str], steps: int, ended_by: str
+) -> None:
+    """End it as a terminal or a service does, again and again as an impatient person would."""
+    number = signal.Signals[ended_by]
+    if process.stdin is not None:
+        with suppress(BrokenPipeError):
+            process.stdin.write("do step 1\n" * steps)  # For the agent that reads words.
+            process.stdin.flush()
+    reading = concurrency.start_thread(process.communicate, name="hear", daemon=True)
+    wait_until(lambda: trial.work.done >= steps // 2 or process.poll() is not None)
+    for _ in range(20):
+        if process.poll() is not None:
+            break
+        with suppress(ProcessLookupError):
+            if ended_by == "SIGINT":
+                os.killpg(process.pid, number)  # All that the terminal runs get it.
+            else:
+                process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(3)
+    if process.poll() is None:
+        trial.wrong.append(f"{ended_by} does not end it")
+        process.kill()
+    reading.join(10)
+
+
+def _wrap_command(agent: OtherAgent, home: str, upstream: str) -> list[str]:
+    command = agent.command
+    if agent.before:
+        parts = [shlex.join(before) for before in agent.before]
+        parts.append(agent.command)
+        line = " && ".join(parts)
+        command = shlex.join(["sh", "-c", f'{line} "$@"', agent.name])
+    program = [sys.executable, "-m", "helix_desktop", "--home", f"{home}/helix"]
+    wrap = ["wrap", "--upstream", upstream, "--command", command, "--protocol", agent.protocol]
+    return [*program, *wrap, "--", *agent.given]
+
+
+def _environment(folder: Path, agent: OtherAgent, home: str) -> dict[str, str]:
+    place = folder / agent.name
+    environment = {name: value for name, value in os.environ.items() if "API_KEY" not in name}
+    environment.update(dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY"), KEY))
+    environment.update(agent.environment)
+    environment["HOME"] = home
+    environment["PATH"] = f"{place / 'node_modules' / '.bin'}:{place / 'bin'}:{os.environ['PATH']}"
+    environment["PYTHONPATH"] = str(Path.cwd())
+    environment["NO_COLOR"] = "1"
+    return environment
+
+
+def _processes_of(home: str) -> list[int]:
+    processes = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"HOME={home}".encode() in file.read_bytes().split(b"\0"):
+                processes.append(int(file.parent.name))
+    return processes
 
 
 def main() -> int:
@@ -165,18 +237,27 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--agent", choices=[one.name for one in AGENTS])
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--ended-by", choices=("SIGINT", "SIGTERM"), default="")
     parser.add_argument(
         "--tools", action="store_true", help="print the tools that the agent offers"
     )
     arguments = parser.parse_args()
+    is_wrong = False
     for agent in AGENTS:
-        if arguments.agent in (None, agent.name):
-            work, provider, said = tried(arguments.folder.resolve(), agent, arguments.steps)
-            print(f"{agent.name}: {work.done} steps, {work.recalls} recalls, {dict(work.paths)}, {len(provider.refused)} refused; {said}", flush=True)  # fmt: skip
-            if arguments.tools:
-                for asked in [one for one in provider.asked if one.protocol][:2]:
-                    print(json.dumps(asked.body.get("tools"))[:6_000])
-    return 0
+        if arguments.agent not in (None, agent.name):
+            continue
+        folder = arguments.folder.resolve()
+        trial = try_agent(folder, agent, arguments.steps, arguments.ended_by)
+        work = trial.work
+        if arguments.tools:
+            for asked in [one for one in trial.provider.asked if one.protocol][:2]:
+                print(json.dumps(asked.body.get("tools"))[:6_000])
+        print(trial.last_line)
+        refused = f"{len(trial.provider.refused)} refused"
+        came = f"{work.done} steps, {work.recalls} recalls, {dict(work.paths)}, {refused}"
+        print(f"{agent.name}: {came}; {'; '.join(trial.wrong) or 'right'}", flush=True)
+        is_wrong = is_wrong or bool(trial.wrong)
+    return int(is_wrong)
 
 
 if __name__ == "__main__":

@@ -359,6 +359,22 @@ def terminated(stage: Stage) -> None:
     _ends_in_the_middle(stage, process, lambda: process.send_signal(signal.SIGTERM))
 
 
+def interrupted(stage: Stage) -> None:
+    """Ctrl-C in a terminal: the whole group of processes gets it, and Codex and Gemini CLI
+    may have to be told twice.
+    """
+    process = stage.start("--upstream", stage.provider.url, start_new_session=True)
+
+    def interrupt() -> None:
+        while process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(3)
+
+    _ends_in_the_middle(stage, process, interrupt)
+
+
 def wrap_killed(stage: Stage) -> None:
     process = stage.start("--upstream", stage.provider.url)
     _ends_in_the_middle(stage, process, process.kill)
@@ -442,6 +458,7 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     ),
     "provider fails": (provider_fails, ALL),
     "SIGTERM": (terminated, ALL),
+    "SIGINT": (interrupted, ALL),
     "wrap killed": (wrap_killed, ALL),
     "terminal closed": (terminal_closed, ALL),
     "goes on": (goes_on, tuple(GOES_ON)),
