@@ -21,7 +21,13 @@ from helix_desktop.engine.conversation import Conversation, new_conversation_id
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.messages import Request
-from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient
+from helix_desktop.engine.ports import (
+    AskedProgram,
+    EmptyTrashResult,
+    EntryOrigin,
+    ForgetResult,
+    ModelClient,
+)
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_setup import (
     ConversationSetup,
@@ -30,6 +36,7 @@ from helix_desktop.engine.session_setup import (
     TurnLimits,
 )
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
@@ -44,7 +51,12 @@ from helix_desktop.tools.changes import interrupted_steps, known_state_file
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.tools.home_access import CommandOpenings
-from helix_desktop.tools.permission import PermissionMode
+from helix_desktop.tools.permission import (
+    ActionEffect,
+    PermissionMode,
+    ToolAction,
+    list_asked_programs,
+)
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
 from helix_desktop.workbench import fleet_tools, history_imports, system_prompt_and_settings
@@ -864,6 +876,12 @@ class Workbench:
     @property
     def permission_mode(self) -> str:
         return self._permissions.mode.value
+
+    def list_programs_of_command(self, command: str) -> tuple[AskedProgram, ...]:
+        """What a command line would start, where another process asks for it, as a task does."""
+        tool = ToolName.RUN_COMMAND
+        action = ToolAction(tool, ActionEffect.RUN, "", command, command=command)
+        return list_asked_programs(action, self._permissions.rules)
 
     def describe_permission_modes(self) -> Mapping[str, str]:
         return {

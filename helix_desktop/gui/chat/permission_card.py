@@ -21,6 +21,7 @@ from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.programs_row import build_programs_row
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences, translate_title
@@ -45,6 +46,7 @@ LONG_IN_COLUMN = 36
 WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
+SHORT_TITLE = 48  # A title of at most this many characters fits one line of every window.
 MOST_NAMED_PROGRAMS = 3  # A button names at most this many programs; the row above it names all.
 LONGEST = 2_000  # At most this many characters of a sub-agent's task are shown.
 READING = 0.7  # A key pressed within this many seconds was not meant for the card.
@@ -135,13 +137,15 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._change: ExactDifferenceView | None = None
         # The missing pixels and the width for which two columns were last tried.
         self._tried = (0, 0)
+        self._has_user_chosen_columns = False
         widgets.set_surface_look(self, "ask")
         self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
-        self._build_question_label(question_title(question), "title")
+        self._head = build_row(spacing=10, wraps=True)
+        self._inside.addLayout(self._head)
+        self._why = self._build_title_and_reason()
         asking_agent = describe_asking_agent(question)
         if asking_agent:
             self._build_question_label(asking_agent, "small")
-        self._build_reason_label()
         if uncovered:
             self._build_question_label(uncovered, "small")
         self._allowing: list[QtWidgets.QPushButton] = []
@@ -152,7 +156,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         elif question.preview:
             self._preview = self._build_preview()
         if question.programs:
-            self._inside.addLayout(self._build_programs_row())
+            self._inside.addLayout(build_programs_row(question.programs, self))
         if question.form:
             self._form = self._build_form()
         self._wrong = self._build_question_label("", "danger")
@@ -252,14 +256,29 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._inside.addWidget(label)
         return label
 
-    def _build_reason_label(self) -> None:
-        why = self._question.why
+    def _build_title_and_reason(self) -> QtWidgets.QLabel:
+        """The question, and beside it in grey why it is asked, or below it if that is long."""
+        question = self._question
+        title = question_title(question)
+        if not question.plan and not is_asked_by_server(question):
+            title = tr("{what}?", what=title)
+        title_label = widgets.build_plain_label(
+            title, "title", self, wraps=len(title) > SHORT_TITLE
+        )
+        self._head.addWidget(title_label)
+        why = question.why
         # What a server says without a form is its own text, which no translation may change.
-        if self._question.form or not is_asked_by_server(self._question):
+        if question.form or not is_asked_by_server(question):
             why = translate_sentences(why)
-        sentence = why[:1].upper() + why[1:]
-        self._why = self._build_question_label(mark_text(sentence), "small")
-        self._why.setVisible(bool(why))
+        sentence = mark_text(why[:1].upper() + why[1:])
+        label = widgets.build_plain_label(sentence, "small", self)
+        label.setVisible(bool(why))
+        if len(title) + len(sentence) <= LONG_LINE:
+            self._head.addWidget(label)
+        else:
+            self._inside.addWidget(label)
+        self._head.addStretch(1)
+        return label
 
     def _build_form(self) -> "SchemaForm":
         # Few conversations ask for a form, so the start does not wait for this module.
@@ -297,13 +316,28 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._inside.addWidget(shown)
         self._length = widgets.build_plain_label("", "faint", self)
         self._full_size = self._build_full_size_button(shown)
-        if self._change is not None and _has_both_sides(self._change):
-            self._columns = self._build_columns_button(self._change)
-            self._below_change = build_row((self._length, 1), self._full_size, self._columns)
-            self._inside.addLayout(self._below_change)
-        else:
-            self._inside.addLayout(build_row((self._length, 1), self._full_size))
+        below = build_row((self._length, 1), self._full_size)
+        self._inside.addLayout(below)
+        if self._change is not None:
+            self._below_change = below
+            self._add_line_counts(self._change)
+            if _has_both_sides(self._change):
+                self._columns = self._build_columns_button(self._change)
+                self._head.addWidget(self._columns)
         return shown
+
+    def _add_line_counts(self, change: "ExactDifferenceView") -> None:
+        """Says beside the title how many lines are added and removed."""
+        marks = [line.mark for line in change.shown_lines]
+        added = marks.count("+")
+        removed = marks.count("-")
+        place = self._head.count() - 1  # Before the stretch.
+        if removed:
+            words = f"−{format_number(removed)}"
+            self._head.insertWidget(place, widgets.build_plain_label(words, "danger", self))
+        if added:
+            words = f"+{format_number(added)}"
+            self._head.insertWidget(place, widgets.build_plain_label(words, "added", self))
 
     def _build_full_size_button(
         self, shown: "ExactTextView | ExactDifferenceView"
@@ -331,29 +365,6 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         button.hide()
         return button
 
-    def _build_programs_row(self) -> QtWidgets.QHBoxLayout:
-        """What the command line starts: each program, whether it is allowed already, and the
-        files that its words name as written.
-        """
-        labels: list[QtWidgets.QWidget] = [
-            widgets.build_plain_label(tr("Runs"), "small", self, wraps=False)
-        ]
-        for program in self._question.programs:
-            words = mark_on_one_line(program.name)
-            if program.is_allowed:
-                words = tr("✓ {program}", program=words)
-            if program.writes:
-                files = ", ".join(map(mark_on_one_line, program.writes))
-                words = tr("{program} writes {files}", program=words, files=files)
-            look = "mono"
-            if program.is_allowed:
-                look = "faint"
-            label = widgets.build_plain_label(words, look, self, wraps=len(words) > LONG_LINE)
-            if program.is_allowed:
-                label.setToolTip(tr("A rule of this workspace allows it already."))
-            labels.append(label)
-        return build_row(*labels, 1, spacing=12, wraps=True)
-
     def _describe_lasting_answer(self, scope: str) -> str:
         """The words on a button: "Always" names the programs that the rules would add."""
         plain = translate_name("permission scope", scope, otherwise=scope)
@@ -363,11 +374,14 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         if len(missing) > MOST_NAMED_PROGRAMS:
             number = format_number(len(missing))
             return tr("Always allow these {n} programs here", n=number)
-        names = ", ".join(map(mark_on_one_line, missing))
-        return tr("Always allow {programs} here", programs=names)
+        names = [mark_on_one_line(name) for name in missing]
+        listed = names[0]
+        if len(names) > 1:
+            listed = tr("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
+        return tr("Always allow {programs} here", programs=listed)
 
     def _build_columns_button(self, difference: "ExactDifferenceView") -> QtWidgets.QPushButton:
-        button = self._build_answer_button(tr("Side by side"), "", "pill")
+        button = self._build_answer_button(tr("Side by side"), "", "link")
         button.setCheckable(True)
 
         def choose_columns(two: bool) -> None:  # noqa: FBT001 -- as the button says it
@@ -378,7 +392,11 @@ class PermissionQuestionCard(QtWidgets.QWidget):
                 button.setText(tr("Side by side"))
 
         button.toggled.connect(choose_columns)
+        button.clicked.connect(self._keep_columns_as_chosen)
         return button
+
+    def _keep_columns_as_chosen(self) -> None:
+        self._has_user_chosen_columns = True
 
     def show_columns_if_only_they_fit(self, missing: int) -> None:
         """Shows a change in two columns if one column is `missing` pixels too high for
@@ -387,6 +405,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         change = self._change
         button = self._columns
         if change is None or button is None or button.isHidden():
+            return
+        if self._has_user_chosen_columns:
             return
         attempt = (missing, change.width())
         if attempt == self._tried:
@@ -434,8 +454,9 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         is_read = self._preview.is_end_seen
         self._length.setText(self._preview.describe_length_and_warnings())
         self._length.setVisible(bool(self._length.text()))
-        if not is_read:
-            self._full_size.show()
+        # What was in sight at once needs no larger place.
+        needs_scrolling = self._preview.verticalScrollBar().maximum() > 0
+        self._full_size.setVisible(not is_read or needs_scrolling)
         if not is_read and any(button.hasFocus() for button in self._allowing):
             self._preview.setFocus(SHOWN)  # Otherwise Qt would move the focus out of the card.
         for button in self._allowing:
@@ -480,36 +501,34 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         if self._question.plan:
             hint = tr("What is missing?")
             refusal = tr("Keep planning")
-            refusal_look = ""
         else:
-            hint = tr("What to do instead")
+            hint = tr("Say what to do instead…")
             refusal = tr("Deny")
-            refusal_look = "danger"
         self._words.setPlaceholderText(hint)
         self._words.setAccessibleName(hint)
         self._words.returnPressed.connect(self.refuse_permission)
         row = QtWidgets.QBoxLayout(QtWidgets.QBoxLayout.Direction.LeftToRight)
         self._answers = row
         row.setSpacing(8)
-        row.addWidget(self._words, 1, Qt.AlignmentFlag.AlignTop)
         self._ways_on = QtWidgets.QWidget(self)
         self._ways_on.setProperty("look", "plain")
         ways = build_row(owner=self._ways_on, margins=0, spacing=8, wraps=True)
         row.addWidget(self._ways_on)
-        refuse = self._build_answer_button(refusal, "refuse", refusal_look)
-        refuse.clicked.connect(self.refuse_permission)
-        ways.addWidget(refuse)
-        self._first = refuse
-        for scope in reversed(self._question.scopes):
-            look = ""
-            if scope == self._question.scopes[0]:
-                look = "primary"
+        look = "primary"
+        for scope in self._question.scopes:
             words = self._describe_lasting_answer(scope)
             button = self._build_answer_button(words, f"allow-{scope}", look)
             button.clicked.connect(lambda _checked=False, s=scope: self.allow_or_show_next_part(s))
             ways.addWidget(button)
             self._allowing.append(button)
-            self._first = button
+            look = ""
+        refuse = self._build_answer_button(refusal, "refuse", look)
+        refuse.clicked.connect(self.refuse_permission)
+        ways.addWidget(refuse)
+        self._first = refuse
+        if self._allowing:
+            self._first = self._allowing[0]
+        row.addWidget(self._words, 1, Qt.AlignmentFlag.AlignTop)
         return row
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -523,7 +542,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         return handled
 
     def _fit_buttons_to_width(self) -> None:
-        """Moves the text above the buttons if there is too little room beside them, and
+        """Moves the text below the buttons if there is too little room beside them, and
         hides it in a very low window.
         """
         if self._answers is None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QPushButton, QStackedWidget, QWidget
 
+from helix_desktop.engine.ports import AskedProgram
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
@@ -222,7 +224,18 @@ class FleetDialog(TransientDialog):
         self._retry.setVisible(bool(selected & RUN_AGAIN_BY_BUTTON))
         waiting = task if state == "needs_you" else {}
         self._answers.show_question(one.get("workspace", ""), waiting)
-        self._question.show_task_request(waiting)
+        programs: Sequence[AskedProgram] = ()
+        if waiting and task.get("asked") == ToolName.RUN_COMMAND:
+            programs = self._list_programs_of_task(one["workspace"], task)
+        self._question.show_task_request(waiting, programs)
+
+    def _list_programs_of_task(self, workspace: str, task: Figures) -> Sequence[AskedProgram]:
+        """Returns what the command starts that a task asks for, if its workspace is open here."""
+        _, command = fleet_rows.split_task_question(task)
+        for bench in self._desk.opened_workbenches():
+            if bench.id == workspace and command:
+                return bench.list_programs_of_command(command)
+        return ()
 
     def _allow_answers_once_read(self) -> None:
         self._answers.enable_allowing(self._question.is_read_to_end)

@@ -1,12 +1,16 @@
 """What a task asks for, exactly, as the card in a chat shows it."""
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.engine.tool_names import EDITS
 from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView, build_exact_preview
 from helix_desktop.gui.common.consent_text_view import ExactTextView
-from helix_desktop.gui.common.widgets import build_plain_label
+from helix_desktop.gui.common.programs_row import build_programs_row
+from helix_desktop.gui.common.widgets import build_plain_label, build_surface
 from helix_desktop.gui.fleet.fleet_rows import Figures, split_task_question
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.theme import Theme
@@ -22,8 +26,9 @@ class TaskQuestionView(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._shown: list[str] = []
+        self._shown: list[object] = []
         self._exact: ExactTextView | ExactDifferenceView | None = None
+        self._programs: QWidget | None = None
         self._length = build_plain_label("", "faint", self)
         self._column = build_column(self._length, owner=self, margins=0, spacing=4)
         self.hide()
@@ -32,20 +37,19 @@ class TaskQuestionView(QWidget):
     def is_read_to_end(self) -> bool:
         return self._exact is None or self._exact.is_end_seen
 
-    def show_task_request(self, task: Figures) -> None:
+    def show_task_request(self, task: Figures, programs: Sequence[AskedProgram] = ()) -> None:
         """Shows what this task asks for. Empty: it asks for nothing. What is shown stays
-        as it is read.
+        as it is read. `programs`: what its command line starts, if that is known.
         """
-        question = [task.get(name, "") for name in ("id", "why", "asked")]
+        question = [task.get("id", ""), task.get("why", ""), task.get("asked", ""), programs]
         if question == self._shown:
             return
         self._shown = question
-        if self._exact is not None:
-            self._column.removeWidget(self._exact)
-            self._exact.hide()
-            self._exact.deleteLater()
-            self._exact = None
-        sentence, exact = split_task_question(task) if task else ("", "")
+        self._remove_shown_question()
+        sentence = ""
+        exact = ""
+        if task:
+            sentence, exact = split_task_question(task)
         self.setVisible(bool(exact))
         if exact:
             # A command may look like a change of a file. Only what edits files is shown as one.
@@ -57,10 +61,27 @@ class TaskQuestionView(QWidget):
             self._exact.setMaximumHeight(self._theme.zoomed_pixels(HIGHEST))
             self._exact.reading_state_changed.connect(self._update_as_it_is_read)
             self._column.insertWidget(0, self._exact)
+        if exact and programs:
+            self._programs = build_surface(self, "plain")
+            row = build_programs_row(programs, self._programs)
+            row.setContentsMargins(0, 0, 0, 0)
+            self._programs.setLayout(row)
+            self._column.addWidget(self._programs)
         self._update_as_it_is_read()
 
+    def _remove_shown_question(self) -> None:
+        for widget in (self._exact, self._programs):
+            if widget is not None:
+                self._column.removeWidget(widget)
+                widget.hide()
+                widget.deleteLater()
+        self._exact = None
+        self._programs = None
+
     def _update_as_it_is_read(self) -> None:
-        words = self._exact.describe_length_and_warnings() if self._exact is not None else ""
+        words = ""
+        if self._exact is not None:
+            words = self._exact.describe_length_and_warnings()
         self._length.setText(words)
         self._length.setVisible(bool(words))
         self.reading_state_changed.emit()

@@ -26,6 +26,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop import program_folders
 from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
@@ -46,6 +47,7 @@ from helix_desktop.store.fleet_tasks import (
     FleetTaskState,
     task_as_json,
 )
+from helix_desktop.tools.permission import ActionEffect, ToolAction, list_asked_programs
 from tests.gui.stand_in import StandIn
 from tests.turns import qt_works
 
@@ -153,6 +155,10 @@ class Bench(StandIn):
 
     async def refresh_changed_files(self, name: str) -> None:
         self.read.append(name)
+
+    def list_programs_of_command(self, command: str) -> tuple[AskedProgram, ...]:
+        action = ToolAction("run_command", ActionEffect.RUN, "", command, command=command)
+        return list_asked_programs(action, ())
 
 
 @dataclass
@@ -278,6 +284,8 @@ def test_a_task_that_needs_the_user_says_exactly_what_it_would_do(
         "what is allowed is drawn sign by sign"
     )
     assert QFontInfo(shown.font()).fixedPitch()
+    words = [label.text() for label in dialog._question.findChildren(QLabel)]
+    assert words[-3:] == ["Runs", "git push", "git gc"], "the programs stand below it"
     choose(dialog, "Task 5")
     assert not dialog._question.isVisible()
     (row,) = dialog._task_list.findItems("Task 3", Qt.MatchFlag.MatchExactly, 1)

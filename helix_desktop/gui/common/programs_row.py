@@ -1,0 +1,40 @@
+"""Shows what a command line starts: each program, whether it is allowed, and what it writes."""
+
+from collections.abc import Sequence
+
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+
+from helix_desktop.engine.hidden_characters import mark_on_one_line
+from helix_desktop.engine.ports import AskedProgram
+from helix_desktop.gui.common.widgets import build_plain_label, build_surface
+from helix_desktop.gui.rows_and_columns import build_row
+from helix_desktop.gui.translation import tr
+
+LONG_NAME = 76  # A name of more characters wraps instead of standing on one line.
+
+
+def build_programs_row(programs: Sequence[AskedProgram], parent: QWidget) -> QHBoxLayout:
+    """Builds a row of frames, one for each program, that wraps if there are many."""
+    row = build_row(build_plain_label(tr("Runs"), "small", parent, wraps=False), wraps=True)
+    row.setSpacing(8)
+    for program in programs:
+        row.addWidget(_build_program_frame(program, parent))
+    row.addStretch(1)
+    return row
+
+
+def _build_program_frame(program: AskedProgram, parent: QWidget) -> QWidget:
+    frame = build_surface(parent, "program")
+    name = mark_on_one_line(program.name)
+    words = name
+    if program.is_allowed:
+        words = tr("✓ {program}", program=name)
+        frame.setToolTip(tr("A rule of this workspace allows it already."))
+    name_label = build_plain_label(words, "mono", frame, wraps=len(words) > LONG_NAME)
+    labels: list[QLabel] = [name_label]
+    if program.writes:
+        files = ", ".join(map(mark_on_one_line, program.writes))
+        words = tr("writes {files}", files=files)
+        labels.append(build_plain_label(words, "warning", frame, wraps=len(words) > LONG_NAME))
+    build_row(*labels, owner=frame, margins=(8, 3, 8, 3), spacing=5)
+    return frame
