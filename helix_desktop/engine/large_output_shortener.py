@@ -409,8 +409,8 @@ class LargeOutputShortener:
         self, index: int, part: facts.Attachment, policy: Policy
     ) -> facts.Folded:
         shown = await excerpt_attachment(self.cache, part, policy)
-        share = f"over {policy.oversized_share:.0%} of the context window"
-        why = f"{part.name}: {part.tokens:,} tokens, {share}"
+        share = f"{policy.oversized_share:.0%}"
+        why = f"{part.name}: {part.tokens:,} tokens, over {share} of the context window"
         return self._build_fold_of_part(
             facts.PartRef(0, index), shown, part.tokens, part.stored.digest, why
         )

@@ -121,8 +121,14 @@ def _read_by_people(
 ) -> Iterator[ast.expr]:
     if isinstance(node, ast.Return) and function in RETURNED and node.value is not None:
         yield node.value
-    if isinstance(node, ast.Assign) and any(_named(each) in named for each in node.targets):
-        yield node.value
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if _named(target) in named:
+                yield node.value
+    # A text that grows: the name stands for all that it may come out as.
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        if node.target.id in named:
+            yield node.target
     if not isinstance(node, ast.Call):
         return
     name = _named(node.func)
@@ -170,9 +176,14 @@ def _alternatives(node: ast.expr, scopes: Scopes) -> Iterator[str]:
         )
     elif isinstance(node, ast.Name):
         inner = scopes._replace(seen=scopes.seen | {node.id})
-        yield from itertools.chain.from_iterable(
-            _alternatives(each, inner) for each in _assigned(node.id, scopes)
-        )
+        texts_of_name: list[str] = []
+        for value in _assigned(node.id, scopes):
+            texts_of_name += _alternatives(value, inner)
+        # What is added by `+=`, which usually stands under a condition.
+        for addition in _added(node.id, scopes):
+            endings = list(_alternatives(addition, inner)) or ["{}"]
+            texts_of_name += [text + end for text in texts_of_name for end in endings]
+        yield from texts_of_name
 
 
 def _inserted(node: ast.expr, scopes: Scopes) -> list[str]:
@@ -182,19 +193,33 @@ def _inserted(node: ast.expr, scopes: Scopes) -> list[str]:
     if isinstance(node, ast.Constant):
         return [str(node.value)]
     assert isinstance(node, ast.FormattedValue)
-    values, inner = [node.value], scopes
+    values = [node.value]
+    inner = scopes
     if isinstance(node.value, ast.Name):
-        values, inner = (
-            list(_assigned(node.value.id, scopes)),
-            scopes._replace(seen=scopes.seen | {node.value.id}),
-        )
-    known = [
-        text
-        for value in values
-        if isinstance(value, ast.IfExp)
-        for text in _alternatives(value, inner)
-    ]
+        values = list(_assigned(node.value.id, scopes))
+        inner = scopes._replace(seen=scopes.seen | {node.value.id})
+    # A name that gets one text first and another one under a condition, like an expression
+    # with `if` and `else`.
+    are_texts = len(values) > 1 and all(_is_text(value) for value in values)
+    known: list[str] = []
+    for value in values:
+        if are_texts or isinstance(value, ast.IfExp):
+            known += _alternatives(value, inner)
     return known or ["{}"]
+
+
+def _added(name: str, scopes: Scopes) -> Iterator[ast.expr]:
+    if name in scopes.seen:
+        return
+    for node in ast.walk(scopes.inner):
+        if isinstance(node, ast.AugAssign) and _named(node.target) == name:
+            yield node.value
+
+
+def _is_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    return isinstance(node, ast.JoinedStr)
 
 
 def _assigned(name: str, scopes: Scopes) -> Iterator[ast.expr]:
