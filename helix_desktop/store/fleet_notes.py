@@ -20,6 +20,7 @@ FAILOVER_SECONDS = 30.0
 ALL_WORKSPACES = b""  # Used for notes on all workspaces of a store.
 _SQL = read_sql_statements("fleet_note_statements")
 _FAILOVER = "SELECT 1 FROM {t}notes WHERE space = %s AND name = 'timeline' AND until > {now}"
+_STOP = "SELECT 1 FROM {t}notes WHERE space = %s AND name = 'stop'"
 _READ = "SELECT name, amount FROM {t}notes WHERE space IN (%s, %s) AND (until = 0 OR until > {now}) ORDER BY name"
 _CHARGED = "UPDATE {t}tasks SET charged = CASE WHEN charged > %s THEN charged ELSE %s END WHERE space = %s AND id = %s AND claims = %s AND state = 'running' RETURNING id"
 
@@ -135,6 +136,10 @@ class FleetNotes:
         if is_stopped:
             return self._dialect.build_statement(_SQL["set"], self._space, "stop", 0.0, 0.0, 1.0)
         return self._dialect.build_statement(_SQL["remove"], self._space, "stop")
+
+    def build_stop_question(self) -> Statement:
+        """Return a statement that returns a row while all work is stopped."""
+        return self._dialect.build_statement(_STOP, self._space)
 
     def build_failover_statements(self) -> list[Statement]:
         """Return statements that note a standby's takeover. The last one returns a row

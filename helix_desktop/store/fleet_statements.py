@@ -3,7 +3,7 @@ PostgreSQL (several).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.shared.postgres_pool import TIMELINE
@@ -11,6 +11,23 @@ from helix_desktop.store.shared.postgres_pool import TIMELINE
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
 RunStatements = Callable[[Sequence[Statement]], Awaitable[list[Rows]]]
+T = TypeVar("T")
+
+
+class TableTransaction(Protocol):
+    """A transaction of the database with the fleet's tables."""
+
+    def run_all(self, statements: Sequence[Statement]) -> list[Rows]:
+        """Run statements one after the other, and return each one's rows."""
+        ...
+
+
+class RunInTransaction(Protocol):
+    """Runs a function in a thread and in one transaction, which commits when the function
+    returns. The function is run again if the connection to the database was lost.
+    """
+
+    def __call__(self, work: Callable[[TableTransaction], T], /) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True, slots=True)

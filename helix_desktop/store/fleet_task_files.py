@@ -5,9 +5,10 @@ in a file of its folder.
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from helix_desktop.errors import NotFound, SharedStoreUnreachable, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
@@ -15,11 +16,21 @@ from helix_desktop.resources import read_schema
 from helix_desktop.store import sqlite_database
 from helix_desktop.store.all_workspaces import KnownWorkspace
 from helix_desktop.store.content_forgetting import ForgetRequest
-from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
+from helix_desktop.store.fleet_statements import (
+    POSTGRES,
+    SQLITE,
+    Rows,
+    Statement,
+    TableTransaction,
+)
 from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.row_task_queue import RowTaskQueue
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.procrastinate_task_queue import ProcrastinateTaskQueue
+from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
+T = TypeVar("T")
 NAME = "tasks.sqlite3"
 COPY_NAME = "tasks.before-0.3.sqlite3"  # What version 0.2 left, from before it was taken over.
 _WHAT = "list of tasks"
@@ -83,11 +94,19 @@ class SqliteTaskTables:
         unfinished.chmod(0o600)
         unfinished.replace(copy)
 
-    def run_statements(self, statements: Sequence[Statement]) -> list[Rows]:
+    async def run_in_transaction(self, work: Callable[[TableTransaction], T]) -> T:
+        return await asyncio.to_thread(self._run_in_transaction, work)
+
+    def _run_in_transaction(self, work: Callable[[TableTransaction], T]) -> T:
         with self._lock, sqlite_database.SqliteTransaction(self._connection, StoreFailed, _WHAT):
-            return [
-                self._connection.execute(text, values).fetchall() for text, values in statements
-            ]
+            return work(self)
+
+    def run_all(self, statements: Sequence[Statement]) -> list[Rows]:
+        """Run statements within the transaction that has begun: a TableTransaction."""
+        return [self._connection.execute(text, values).fetchall() for text, values in statements]
+
+    def open_list(self) -> FleetTaskList:
+        return FleetTaskList(self.run_in_transaction, SQLITE, RowTaskQueue(SQLITE, b""))
 
     def close(self) -> None:
         with self._lock:
@@ -104,9 +123,7 @@ async def open_fleet_task_list(
     if isinstance(workspace, KnownWorkspace) or workspace.link is None:
         tables = await asyncio.to_thread(SqliteTaskTables, workspace.folder / NAME)
         try:
-            yield FleetTaskList(
-                lambda statements: asyncio.to_thread(tables.run_statements, statements), SQLITE
-            )
+            yield tables.open_list()
         finally:
             await asyncio.to_thread(tables.close)
         return
@@ -116,12 +133,25 @@ async def open_fleet_task_list(
         raise NotFound(
             "This shared store cannot store tasks.", remedy="To share tasks, use PostgreSQL."
         )
-    run = engine.run_transaction
+    yield open_shared_task_list(engine, connected.seal, remote.run_in_thread)
 
-    async def run_in_store(statements: Sequence[Statement]) -> list[Rows]:
-        return await remote.run_in_thread(lambda: run(*statements)) if statements else []
 
-    yield FleetTaskList(run_in_store, POSTGRES, connected.seal.space, connected.seal)
+class RunInThread(Protocol):
+    """Runs a blocking function in a thread."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+def open_shared_task_list(
+    engine: PostgresRowStore, seal: RowCipher, run_in_thread: RunInThread
+) -> FleetTaskList:
+    """Return the list of tasks that computers share in this database."""
+
+    async def run_in_transaction(work: Callable[[TableTransaction], T]) -> T:
+        return await run_in_thread(lambda: engine.run_work_in_transaction(work))
+
+    queue = ProcrastinateTaskQueue(seal.space)
+    return FleetTaskList(run_in_transaction, POSTGRES, queue, seal.space, seal)
 
 
 async def forget_text_in_tasks(

@@ -4,72 +4,65 @@ A claim is a lease by the database's clock, with a number that grows: a worker w
 old number can change nothing. A standby that took over may lack the last claims, so the
 list grants none for a while, in which live workers renew theirs.
 
+Which of the tasks that can run is next, and when one that was given back may be tried
+again, is up to a queue (`task_queue`). The list tells it when a task can run: when it is
+added, or when the last task that it waits for is done. Each change of both is one
+transaction.
+
 Claiming must not slow down as the list grows. So a task that ends leaves the table of
 live tasks in the same transaction, how many needs of a task are open is counted when a
-need ends, and the database keeps the counts. The same statements run in SQLite, for one
-computer, and in PostgreSQL, where the content of tasks is encrypted like all rows.
+need ends, and the database keeps the counts.
 """
 
-import asyncio
 import hashlib
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
 
 from helix_desktop.engine.conversation import new_conversation_id
-from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound, SharedStoreUnreachable
+from helix_desktop.errors import InvalidInput, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.resources import read_sql_statements
-from helix_desktop.store.fleet_notes import FleetNotes
-from helix_desktop.store.fleet_statements import Rows, RunStatements, SqlDialect, Statement
-from helix_desktop.store.fleet_task_encoding import (
-    COLUMNS,
-    ENDED_COLUMNS,
-    FleetTaskCodec,
+from helix_desktop.store.fleet_statements import (
+    Rows,
+    RunInTransaction,
+    SqlDialect,
+    Statement,
+    TableTransaction,
 )
+from helix_desktop.store.fleet_task_reading import FleetTaskReader
 from helix_desktop.store.fleet_tasks import (
     ENDED,
     UNREADABLE,
     FleetTask,
-    FleetTaskCounts,
     FleetTaskResult,
     FleetTaskState,
     NewFleetTask,
 )
 from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.task_queue import QueueCounts, QueuedTask, TaskQueue
 
 LATE_SECONDS = 5.0  # Tasks whose deadline has passed are looked for this often.
 # A task that may be the cause of its workers' ends is not tried for ever.
 MOST_LOST_WORKERS = 20
 MOST_SETBACKS = 30
-ELSEWHERE_SECONDS = 5.0  # Other computers may take a task first that this one gave back.
+FIRST_PAUSE_SECONDS = 2.0  # After the first setback. It doubles with each further one.
+LONGEST_PAUSE_SECONDS = 900.0
+# What a worker took but may not claim is taken again after so long: another one may have it.
+CLAIMED_ELSEWHERE_SECONDS = 5.0
 TASKS_IN_CALL = 250  # One transaction adds at most this many tasks.
 KEPT_SECONDS = 90 * 86_400.0
 KEPT_TASKS = 1_000_000
 REMOVED_AT_ONCE = 1_000
 LISTED_AT_ONCE = 500
-_NEWEST = 1 << 62
-# In seconds, doubled with each setback, up to a quarter of an hour.
-_PAUSE = "CASE WHEN setbacks < 9 THEN 2 << setbacks ELSE 900 END"
-
-
-def _read_statements() -> dict[str, str]:
-    tokens = {"{columns}": COLUMNS, "{ended_columns}": ENDED_COLUMNS, "{pause}": _PAUSE}
-    statements = dict(read_sql_statements("fleet_task_statements"))
-    for name, text in statements.items():
-        filled = text
-        for token, value in tokens.items():
-            filled = filled.replace(token, value)
-        statements[name] = filled
-    return statements
-
-
-_SQL = _read_statements()
 TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
+
+
+def pause_after_setbacks(setbacks: int) -> float:
+    """Return for how many seconds a task waits that was given back so often."""
+    # The exponent is bounded, as a very large one is no number any more.
+    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(setbacks - 1, 20))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +74,20 @@ class _IdentifiedTask:
     new: NewFleetTask
 
 
-class FleetTaskList:
-    """The tasks of one workspace. `run_statements` runs one transaction; `seal`
-    encrypts tasks' content.
-    """
+class FleetTaskList(FleetTaskReader):
+    """The tasks of one workspace. `queue` hands out those that can run."""
 
     def __init__(
         self,
-        run_statements: RunStatements,
+        run_in_transaction: RunInTransaction,
         dialect: SqlDialect,
+        queue: TaskQueue,
         space: bytes = b"",
         seal: RowCipher | None = None,
     ) -> None:
-        self._run_statements = run_statements
-        self._dialect = dialect
-        self._space = space
-        self._seal = seal
-        self._codec = FleetTaskCodec(seal)
-        self.is_shared = seal is not None
+        super().__init__(run_in_transaction, dialect, space, seal)
+        self._queue = queue
         self._looked_for_late = 0.0
-        self.notes = FleetNotes(run_statements, dialect, space)
 
     # --- Adding tasks
 
@@ -109,11 +96,24 @@ class FleetTaskList:
         tasks = await self._identify_tasks(wanted)
         in_order = _needed_tasks_first(tasks)
         for start in range(0, len(in_order), TASKS_IN_CALL):
-            statements: list[Statement] = []
-            for task in in_order[start : start + TASKS_IN_CALL]:
-                statements += self._build_insert_statements(task)
-            await self._run_statements(statements + self._build_statements_after_end())
+            await self._add_in_one_transaction(in_order[start : start + TASKS_IN_CALL])
         return [task.id for task in tasks]
+
+    async def _add_in_one_transaction(self, tasks: Sequence[_IdentifiedTask]) -> None:
+        statements: list[Statement] = []
+        for task in tasks:
+            statements += self._build_insert_statements(task)
+        looks = [self._statement("ready", self._space, task.id) for task in tasks]
+
+        def add(transaction: TableTransaction) -> None:
+            transaction.run_all(statements)
+            self._follow_ended_tasks(transaction)
+            ready: Rows = []
+            for rows in transaction.run_all(looks):
+                ready += rows
+            self._add_to_queue(transaction, ready)
+
+        await self._run_in_transaction(add)
 
     async def _identify_tasks(self, wanted: Sequence[NewFleetTask]) -> list[_IdentifiedTask]:
         ids = [self.task_id_of_key(new.key) if new.key else new_conversation_id() for new in wanted]
@@ -172,18 +172,12 @@ class FleetTaskList:
         """Claim up to `limit` tasks that are free or whose lease ended. Refuses for a
         while after a standby took over.
         """
-        space, most = self._space, MOST_LOST_WORKERS
-        machine = f"{worker.rpartition(' ')[0]} %"
-        elsewhere = ELSEWHERE_SECONDS if self.is_shared else 0.0
-        picking = (space, machine, elsewhere, space, limit)
-        _, failover, _, rows = await self._run_statements(
-            [
-                *self.notes.build_failover_statements(),
-                self._statement("overdue", most, most, space),
-                self._statement("claim", *picking, worker, float(seconds), space),
-            ]
-        )
-        if failover:
+
+        def claim(transaction: TableTransaction) -> Rows | None:
+            return self._claim_in_transaction(transaction, worker, limit, seconds)
+
+        rows = await self._run_in_transaction(claim)
+        if rows is None:
             raise SharedStoreUnreachable(
                 "A standby server of the shared store has just taken over.",
                 remedy="Workers resume in a moment.",
@@ -191,12 +185,55 @@ class FleetTaskList:
         if not rows or time.monotonic() > self._looked_for_late + LATE_SECONDS:
             await self._fail_late_tasks()
         claimed = []
-        for task in map(self._codec.decode_row, rows):
+        for row in rows:
+            task = self._codec.decode_row(row)
             if task.result is UNREADABLE:
                 await self._end_unless_ended(task.id, FleetTaskState.FAILED, UNREADABLE)
             else:
                 claimed.append(task)
         return sorted(claimed, key=lambda task: (-task.priority, task.added))
+
+    def _claim_in_transaction(
+        self, transaction: TableTransaction, worker: str, limit: int, seconds: float
+    ) -> Rows | None:
+        """Return the rows of the claimed tasks, or None if a standby has just taken over."""
+        space, most = self._space, MOST_LOST_WORKERS
+        _, failover, stop, overdue = transaction.run_all(
+            [
+                *self.notes.build_failover_statements(),
+                self.notes.build_stop_question(),
+                self._statement("overdue", most, most, space),
+            ]
+        )
+        # The first time, a lost worker's tasks have already waited for the lease to end.
+        self._return_to_queue(transaction, overdue, free_setbacks=1)
+        if failover:
+            return None
+        if stop:
+            return []
+        claimed: Rows = []
+        for task in self._queue.take_tasks(transaction, limit):
+            lease = (worker, float(seconds), space, task)
+            (rows,) = transaction.run_all([self._statement("claim", *lease)])
+            claimed += rows
+            if not rows:
+                self._queue.give_back_task(transaction, task, CLAIMED_ELSEWHERE_SECONDS)
+        return claimed
+
+    def _return_to_queue(
+        self, transaction: TableTransaction, tasks: Rows, free_setbacks: int = 0
+    ) -> None:
+        """Let tasks be taken again after a pause, unless they have been given back too
+        often. After so many `free_setbacks` there is no pause.
+        """
+        for task, state, setbacks in tasks:
+            if state == FleetTaskState.DEAD_LETTER:
+                self._queue.set_task_aside(transaction, task)
+                continue
+            pause = 0.0
+            if setbacks > free_setbacks:
+                pause = pause_after_setbacks(setbacks)
+            self._queue.give_back_task(transaction, task, pause)
 
     async def _fail_late_tasks(self) -> None:
         self._looked_for_late = time.monotonic()
@@ -209,10 +246,13 @@ class FleetTaskList:
         process can have them.
         """
         most = MOST_LOST_WORKERS
-        own_workers = f"% {process}.%"
-        await self._run_statements(
-            [self._statement("release", most, most, self._space, own_workers)]
-        )
+        release = self._statement("release", most, most, self._space, f"% {process}.%")
+
+        def let_go(transaction: TableTransaction) -> None:
+            (released,) = transaction.run_all([release])
+            self._return_to_queue(transaction, released, free_setbacks=most)
+
+        await self._run_in_transaction(let_go)
 
     async def renew_leases_of_tasks(
         self, tasks: Sequence[FleetTask], seconds: float
@@ -236,59 +276,93 @@ class FleetTaskList:
         """
         sealed = self._codec.encode_result(task.id, result)
         lease = (self._space, task.id, task.claims, task.worker)
+        charges = self.notes.charge_statements(task.id, task.claims, task.order.agent, result.cost)
         ending = self._statement("end", state.value, sealed, *lease)
-        return bool(await self._charge_and_run(task, result, ending))
+
+        def end(transaction: TableTransaction) -> bool:
+            *_, ended = transaction.run_all([*charges, ending])
+            if not ended:
+                return False
+            if state is FleetTaskState.WAITING:
+                self._queue.give_back_task(transaction, task.id, 0.0)
+            elif state is FleetTaskState.NEEDS_YOU:
+                self._queue.finish_tasks(transaction, [task.id])
+            self._follow_ended_tasks(transaction)
+            return True
+
+        return await self._run_in_transaction(end)
 
     async def give_back_after_setback(
         self, task: FleetTask, result: FleetTaskResult
     ) -> FleetTaskState | None:
-        """Let the task be tried again after a while, first by another computer, because
-        of something that may pass. After `MOST_SETBACKS`, it waits for a person instead.
+        """Let the task be tried again after a while, because of something that may pass.
+        After `MOST_SETBACKS`, it waits for a person instead.
 
         Return the task's state, or None if somebody else has it.
         """
         sealed = self._codec.encode_result(task.id, result)
         lease = (self._space, task.id, task.claims, task.worker)
+        charges = self.notes.charge_statements(task.id, task.claims, task.order.agent, result.cost)
         giving_back = self._statement("give_back", MOST_SETBACKS, sealed, *lease)
-        changed = await self._charge_and_run(task, result, giving_back)
-        return FleetTaskState(changed[0][0]) if changed else None
 
-    async def _charge_and_run(
-        self, task: FleetTask, result: FleetTaskResult, change: Statement
-    ) -> Rows:
-        agent = task.order.agent
-        charges = self.notes.charge_statements(task.id, task.claims, agent, result.cost)
-        after = self._build_statements_after_end()
-        answers = await self._run_statements([*charges, change, *after])
-        return answers[len(charges)]
+        def give_back(transaction: TableTransaction) -> Rows:
+            *_, given_back = transaction.run_all([*charges, giving_back])
+            self._return_to_queue(transaction, given_back)
+            return given_back
 
-    def _build_statements_after_end(self) -> list[Statement]:
-        """Return what follows each change that may have ended tasks, in its transaction:
-        it tells the tasks that wait for them, and moves them to the history.
+        changed = await self._run_in_transaction(give_back)
+        return FleetTaskState(changed[0][1]) if changed else None
+
+    def _follow_ended_tasks(self, transaction: TableTransaction) -> None:
+        """Do what follows from each change that may have ended tasks: tell the tasks that
+        wait for them, and move them to the history.
         """
         space = self._space
-        return [
-            self._statement("count_met_needs", space, space, space, space),
-            self._statement("remove_met_needs", space, space),
-            self._statement("cancel_dependants", space, space, space, space),
-            self._statement("keep_ended", space),
-            self._statement("remove_ended", space),
-        ]
+        met, _, _, ended = transaction.run_all(
+            [
+                self._statement("count_met_needs", space, space, space, space),
+                self._statement("remove_met_needs", space, space),
+                self._statement("cancel_dependants", space, space, space, space),
+                self._statement("ended_now", space),
+            ]
+        )
+        ready = [(task, priority) for task, priority, open_needs in met if open_needs == 0]
+        self._add_to_queue(transaction, ready)
+        if not ended:
+            return
+        self._queue.finish_tasks(transaction, [task for (task,) in ended])
+        transaction.run_all(
+            [self._statement("keep_ended", space), self._statement("remove_ended", space)]
+        )
+
+    def _add_to_queue(self, transaction: TableTransaction, rows: Rows) -> None:
+        if rows:
+            self._queue.add_tasks(transaction, [QueuedTask(*row) for row in rows])
 
     async def seconds_until_next_try(self) -> float | None:
         """Return when the next task that was given back may be tried again, or None if
         none waits for that.
         """
-        ((row,),) = await self._run_statements([self._statement("next_try", self._space)])
-        return None if row[0] is None else float(row[0])
+        return await self._run_in_transaction(self._queue.seconds_until_next_task)
+
+    async def count_queued_tasks(self) -> QueueCounts:
+        """Return what the queue knows of. It differs from the list by the tasks that cannot run."""
+        return await self._run_in_transaction(self._queue.count_tasks)
 
     async def pause_all_tasks(self) -> int:
         """Make running tasks wait, and let none be claimed until `resume_all_tasks`.
         Return how many tasks ran.
         """
         stop = self.notes.build_stop_statement(is_stopped=True)
-        _, rows = await self._run_statements([stop, self._statement("pause", self._space)])
-        return len(rows)
+        pausing = self._statement("pause", self._space)
+
+        def pause(transaction: TableTransaction) -> int:
+            _, paused = transaction.run_all([stop, pausing])
+            for (task,) in paused:
+                self._queue.give_back_task(transaction, task, 0.0)
+            return len(paused)
+
+        return await self._run_in_transaction(pause)
 
     async def resume_all_tasks(self) -> None:
         await self._run_statements([self.notes.build_stop_statement(is_stopped=False)])
@@ -306,8 +380,13 @@ class FleetTaskList:
     ) -> bool:
         sealed = self._codec.encode_result(task, result)
         ending = self._statement("cancel", state.value, sealed, self._space, task)
-        rows, *_ = await self._run_statements([ending, *self._build_statements_after_end()])
-        return bool(rows)
+
+        def end(transaction: TableTransaction) -> bool:
+            (rows,) = transaction.run_all([ending])
+            self._follow_ended_tasks(transaction)
+            return bool(rows)
+
+        return await self._run_in_transaction(end)
 
     async def retry_fleet_task(self, task: FleetTask, allowed: Sequence[str] = ()) -> bool:
         """Let a task go on without a deadline, with more permissions. Return False if it cannot."""
@@ -316,21 +395,37 @@ class FleetTaskList:
         all_allowed = tuple(dict.fromkeys((*task.order.allowed, *allowed)))
         sealed = self._codec.encode_order(task.id, replace(task.order, allowed=all_allowed))
         space = self._space
-        live, ended, *_ = await self._run_statements(
-            [
-                self._statement("retry_live", sealed, space, task.id),
-                self._statement("retry_ended", sealed, space, task.id),
-                self._statement("remove_retried", space, task.id, space, task.id),
-                self._cancel_if_hopeless(task.id),
-                *self._build_statements_after_end(),
-            ]
-        )
-        return bool(live or ended)
+        statements = [
+            self._statement("retry_live", sealed, space, task.id),
+            self._statement("retry_ended", sealed, space, task.id),
+            self._statement("remove_retried", space, task.id, space, task.id),
+            self._cancel_if_hopeless(task.id),
+        ]
+
+        def retry(transaction: TableTransaction) -> bool:
+            live, ended, *_ = transaction.run_all(statements)
+            self._follow_ended_tasks(transaction)
+            if not live and not ended:
+                return False
+            (ready,) = transaction.run_all([self._statement("ready", space, task.id)])
+            if live:
+                self._queue.give_back_task(transaction, task.id, 0.0)
+            else:
+                self._add_to_queue(transaction, ready)
+            return True
+
+        return await self._run_in_transaction(retry)
 
     async def retry_dead_letters(self) -> int:
         """Let all tasks be tried again that were given back too often. Return their number."""
-        (rows,) = await self._run_statements([self._statement("retry_dead_letters", self._space)])
-        return len(rows)
+
+        def retry(transaction: TableTransaction) -> int:
+            (rows,) = transaction.run_all([self._statement("retry_dead_letters", self._space)])
+            for (task,) in rows:
+                self._queue.give_back_task(transaction, task, 0.0)
+            return len(rows)
+
+        return await self._run_in_transaction(retry)
 
     # --- The history of ended tasks
 
@@ -398,75 +493,6 @@ class FleetTaskList:
             for task in page:
                 yield task
             page = await self.list_fleet_tasks(limit=LISTED_AT_ONCE, before=page[-1].position)
-
-    # --- Looking at tasks
-
-    async def list_fleet_tasks(
-        self, state: str = "", limit: int = 100, before: int = _NEWEST
-    ) -> list[FleetTask]:
-        """Return tasks, newest first. `before`: only those with a smaller position."""
-        space = self._space
-        if not state:
-            where = (space, before, limit)
-            statement = self._statement("list", *where, *where)
-        elif state in ENDED:
-            statement = self._statement("list_ended", space, state, before, limit)
-        else:
-            statement = self._statement("list_live", space, state, before, limit)
-        (rows,) = await self._run_statements([statement])
-        tasks = await asyncio.to_thread(lambda: [self._codec.decode_row(row) for row in rows])
-        tasks.sort(key=lambda task: -task.position)
-        return tasks[:limit]
-
-    async def filter_ended_tasks(self, ids: Sequence[str]) -> list[str]:
-        """Return the ids of ended tasks, in order."""
-        statements = [self._statement("ended", self._space, task) for task in ids]
-        answers = await self._run_statements(statements)
-        return [row[0] for rows in answers for row in rows]
-
-    async def find_fleet_task(self, beginning: str) -> FleetTask:
-        """Return the only task whose id begins like this."""
-        if not re.fullmatch("[0-9a-f]{4,20}", beginning):
-            raise InvalidInput(
-                f"{beginning[:40]} is not the ID of a task.", remedy="`task list` shows the IDs."
-            )
-        # "g" follows all digits of an ID.
-        where = (self._space, beginning, f"{beginning}g")
-        (rows,) = await self._run_statements([self._statement("find", *where, *where)])
-        if not rows:
-            raise NotFound(
-                f"There is no task {beginning} in this workspace.",
-                remedy="`task list` shows the tasks.",
-            )
-        if len(rows) > 1:
-            raise AmbiguousName(
-                f"The IDs of several tasks begin with {beginning}.",
-                remedy="Enter more characters of the ID.",
-            )
-        return self._codec.decode_row(rows[0])
-
-    async def count_fleet_tasks(self) -> FleetTaskCounts:
-        """Return the counts that the database keeps."""
-        kept, busy = await self._run_statements(
-            [self._statement("count", self._space), self._statement("busy", self._space)]
-        )
-        amounts: dict[str, float] = dict(kept)
-        by_state = {state.value: int(amounts.get(state, 0)) for state in FleetTaskState}
-        dollars = float(amounts.get("cost", 0.0))
-        return FleetTaskCounts(by_state, dict(busy), dollars, int(amounts.get("changes", 0)))
-
-    async def oldest_waiting_seconds(self) -> float:
-        """Return how long the oldest waiting task has waited, or 0.0 if none waits."""
-        (rows,) = await self._run_statements([self._statement("oldest_waiting", self._space)])
-        return float(rows[0][0]) if rows else 0.0
-
-    async def read_fingerprint(self) -> object:
-        """Return a value that changes when a task is added, claimed or ended, or a note changes."""
-        (kept,) = await self._run_statements([self._statement("count", self._space)])
-        return sorted(kept), await self.notes.read_state()
-
-    def _statement(self, name: str, *values: Any) -> Statement:
-        return self._dialect.build_statement(_SQL[name], *values)
 
 
 def _needed_tasks_first(tasks: Sequence[_IdentifiedTask]) -> list[_IdentifiedTask]:

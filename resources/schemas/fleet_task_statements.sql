@@ -13,6 +13,10 @@ INSERT INTO {t}task_needs(space, task, needs) SELECT %s, %s, %s WHERE NOT EXISTS
 NOT EXISTS (SELECT 1 FROM {t}ended_tasks WHERE space = %s AND (id = %s OR (id = %s AND state = 'done'))) ON CONFLICT DO NOTHING RETURNING
 task
 
+-- ready
+--- Whether a task that was just added or retried can run.
+SELECT id, priority FROM {t}tasks WHERE space = %s AND id = %s AND state = 'waiting' AND open_needs = 0
+
 -- cancel_hopeless
 --- A task that has just been added or retried, if what it needs has failed.
 UPDATE {t}tasks SET state = 'cancelled', reason = 'needs' WHERE space = %s AND id = %s AND state = 'waiting' AND EXISTS (SELECT 1 FROM
@@ -23,24 +27,21 @@ UPDATE {t}tasks SET state = 'cancelled', reason = 'needs' WHERE space = %s AND i
 SELECT id FROM {t}tasks WHERE space = %s AND state = 'waiting' AND deadline > 0 AND deadline < {now} LIMIT 500
 
 -- overdue
---- Tasks whose worker is lost. The first time, they have already waited for the lease to end.
+--- Tasks whose worker is lost, as nobody renewed the lease.
 UPDATE {t}tasks SET state = CASE WHEN setbacks + 1 >= %s THEN 'dead-letter' ELSE 'waiting' END, reason = CASE WHEN setbacks + 1 >= %s THEN
-'lost' ELSE '' END, until = {now} + CASE WHEN setbacks = 0 THEN 0 ELSE {pause} END, setbacks = setbacks + 1, avoided = worker, worker = ''
-WHERE space = %s AND state = 'running' AND until < {now} RETURNING id
+'lost' ELSE '' END, until = 0, setbacks = setbacks + 1, worker = '' WHERE space = %s AND state = 'running' AND until < {now} RETURNING id,
+state, setbacks
 
 -- release
 --- Tasks of a process that has ended, on a computer that shares with no other.
 UPDATE {t}tasks SET state = CASE WHEN setbacks + 1 >= %s THEN 'dead-letter' ELSE 'waiting' END, reason = CASE WHEN setbacks + 1 >= %s THEN
 'lost' ELSE '' END, until = 0, setbacks = setbacks + 1, worker = '' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING
-id
+id, state, setbacks
 
 -- claim
---- Materialized, since PostgreSQL may otherwise pick again for each row, and claim more than the limit.
-WITH picked AS MATERIALIZED (SELECT id FROM {t}tasks WHERE space = %s AND state = 'waiting' AND open_needs = 0 AND until <= {now} AND (avoided
-NOT LIKE %s OR until <= {now} - %s) AND (deadline = 0 OR deadline > {now}) AND NOT EXISTS (SELECT 1 FROM {t}notes AS s WHERE s.space = %s AND
-(s.name = 'stop' OR (s.name = 'timeline' AND s.until > {now}))) ORDER BY priority DESC, position LIMIT %s {lock}) UPDATE {t}tasks SET state =
-'running', worker = %s, until = {now} + %s, claims = claims + 1, avoided = '' WHERE space = %s AND id IN (SELECT id FROM picked) RETURNING
-{columns}
+--- A dead letter too, which an operator let be tried again with the queue's own tools.
+UPDATE {t}tasks SET state = 'running', worker = %s, until = {now} + %s, claims = claims + 1, reason = '' WHERE space = %s AND id = %s AND
+state IN ('waiting', 'dead-letter') AND open_needs = 0 AND (deadline = 0 OR deadline > {now}) RETURNING {columns}
 
 -- renew
 --- The stored number of claims may be too small if a standby took over before it had received the last one.
@@ -52,13 +53,8 @@ UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0, reason = ''
 %s AND state = 'running' RETURNING id
 
 -- give_back
-UPDATE {t}tasks SET state = CASE WHEN setbacks + 1 >= %s THEN 'dead-letter' ELSE 'waiting' END, result = %s, until = {now} + {pause},
-setbacks = setbacks + 1, avoided = worker, worker = '', reason = '' WHERE space = %s AND id = %s AND claims = %s AND worker = %s AND state =
-'running' RETURNING state
-
--- next_try
---- In how many seconds a task may be tried again that was given back.
-SELECT min(until) - {now} FROM {t}tasks WHERE space = %s AND state = 'waiting' AND open_needs = 0 AND until > {now}
+UPDATE {t}tasks SET state = CASE WHEN setbacks + 1 >= %s THEN 'dead-letter' ELSE 'waiting' END, result = %s, until = 0, setbacks = setbacks +
+1, worker = '', reason = '' WHERE space = %s AND id = %s AND claims = %s AND worker = %s AND state = 'running' RETURNING id, state, setbacks
 
 -- oldest_waiting
 SELECT {now} - added FROM {t}tasks WHERE space = %s AND state = 'waiting' ORDER BY position LIMIT 1
@@ -74,7 +70,7 @@ UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0, reason = ''
 --- Tasks in an ended state are in the live table only until the transaction that ended them has moved them.
 UPDATE {t}tasks SET open_needs = (SELECT count(*) FROM {t}task_needs AS n WHERE n.space = %s AND n.task = {t}tasks.id AND NOT EXISTS (SELECT
 1 FROM {t}tasks AS d WHERE d.space = n.space AND d.id = n.needs AND d.state = 'done')) WHERE space = %s AND id IN (SELECT task FROM
-{t}task_needs WHERE space = %s AND needs IN (SELECT id FROM {t}tasks WHERE space = %s AND state = 'done'))
+{t}task_needs WHERE space = %s AND needs IN (SELECT id FROM {t}tasks WHERE space = %s AND state = 'done')) RETURNING id, priority, open_needs
 
 -- remove_met_needs
 DELETE FROM {t}task_needs WHERE space = %s AND needs IN (SELECT id FROM {t}tasks WHERE space = %s AND state = 'done')
@@ -85,6 +81,9 @@ WITH RECURSIVE lost(id) AS (SELECT task FROM {t}task_needs WHERE space = %s AND 
 IN ('failed', 'cancelled')) UNION SELECT n.task FROM lost JOIN {t}task_needs AS n ON n.space = %s AND n.needs = lost.id) UPDATE {t}tasks SET
 state = 'cancelled', reason = 'needs' WHERE space = %s AND open_needs > 0 AND id IN (SELECT id FROM lost)
 
+-- ended_now
+SELECT id FROM {t}tasks WHERE space = %s AND state IN ('done', 'failed', 'cancelled')
+
 -- keep_ended
 INSERT INTO {t}ended_tasks(space, id, position, state, priority, added, deadline, claims, sealed, result, charged, setbacks, reason, ended)
 SELECT space, id, position, state, priority, added, deadline, claims, sealed, result, charged, setbacks, reason, {now} FROM {t}tasks WHERE
@@ -94,8 +93,8 @@ space = %s AND state IN ('done', 'failed', 'cancelled')
 DELETE FROM {t}tasks WHERE space = %s AND state IN ('done', 'failed', 'cancelled')
 
 -- retry_live
-UPDATE {t}tasks SET state = 'waiting', deadline = 0, sealed = %s, until = 0, setbacks = 0, avoided = '', reason = '' WHERE space = %s AND id
-= %s AND state IN ('needs-you', 'dead-letter') RETURNING id
+UPDATE {t}tasks SET state = 'waiting', deadline = 0, sealed = %s, until = 0, setbacks = 0, reason = '' WHERE space = %s AND id = %s AND state
+IN ('needs-you', 'dead-letter') RETURNING id
 
 -- retry_ended
 INSERT INTO {t}tasks(space, id, position, state, priority, added, deadline, worker, until, claims, sealed, result, charged, open_needs)
@@ -107,8 +106,7 @@ SELECT e.space, e.id, e.position, 'waiting', e.priority, e.added, 0, '', 0, e.cl
 DELETE FROM {t}ended_tasks WHERE space = %s AND id = %s AND EXISTS (SELECT 1 FROM {t}tasks WHERE space = %s AND id = %s) RETURNING id
 
 -- retry_dead_letters
-UPDATE {t}tasks SET state = 'waiting', until = 0, setbacks = 0, avoided = '', reason = '' WHERE space = %s AND state = 'dead-letter'
-RETURNING id
+UPDATE {t}tasks SET state = 'waiting', until = 0, setbacks = 0, reason = '' WHERE space = %s AND state = 'dead-letter' RETURNING id
 
 -- remove_old
 DELETE FROM {t}ended_tasks WHERE space = %s AND id IN (SELECT id FROM {t}ended_tasks WHERE space = %s AND ended < {now} - %s ORDER BY ended
@@ -144,5 +142,5 @@ SELECT {ended_columns} FROM {t}ended_tasks WHERE space = %s AND state = %s AND p
 SELECT {columns} FROM {t}tasks WHERE space = %s AND id >= %s AND id < %s UNION ALL SELECT {ended_columns} FROM {t}ended_tasks WHERE space =
 %s AND id >= %s AND id < %s ORDER BY id LIMIT 20
 
--- ended
+-- has_ended
 SELECT id FROM {t}ended_tasks WHERE space = %s AND id = %s

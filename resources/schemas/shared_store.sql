@@ -92,3 +92,8 @@ CREATE TRIGGER count_changed_task AFTER UPDATE ON helix.tasks FOR EACH ROW WHEN 
   OLD.claims <> NEW.claims OR OLD.worker <> NEW.worker OR OLD.charged <> NEW.charged) EXECUTE FUNCTION
   helix.count_task();
 CREATE TRIGGER count_task AFTER INSERT OR DELETE ON helix.ended_tasks FOR EACH ROW EXECUTE FUNCTION helix.count_task();
+-- Next step
+-- The queue is procrastinate's: the number of a task's job there, or nothing if it cannot run.
+ALTER TABLE helix.tasks ADD COLUMN job bigint, DROP COLUMN avoided;
+CREATE INDEX tasks_without_job ON helix.tasks(space, priority DESC, position) WHERE state = 'waiting' AND open_needs = 0 AND job IS NULL;
+CREATE UNIQUE INDEX tasks_by_job ON helix.tasks(job) WHERE job IS NOT NULL;

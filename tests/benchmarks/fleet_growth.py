@@ -13,8 +13,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
-from helix_desktop.store.fleet_task_files import SqliteTaskTables
+from helix_desktop.store.fleet_task_files import SqliteTaskTables, open_shared_task_list
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
@@ -47,12 +46,8 @@ def rows(sizes: Sequence[int], *, postgres: bool) -> list[Row]:
     if not postgres:
         folder = Path(tempfile.mkdtemp(prefix="helix-fleet-growth-"))
         tables = SqliteTaskTables(folder / "tasks.sqlite3")
-
-        async def run_in_file(statements: Sequence[Statement]) -> list[Rows]:
-            return await asyncio.to_thread(tables.run_statements, statements)
-
         try:
-            return asyncio.run(_measure(FleetTaskList(run_in_file, SQLITE), sizes))
+            return asyncio.run(_measure(tables.open_list(), sizes))
         finally:
             tables.close()
             shutil.rmtree(folder)
@@ -60,12 +55,8 @@ def rows(sizes: Sequence[int], *, postgres: bool) -> list[Row]:
     pooler = Pooler(server)
     seal = RowCipher(bytes(32))
     engine = PostgresRowStore(pooler.url, seal.space)
-
-    async def run_in_store(statements: Sequence[Statement]) -> list[Rows]:
-        return await asyncio.to_thread(lambda: engine.run_transaction(*statements))
-
     try:
-        tasks = FleetTaskList(run_in_store, POSTGRES, seal.space, seal)
+        tasks = open_shared_task_list(engine, seal, asyncio.to_thread)
         return asyncio.run(_measure(tasks, sizes))
     finally:
         engine.close()

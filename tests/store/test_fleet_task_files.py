@@ -4,9 +4,8 @@ the same however many tasks have ended.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 
 from helix_desktop.errors import WrittenByNewerVersion
 from helix_desktop.resources import read_schema
-from helix_desktop.store.fleet_statements import SQLITE, Rows, Statement
 from helix_desktop.store.fleet_task_files import COPY_NAME, NAME, SqliteTaskTables
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import FleetTaskOrder, FleetTaskResult, NewFleetTask
@@ -41,10 +39,7 @@ def open_tables(tmp_path: Path) -> Iterator[Callable[[], FleetTaskList]]:
         tables = SqliteTaskTables(tmp_path / NAME)
         opened.append(tables)
 
-        async def run(statements: Sequence[Statement]) -> list[Rows]:
-            return await asyncio.to_thread(tables.run_statements, statements)
-
-        return FleetTaskList(run, SQLITE)
+        return tables.open_list()
 
     yield open_list
     for tables in opened:
@@ -156,10 +151,7 @@ async def steps_of_each_question(folder: Path, *, ended: int, blocked: int) -> d
     folder.mkdir()
     tables = SqliteTaskTables(folder / NAME)
 
-    async def run(statements: Sequence[Statement]) -> list[Rows]:
-        return await asyncio.to_thread(tables.run_statements, statements)
-
-    tasks = FleetTaskList(run, SQLITE)
+    tasks = tables.open_list()
     history = [NewFleetTask(FleetTaskOrder("x")) for _ in range(ended)]
     await tasks.add_fleet_tasks(history)
     for task in await tasks.claim_fleet_tasks("me", ended, 30):

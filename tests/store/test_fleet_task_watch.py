@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.store import fleet_task_watch
-from helix_desktop.store.fleet_statements import SQLITE, Rows, Statement
 from helix_desktop.store.fleet_task_files import NAME, SqliteTaskTables, look_for_tasks
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_task_watch import FleetTaskWatch
@@ -24,10 +22,7 @@ async def list_in(folder: Path) -> AsyncIterator[FleetTaskList]:
     folder.mkdir(exist_ok=True)
     tables = SqliteTaskTables(folder / NAME)
 
-    async def run(statements: Sequence[Statement]) -> list[Rows]:
-        return await asyncio.to_thread(tables.run_statements, statements)
-
-    yield FleetTaskList(run, SQLITE)
+    yield tables.open_list()
     tables.close()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from helix_desktop.errors import WrittenByNewerVersion
 from helix_desktop.resources import read_schema, read_sql_statements
@@ -79,6 +79,9 @@ def create_month_partitions(connection: Connection) -> None:
 # psycopg raises a failed pipeline's error, but also logs it, which is unnecessary.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
+T = TypeVar("T")
+MOST_CONFLICTS = 5  # So often a transaction is run again that waited for another in a circle.
+_CONFLICT = "40"  # The class of SQLSTATE for deadlocks and rollbacks.
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
 _ANOTHER_MONTH, _NOT_HERE = (
@@ -91,6 +94,22 @@ _pools_lock = threading.Lock()
 
 class UnconfirmedCommit(Exception):
     """No standby confirmed a transaction. Only raised to the row store."""
+
+
+class PoolTransaction:
+    """A transaction that has begun on a connection of the pool."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def run_all(self, statements: Sequence[Statement]) -> list[Rows]:
+        """Run statements in one round trip, and return each one's rows."""
+        with self.connection.pipeline():
+            cursors = [
+                self.connection.execute(text.encode(), values, binary=True)
+                for text, values in statements
+            ]
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
 class PostgresPool:
@@ -118,6 +137,40 @@ class PostgresPool:
                 if not self._is_connection_lost(error) and not self._must_prepare_again(error):
                     raise
         return self._run_statements(self._open_postgres_connection(), statements)
+
+    def run_work_in_transaction(self, work: Callable[[PoolTransaction], T]) -> T:
+        """Run a function in one transaction, which commits when the function returns. It
+        is run again after a lost connection, or if two transactions waited for each other.
+        """
+        for _ in range(MOST_CONFLICTS):
+            connection = self._pop_free_connection()
+            try:
+                return self._run_work(connection or self._open_postgres_connection(), work)
+            except self._psycopg.Error as error:
+                is_conflict = (error.sqlstate or "").startswith(_CONFLICT)
+                is_old = connection is not None and (
+                    self._is_connection_lost(error) or self._must_prepare_again(error)
+                )
+                if not is_conflict and not is_old:
+                    raise
+        return self._run_work(self._open_postgres_connection(), work)
+
+    def _run_work(self, connection: Connection, work: Callable[[PoolTransaction], T]) -> T:
+        self._unconfirmed.discard(id(connection))
+        try:
+            with connection.pipeline():
+                connection.execute("BEGIN")
+                connection.execute(_SQL["settings"].encode())
+            result = work(PoolTransaction(connection))
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        unconfirmed = id(connection) in self._unconfirmed
+        self._return_connection(connection)
+        if unconfirmed:
+            raise UnconfirmedCommit
+        return result
 
     def _pop_free_connection(self) -> Connection | None:
         with self._lock:

@@ -11,9 +11,9 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import certifi
 
@@ -33,8 +33,9 @@ from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombst
 if TYPE_CHECKING:
     import psycopg
 
-    from helix_desktop.store.shared.postgres_pool import Rows, Statement
+    from helix_desktop.store.shared.postgres_pool import PoolTransaction, Rows, Statement
 
+T = TypeVar("T")
 _SQL = read_sql_statements("shared_row_statements")
 _TIMES: Mapping[str, int] = read_table("shared_store_times")
 _LOOKED_AGAIN = 20  # We read the quota again after this many puts.
@@ -198,8 +199,15 @@ class PostgresRowStore:
             postgres_pool.release_pool(self.server, self._pool)
 
     def run_transaction(self, *statements: "Statement") -> "list[Rows]":
+        return self._convert_errors(lambda: self._pool.run_in_transaction(statements))
+
+    def run_work_in_transaction(self, work: "Callable[[PoolTransaction], T]") -> T:
+        """Run a function in a transaction, which commits when it returns."""
+        return self._convert_errors(lambda: self._pool.run_work_in_transaction(work))
+
+    def _convert_errors(self, run: "Callable[[], T]") -> T:
         try:
-            return self._pool.run_in_transaction(statements)
+            return run()
         except self._psycopg.Error as error:
             raise convert_postgres_error(error) from error
         except postgres_pool.UnconfirmedCommit as error:

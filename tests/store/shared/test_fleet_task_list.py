@@ -9,16 +9,17 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound, SharedStoreUnreachable
 from helix_desktop.store import fleet_task_list
-from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
-from helix_desktop.store.fleet_task_files import SqliteTaskTables
+from helix_desktop.store.fleet_statements import TableTransaction
+from helix_desktop.store.fleet_task_files import SqliteTaskTables, open_shared_task_list
 from helix_desktop.store.fleet_task_list import MOST_LOST_WORKERS, MOST_SETBACKS, FleetTaskList
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
@@ -29,7 +30,9 @@ from helix_desktop.store.fleet_tasks import (
 )
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.task_queue import QueueCounts
 
+T = TypeVar("T")
 SECRET = "the words of the task"
 
 
@@ -39,20 +42,12 @@ async def tasks(
 ) -> AsyncIterator[FleetTaskList]:
     if request.param == "file":
         tables = SqliteTaskTables(tmp_path / "tasks.sqlite3")
-
-        async def in_file(statements: Sequence[Statement]) -> list[Rows]:
-            return await asyncio.to_thread(tables.run_statements, statements)
-
-        yield FleetTaskList(in_file, SQLITE)
+        yield tables.open_list()
         tables.close()
         return
     peer = "pooler" if request.param == "pgbouncer" else "server"
     engine = PostgresRowStore(request.getfixturevalue(peer).url, seal.space)
-
-    async def in_store(statements: Sequence[Statement]) -> list[Rows]:
-        return await asyncio.to_thread(lambda: engine.run_transaction(*statements))
-
-    yield FleetTaskList(in_store, POSTGRES, seal.space, seal)
+    yield open_shared_task_list(engine, seal, asyncio.to_thread)
     engine.close()
 
 
@@ -400,14 +395,14 @@ async def test_a_task_whose_workers_are_lost_again_and_again_waits_for_a_person(
 async def test_a_worker_lost_once_costs_no_pause_and_each_further_one_a_longer_pause(
     tasks: FleetTaskList,
 ) -> None:
-    (task,) = await tasks.add_fleet_tasks([NewFleetTask(order())])
+    await tasks.add_fleet_tasks([NewFleetTask(order())])
     await tasks.claim_fleet_tasks("me", 1, -1)
     assert len(await tasks.claim_fleet_tasks("me", 1, -1)) == 1
     pauses = []
     for _ in range(3):
         assert await tasks.claim_fleet_tasks("me", 1, -1) == []
         pauses.append(await seconds_until_next_try(tasks))
-        await change_row(tasks, "until = 0, avoided = '' WHERE id = %s", task)
+        await let_be_tried_now(tasks)
         assert len(await tasks.claim_fleet_tasks("me", 1, -1)) == 1
     assert pauses == [pytest.approx(expected, abs=2) for expected in (4, 8, 16)]
 
@@ -430,11 +425,12 @@ async def test_what_bad_weather_gave_back_waits_longer_each_time_and_then_for_a_
     )
     assert await tasks.claim_fleet_tasks("me", 5, 30) == []
     assert await seconds_until_next_try(tasks) == pytest.approx(2, abs=1.5)
-    await change_row(tasks, "until = 0, setbacks = %s WHERE id = %s", MOST_SETBACKS - 2, task)
+    await change_row(tasks, "setbacks = %s WHERE id = %s", MOST_SETBACKS - 2, task)
+    await let_be_tried_now(tasks)
     (mine,) = await tasks.claim_fleet_tasks("me", 5, 30)
     await tasks.give_back_after_setback(mine, full)
     assert await seconds_until_next_try(tasks) == pytest.approx(900, abs=5)
-    await change_row(tasks, "until = 0 WHERE id = %s", task)
+    await let_be_tried_now(tasks)
     (mine,) = await tasks.claim_fleet_tasks("me", 5, 30)
     await tasks.give_back_after_setback(mine, full)
     letter = await tasks.find_fleet_task(task)
@@ -445,15 +441,18 @@ async def test_what_bad_weather_gave_back_waits_longer_each_time_and_then_for_a_
     assert (await tasks.find_fleet_task(after)).state is FleetTaskState.CANCELLED
 
 
-async def test_another_computer_may_take_first_what_one_gave_back(tasks: FleetTaskList) -> None:
-    if not tasks.is_shared:
-        pytest.skip("a list in a file is that of one computer")
-    (task,) = await tasks.add_fleet_tasks([NewFleetTask(order())])
-    (mine,) = await tasks.claim_fleet_tasks("desk 1.1", 1, 30)
-    await tasks.give_back_after_setback(mine, FleetTaskResult("full"))
-    await change_row(tasks, "until = until - 3 WHERE id = %s", task)
-    assert await tasks.claim_fleet_tasks("desk 2.7", 1, 30) == []
-    assert [t.id for t in await tasks.claim_fleet_tasks("other 1.1", 1, 30)] == [task]
+async def let_be_tried_now(tasks: FleetTaskList) -> None:
+    """As if the pauses of all that was given back had passed."""
+    later = "UPDATE {t}tasks SET until = 0 WHERE space = %s"
+    if tasks.is_shared:
+        later = (
+            "UPDATE helix_queue.procrastinate_jobs SET scheduled_at = now() WHERE queue_name ="
+            " 'helix ' || encode(%s, 'hex')"
+        )
+    statements = [tasks._dialect.build_statement(later, tasks._space)]
+    if tasks.is_shared:
+        statements.insert(0, ("SELECT set_config('search_path', 'helix_queue', true)", ()))
+    await tasks._run_statements(statements)
 
 
 async def seconds_until_next_try(tasks: FleetTaskList) -> float:
@@ -589,6 +588,10 @@ async def test_whatever_happens_the_list_agrees_with_a_plain_model(
         counted = (await tasks.count_fleet_tasks()).by_state
         expected = Counter(about.state for about in model.known.values())
         assert {state: number for state, number in counted.items() if number} == expected
+        ready = [
+            about for about in model.known.values() if about.state == "waiting" and not about.needs
+        ]
+        assert await tasks.count_queued_tasks() == QueueCounts(len(ready), taken=0, set_aside=0)
 
 
 async def test_a_task_never_starts_before_one_that_is_added_after_it_in_the_same_call(
@@ -596,16 +599,17 @@ async def test_a_task_never_starts_before_one_that_is_added_after_it_in_the_same
 ) -> None:
     """They are added in several transactions, and workers claim in between."""
     monkeypatch.setattr(fleet_task_list, "TASKS_IN_CALL", 1)
-    run, early = tasks._run_statements, list[str]()
+    run = tasks._run_in_transaction
+    early: list[str] = []
 
-    async def run_and_claim(statements: Sequence[Statement]) -> list[Rows]:
-        answers = await run(statements)
-        monkeypatch.setattr(tasks, "_run_statements", run)
+    async def run_and_claim(work: Callable[[TableTransaction], T]) -> T:
+        answer = await run(work)
+        monkeypatch.setattr(tasks, "_run_in_transaction", run)
         early.extend(t.order.text for t in await tasks.claim_fleet_tasks("me", 9, 30))
-        monkeypatch.setattr(tasks, "_run_statements", run_and_claim)
-        return answers
+        monkeypatch.setattr(tasks, "_run_in_transaction", run_and_claim)
+        return answer
 
-    monkeypatch.setattr(tasks, "_run_statements", run_and_claim)
+    monkeypatch.setattr(tasks, "_run_in_transaction", run_and_claim)
     await tasks.add_fleet_tasks(
         [NewFleetTask(order("after"), after=("need",)), NewFleetTask(order("need"), key="need")]
     )

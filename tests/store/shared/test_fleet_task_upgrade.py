@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import psycopg
 
-from helix_desktop.store.fleet_statements import POSTGRES, Rows, Statement
 from helix_desktop.store.fleet_task_encoding import FleetTaskCodec
-from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.fleet_task_files import open_shared_task_list
 from helix_desktop.store.fleet_tasks import FleetTaskOrder, FleetTaskResult
 from helix_desktop.store.shared.postgres_pool import STEPS
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
@@ -51,10 +49,7 @@ async def test_tasks_of_version_0_2_are_taken_over_in_postgresql(
     write_old_tables(url, seal)
     engine = PostgresRowStore(url, seal.space)
 
-    async def run(statements: Sequence[Statement]) -> list[Rows]:
-        return await asyncio.to_thread(lambda: engine.run_transaction(*statements))
-
-    tasks = FleetTaskList(run, POSTGRES, seal.space, seal)
+    tasks = open_shared_task_list(engine, seal, asyncio.to_thread)
     listed = {task.id[0]: task for task in await tasks.list_fleet_tasks()}
     assert {name: task.state.value for name, task in listed.items()} == {
         "d": "done",

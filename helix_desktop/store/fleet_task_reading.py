@@ -1,0 +1,136 @@
+"""Looks at the tasks of a workspace: lists, counts and finds them.
+
+What ended is in a table of its own, and the database keeps the counts, so that nothing
+here takes longer because many tasks have ended.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
+from helix_desktop.resources import read_sql_statements
+from helix_desktop.store.fleet_notes import FleetNotes
+from helix_desktop.store.fleet_statements import (
+    Rows,
+    RunInTransaction,
+    SqlDialect,
+    Statement,
+)
+from helix_desktop.store.fleet_task_encoding import (
+    COLUMNS,
+    ENDED_COLUMNS,
+    FleetTaskCodec,
+)
+from helix_desktop.store.fleet_tasks import (
+    ENDED,
+    FleetTask,
+    FleetTaskCounts,
+    FleetTaskState,
+)
+from helix_desktop.store.shared.row_encryption import RowCipher
+
+_NEWEST = 1 << 62
+
+
+def _read_statements() -> dict[str, str]:
+    statements = {}
+    for name, text in read_sql_statements("fleet_task_statements").items():
+        with_columns = text.replace("{columns}", COLUMNS)
+        statements[name] = with_columns.replace("{ended_columns}", ENDED_COLUMNS)
+    return statements
+
+
+_SQL = _read_statements()
+
+
+class FleetTaskReader:
+    """Reads the tasks of one workspace. `seal` encrypts their content, or is None."""
+
+    def __init__(
+        self,
+        run_in_transaction: RunInTransaction,
+        dialect: SqlDialect,
+        space: bytes = b"",
+        seal: RowCipher | None = None,
+    ) -> None:
+        self._run_in_transaction = run_in_transaction
+        self._dialect = dialect
+        self._space = space
+        self._seal = seal
+        self._codec = FleetTaskCodec(seal)
+        self.is_shared = seal is not None
+        self.notes = FleetNotes(self._run_statements, dialect, space)
+
+    async def _run_statements(self, statements: Sequence[Statement]) -> list[Rows]:
+        if not statements:
+            return []
+        return await self._run_in_transaction(lambda transaction: transaction.run_all(statements))
+
+    def _statement(self, name: str, *values: Any) -> Statement:
+        return self._dialect.build_statement(_SQL[name], *values)
+
+    async def list_fleet_tasks(
+        self, state: str = "", limit: int = 100, before: int = _NEWEST
+    ) -> list[FleetTask]:
+        """Return tasks, newest first. `before`: only those with a smaller position."""
+        space = self._space
+        if not state:
+            where = (space, before, limit)
+            statement = self._statement("list", *where, *where)
+        elif state in ENDED:
+            statement = self._statement("list_ended", space, state, before, limit)
+        else:
+            statement = self._statement("list_live", space, state, before, limit)
+        (rows,) = await self._run_statements([statement])
+        tasks = await asyncio.to_thread(lambda: [self._codec.decode_row(row) for row in rows])
+        tasks.sort(key=lambda task: -task.position)
+        return tasks[:limit]
+
+    async def filter_ended_tasks(self, ids: Sequence[str]) -> list[str]:
+        """Return the ids of ended tasks, in order."""
+        statements = [self._statement("has_ended", self._space, task) for task in ids]
+        answers = await self._run_statements(statements)
+        return [row[0] for rows in answers for row in rows]
+
+    async def find_fleet_task(self, beginning: str) -> FleetTask:
+        """Return the only task whose id begins like this."""
+        if not re.fullmatch("[0-9a-f]{4,20}", beginning):
+            raise InvalidInput(
+                f"{beginning[:40]} is not the ID of a task.", remedy="`task list` shows the IDs."
+            )
+        # "g" follows all digits of an ID.
+        where = (self._space, beginning, f"{beginning}g")
+        (rows,) = await self._run_statements([self._statement("find", *where, *where)])
+        if not rows:
+            raise NotFound(
+                f"There is no task {beginning} in this workspace.",
+                remedy="`task list` shows the tasks.",
+            )
+        if len(rows) > 1:
+            raise AmbiguousName(
+                f"The IDs of several tasks begin with {beginning}.",
+                remedy="Enter more characters of the ID.",
+            )
+        return self._codec.decode_row(rows[0])
+
+    async def count_fleet_tasks(self) -> FleetTaskCounts:
+        """Return the counts that the database keeps."""
+        kept, busy = await self._run_statements(
+            [self._statement("count", self._space), self._statement("busy", self._space)]
+        )
+        amounts: dict[str, float] = dict(kept)
+        by_state = {state.value: int(amounts.get(state, 0)) for state in FleetTaskState}
+        dollars = float(amounts.get("cost", 0.0))
+        return FleetTaskCounts(by_state, dict(busy), dollars, int(amounts.get("changes", 0)))
+
+    async def oldest_waiting_seconds(self) -> float:
+        """Return how long the oldest waiting task has waited, or 0.0 if none waits."""
+        (rows,) = await self._run_statements([self._statement("oldest_waiting", self._space)])
+        return float(rows[0][0]) if rows else 0.0
+
+    async def read_fingerprint(self) -> object:
+        """Return a value that changes when a task is added, claimed or ended, or a note changes."""
+        (kept,) = await self._run_statements([self._statement("count", self._space)])
+        return sorted(kept), await self.notes.read_state()

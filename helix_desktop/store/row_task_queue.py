@@ -1,0 +1,53 @@
+"""The queue of one computer: each row of its list of tasks says by itself when it may run.
+
+So a task is in the queue as soon as its row is there, and leaves it with its row.
+"""
+
+from collections.abc import Sequence
+
+from helix_desktop.resources import read_sql_statements
+from helix_desktop.store.fleet_statements import Rows, SqlDialect, TableTransaction
+from helix_desktop.store.task_queue import QueueCounts, QueuedTask
+
+_SQL = read_sql_statements("row_task_queue_statements")
+
+
+class RowTaskQueue:
+    """task_queue.TaskQueue in the rows of the tasks of `space`."""
+
+    def __init__(self, dialect: SqlDialect, space: bytes) -> None:
+        self._dialect = dialect
+        self._space = space
+
+    def add_tasks(self, transaction: TableTransaction, tasks: Sequence[QueuedTask]) -> None:
+        """Do nothing: the rows are there already."""
+
+    def take_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
+        return [task for (task,) in self._run(transaction, "pick", self._space, limit)]
+
+    def give_back_task(self, transaction: TableTransaction, task: str, seconds: float) -> None:
+        self._run(transaction, "give_back", seconds, self._space, task)
+
+    def set_task_aside(self, transaction: TableTransaction, task: str) -> None:
+        """Do nothing: the row's state says it."""
+
+    def finish_tasks(self, transaction: TableTransaction, tasks: Sequence[str]) -> None:
+        """Do nothing: the rows leave the table, or their state says it."""
+
+    def seconds_until_next_task(self, transaction: TableTransaction) -> float | None:
+        ((seconds,),) = self._run(transaction, "next", self._space)
+        return None if seconds is None else float(seconds)
+
+    def count_tasks(self, transaction: TableTransaction) -> QueueCounts:
+        counts = {
+            state: int(count) for state, count in self._run(transaction, "count", self._space)
+        }
+        return QueueCounts(
+            waiting=counts.get("waiting", 0),
+            taken=counts.get("running", 0),
+            set_aside=counts.get("dead-letter", 0),
+        )
+
+    def _run(self, transaction: TableTransaction, name: str, *values: object) -> Rows:
+        (rows,) = transaction.run_all([self._dialect.build_statement(_SQL[name], *values)])
+        return rows
