@@ -94,7 +94,8 @@ from PyInstaller.utils.hooks import collect_data_files, collect_submodules, copy
 datas = [({str(ROOT / "resources")!r}, "resources"), ({str(ROOT / "LICENSE")!r}, ".")]
 for name in {present!r}:
     datas += copy_metadata(name)
-for name in ("ziamath", "ziafont", "latex2mathml"):  # the fonts and tables that formulas are drawn with
+# The fonts and tables that formulas are drawn with, and the tables of the queue of tasks.
+for name in ("ziamath", "ziafont", "latex2mathml", "procrastinate"):
     datas += collect_data_files(name)
 hidden = []
 for name in ("helix_desktop", "keyring.backends", "psycopg", "psycopg_binary", "obstore"):

@@ -127,8 +127,8 @@ def _quietly(command: list[str]) -> int:
 
 def lock() -> int:
     """Write the lock files anew from pyproject.toml, for every platform, with hashes
-    and without addresses. The extra is in all of them: an installer that cannot share
-    would have to be replaced by pip.
+    and without addresses. The extras for sharing are in all of them: an installer that
+    cannot share would have to be replaced by pip.
     """
     uv = shutil.which("uv") or _uv()
     for purpose, path in LOCKS.items():
@@ -136,7 +136,7 @@ def lock() -> int:
         base = [] if purpose == "run" else ["--constraint", str(LOCKS["run"].relative_to(ROOT))]
         command = [
             uv, "pip", "compile", "--quiet", "--universal", "--generate-hashes", "--no-emit-index-url", "--no-annotate",
-            "--python-version=3.11", "--extra=shared", "--custom-compile-command=python3 packaging/dev.py lock", *groups, *base,
+            "--python-version=3.11", "--extra=shared", "--extra=fleet", "--custom-compile-command=python3 packaging/dev.py lock", *groups, *base,
             "pyproject.toml", "--output-file", str(path.relative_to(ROOT)),
         ]  # fmt: skip
         if status := subprocess.run(command, cwd=ROOT, check=False).returncode:

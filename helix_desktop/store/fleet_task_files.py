@@ -24,9 +24,9 @@ from helix_desktop.store.fleet_statements import (
     TableTransaction,
 )
 from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.procrastinate_task_queue import ProcrastinateTaskQueue
 from helix_desktop.store.row_task_queue import RowTaskQueue
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
-from helix_desktop.store.shared.procrastinate_task_queue import ProcrastinateTaskQueue
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -95,9 +95,9 @@ class SqliteTaskTables:
         unfinished.replace(copy)
 
     async def run_in_transaction(self, work: Callable[[TableTransaction], T]) -> T:
-        return await asyncio.to_thread(self._run_in_transaction, work)
+        return await asyncio.to_thread(self._run_and_commit, work)
 
-    def _run_in_transaction(self, work: Callable[[TableTransaction], T]) -> T:
+    def _run_and_commit(self, work: Callable[[TableTransaction], T]) -> T:
         with self._lock, sqlite_database.SqliteTransaction(self._connection, StoreFailed, _WHAT):
             return work(self)
 
@@ -105,7 +105,7 @@ class SqliteTaskTables:
         """Run statements within the transaction that has begun: a TableTransaction."""
         return [self._connection.execute(text, values).fetchall() for text, values in statements]
 
-    def open_list(self) -> FleetTaskList:
+    def open_list_in_file(self) -> FleetTaskList:
         return FleetTaskList(self.run_in_transaction, SQLITE, RowTaskQueue(SQLITE, b""))
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ async def open_fleet_task_list(
     if isinstance(workspace, KnownWorkspace) or workspace.link is None:
         tables = await asyncio.to_thread(SqliteTaskTables, workspace.folder / NAME)
         try:
-            yield tables.open_list()
+            yield tables.open_list_in_file()
         finally:
             await asyncio.to_thread(tables.close)
         return
@@ -147,11 +147,11 @@ def open_shared_task_list(
 ) -> FleetTaskList:
     """Return the list of tasks that computers share in this database."""
 
-    async def run_in_transaction(work: Callable[[TableTransaction], T]) -> T:
+    async def run_in_shared_store(work: Callable[[TableTransaction], T]) -> T:
         return await run_in_thread(lambda: engine.run_work_in_transaction(work))
 
     queue = ProcrastinateTaskQueue(seal.space)
-    return FleetTaskList(run_in_transaction, POSTGRES, queue, seal.space, seal)
+    return FleetTaskList(run_in_shared_store, POSTGRES, queue, seal.space, seal)
 
 
 async def forget_text_in_tasks(
@@ -165,6 +165,7 @@ async def forget_text_in_tasks(
     wanted = ForgetRequest(text, ())
     try:
         async with open_fleet_task_list(workspace) as tasks:
+            await tasks.remove_copy_of_0_2()
             changed, busy = await tasks.blank_texts_of_tasks(wanted.blank_text)
     except NotFound:
         return 0, ()

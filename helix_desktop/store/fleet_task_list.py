@@ -105,7 +105,7 @@ class FleetTaskList(FleetTaskReader):
             statements += self._build_insert_statements(task)
         looks = [self._statement("ready", self._space, task.id) for task in tasks]
 
-        def add(transaction: TableTransaction) -> None:
+        def add_to_list(transaction: TableTransaction) -> None:
             transaction.run_all(statements)
             self._follow_ended_tasks(transaction)
             ready: Rows = []
@@ -113,7 +113,7 @@ class FleetTaskList(FleetTaskReader):
                 ready += rows
             self._add_to_queue(transaction, ready)
 
-        await self._run_in_transaction(add)
+        await self._run_in_transaction(add_to_list)
 
     async def _identify_tasks(self, wanted: Sequence[NewFleetTask]) -> list[_IdentifiedTask]:
         ids = [self.task_id_of_key(new.key) if new.key else new_conversation_id() for new in wanted]
@@ -173,10 +173,10 @@ class FleetTaskList(FleetTaskReader):
         while after a standby took over.
         """
 
-        def claim(transaction: TableTransaction) -> Rows | None:
+        def claim_rows(transaction: TableTransaction) -> Rows | None:
             return self._claim_in_transaction(transaction, worker, limit, seconds)
 
-        rows = await self._run_in_transaction(claim)
+        rows = await self._run_in_transaction(claim_rows)
         if rows is None:
             raise SharedStoreUnreachable(
                 "A standby server of the shared store has just taken over.",
@@ -248,11 +248,11 @@ class FleetTaskList(FleetTaskReader):
         most = MOST_LOST_WORKERS
         release = self._statement("release", most, most, self._space, f"% {process}.%")
 
-        def let_go(transaction: TableTransaction) -> None:
+        def release_rows(transaction: TableTransaction) -> None:
             (released,) = transaction.run_all([release])
             self._return_to_queue(transaction, released, free_setbacks=most)
 
-        await self._run_in_transaction(let_go)
+        await self._run_in_transaction(release_rows)
 
     async def renew_leases_of_tasks(
         self, tasks: Sequence[FleetTask], seconds: float
@@ -279,7 +279,7 @@ class FleetTaskList(FleetTaskReader):
         charges = self.notes.charge_statements(task.id, task.claims, task.order.agent, result.cost)
         ending = self._statement("end", state.value, sealed, *lease)
 
-        def end(transaction: TableTransaction) -> bool:
+        def end_row(transaction: TableTransaction) -> bool:
             *_, ended = transaction.run_all([*charges, ending])
             if not ended:
                 return False
@@ -290,7 +290,7 @@ class FleetTaskList(FleetTaskReader):
             self._follow_ended_tasks(transaction)
             return True
 
-        return await self._run_in_transaction(end)
+        return await self._run_in_transaction(end_row)
 
     async def give_back_after_setback(
         self, task: FleetTask, result: FleetTaskResult
@@ -305,12 +305,12 @@ class FleetTaskList(FleetTaskReader):
         charges = self.notes.charge_statements(task.id, task.claims, task.order.agent, result.cost)
         giving_back = self._statement("give_back", MOST_SETBACKS, sealed, *lease)
 
-        def give_back(transaction: TableTransaction) -> Rows:
+        def give_back_row(transaction: TableTransaction) -> Rows:
             *_, given_back = transaction.run_all([*charges, giving_back])
             self._return_to_queue(transaction, given_back)
             return given_back
 
-        changed = await self._run_in_transaction(give_back)
+        changed = await self._run_in_transaction(give_back_row)
         return FleetTaskState(changed[0][1]) if changed else None
 
     def _follow_ended_tasks(self, transaction: TableTransaction) -> None:
@@ -356,13 +356,13 @@ class FleetTaskList(FleetTaskReader):
         stop = self.notes.build_stop_statement(is_stopped=True)
         pausing = self._statement("pause", self._space)
 
-        def pause(transaction: TableTransaction) -> int:
+        def pause_running_tasks(transaction: TableTransaction) -> int:
             _, paused = transaction.run_all([stop, pausing])
             for (task,) in paused:
                 self._queue.give_back_task(transaction, task, 0.0)
             return len(paused)
 
-        return await self._run_in_transaction(pause)
+        return await self._run_in_transaction(pause_running_tasks)
 
     async def resume_all_tasks(self) -> None:
         await self._run_statements([self.notes.build_stop_statement(is_stopped=False)])
@@ -381,12 +381,12 @@ class FleetTaskList(FleetTaskReader):
         sealed = self._codec.encode_result(task, result)
         ending = self._statement("cancel", state.value, sealed, self._space, task)
 
-        def end(transaction: TableTransaction) -> bool:
+        def end_row(transaction: TableTransaction) -> bool:
             (rows,) = transaction.run_all([ending])
             self._follow_ended_tasks(transaction)
             return bool(rows)
 
-        return await self._run_in_transaction(end)
+        return await self._run_in_transaction(end_row)
 
     async def retry_fleet_task(self, task: FleetTask, allowed: Sequence[str] = ()) -> bool:
         """Let a task go on without a deadline, with more permissions. Return False if it cannot."""
@@ -402,7 +402,7 @@ class FleetTaskList(FleetTaskReader):
             self._cancel_if_hopeless(task.id),
         ]
 
-        def retry(transaction: TableTransaction) -> bool:
+        def retry_rows(transaction: TableTransaction) -> bool:
             live, ended, *_ = transaction.run_all(statements)
             self._follow_ended_tasks(transaction)
             if not live and not ended:
@@ -414,18 +414,18 @@ class FleetTaskList(FleetTaskReader):
                 self._add_to_queue(transaction, ready)
             return True
 
-        return await self._run_in_transaction(retry)
+        return await self._run_in_transaction(retry_rows)
 
     async def retry_dead_letters(self) -> int:
         """Let all tasks be tried again that were given back too often. Return their number."""
 
-        def retry(transaction: TableTransaction) -> int:
+        def retry_rows(transaction: TableTransaction) -> int:
             (rows,) = transaction.run_all([self._statement("retry_dead_letters", self._space)])
             for (task,) in rows:
                 self._queue.give_back_task(transaction, task, 0.0)
             return len(rows)
 
-        return await self._run_in_transaction(retry)
+        return await self._run_in_transaction(retry_rows)
 
     # --- The history of ended tasks
 
@@ -485,6 +485,24 @@ class FleetTaskList(FleetTaskReader):
             else:
                 busy.append(task.id)
         return changed, busy
+
+    async def remove_copy_of_0_2(self) -> None:
+        """Remove the copy of this workspace's tasks that was kept in the shared store when
+        the tasks of version 0.2 were taken over. It cannot be searched for a text.
+        """
+        space = self._space
+
+        def remove_rows(transaction: TableTransaction) -> None:
+            (found,) = transaction.run_all([self._statement("find_copy")])
+            if found[0][0] is not None:
+                removals = [
+                    self._statement("remove_tasks_of_copy", space),
+                    self._statement("remove_needs_of_copy", space),
+                ]
+                transaction.run_all(removals)
+
+        if self.is_shared:  # The copy of a file is a file.
+            await self._run_in_transaction(remove_rows)
 
     async def _iterate_tasks(self) -> AsyncIterator[FleetTask]:
         """Yield all tasks, newest first, a page at a time."""

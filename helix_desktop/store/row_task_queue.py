@@ -23,10 +23,10 @@ class RowTaskQueue:
         """Do nothing: the rows are there already."""
 
     def take_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
-        return [task for (task,) in self._run(transaction, "pick", self._space, limit)]
+        return [task for (task,) in self._query_task_rows(transaction, "pick", self._space, limit)]
 
     def give_back_task(self, transaction: TableTransaction, task: str, seconds: float) -> None:
-        self._run(transaction, "give_back", seconds, self._space, task)
+        self._query_task_rows(transaction, "give_back", seconds, self._space, task)
 
     def set_task_aside(self, transaction: TableTransaction, task: str) -> None:
         """Do nothing: the row's state says it."""
@@ -35,12 +35,13 @@ class RowTaskQueue:
         """Do nothing: the rows leave the table, or their state says it."""
 
     def seconds_until_next_task(self, transaction: TableTransaction) -> float | None:
-        ((seconds,),) = self._run(transaction, "next", self._space)
+        ((seconds,),) = self._query_task_rows(transaction, "next", self._space)
         return None if seconds is None else float(seconds)
 
     def count_tasks(self, transaction: TableTransaction) -> QueueCounts:
         counts = {
-            state: int(count) for state, count in self._run(transaction, "count", self._space)
+            state: int(count)
+            for state, count in self._query_task_rows(transaction, "count", self._space)
         }
         return QueueCounts(
             waiting=counts.get("waiting", 0),
@@ -48,6 +49,6 @@ class RowTaskQueue:
             set_aside=counts.get("dead-letter", 0),
         )
 
-    def _run(self, transaction: TableTransaction, name: str, *values: object) -> Rows:
+    def _query_task_rows(self, transaction: TableTransaction, name: str, *values: object) -> Rows:
         (rows,) = transaction.run_all([self._dialect.build_statement(_SQL[name], *values)])
         return rows

@@ -3,7 +3,7 @@ and when one that was given back may run again.
 
 The list (`fleet_task_list`) knows tasks' words, needs, budgets and leases. A queue only
 knows ids of tasks that can run. There are two: `row_task_queue` for the file of one
-computer, and `shared/procrastinate_task_queue` for several computers.
+computer, and `procrastinate_task_queue` for several computers.
 Each method works within a transaction of the list, so that queue and list never differ.
 """
 

@@ -144,3 +144,13 @@ SELECT {columns} FROM {t}tasks WHERE space = %s AND id >= %s AND id < %s UNION A
 
 -- has_ended
 SELECT id FROM {t}ended_tasks WHERE space = %s AND id = %s
+
+-- find_copy
+--- Only in a shared store.
+SELECT to_regclass('helix.tasks_of_0_2')::text
+
+-- remove_tasks_of_copy
+DELETE FROM helix.tasks_of_0_2 WHERE space = %s
+
+-- remove_needs_of_copy
+DELETE FROM helix.task_needs_of_0_2 WHERE space = %s

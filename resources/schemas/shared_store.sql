@@ -28,6 +28,11 @@ ALTER TABLE helix.tasks ADD COLUMN charged float8 NOT NULL DEFAULT 0;
 CREATE TABLE helix.notes(space bytea, name text, until float8 NOT NULL, amount float8 NOT NULL, PRIMARY KEY
   (space, name)) WITH (fillfactor = 70);
 -- Next step
+-- What version 0.2 left is kept as it was, in case that version is needed again.
+DO $$ BEGIN IF EXISTS (SELECT 1 FROM helix.tasks) THEN
+  CREATE TABLE helix.tasks_of_0_2 AS TABLE helix.tasks;
+  CREATE TABLE helix.task_needs_of_0_2 AS TABLE helix.task_needs;
+END IF; END $$;
 -- What ended leaves the live table, so that claiming does not slow down as the history grows.
 ALTER TABLE helix.tasks ADD COLUMN open_needs int NOT NULL DEFAULT 0, ADD COLUMN setbacks int NOT NULL DEFAULT
   0, ADD COLUMN avoided text NOT NULL DEFAULT '', ADD COLUMN reason text NOT NULL DEFAULT '';

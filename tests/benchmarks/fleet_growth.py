@@ -47,7 +47,7 @@ def rows(sizes: Sequence[int], *, postgres: bool) -> list[Row]:
         folder = Path(tempfile.mkdtemp(prefix="helix-fleet-growth-"))
         tables = SqliteTaskTables(folder / "tasks.sqlite3")
         try:
-            return asyncio.run(_measure(tables.open_list(), sizes))
+            return asyncio.run(_measure(tables.open_list_in_file(), sizes))
         finally:
             tables.close()
             shutil.rmtree(folder)

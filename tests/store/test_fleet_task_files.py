@@ -39,7 +39,7 @@ def open_tables(tmp_path: Path) -> Iterator[Callable[[], FleetTaskList]]:
         tables = SqliteTaskTables(tmp_path / NAME)
         opened.append(tables)
 
-        return tables.open_list()
+        return tables.open_list_in_file()
 
     yield open_list
     for tables in opened:
@@ -151,7 +151,7 @@ async def steps_of_each_question(folder: Path, *, ended: int, blocked: int) -> d
     folder.mkdir()
     tables = SqliteTaskTables(folder / NAME)
 
-    tasks = tables.open_list()
+    tasks = tables.open_list_in_file()
     history = [NewFleetTask(FleetTaskOrder("x")) for _ in range(ended)]
     await tasks.add_fleet_tasks(history)
     for task in await tasks.claim_fleet_tasks("me", ended, 30):

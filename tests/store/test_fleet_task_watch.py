@@ -22,7 +22,7 @@ async def list_in(folder: Path) -> AsyncIterator[FleetTaskList]:
     folder.mkdir(exist_ok=True)
     tables = SqliteTaskTables(folder / NAME)
 
-    yield tables.open_list()
+    yield tables.open_list_in_file()
     tables.close()
 
 

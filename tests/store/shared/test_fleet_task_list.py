@@ -42,7 +42,7 @@ async def tasks(
 ) -> AsyncIterator[FleetTaskList]:
     if request.param == "file":
         tables = SqliteTaskTables(tmp_path / "tasks.sqlite3")
-        yield tables.open_list()
+        yield tables.open_list_in_file()
         tables.close()
         return
     peer = "pooler" if request.param == "pgbouncer" else "server"

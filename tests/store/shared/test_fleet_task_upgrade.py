@@ -74,4 +74,8 @@ async def test_tasks_of_version_0_2_are_taken_over_in_postgresql(
     assert first.id == "1" * 20
     await tasks.end_fleet_task(first, type(first.state)("done"), FleetTaskResult())
     assert [task.id[0] for task in await tasks.claim_fleet_tasks("me", 9, 30)] == ["3"]
+    kept = ("SELECT id, state, claims, charged FROM helix.tasks_of_0_2 ORDER BY id", ())
+    assert engine.run_transaction(kept)[0] == sorted(OLD_TASKS)
+    await tasks.remove_copy_of_0_2()
+    assert engine.run_transaction(kept)[0] == []
     engine.close()

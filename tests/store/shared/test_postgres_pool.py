@@ -4,11 +4,13 @@ server's notices mean.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 
+from helix_desktop import concurrency
 from helix_desktop.store.shared import postgres_pool
 from helix_desktop.store.shared.postgres_pool import PostgresPool, UnconfirmedCommit
 from tests.peers import postgres
@@ -186,3 +188,35 @@ def test_a_pool_is_shared_by_its_users_and_closed_with_the_last() -> None:
     other = postgres_pool.acquire_pool("a database of this trial", make)
     assert other is not one
     postgres_pool.release_pool("a database of this trial", other)
+
+
+def test_of_two_transactions_that_wait_for_each_other_one_is_run_again(pool: PostgresPool) -> None:
+    ask(pool, "CREATE TABLE IF NOT EXISTS helix.crossing AS SELECT 1 AS id UNION SELECT 2")
+    both_hold_one = threading.Barrier(2)
+    runs: list[int] = []
+
+    def cross(first: int, second: int) -> None:
+        def change(transaction: postgres_pool.PoolTransaction) -> None:
+            runs.append(first)
+            for number in (first, second):
+                transaction.run_all(
+                    [("UPDATE helix.crossing SET id = id WHERE id = %s", (number,))]
+                )
+                if number == first and len(runs) < 3:
+                    both_hold_one.wait(20)
+
+        pool.run_work_in_transaction(change)
+
+    other = concurrency.start_thread(lambda: cross(2, 1), name="the other transaction")
+    cross(1, 2)
+    other.join()
+    assert sorted(runs) in ([1, 1, 2], [1, 2, 2])
+
+
+def test_a_function_whose_connection_was_lost_is_run_again_on_a_new_one(pool: PostgresPool) -> None:
+    ask(pool)
+    (connection,) = pool._free
+    with psycopg.connect(pool._arguments["conninfo"], autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
+    answers = pool.run_work_in_transaction(lambda work: work.run_all([("SELECT 7", ())]))
+    assert answers == [[(7,)]]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from helix_desktop.store.fleet_statements import Rows, TableTransaction
-    from helix_desktop.store.shared.procrastinate_jobs import ProcrastinateJobs
+    from helix_desktop.store.procrastinate_jobs import ProcrastinateJobs
 
 # Tasks without a job get one, at most so many at a time: an earlier version added them.
 TAKEN_OVER_AT_ONCE = 250
@@ -55,25 +55,30 @@ class ProcrastinateTaskQueue:
 
     def add_tasks(self, transaction: TableTransaction, tasks: Sequence[QueuedTask]) -> None:
         ids = [task.id for task in tasks]
-        without_job = {task for (task,) in self._run(transaction, "without_job", self._space, ids)}
+        without_job = {
+            task
+            for (task,) in self._run_queue_statement(transaction, "without_job", self._space, ids)
+        }
         new = [task for task in tasks if task.id in without_job]
         if new:
             numbers = self._open_jobs(transaction).add_jobs(new)
             for task, number in zip(new, numbers, strict=True):
-                self._run(transaction, "note_job", number, self._space, task.id)
+                self._run_queue_statement(transaction, "note_job", number, self._space, task.id)
 
     def take_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
-        if not self._run(transaction, "has_waiting", self._space):
+        if not self._run_queue_statement(transaction, "has_waiting", self._space):
             return []
         jobs = self._open_jobs(transaction)
-        old = self._run(transaction, "waiting_without_job", self._space, TAKEN_OVER_AT_ONCE)
+        old = self._run_queue_statement(
+            transaction, "waiting_without_job", self._space, TAKEN_OVER_AT_ONCE
+        )
         self.add_tasks(transaction, [QueuedTask(*row) for row in old])
         taken: list[str] = []
         while len(taken) < limit:
             job = jobs.fetch_job()
             if job is None:
                 break
-            rows = self._run(transaction, "task_of_job", self._space, job)
+            rows = self._run_queue_statement(transaction, "task_of_job", self._space, job)
             taken += [task for (task,) in rows]
             if not rows:
                 jobs.remove_job(job)  # Its task has another job, or is no more.
@@ -85,7 +90,7 @@ class ProcrastinateTaskQueue:
             if found.status in (TAKEN, SET_ASIDE):
                 jobs.retry_job(found.number, found.time)
             elif found.status != WAITING:  # It has none, or somebody cancelled it there.
-                self._run(transaction, "forget_jobs", self._space, [task])
+                self._run_queue_statement(transaction, "forget_jobs", self._space, [task])
                 self.add_tasks(transaction, [QueuedTask(task, found.priority)])
 
     def set_task_aside(self, transaction: TableTransaction, task: str) -> None:
@@ -102,13 +107,13 @@ class ProcrastinateTaskQueue:
                 jobs.retry_job(found.number, found.time)
             if found.status in (WAITING, TAKEN, SET_ASIDE):
                 jobs.remove_job(found.number)
-        self._run(transaction, "forget_jobs", self._space, list(tasks))
+        self._run_queue_statement(transaction, "forget_jobs", self._space, list(tasks))
 
     def seconds_until_next_task(self, transaction: TableTransaction) -> float | None:
-        if not self._run(transaction, "has_waiting", self._space):
+        if not self._run_queue_statement(transaction, "has_waiting", self._space):
             return None
         self._open_jobs(transaction)
-        ((seconds,),) = self._run(transaction, "next", self._queue_name)
+        ((seconds,),) = self._run_queue_statement(transaction, "next", self._queue_name)
         return None if seconds is None else float(seconds)
 
     def count_tasks(self, transaction: TableTransaction) -> QueueCounts:
@@ -117,7 +122,7 @@ class ProcrastinateTaskQueue:
     def _open_jobs(self, transaction: TableTransaction) -> ProcrastinateJobs:
         assert isinstance(transaction, PoolTransaction)  # noqa: S101 - what this queue is made for
         try:
-            from helix_desktop.store.shared import procrastinate_jobs
+            from helix_desktop.store import procrastinate_jobs
         except ImportError as error:
             raise NotFound(
                 "Tasks of a shared workspace require the Python package procrastinate, which is not installed.",
@@ -132,9 +137,11 @@ class ProcrastinateTaskQueue:
         self, transaction: TableTransaction, tasks: Sequence[str], seconds: float = 0.0
     ) -> list[_FoundJob]:
         """Find the jobs of tasks. `seconds`: how far from now the found `time` is."""
-        rows = self._run(transaction, "find_jobs", seconds, self._space, list(tasks))
+        rows = self._run_queue_statement(
+            transaction, "find_jobs", seconds, self._space, list(tasks)
+        )
         return [_FoundJob(*row) for row in rows]
 
-    def _run(self, transaction: TableTransaction, name: str, *values: Any) -> Rows:
+    def _run_queue_statement(self, transaction: TableTransaction, name: str, *values: Any) -> Rows:
         (rows,) = transaction.run_all([(_SQL[name], values)])
         return rows

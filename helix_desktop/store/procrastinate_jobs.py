@@ -140,8 +140,9 @@ def prepare_tables(transaction: PoolTransaction) -> None:
     already_run = _list_migrations_run(transaction)
     unknown = already_run - migrations.keys()
     if unknown:
+        migration = max(unknown)
         raise WrittenByNewerVersion(
-            f"The shared store has a queue of tasks from a newer version of Helix Desktop ({max(unknown)})."
+            f"The shared store has a queue of tasks from a newer version of Helix Desktop ({migration})."
         )
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
     connection.execute("SELECT set_config('search_path', %s, true)", (SCHEMA,))
