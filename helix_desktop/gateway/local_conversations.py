@@ -32,6 +32,13 @@ from helix_desktop.gateway.conversation_matching import (
     next_message_hash,
 )
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
+from helix_desktop.gateway.imported_sessions import (
+    ImportedSession,
+    facts_that_connect_agent,
+    find_facts_of_messages,
+    find_imported_session,
+    has_imported_facts,
+)
 from helix_desktop.gateway.view_entries import (
     As,
     Changed,
@@ -105,6 +112,7 @@ class LocalAgentConversations:
         await self._read_stored_lines_once()
         if (ahead := self._find_running_import(arrival)) is None:
             sent = await self._receive_when_free(arrival, messages, known_count)
+            self._bench.replies_under_way.remember_request(sent.ticket.conversation)
             self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
             return sent
         line, ticket = ahead
@@ -212,9 +220,7 @@ class LocalAgentConversations:
         self._matcher.assign_session(track, arrival.session, arrival.head)
         follower = await self._get_open_conversation(track)
         conversation = follower.conversation
-        if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
-            # A recorded reply never reached the agent, so rewind the conversation.
-            await follower.rewind_and_keep_exclusions(track.last_message_seq)
+        await self._go_on_behind_known_messages(follower, track, arrival, messages)
         await follower.apply_request_settings(arrival)
         if not arrival.fold or _is_long_history(messages, track):
             shown = await follower.update_entries(track)
@@ -225,6 +231,45 @@ class LocalAgentConversations:
         shown = await follower.update_entries(track)
         ticket = _build_ticket(track, arrival, conversation.state.seq)
         return Sent(ticket, shown.entries, shown.has_fold, shown.taken_out)
+
+    async def _go_on_behind_known_messages(
+        self,
+        follower: OpenAgentConversation,
+        track: KnownMessages,
+        arrival: Arrival,
+        messages: Sequence[Wired],
+    ) -> None:
+        """Let the conversation end where the request's new messages begin."""
+        recorded_facts = follower.conversation.state.facts
+        if _seq_of_last_message(recorded_facts) <= track.last_message_seq:
+            return
+        if has_imported_facts(recorded_facts, track.last_message_seq):
+            # The session went on without the gateway, and its file was imported meanwhile.
+            new = messages[len(track.chain) :]
+            seqs = await asyncio.to_thread(
+                find_facts_of_messages, recorded_facts, new, track.last_message_seq
+            )
+            await self._add_imported_messages(follower, track, arrival, seqs)
+        if _seq_of_last_message(recorded_facts) > track.last_message_seq:
+            # A recorded reply never reached the agent, so rewind the conversation.
+            await follower.rewind_and_keep_exclusions(track.last_message_seq)
+
+    async def _add_imported_messages(
+        self,
+        follower: OpenAgentConversation,
+        track: KnownMessages,
+        arrival: Arrival,
+        seqs: Sequence[int],
+    ) -> None:
+        """Remember for which messages of the request there are imported facts."""
+        if not seqs:
+            return
+        known = len(track.chain)
+        hashes = arrival.chain[known : known + len(seqs)]
+        received = facts.Received(hashes, tuple(seqs), track.session, track.head)
+        await follower.conversation.append_facts(received)
+        for hashed, seq in zip(hashes, seqs, strict=True):
+            self._matcher.append_message_hash(track, hashed, seq)
 
     async def _build_view_of_earlier_request(
         self, arrival: Arrival, place: RequestPosition, track: KnownMessages
@@ -268,6 +313,10 @@ class LocalAgentConversations:
         self, arrival: Arrival, messages: Sequence[Wired], parent: str, track: KnownMessages
     ) -> None:
         self._quiet_until += FIRST_REQUEST_SECONDS
+        imported = await find_imported_session(self._bench, arrival, messages)
+        if imported is not None and not self._matcher.find_known_messages(imported.conversation):
+            await self._continue_imported_session(imported, arrival, track)
+            return
         base = await self._find_fork_base(arrival, messages, parent)
         if base is not None:
             session = await self._bench.fork_conversation(*base, agent=arrival.agent)
@@ -278,6 +327,16 @@ class LocalAgentConversations:
             title = title_from_messages(messages)
             session = await self._bench.start_conversation(title, agent=arrival.agent, parent=above)
         track.conversation = session.id
+
+    async def _continue_imported_session(
+        self, imported: ImportedSession, arrival: Arrival, track: KnownMessages
+    ) -> None:
+        """Go on in the conversation that an import made of the agent's session."""
+        session = await self._bench.open_session(imported.conversation)
+        await session.conversation.append_facts(*facts_that_connect_agent(imported, arrival))
+        track.conversation = session.id
+        for hashed, seq in zip(arrival.chain, imported.seqs, strict=False):
+            self._matcher.append_message_hash(track, hashed, seq)
 
     async def _find_fork_base(
         self, arrival: Arrival, messages: Sequence[Wired], above: str
@@ -562,6 +621,15 @@ class LocalAgentConversations:
             await recording
 
     async def _record_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
+        try:
+            await self._record_reply_or_cost(ticket, replied, shown_key)
+        finally:
+            if ticket.messages:  # What is beside the conversation may end earlier.
+                self._bench.replies_under_way.forget_request(ticket.conversation)
+
+    async def _record_reply_or_cost(
+        self, ticket: Ticket, replied: Replied | None, shown_key: str
+    ) -> None:
         track = self._known_messages_of_ticket(ticket)
         if track is None or not track.conversation:
             return

@@ -192,12 +192,15 @@ class SessionIntake:
         ended = max(times) + SAME_REPLY_SECONDS
         started = history_facts.build_started_fact(session.recording)
         names = names_of_session([started, *(draft.fact for draft in session.made)])
+        found: list[SessionSeenLive] = []
         for row in self.rows:
             if begun <= row.created <= ended:
                 live = await self._facts_seen_live(row)
                 if names & names_of_session([recorded.fact for recorded in live]):
-                    return SessionSeenLive(row.id, live)
-        return None
+                    found.append(SessionSeenLive(row.id, live, row.parent))
+        # The requests of an agent over ACP may stand below its conversation, under the same name.
+        found.sort(key=lambda seen: bool(seen.parent))
+        return found[0] if found else None
 
     async def _facts_seen_live(self, row: StoredConversation) -> list[facts.Recorded]:
         """Return the oldest and newest facts of a conversation that an agent is connected to or
@@ -264,6 +267,7 @@ class SessionSeenLive:
 
     conversation: str
     ends: Sequence[facts.Recorded]
+    parent: str
 
 
 def _newest_replies(session: SessionToImport) -> list[TimedReply]:

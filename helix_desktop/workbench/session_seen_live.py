@@ -23,6 +23,7 @@ from helix_desktop.engine.facts import (
     Purpose,
     Received,
     Recorded,
+    Rewound,
     Spent,
     Text,
     ToolCall,
@@ -120,6 +121,16 @@ def _append_costs_alone(drafts: Sequence[FactDraft], costs: tuple[Fact, ...]) ->
 def was_seen_live(facts: Sequence[Recorded]) -> bool:
     """Whether an agent is, or was, connected to the conversation or works in it over ACP."""
     return any(isinstance(recorded.fact, Received) for recorded in facts)
+
+
+def is_continued_here(facts: Sequence[Recorded]) -> bool:
+    """Whether something was said or taken back since the last import."""
+    for recorded in reversed(facts):
+        if isinstance(recorded.fact, BroughtIn) and recorded.fact.run:
+            return False
+        if isinstance(recorded.fact, (*SAID, Rewound)):
+            return True
+    return True
 
 
 def list_replies_here(facts: Sequence[Recorded]) -> list[ReplyHere]:
@@ -368,18 +379,22 @@ def told_message_from_texts(texts: Sequence[str], results: Sequence[str]) -> Tol
     return ToldMessage(None, words, frozenset(results))
 
 
-def match_first_messages(facts: Sequence[Recorded], told: Sequence[ToldMessage]) -> tuple[int, ...]:
-    """Return, for each of the first messages of a request that are recorded here, the number of
-    its last fact. Empty if not even the first reply is the same.
+def match_first_messages(
+    facts: Sequence[Recorded], told: Sequence[ToldMessage], after: int = 0
+) -> tuple[int, ...]:
+    """Return, for each of the first messages of a request that are recorded behind the fact
+    `after`, the number of its last fact. Empty if not even the first reply is the same.
     """
     messages = [
-        recorded for recorded in _list_unfolded_facts(facts) if isinstance(recorded.fact, SAID)
+        recorded
+        for recorded in _list_unfolded_facts(facts)
+        if isinstance(recorded.fact, SAID) and recorded.seq > after
     ]
     seqs: list[int] = []
     is_reply_matched = False
     certain_count = 0
     position = 0
-    last_seq = 0
+    last_seq = after
     for message in told:
         if message.reply is not None:
             end = _end_of_same_reply(messages, position, message.reply)

@@ -1,0 +1,101 @@
+"""Recognises in a request what was imported from the agent's own files, so that both go on as one
+conversation.
+
+A session may have run without the gateway before, with the recorder on. When the agent
+resumes it through the gateway, its first request tells everything again.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from helix_desktop.engine import facts
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.agent_conversation import parts_from_pieces
+from helix_desktop.gateway.conversations_port import Arrival
+from helix_desktop.protocols.gateway_message import PieceKind, Speaker, Wired
+from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.session_intake import id_of_imported_session
+from helix_desktop.workbench.session_seen_live import (
+    ToldMessage,
+    is_continued_here,
+    match_first_messages,
+    told_message_from_texts,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSession:
+    """The conversation that an import made of a session. `seqs`: the last fact of each of the
+    request's first messages, as far as they are there.
+    """
+
+    conversation: str
+    seqs: tuple[int, ...]
+    started: facts.ConversationStarted
+    is_archived: bool
+
+
+async def find_imported_session(
+    bench: Workbench, arrival: Arrival, messages: Sequence[Wired]
+) -> ImportedSession | None:
+    """Return the imported conversation that a request continues, or None. What the user has
+    continued here, thrown away or works on with another machine stays as it is.
+    """
+    conversation = id_of_imported_session(arrival.agent, arrival.session)
+    if not conversation:
+        return None
+    row = bench.conversation_row(conversation)
+    if row is None or row.trashed or bench.sharing.other_machine_writing(conversation):
+        return None
+    recorded_facts = await bench.read_conversation_facts(conversation)
+    if is_continued_here(recorded_facts):
+        return None
+    seqs = await asyncio.to_thread(find_facts_of_messages, recorded_facts, messages)
+    if not seqs:
+        return None
+    starts = [one.fact for one in recorded_facts if isinstance(one.fact, facts.ConversationStarted)]
+    return ImportedSession(conversation, seqs, starts[-1], row.archived)
+
+
+def facts_that_connect_agent(imported: ImportedSession, arrival: Arrival) -> list[facts.Fact]:
+    """Return the facts by which the agent goes on with a conversation that was imported."""
+    known = len(imported.seqs)
+    received = facts.Received(arrival.chain[:known], imported.seqs, arrival.session, arrival.head)
+    started = facts.ConversationStarted(
+        parent=imported.started.parent,
+        parent_call=imported.started.parent_call,
+        origin=imported.started.origin,
+        agent=arrival.agent,
+    )
+    new_facts: list[facts.Fact] = [started, received]
+    if imported.is_archived:
+        new_facts.append(facts.ConversationChanged(archived=False))
+    return new_facts
+
+
+def find_facts_of_messages(
+    recorded_facts: Sequence[facts.Recorded], messages: Sequence[Wired], after: int = 0
+) -> tuple[int, ...]:
+    """Return the last fact of each of the first messages, as far as they are recorded behind the
+    fact `after`. It may take a second.
+    """
+    return match_first_messages(recorded_facts, list(map(_told_message, messages)), after)
+
+
+def has_imported_facts(recorded_facts: Sequence[facts.Recorded], after: int) -> bool:
+    """Whether something was imported from the agent's files behind the fact `after`."""
+    for recorded in reversed(recorded_facts):
+        if recorded.seq <= after:
+            return False
+        if isinstance(recorded.fact, facts.BroughtIn) and recorded.fact.run:
+            return recorded.fact.first < recorded.seq
+    return False
+
+
+def _told_message(message: Wired) -> ToldMessage:
+    if message.speaker is Speaker.ASSISTANT:
+        parts = parts_from_pieces(message.pieces)
+        return ToldMessage(facts.ModelReplied(parts, "", facts.Stop.END))
+    texts = [piece.text for piece in message.pieces_of_kind(PieceKind.TEXT)]
+    results = [piece.id for piece in message.pieces_of_kind(PieceKind.RESULT)]
+    return told_message_from_texts(texts, results)

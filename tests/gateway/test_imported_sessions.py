@@ -1,0 +1,265 @@
+"""One session, seen by the gateway and read from its file in any order: stored, listed, paid once."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.commands import cost_command
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationChanged,
+    Fact,
+    ModelReplied,
+    Origin,
+    Received,
+    Recorded,
+    Stop,
+    Text,
+    ToolSpec,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.engine.view import build_state
+from helix_desktop.gateway.conversation_matching import compute_message_hashes
+from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent
+from helix_desktop.gateway.imported_sessions import has_imported_facts
+from helix_desktop.gateway.local_conversations import LocalAgentConversations
+from helix_desktop.gateway.view_entries import As
+from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.session_preparation import SessionPreparation
+from tests.faults.gateway_histories import _nobody, bench
+from tests.histories import written
+
+TOOLS = (ToolSpec("Bash", "run it", "{}"),)
+MODEL = "claude-opus-4-6"
+INPUT = 100
+
+
+@dataclass
+class WatchedAgent:
+    """A session of Claude Code: what it sends, and what it writes to its file."""
+
+    made: Workbench
+    folder: Path
+    units: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    replies: list[str] = field(default_factory=list)
+    session: str = "session-1"
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{self.session}.jsonl"
+
+    def say(self, words: str) -> None:
+        """Answer the last calls, or say something as the user, and write it down."""
+        last = self.units[-1]["content"] if self.units else []
+        answered = [
+            block for block in last if isinstance(block, dict) and block["type"] == "tool_use"
+        ]
+        content: list[dict[str, Any]] = [{"type": "text", "text": words}]
+        if answered:
+            call = answered[0]["id"]
+            content = [{"type": "tool_result", "tool_use_id": call, "content": f"output of {call}"}]
+        self.units.append({"role": "user", "content": content})
+        number = len(self.lines) + 1
+        said: Any = words if not answered else content
+        self._write_line(written.claude_said(number, number - 1 or None, said))
+
+    def next_reply(self, words: str, *, calls: bool) -> dict[str, Any]:
+        content: list[dict[str, Any]] = [{"type": "text", "text": words}]
+        if calls:
+            call = {
+                "type": "tool_use",
+                "id": f"call {words}",
+                "name": "Bash",
+                "input": {"c": words},
+            }
+            content.append(call)
+        self.replies.append(words)
+        return {"role": "assistant", "content": content}
+
+    def write_reply(self, reply: dict[str, Any]) -> None:
+        number = len(self.lines) + 1
+        line = written.claude_reply(number, number - 1, f"m{number}", *reply["content"])
+        line["message"]["model"] = MODEL
+        self._write_line(line)
+
+    def _write_line(self, line: dict[str, Any]) -> None:
+        now = datetime.fromtimestamp(time.time(), UTC).isoformat()
+        self.lines.append({**line, "sessionId": self.session, "timestamp": now})
+        written.lines(self.file, self.lines)
+
+    async def read_file(self) -> None:
+        """Import the file as the recorder does."""
+        preparation = SessionPreparation(copies=self.folder / "copies")
+        result = await self.made.import_histories([self.file], preparation=preparation)
+        unexpected = [one for one in result.complaints if "contains no reply" not in one]
+        assert unexpected == []
+
+    async def ask(self, room: LocalAgentConversations) -> Sent:
+        said = anthropic_gateway.parse_messages({"messages": self.units})
+        chain = compute_message_hashes("anthropic", said)
+        arrival = Arrival("anthropic", "Claude Code", self.session, "head", MODEL, "Be good.", TOOLS, chain)  # fmt: skip
+        sent = await room.receive_request(arrival, said)
+        assert list(sent.entries) == [As(position) for position in range(len(said))]
+        return sent
+
+    async def get_reply(
+        self, room: LocalAgentConversations, sent: Sent, reply: dict[str, Any]
+    ) -> None:
+        parsed = anthropic_gateway.parse_message(reply)
+        stop = Stop.CALLS if len(reply["content"]) > 1 else Stop.END
+        replied = Replied(parsed.pieces, MODEL, stop, Usage(INPUT, 60, 30, 20))
+        await room.record_agent_reply(sent.ticket, replied, parsed.identity_key)
+
+
+def texts_on_path(facts: Sequence[Recorded]) -> list[str]:
+    return [
+        part.text
+        for recorded in build_state(facts).facts_on_path()
+        if isinstance(recorded.fact, UserSaid | ModelReplied)
+        for part in recorded.fact.parts
+        if isinstance(part, Text)
+    ]
+
+
+async def paid_inputs(made: Workbench) -> list[int]:
+    requests = await cost_command._read_requests_of_agents(made.workspace)
+    return [counted.request.tokens for counted in requests]
+
+
+@pytest.mark.parametrize("trial", range(12))
+async def test_a_session_seen_by_gateway_and_recorder_is_one_row_and_paid_once(
+    tmp_path: Path, trial: int
+) -> None:
+    """Steps with and without the gateway, the file read at any moment, also while a reply is
+    written, and the gateway started anew in between.
+    """
+    chance = random.Random(trial)
+    async with bench(tmp_path / "home") as made:
+        room = LocalAgentConversations(made, _nobody)
+        agent = WatchedAgent(made, tmp_path)
+        words: list[str] = []
+        is_wrapped = chance.random() < 0.6
+        for step in range(1, chance.randint(3, 8)):
+            if chance.random() < 0.35:
+                is_wrapped = not is_wrapped
+                await room.aclose()
+                room = LocalAgentConversations(made, _nobody)
+            had_calls = bool(agent.units) and len(agent.units[-1]["content"]) > 1
+            if not had_calls:
+                words.append(f"question {step} of trial {trial}")
+            agent.say(f"question {step} of trial {trial}")
+            if chance.random() < 0.4:
+                await agent.read_file()
+            reply = agent.next_reply(f"answer {step} of trial {trial}", calls=chance.random() < 0.5)
+            words.append(agent.replies[-1])
+            writes_early = chance.random() < 0.5
+            sent = await agent.ask(room) if is_wrapped else None
+            if writes_early:
+                agent.write_reply(reply)
+                if chance.random() < 0.5:
+                    await agent.read_file()
+            if sent is not None:
+                await agent.get_reply(room, sent, reply)
+            if not writes_early:
+                agent.write_reply(reply)
+            agent.units.append(reply)
+            if chance.random() < 0.4:
+                await agent.read_file()
+        await agent.read_file()
+        await room.aclose()
+        (row,) = made.list_conversations()
+        facts = await made.read_conversation_facts(row.id)
+        assert (row.archived, row.parent) == (False, "")
+        assert texts_on_path(facts) == words
+        assert await paid_inputs(made) == [INPUT] * len(agent.replies)
+
+
+async def imported_session(made: Workbench, folder: Path) -> tuple[WatchedAgent, str]:
+    """A session that ran without the gateway, was imported, and has said the next words."""
+    agent = WatchedAgent(made, folder)
+    agent.say("question 1")
+    reply = agent.next_reply("answer 1", calls=False)
+    agent.write_reply(reply)
+    agent.units.append(reply)
+    await agent.read_file()
+    (row,) = made.list_conversations()
+    agent.say("question 2")
+    return agent, row.id
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+async def test_an_imported_session_goes_on_through_the_gateway_in_its_own_conversation(
+    tmp_path: Path, is_archived: bool
+) -> None:
+    async with bench(tmp_path / "home") as made:
+        agent, conversation = await imported_session(made, tmp_path)
+        if is_archived:
+            session = await made.open_session(conversation)
+            await session.conversation.append_facts(ConversationChanged(archived=True))
+        title = made.list_conversations()[0].title
+        room = LocalAgentConversations(made, _nobody)
+        sent = await agent.ask(room)
+        assert sent.ticket.conversation == conversation
+        await agent.get_reply(room, sent, agent.next_reply("answer 2", calls=False))
+        await room.aclose()
+        (row,) = made.list_conversations()
+        assert (row.agent, row.recorded_from, row.archived) == ("Claude Code", "Claude Code", False)
+        assert row.title == title
+        facts = await made.read_conversation_facts(conversation)
+        assert texts_on_path(facts) == ["question 1", "answer 1", "question 2", "answer 2"]
+        # The gateway that starts next knows it by what it has noted.
+        room = LocalAgentConversations(made, _nobody)
+        agent.units.append({"role": "assistant", "content": [{"type": "text", "text": "answer 2"}]})
+        agent.say("question 3")
+        assert (await agent.ask(room)).ticket.conversation == conversation
+        await room.aclose()
+
+
+@pytest.mark.parametrize("change", ["continued", "trashed", "another answer", "another session"])
+async def test_an_imported_session_that_is_another_one_by_now_stays_as_it_is(
+    tmp_path: Path, change: str
+) -> None:
+    async with bench(tmp_path / "home") as made:
+        agent, conversation = await imported_session(made, tmp_path)
+        session = await made.open_session(conversation)
+        if change == "continued":
+            await session.conversation.append_facts(UserSaid((Text("said here", 2),)))
+        elif change == "trashed":
+            await session.conversation.append_facts(ConversationChanged(trashed=True))
+        elif change == "another answer":
+            agent.units[1]["content"][0]["text"] = "Something else was the answer."
+        else:
+            agent.session = "session-2"
+        before = await made.read_conversation_facts(conversation)
+        room = LocalAgentConversations(made, _nobody)
+        sent = await agent.ask(room)
+        await room.aclose()
+        assert sent.ticket.conversation != conversation
+        assert await made.read_conversation_facts(conversation) == before
+
+
+def test_only_an_import_with_facts_of_its_own_has_imported_something() -> None:
+    origin = Origin("claude-code", "s", "/s.jsonl")
+
+    def recorded(*facts: Fact) -> list[Recorded]:
+        return [Recorded("c", seq, 1.0, fact) for seq, fact in enumerate(facts, 1)]
+
+    said = UserSaid((Text("go"),))
+    with_words = recorded(Received((), ()), said, BroughtIn(origin, "run", 2))
+    assert has_imported_facts(with_words, 1)
+    assert not has_imported_facts(with_words, 3)
+    # A note that the file has nothing new, and what the gateway took over from a request.
+    assert not has_imported_facts(recorded(Received((), ()), BroughtIn(origin, "run", 2)), 1)
+    assert not has_imported_facts(recorded(Received((), ()), said, BroughtIn(Origin(), "", 2)), 1)
+    assert not has_imported_facts(recorded(Received((), ()), said), 1)
