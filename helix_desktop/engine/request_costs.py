@@ -9,7 +9,7 @@ fitted to what the provider reports, so that the causes add up to the billed inp
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -49,23 +49,29 @@ from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 
 CACHE_UNIT = 128  # Providers that need no cache marks cache in units of this many tokens.
-UNTIMED_REPLY = (
-    60.0  # A recorded reply without a duration is assumed to have taken at most this many seconds.
-)
-HIDDEN_HEAD_SHARE = (
-    0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
-)
-FAR_READ_SHARE = (
-    0.25  # A provider that has read this share of the last request's messages still had them.
-)
+# A recorded reply without a duration is assumed to have taken at most this many seconds.
+UNTIMED_REPLY = 60.0
+# If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
+HIDDEN_HEAD_SHARE = 0.2
+# A provider that has read this share of the last request's messages still had them.
+FAR_READ_SHARE = 0.25
 CACHED_BY_CONTENTS = "gemini"  # Google's cache depends on what is sent, not on the thinking time.
 READ_ALONE = 0.95  # A request that read this share continues one that had nothing else.
-AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
+AVOIDABLE = (
+    CauseKind.TIME,
+    CauseKind.TOOLS,
+    CauseKind.SYSTEM,
+    CauseKind.ORDER,
+    CauseKind.MODEL,
+    CauseKind.EDIT,
+    CauseKind.NOT_KEPT,
+)
 
 SentPiece = Block | ToolsOffered
-Segment = tuple[
-    int, tuple[Cause, ...]
-]  # A number of tokens, and causes that each explain all of them.
+# What is the same of two pieces if a provider can read the one from its cache for the other.
+ComparablePiece = tuple[object, ...]
+# A number of tokens, and causes that each explain all of them.
+Segment = tuple[int, tuple[Cause, ...]]
 Prices = Callable[[str], ModelSet | None]
 
 
@@ -93,8 +99,11 @@ class RequestCost:
 
     def avoidable_causes(self) -> list[CauseCost]:
         """Return the avoidable causes, most expensive first."""
-        found = [one for one in self.causes if one.cause.kind in AVOIDABLE and one.tokens]
-        return sorted(found, key=lambda one: -one.cost)
+        avoidable = []
+        for cause_cost in self.causes:
+            if cause_cost.cause.kind in AVOIDABLE and cause_cost.tokens:
+                avoidable.append(cause_cost)
+        return sorted(avoidable, key=lambda cause_cost: -cause_cost.cost)
 
 
 @dataclass(slots=True)
@@ -106,16 +115,23 @@ class _AskedRequest:
     asked: float  # When this request was sent, in seconds since 1970.
     pieces: Sequence[SentPiece]
     life: float  # How many seconds the provider caches this request.
-    ends: list[int] = field(default_factory=list)  # The billed tokens up to the end of each piece.
-    places: list[int] = field(
-        default_factory=list
-    )  # How many pieces each request so far had in all.
+    # The billed tokens up to the end of each piece.
+    ends: list[int] = field(default_factory=list)
+    # How many pieces each request so far had in all.
+    places: list[int] = field(default_factory=list)
 
     @property
     def cached_tokens(self) -> int:
         """Return the tokens reported as cached, or all if no writing is reported."""
         usage = self.reply.usage
-        return usage.cache_read + usage.cache_write if usage.cache_write else usage.input
+        if not usage.cache_write:
+            return usage.input
+        return usage.cache_read + usage.cache_write
+
+    def tokens_before_piece(self, number: int) -> int:
+        if number == 0:
+            return 0
+        return self.ends[number - 1]
 
 
 @dataclass(slots=True)
@@ -125,9 +141,8 @@ class RequestCostReader:
     facts: Sequence[Recorded]
     prices: Prices
     _last: dict[str, _AskedRequest] = field(default_factory=dict)  # The last request to each model.
-    _lives: dict[str, float] = field(
-        default_factory=dict
-    )  # The longest pause that a model's cache survived.
+    # The longest pause that a model's cache survived.
+    _lives: dict[str, float] = field(default_factory=dict)
     _aside: dict[str, int] = field(default_factory=dict)  # Inputs that the next request lacked.
     _seen: int = 0  # The number of the newest fact that any request so far contained.
     _last_model: str = ""
@@ -143,17 +158,20 @@ class RequestCostReader:
         if not reply.seconds:
             # Imported replies have only an end time, so their start is estimated.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
-        documented = float(chosen.cache_seconds if chosen else 0)
-        documented = documented or cache_terms_of_model(reply.model).seconds
-        life = max(documented, self._lives.get(reply.model, 0.0))
-        pieces: list[SentPiece] = [ToolsOffered(view.tools, view.tools_tokens), *view.blocks]
+        life = cache_terms_of_model(reply.model).seconds
+        if chosen is not None and chosen.cache_seconds:
+            life = float(chosen.cache_seconds)
+        life = max(life, self._lives.get(reply.model, 0.0))
+        pieces: list[SentPiece] = [ToolsOffered(view.tools, view.tools_tokens)]
+        pieces += view.blocks
         now = _AskedRequest(reply, view, asked, pieces, life)
         before = self._last.get(reply.model)
-        same = _count_same_pieces(before.pieces, now.pieces) if before else 0
-        now.ends = _piece_ends_as_billed(now, before, same)
-        places_before = before.places if before else []
-        now.places = [place for place in places_before if place <= same]
+        same = 0
+        if before is not None:
+            same = _count_same_pieces(before.pieces, now.pieces)
+            now.places = [place for place in before.places if place <= same]
         now.places.append(len(now.pieces))
+        now.ends = _piece_ends_as_billed(now, before, same)
         self._marks_prefixes |= reply.usage.cache_write > 0
         segments = self._explain_request(now, before, same)
         cost = self._price_request(recorded, reply.model, reply.usage, segments, chosen)
@@ -161,7 +179,7 @@ class RequestCostReader:
         self._last[reply.model] = now
         self._last_model = reply.model
         if reply.usage.is_cached_for_an_hour:
-            self._lives[reply.model] = max(self._lives.get(reply.model, 0.0), HOUR_SECONDS)
+            self._remember_life(reply.model, HOUR_SECONDS)
         self._seen = max(self._seen, view.seq)
         return cost
 
@@ -188,15 +206,21 @@ class RequestCostReader:
 
     def reader_for_fork(self, facts: Sequence[Recorded], forked_at: int) -> "RequestCostReader":
         """Return a reader for a fork, which begins with this conversation's requests."""
-        last = {
-            model: replace(last, view=replace(last.view, seq=forked_at))
-            for model, last in self._last.items()
-        }
-        return replace(self, facts=facts, _last=last, _seen=forked_at, _brought_runs=None)
+        last_requests = {}
+        for model, asked in self._last.items():
+            last_requests[model] = replace(asked, view=replace(asked.view, seq=forked_at))
+        return replace(self, facts=facts, _last=last_requests, _seen=forked_at, _brought_runs=None)
+
+    def _remember_life(self, model: str, seconds: float) -> None:
+        self._lives[model] = max(self._lives.get(model, 0.0), seconds)
 
     def _explain_request(
         self, now: _AskedRequest, before: _AskedRequest | None, same: int
     ) -> Iterator[Segment]:
+        """Yield what was read from the cache, what should have been, and what came after it.
+
+        `same`: how many of its first pieces are those of the request before.
+        """
         usage = now.reply.usage
         read = min(usage.cache_read, usage.input)
         yield read, (Cause(CauseKind.READ),)
@@ -204,25 +228,38 @@ class RequestCostReader:
             yield usage.input - read, (Cause(CauseKind.FIRST),)
             return
         last = self._last[self._last_model]
-        pause = now.asked - last.asked
-        always: tuple[Cause, ...] = ()
-        if pause > now.life:
-            always += (Cause(CauseKind.TIME, describe_pause(pause)),)
-        if self._last_model != now.reply.model:
-            always += (Cause(CauseKind.MODEL, f"from {self._last_model}"),)
-        elif now.view.effort != last.view.effort and not _survives_another_effort(now, last, read):
-            always += (Cause(CauseKind.MODEL, "another thinking time"),)
-        known = self._readable_tokens(now, before, same) if last is before else 0
-        if read < known:
-            yield known - read, self._why_not_cached(known - read, now, same, before, always)
+        always = self._causes_of_everything(now, last, read)
+        readable = 0
+        if last is before:
+            readable = self._readable_tokens(now, before, same)
+        if read < readable:
+            missing = readable - read
+            yield missing, self._why_not_cached(missing, now, same, before, always)
         elif read > 0 and before is not None:
-            self._lives[now.reply.model] = max(
-                self._lives.get(now.reply.model, 0.0), now.asked - before.asked
-            )
+            self._remember_life(now.reply.model, now.asked - before.asked)
         changes = self._changes_between(last, now, kept_until=last.asked + now.life)
+        start = max(read, readable)
+        shared = now.tokens_before_piece(same)
+        if start < shared:
+            causes = always or _causes_of_first_place(changes)
+            yield shared - start, causes or (Cause(CauseKind.RULES, "behind the last mark"),)
         # Some agents send these once more.
-        again = frozenset(map(_comparable_piece, last.pieces[same:]))
-        yield from self._explain_uncached(now, same, max(read, known), changes, always, again)
+        sent_again = frozenset(map(_comparable_piece, last.pieces[same:]))
+        yield from self._explain_uncached_pieces(now, same, start, changes, always, sent_again)
+
+    def _causes_of_everything(
+        self, now: _AskedRequest, last: _AskedRequest, read: int
+    ) -> tuple[Cause, ...]:
+        """Return what makes a provider cache a whole request again: a pause or another model."""
+        causes = []
+        pause = now.asked - last.asked
+        if pause > now.life:
+            causes.append(Cause(CauseKind.TIME, describe_pause(pause)))
+        if self._last_model != now.reply.model:
+            causes.append(Cause(CauseKind.MODEL, f"from {self._last_model}"))
+        elif now.view.effort != last.view.effort and not _survives_another_effort(now, last, read):
+            causes.append(Cause(CauseKind.MODEL, "another thinking time"))
+        return tuple(causes)
 
     def _changes_between(
         self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float
@@ -250,51 +287,49 @@ class RequestCostReader:
         if same == len(before.pieces):
             return min(before.cached_tokens, now.ends[same - 1])
         place = max(now.places[:-1], default=0)
-        if not place or self.was_imported(now.view.seq):
+        if self.was_imported(now.view.seq):
             return 0
-        return now.ends[place - 1]
+        return now.tokens_before_piece(place)
 
-    def _explain_uncached(
+    def _explain_uncached_pieces(
         self,
         now: _AskedRequest,
         same: int,
         start: int,
         changes: Sequence[ChangePlace],
         always: tuple[Cause, ...],
-        again: frozenset[tuple[object, ...]],
+        sent_again: frozenset[ComparablePiece],
     ) -> Iterator[Segment]:
         """Explain the pieces after the cached ones: new, or sent again after a change
         before them.
         """
-        shared = now.ends[same - 1] if same else 0
-        if start < shared:  # These unchanged pieces come after the last cache mark.
-            first = tuple(change.cause for change in changes if change.place == changes[0].place)
-            behind_mark = (Cause(CauseKind.RULES, "behind the last mark"),)
-            yield shared - start, always or first or behind_mark
-        active = always
-        waiting = list(changes)
+        causes = list(always)
+        changes_ahead = deque(changes)
         for number in range(same, len(now.pieces)):
             piece = now.pieces[number]
             place = first_seq_in_piece(piece)
-            while waiting and waiting[0].place <= place:
-                cause = waiting.pop(0).cause
-                if cause not in active:
-                    active = (*active, cause)
-            piece_start = now.ends[number - 1] if number else 0
-            tokens = now.ends[number] - max(start, piece_start)
+            # A change explains all that comes behind it.
+            while changes_ahead and changes_ahead[0].place <= place:
+                cause = changes_ahead.popleft().cause
+                if cause not in causes:
+                    causes.append(cause)
+            tokens = now.ends[number] - max(start, now.tokens_before_piece(number))
             if tokens <= 0:
                 continue
-            if self._is_new_piece(piece, place, again):
+            if self._is_new_piece(piece, place, sent_again):
                 yield tokens, (Cause(CauseKind.NEW),)
+            elif causes:
+                yield tokens, tuple(causes)
             else:
-                yield tokens, active or (Cause(CauseKind.UNKNOWN),)
+                yield tokens, (Cause(CauseKind.UNKNOWN),)
 
     def _is_new_piece(
-        self, piece: SentPiece, place: int, again: frozenset[tuple[object, ...]]
+        self, piece: SentPiece, place: int, sent_again: frozenset[ComparablePiece]
     ) -> bool:
-        """Whether no request so far contained it. `again`: what was just sent at another place."""
-        is_head = isinstance(piece, ToolsOffered) or piece.role is Role.SYSTEM
-        return place > self._seen and not is_head and _comparable_piece(piece) not in again
+        """Whether no request so far had it. `sent_again`: what was just sent at another place."""
+        if isinstance(piece, ToolsOffered) or piece.role is Role.SYSTEM:
+            return False
+        return place > self._seen and _comparable_piece(piece) not in sent_again
 
     def _why_not_cached(
         self,
@@ -305,26 +340,37 @@ class RequestCostReader:
         always: tuple[Cause, ...],
     ) -> tuple[Cause, ...]:
         """Explain why the provider did not read from its cache what it had been sent before."""
-        usage = before.reply.usage if before else Usage()
-        terms = cache_terms_of_model(now.reply.model)
         if missing <= CACHE_UNIT:
             return (Cause(CauseKind.RULES, "less than a unit of the cache"),)
         if always:
             return always
-        if not (usage.cache_read or usage.cache_write) and now.ends[same - 1] < terms.least_tokens:
-            return (Cause(CauseKind.RULES, "too short"),)
+        broken_rule = self._find_broken_cache_rule(now, same, before)
+        if broken_rule:
+            return (Cause(CauseKind.RULES, broken_rule),)
+        lacks_head = self.was_imported(now.view.seq) and not now.view.tools
+        if not lacks_head:
+            return (Cause(CauseKind.NOT_KEPT),)
+        if self._joins_requests(now, before, same):
+            return (Cause(CauseKind.EDIT, "messages of two requests at once were joined"),)
+        return (Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools"),)
+
+    def _find_broken_cache_rule(
+        self, now: _AskedRequest, same: int, before: _AskedRequest | None
+    ) -> str:
+        """Say which rule of the provider kept it from caching the same pieces, or nothing."""
+        terms = cache_terms_of_model(now.reply.model)
+        usage = Usage()
+        if before is not None:
+            usage = before.reply.usage
+        was_cached = usage.cache_read > 0 or usage.cache_write > 0
+        if not was_cached and now.ends[same - 1] < terms.least_tokens:
+            return "too short"
+        # A foreign agent sets its own marks, and a provider looks back only so far from one.
         has_own_marks = self._marks_prefixes and now.reply.stable is None
         look_back = terms.look_back_blocks or LOOK_BACK_BLOCKS
         if has_own_marks and len(now.pieces) - same > look_back:
-            return (Cause(CauseKind.RULES, "too far in front of a mark"),)
-        lacks_head = self.was_imported(now.view.seq) and not now.view.tools
-        if not lacks_head:
-            cause = Cause(CauseKind.NOT_KEPT)
-        elif self._joins_requests(now, before, same):
-            cause = Cause(CauseKind.EDIT, "messages of two requests at once were joined")
-        else:
-            cause = Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools")
-        return (cause,)
+            return "too far in front of a mark"
+        return ""
 
     def _note_request_aside(
         self, now: _AskedRequest, before: _AskedRequest | None, same: int
@@ -342,19 +388,21 @@ class RequestCostReader:
 
     def _joins_requests(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> bool:
         """Whether two parallel requests were joined, as much more is new than was recorded."""
+        if before is None:
+            return False
         aside = self._aside.get(now.reply.model, 0)
         whole = now.reply.usage.input
         recorded = sum(piece.tokens for piece in now.pieces[same:])
-        growth = whole - before.reply.usage.input if before else 0
+        growth = whole - before.reply.usage.input
         return 0 < aside <= whole and growth > 2 * recorded
 
     def was_imported(self, seq: int) -> bool:
+        """Whether the fact came from another program's recording, which may lack something."""
         if self._brought_runs is None:
-            self._brought_runs = [
-                (recorded.fact.first, recorded.seq)
-                for recorded in self.facts
-                if isinstance(recorded.fact, BroughtIn) and not recorded.fact.undone
-            ]
+            self._brought_runs = []
+            for recorded in self.facts:
+                if isinstance(recorded.fact, BroughtIn) and not recorded.fact.undone:
+                    self._brought_runs.append((recorded.fact.first, recorded.seq))
         return any(first <= seq < last for first, last in self._brought_runs)
 
     def _price_request(
@@ -386,12 +434,23 @@ class RequestCostReader:
             start = end
         share_of_cause[Cause(CauseKind.REPLY)] = usage.output * rate.output
         whole = sum(share_of_cause.values())
-        causes = tuple(
-            CauseCost(cause, tokens_of_cause[cause], dollars * share / whole if whole else 0.0)
-            for cause, share in share_of_cause.items()
-            if tokens_of_cause[cause] or share
+        cause_costs = []
+        for cause, share in share_of_cause.items():
+            tokens = tokens_of_cause[cause]
+            if not tokens and not share:
+                continue
+            cost = 0.0
+            if whole:
+                cost = dollars * share / whole
+            cause_costs.append(CauseCost(cause, tokens, cost))
+        return RequestCost(
+            recorded.seq, recorded.time, model, usage.input, dollars, tuple(cause_costs)
         )
-        return RequestCost(recorded.seq, recorded.time, model, usage.input, dollars, causes)
+
+
+def _causes_of_first_place(changes: Sequence[ChangePlace]) -> tuple[Cause, ...]:
+    """Return the causes of all changes that are at the place of the first one."""
+    return tuple(change.cause for change in changes if change.place == changes[0].place)
 
 
 def _split_between_causes(segments: Iterable[Segment]) -> Iterator[tuple[Cause, int]]:
@@ -410,12 +469,16 @@ def explain_requests(
     with its first one.
     """
     fork = _find_start_of_fork(facts)
-    if fork is not None and original:
-        earlier = RequestCostReader([one for one in original if one.time <= fork.time], prices)
-        list(_explain_requests_after(earlier))
-        return list(_explain_requests_after(earlier.reader_for_fork(facts, fork.seq - 1), fork.seq))
-    found = _explain_requests_after(RequestCostReader(facts, prices))
-    return [one for one in found if fork is None or one.seq > fork.seq]
+    if fork is None:
+        return list(_explain_requests_after(RequestCostReader(facts, prices)))
+    if not original:
+        costs = _explain_requests_after(RequestCostReader(facts, prices))
+        return [cost for cost in costs if cost.seq > fork.seq]
+    facts_until_fork = [recorded for recorded in original if recorded.time <= fork.time]
+    reader = RequestCostReader(facts_until_fork, prices)
+    list(_explain_requests_after(reader))  # The reader remembers the original's last request.
+    reader = reader.reader_for_fork(facts, fork.seq - 1)
+    return list(_explain_requests_after(reader, fork.seq))
 
 
 async def read_original_and_explain_requests(
@@ -433,16 +496,19 @@ async def read_original_and_explain_requests(
 
 
 def _find_start_of_fork(facts: Sequence[Recorded]) -> Recorded | None:
-    return next((one for one in reversed(facts) if getattr(one.fact, "forked_from", "")), None)
+    for recorded in reversed(facts):
+        if isinstance(recorded.fact, ConversationStarted) and recorded.fact.forked_from:
+            return recorded
+    return None
 
 
 def _replies_imported_in_part(facts: Sequence[Recorded]) -> set[int]:
     """Return the replies that an import has appended again, since it had read them
     before their end.
     """
-    recorded = [one for one in facts if isinstance(one.fact, ModelReplied | Rewound)]
+    steps = [recorded for recorded in facts if isinstance(recorded.fact, ModelReplied | Rewound)]
     in_part = set()
-    for first, between, later in zip(recorded, recorded[1:], recorded[2:], strict=False):
+    for first, between, later in zip(steps, steps[1:], steps[2:], strict=False):
         if isinstance(between.fact, Rewound) and first.time == later.time:
             in_part.add(first.seq)
     return in_part
@@ -452,14 +518,13 @@ def _explain_requests_after(reader: RequestCostReader, after: int = 0) -> Iterat
     state = ConversationState()
     views: dict[int, View] = {}
     in_part = _replies_imported_in_part(reader.facts)
-    wanted = {
-        newest_fact_seen_by(recorded)
-        for recorded in reader.facts
-        if isinstance(recorded.fact, ModelReplied)
-    }
+    seqs_of_requests = set()
+    for recorded in reader.facts:
+        if isinstance(recorded.fact, ModelReplied):
+            seqs_of_requests.add(newest_fact_seen_by(recorded))
     for recorded in reader.facts:
         state.advance_state(recorded)
-        if recorded.seq in wanted:
+        if recorded.seq in seqs_of_requests:
             views[recorded.seq] = state.get_view()
         if recorded.seq <= after or recorded.seq in in_part:
             continue
@@ -473,20 +538,19 @@ def _explain_requests_after(reader: RequestCostReader, after: int = 0) -> Iterat
 def explain_costs_of_last_turn(state: ConversationState) -> list[RequestCost]:
     """Explain the last turn's steps, compared with the last request before it, if made here."""
     since = min(state.branch.turn.words, default=1) - 1
-    fork = _find_start_of_fork(state.facts)
-    first_own = fork.seq + 1 if fork is not None else 0
-    replies = []
-    for seq in state.branch.steps:
-        fact = state.facts[seq - 1].fact
-        if seq >= first_own and isinstance(fact, ModelReplied) and fact.usage.input > 0:
-            replies.append(seq)
-    first = sum(seq <= since for seq in replies)
     reader = RequestCostReader(state.facts, lambda _: None)
-    before = max(0, first - 1)
-    if before < first and reader.was_imported(replies[before]):
-        before = first
+    earlier_replies: list[int] = []
+    replies: list[int] = []
+    for seq in _seqs_of_own_billed_replies(state):
+        if seq <= since:
+            earlier_replies.append(seq)
+        else:
+            replies.append(seq)
+    # What an import brought in may lack what the provider was sent.
+    if earlier_replies and not reader.was_imported(earlier_replies[-1]):
+        replies.insert(0, earlier_replies[-1])
     costs = []
-    for seq in replies[before:]:
+    for seq in replies:
         recorded = state.facts[seq - 1]
         if isinstance(recorded.fact, ModelReplied):
             view = state.past_moment(newest_fact_seen_by(recorded)).get_view()
@@ -494,10 +558,24 @@ def explain_costs_of_last_turn(state: ConversationState) -> list[RequestCost]:
     return [cost for cost in costs if cost.seq > since]
 
 
+def _seqs_of_own_billed_replies(state: ConversationState) -> Iterator[int]:
+    """Yield the replies of a conversation with their usage, in a fork only those of its own."""
+    first_own = 0
+    fork = _find_start_of_fork(state.facts)
+    if fork is not None:
+        first_own = fork.seq + 1
+    for seq in state.branch.steps:
+        fact = state.facts[seq - 1].fact
+        if seq >= first_own and isinstance(fact, ModelReplied) and fact.usage.input > 0:
+            yield seq
+
+
 def describe_pause(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
+    if seconds < 7_200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h"
 
 
 def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> ModelSet | None:
@@ -511,17 +589,24 @@ def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> Mod
 def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
     """Return the billed tokens up to each piece's end: as before, then in proportion."""
     billed = now.reply.usage.input
-    known = list(before.ends[:same]) if before else []
-    counted = [piece.tokens for piece in now.pieces[len(known) :]]
-    if not known and not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD_SHARE):
+    ends: list[int] = []
+    if before is not None:
+        ends += before.ends[:same]
+    counted = [piece.tokens for piece in now.pieces[len(ends) :]]
+    start = 0
+    if ends:
+        start = ends[-1]
+        if billed - start < sum(counted) // 3:
+            # The provider now bills less for the same text.
+            start = max(0, billed - sum(counted))
+            ends = [min(end, start) for end in ends]
+    elif not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD_SHARE):
         counted[0] = billed - sum(counted)  # The recording lacks its system prompt and tools.
-    start = known[-1] if known else 0
-    whole = sum(counted)
-    if known and billed - start < whole // 3:  # The provider now bills less for the same text.
-        start = max(0, billed - whole)
-        known = [min(end, start) for end in known]
-    known += [start + (billed - start) * so_far // max(1, whole) for so_far in accumulate(counted)]
-    return [*known[:-1], billed]
+    whole = max(1, sum(counted))
+    for counted_so_far in accumulate(counted):
+        ends.append(start + (billed - start) * counted_so_far // whole)
+    ends[-1] = billed
+    return ends
 
 
 def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) -> int:
@@ -534,13 +619,13 @@ def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) ->
     return same
 
 
-def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
+def _comparable_piece(piece: SentPiece) -> ComparablePiece:
     if isinstance(piece, ToolsOffered):
         return (piece.tools,)
     return piece.role, piece.content, piece.call, piece.ok
 
 
-def _comparable_head(pieces: Sequence[SentPiece]) -> list[tuple[object, ...]]:
+def _comparable_head(pieces: Sequence[SentPiece]) -> list[ComparablePiece]:
     """Return the system prompt and rules of a request, without its tools."""
     return [_comparable_piece(piece) for piece in pieces[1 : _count_head_pieces(pieces)]]
 
@@ -564,6 +649,8 @@ def _effective_changes(
     changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int
 ) -> list[ChangePlace]:
     """Return the changes after the last equal piece: only these changed what was sent."""
-    last = first_seq_in_piece(pieces[same - 1]) if same else -1
-    behind = [change for change in changes if change.place >= last]
-    return behind or list(changes)
+    last_equal = -1
+    if same:
+        last_equal = first_seq_in_piece(pieces[same - 1])
+    changes_behind = [change for change in changes if change.place >= last_equal]
+    return changes_behind or list(changes)
