@@ -23,40 +23,43 @@ from helix_desktop.fast_dataclass import dataclass
 Run = tuple[int, int]  # The fact numbers with which a run begins and ends.
 
 
+def _no_numbers() -> array[int]:
+    return array("q")
+
+
 @dataclass(slots=True)
 class FactTree:
     """Only grows, so that other threads can read it."""
 
     facts: list[Recorded] = field(default_factory=list)
-    messages: array[int] = field(
-        default_factory=lambda: array("q")
-    )  # The fact numbers of messages on all branches.
-    rewinds: array[int] = field(default_factory=lambda: array("q"))  # The fact numbers of rewinds.
-    targets: array[int] = field(
-        default_factory=lambda: array("q")
-    )  # The fact number each rewind went back to.
+    # The fact numbers of messages on all branches.
+    messages: array[int] = field(default_factory=_no_numbers)
+    rewinds: array[int] = field(default_factory=_no_numbers)  # The fact numbers of rewinds.
+    targets: array[int] = field(default_factory=_no_numbers)  # What each rewind went back to.
     effects: list[Effect] = field(default_factory=list)
-    effect_seqs: array[int] = field(default_factory=lambda: array("q"))
+    effect_seqs: array[int] = field(default_factory=_no_numbers)
     settings: list[RequestSettings] = field(default_factory=lambda: [RequestSettings()])
-    settings_seqs: array[int] = field(default_factory=lambda: array("q"))
-    ids: dict[PartRef, str] = field(
-        default_factory=dict
-    )  # New ids for calls whose own id is empty or not unique.
+    settings_seqs: array[int] = field(default_factory=_no_numbers)
+    # New ids for calls whose own id is empty or not unique.
+    ids: dict[PartRef, str] = field(default_factory=dict)
     # The call that a result answers, by the seq of the result, on all branches.
     answered: dict[int, PendingCall] = field(default_factory=dict)
-    forgotten: dict[Digest, int] = field(
-        default_factory=dict
-    )  # By entry: the fact that records this.
+    forgotten: dict[Digest, int] = field(default_factory=dict)  # By entry: the fact that says so.
     ledger: TokenLedger = field(default_factory=TokenLedger)
 
     def runs_leading_to(self, seq: int) -> list[Run]:
         """Return the path to `seq`, oldest first, without what rewinds left behind."""
         runs: list[Run] = []
         while seq > 0:
-            last = bisect_right(self.rewinds, seq) - 1
-            runs.append((self.rewinds[last] if last >= 0 else 1, seq))
-            seq = self.targets[last] if last >= 0 else 0
-        return runs[::-1]
+            rewinds_until = bisect_right(self.rewinds, seq)
+            if rewinds_until == 0:
+                runs.append((1, seq))
+                break
+            last_rewind = rewinds_until - 1
+            runs.append((self.rewinds[last_rewind], seq))
+            seq = self.targets[last_rewind]
+        runs.reverse()
+        return runs
 
     def facts_leading_to(self, seq: int) -> Iterator[Recorded]:
         for first, last in self.runs_leading_to(seq):
@@ -94,13 +97,12 @@ class FactTree:
         """Return what was shown when `seq` was the newest fact. `taken_out`: also excluded."""
         then = LiveFolds(facts=self.facts, ids=self.ids)
         for first, last in self.runs_leading_to(seq):
-            then.order += self.messages[
-                bisect_left(self.messages, first) : bisect_right(self.messages, last)
-            ]
-            changes = slice(
-                bisect_left(self.effect_seqs, first), bisect_right(self.effect_seqs, last)
-            )
-            for _, fact, kept in self.effects[changes]:
+            first_message = bisect_left(self.messages, first)
+            end_of_messages = bisect_right(self.messages, last)
+            then.order += self.messages[first_message:end_of_messages]
+            first_effect = bisect_left(self.effect_seqs, first)
+            end_of_effects = bisect_right(self.effect_seqs, last)
+            for _, fact, kept in self.effects[first_effect:end_of_effects]:
                 then.apply_fold_change(fact, kept)
         then.exclusions.update(dict.fromkeys(taken_out))
         if then.order:

@@ -1,4 +1,4 @@
-"""Compares covers: spans of facts and single parts of them."""
+"""Compares covers: what a fold stands for, a span of facts or a single part of one."""
 
 from collections.abc import Collection
 
@@ -6,7 +6,9 @@ from helix_desktop.engine.facts import Cover, PartRef, Span
 
 
 def first_and_last(cover: Cover) -> tuple[int, int]:
-    return (cover.seq, cover.seq) if isinstance(cover, PartRef) else (cover.first, cover.last)
+    if isinstance(cover, PartRef):
+        return cover.seq, cover.seq
+    return cover.first, cover.last
 
 
 def covers_overlap(one: Cover, other: Cover) -> bool:
@@ -24,14 +26,16 @@ def cover_contains(outer: Cover, inner: Cover) -> bool:
 
 def covers_nest(one: Cover, other: Cover) -> bool:
     """Whether two covers are apart or one is inside the other, so that both can be folded."""
-    return (
-        not covers_overlap(one, other)
-        or cover_contains(one, other)
-        or cover_contains(other, one)
-        or first_and_last(one) == first_and_last(other)
-    )
+    if not covers_overlap(one, other):
+        return True
+    if first_and_last(one) == first_and_last(other):
+        return True
+    return cover_contains(one, other) or cover_contains(other, one)
 
 
 def is_covered_by_any(refs: Collection[Cover], ref: PartRef) -> bool:
     """Whether a part is in these covers (of pins or exclusions), alone or within a span."""
-    return ref in refs or any(isinstance(span, Span) and cover_contains(span, ref) for span in refs)
+    if ref in refs:
+        return True
+    spans = [cover for cover in refs if isinstance(cover, Span)]
+    return any(cover_contains(span, ref) for span in spans)

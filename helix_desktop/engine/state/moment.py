@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
 )
 from helix_desktop.engine.messages import Block, View
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.state.fact_tree import FactTree
 from helix_desktop.engine.state.live_folds import RECALLED, LiveFolds
 from helix_desktop.engine.state.request_settings import RequestSettings
@@ -38,7 +39,9 @@ class Moment:
 
     @property
     def time_of_moment(self) -> float:
-        return self.record.facts[self.seq - 1].time if self.seq else 0.0
+        if self.seq == 0:
+            return 0.0
+        return self.record.facts[self.seq - 1].time
 
     @property
     def counted_tokens(self) -> int:
@@ -55,15 +58,19 @@ class Moment:
 
     def is_output_forgotten(self, fold: Folded) -> bool:
         """Whether the output behind a marker or excerpt was permanently removed."""
-        gone = (
-            self.record.forgotten.get(entry, self.seq + 1) <= self.seq for entry in fold.entries
-        )
-        return fold.kind in RECALLED and bool(fold.entries) and all(gone)
+        if fold.kind not in RECALLED or not fold.entries:
+            return False
+        return all(self._is_entry_forgotten(entry) for entry in fold.entries)
+
+    def _is_entry_forgotten(self, entry: Digest) -> bool:
+        forgotten_by = self.record.forgotten.get(entry)
+        return forgotten_by is not None and forgotten_by <= self.seq
 
     def count_recallable_tokens(self) -> int:
         """Return the tokens of originals that markers and excerpts can bring back."""
         originals: dict[Cover, int] = {}
-        for fold in map(self.branch.folds.__getitem__, self.branch.live):
+        for name in self.branch.live:
+            fold = self.branch.folds[name]
             if fold.kind in RECALLED and not self.is_output_forgotten(fold):
                 originals[fold.cover] = max(originals.get(fold.cover, 0), fold.tokens_before)
         return sum(originals.values())
@@ -74,21 +81,22 @@ class Moment:
 
     def billed_per_counted_token(self) -> float:
         """Return how many tokens the main model bills per counted token."""
+        model_name = ""
         chosen = self.settings.model_for_role(ModelRole.MAIN)
-        return self.record.ledger.billing_factor(chosen.model if chosen else "", self.seq)
+        if chosen is not None:
+            model_name = chosen.model
+        return self.record.ledger.billing_factor(model_name, self.seq)
 
     def savings_until_moment(self) -> Savings:
         """Return what was sent and paid, compared with no folds."""
         chosen = self.settings.model_for_role(ModelRole.MAIN)
-        return self.record.ledger.savings_until(
-            self.seq, is_priced=chosen is not None and chosen.price_input > 0
-        )
+        is_priced = chosen is not None and chosen.price_input > 0
+        return self.record.ledger.savings_until(self.seq, is_priced=is_priced)
 
     def get_view(self) -> View:
-        blocks = [
-            *self.settings.settings_blocks,
-            *(block for item in self.branch.items for block in item.blocks),
-        ]
+        blocks = list(self.settings.settings_blocks)
+        for item in self.branch.items:
+            blocks += item.blocks
         return self._view_of_blocks(tuple(blocks))
 
     def past_moment(self, seq: int, taken_out: Iterable[Cover] = ()) -> "Moment":
@@ -96,7 +104,8 @@ class Moment:
         return PastMoment(self.record, seq, taken_out)
 
     def _view_of_blocks(self, blocks: tuple[Block, ...]) -> View:
-        tools, main = self.settings.tools, self.settings.model_for_role(ModelRole.MAIN)
+        tools = self.settings.tools
+        main = self.settings.model_for_role(ModelRole.MAIN)
         stable = len(blocks) - self._count_blocks_since_open_calls()
         if main is None:
             return View(blocks, tools.tools, tools.tokens, stable, seq=self.seq)
@@ -113,10 +122,12 @@ class Moment:
 
     def _count_blocks_since_open_calls(self) -> int:
         """Return how many of the last blocks belong to calls without all results."""
-        begun = self._reply_with_open_calls()
+        reply = self._reply_with_open_calls()
+        if reply == 0:
+            return 0
         count = 0
-        for item in reversed(self.branch.items if begun else ()):
-            if item.first < begun:
+        for item in reversed(self.branch.items):
+            if item.first < reply:
                 break
             count += len(item.blocks)
         return count
@@ -128,7 +139,9 @@ class Moment:
             fact = self.branch.message_at(seq).fact
             if isinstance(fact, ModelReplied):
                 calls = sum(isinstance(part, ToolCall) for part in fact.parts)
-                return seq if calls > returned else 0
+                if calls > returned:
+                    return seq
+                return 0
             returned += isinstance(fact, ToolReturned)
         return 0
 

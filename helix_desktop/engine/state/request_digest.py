@@ -17,7 +17,10 @@ def digest_of_request(request: Request) -> Digest:
     """Return the same digest for the same request, in every version of the program."""
     content = hashlib.sha256()
     for piece in _pieces_of_request(request):
-        data = piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
+        if isinstance(piece, bytes):
+            data = piece
+        else:
+            data = piece.encode("utf-8", "surrogatepass")
         content.update(len(data).to_bytes(8, "big"))
         content.update(data)
     return Digest(content.digest())
@@ -44,6 +47,10 @@ def _pieces_of_part(part: MessagePart) -> Iterator[str | bytes]:
         case Image(media_type=kind, data=data):
             yield from ("image", kind, data)
         case ToolResult():
-            yield from ("result", part.call, part.text, "ok" if part.ok else "failed")
+            yield from ("result", part.call, part.text)
+            if part.ok:
+                yield "ok"
+            else:
+                yield "failed"
             for image in part.images:
                 yield from _pieces_of_part(image)

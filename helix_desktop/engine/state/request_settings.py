@@ -33,8 +33,9 @@ class RequestSettings:
             case facts.PolicySet() as policy:
                 return replace(self, policy=policy)
             case facts.ModelSet() as model:
-                models = {**dict(self.models), model.role: model}
-                return replace(self, models=tuple((role, models[role]) for role in sorted(models)))
+                models = dict(self.models)
+                models[model.role] = model
+                return replace(self, models=tuple(sorted(models.items())))
         return self
 
     def model_for_role(self, role: facts.ModelRole) -> facts.ModelSet | None:
@@ -48,25 +49,15 @@ class RequestSettings:
     @cached_property
     def settings_blocks(self) -> tuple[Block, ...]:
         """Return the system prompt and then each rules file, word for word."""
-        texts = (
-            [(self.system_seq, facts.Text(self.system.text, self.system.tokens), False)]
-            if self.system.text
-            else []
-        )
+        blocks = []
+        if self.system.text:
+            prompt = facts.Text(self.system.text, self.system.tokens)
+            blocks.append(_system_block(self.system_seq, prompt, pinned=False))
         for seq, rules in self.rules:
             text = f"Rules of this workspace, from {rules.path}:\n\n{rules.text}"
-            texts.append((seq, facts.Text(text, rules.tokens + RULES_HEADER_TOKENS), True))
-        return tuple(
-            Block(
-                ContextKind.SYSTEM,
-                Role.SYSTEM,
-                facts.PartRef(seq),
-                text,
-                text.tokens,
-                pinned=pinned,
-            )
-            for seq, text, pinned in texts
-        )
+            rules_text = facts.Text(text, rules.tokens + RULES_HEADER_TOKENS)
+            blocks.append(_system_block(seq, rules_text, pinned=True))
+        return tuple(blocks)
 
     @cached_property
     def settings_tokens(self) -> int:
@@ -74,12 +65,25 @@ class RequestSettings:
         return sum(block.tokens for block in self.settings_blocks) + self.tools.tokens
 
 
+def _system_block(seq: int, text: facts.Text, *, pinned: bool) -> Block:
+    ref = facts.PartRef(seq)
+    return Block(ContextKind.SYSTEM, Role.SYSTEM, ref, text, text.tokens, pinned=pinned)
+
+
 def _update_rules_file(known: Rules, seq: int, fresh: facts.RulesSet) -> Rules:
     """Update the rules. A changed file keeps its place; an empty one is removed."""
-    changed = tuple(
-        (seq, fresh) if kept.path == fresh.path and kept != fresh else (at, kept)
-        for at, kept in known
-    )
-    if all(kept.path != fresh.path for _, kept in known):
-        changed = (*known, (seq, fresh))
-    return tuple((at, kept) for at, kept in changed if kept.text)
+    rules_files: list[tuple[int, facts.RulesSet]] = []
+    is_known = False
+    for known_seq, rules in known:
+        if rules.path != fresh.path:
+            rules_files.append((known_seq, rules))
+            continue
+        is_known = True
+        # An unchanged file keeps its number too, so that the view stays the same.
+        if rules == fresh:
+            rules_files.append((known_seq, rules))
+        else:
+            rules_files.append((seq, fresh))
+    if not is_known:
+        rules_files.append((seq, fresh))
+    return tuple((number, rules) for number, rules in rules_files if rules.text)

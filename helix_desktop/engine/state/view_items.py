@@ -14,10 +14,8 @@ from helix_desktop.fast_dataclass import dataclass
 MESSAGE_TOKENS = 4  # Added for each message, in addition to the tokens of its parts.
 MARKER_TOKENS = 90  # The usual number of tokens in a marker.
 LONG_ARGUMENT = 1_000  # Arguments of more tokens than this count as long under every policy.
+SHORT_PART_TOKENS = 120  # Shorter parts are not replaced, as a marker would save too little.
 _FIRST = attrgetter("first")
-SHORT_PART_TOKENS = (
-    120  # Parts of fewer tokens are not replaced, as a marker would save too little.
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,8 @@ class ViewItems:
     items: list[ViewItem] = field(default_factory=list)
     tokens: Counter[ContextKind] = field(default_factory=Counter)
     shown_messages: int = 0
-    changed: int = (
-        0  # The index of the first item changed since `pop_first_changed_index` was last called.
-    )
+    # The index of the first item changed since `pop_first_changed_index` was last called.
+    changed: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -51,11 +48,10 @@ class ViewItems:
 
     def tokens_by_kind(self, settings_tokens: int) -> tuple[int, ...]:
         """Return all shown tokens by `ContextKind`. What messages add counts as conversation."""
-        more = {
-            ContextKind.SYSTEM: settings_tokens,
-            ContextKind.CONVERSATION: MESSAGE_TOKENS * self.shown_messages,
-        }
-        return tuple(self.tokens[kind] + more.get(kind, 0) for kind in ContextKind)
+        tokens = self.tokens.copy()
+        tokens[ContextKind.SYSTEM] += settings_tokens
+        tokens[ContextKind.CONVERSATION] += MESSAGE_TOKENS * self.shown_messages
+        return tuple(tokens[kind] for kind in ContextKind)
 
     def items_from_fact(self, first_seq: int) -> list[ViewItem]:
         return self.items[bisect_left(self.items, first_seq, key=_FIRST) :]
@@ -68,18 +64,22 @@ class ViewItems:
         return sum(item.tokens for item in self.items[first:last])
 
     def covered_messages(self, span: Span) -> list[int]:
-        return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
+        start = bisect_left(self.order, span.first)
+        end = bisect_right(self.order, span.last)
+        return self.order[start:end]
 
     def pop_first_changed_index(self) -> int:
-        changed, self.changed = self.changed, len(self.items)
-        return changed
+        first_changed = self.changed
+        self.changed = len(self.items)
+        return first_changed
 
     def count_messages(self, span: Span, enough: int) -> int:
         """Return how many messages of the span are in the view, counting up to `enough`."""
         low, high = self.item_positions(span)
         count = 0
         for index in range(low, high):
-            count += not self.items[index].fold
+            if not self.items[index].fold:
+                count += 1
             if count >= enough:
                 break
         return count
@@ -121,16 +121,18 @@ class ViewItems:
         self.shown_messages += sign * bool(item.blocks)
 
     def replace_items(self, low: int, high: int, fresh: list[ViewItem]) -> None:
-        is_mostly_gone = high - low > len(self.items) // 2
-        for item in () if is_mostly_gone else self.items[low:high]:
+        self.changed = min(self.changed, low)
+        if high - low > len(self.items) // 2:
+            # The rest is counted again, since subtracting most items would delay other streams.
+            self.items[low:high] = fresh
+            self.clear_sums()
+            for item in self.items:
+                self.update_sums(item, 1)
+            return
+        for item in self.items[low:high]:
             self.update_sums(item, -1)
         self.items[low:high] = fresh
-        self.changed = min(self.changed, low)
-        if (
-            is_mostly_gone
-        ):  # The rest is counted again, since subtracting most items would delay other streams.
-            self.clear_sums()
-        for item in self.items if is_mostly_gone else fresh:
+        for item in fresh:
             self.update_sums(item, 1)
 
     def clear_sums(self) -> None:
@@ -140,11 +142,10 @@ class ViewItems:
 
 def is_worth_a_marker(block: Block) -> bool:
     """Whether this is an unfolded output or call that is long enough for a marker."""
-    if (
-        block.tokens <= SHORT_PART_TOKENS
-        or block.pinned
-        or (block.fold and not isinstance(block.content, Text))
-    ):
+    if block.tokens <= SHORT_PART_TOKENS or block.pinned:
+        return False
+    is_shortened_call = bool(block.fold) and not isinstance(block.content, Text)
+    if is_shortened_call:
         return False
     if block.role is Role.ASSISTANT:
         return isinstance(block.content, ToolCall)
@@ -153,8 +154,9 @@ def is_worth_a_marker(block: Block) -> bool:
 
 def count_clearable_tokens(blocks: Iterable[Block]) -> int:
     """Return the tokens that markers would free: of outputs and of long arguments."""
-    return sum(
-        block.tokens - MARKER_TOKENS
-        for block in blocks
-        if is_worth_a_marker(block) and (block.role is Role.TOOL or block.tokens > LONG_ARGUMENT)
-    )
+    clearable = 0
+    for block in blocks:
+        is_output_or_long = block.role is Role.TOOL or block.tokens > LONG_ARGUMENT
+        if is_output_or_long and is_worth_a_marker(block):
+            clearable += block.tokens - MARKER_TOKENS
+    return clearable
