@@ -56,18 +56,27 @@ from helix_desktop.replay.simulated_recalls import (
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
 
 T = TypeVar("T")
-Answered = tuple[str, dict[str, str], str]  # The tool, the arguments and the output of a recall.
 RECALLED = "recalled-"  # The ids of recalls that the replay adds for the agent begin with this.
 SEARCHED = f"{RECALLED}search-"
-MAIN, FAST = "recorded", "stand-in"
+# The names of the models: the one that the recording heard, and the one that folds.
+MAIN = "recorded"
+FAST = "stand-in"
 SEARCHES = (ToolName.SEARCH_CACHE, ToolName.RECALL_HISTORY)
 MODELS = {facts.ModelRole.MAIN: MAIN, facts.ModelRole.FAST: FAST}
 SYSTEM = "You are the agent of a recorded session."
 # In brackets, so that it is not taken for something that the user said.
 NO_WORDS = "[no words are recorded]"
-WORD_WITH_CALL = (
-    "again "  # This word is one token. Repeated, it stands for the text beside a recall.
-)
+# This word is one token. Repeated, it stands for the text beside a recall.
+WORD_WITH_CALL = "again "
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRecall:
+    """A recall that the replay adds for the agent, and what it brought."""
+
+    tool: str
+    arguments: dict[str, str]
+    output: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +122,9 @@ class SessionPlayer:
         self._terms = terms
         self._stores = stores
         self._tokens = RememberingCounter(tokens)
-        said = [message.text for message in recording.messages if message.role == "system"]
-        self._system_text = "\n\n".join([SYSTEM, *said])
-        self._system_tokens = terms.head + sum(self._tokens.count_tokens(text) for text in said)
+        prompts = [message.text for message in recording.messages if message.role == "system"]
+        self._system_text = "\n\n".join([SYSTEM, *prompts])
+        self._system_tokens = terms.head + sum(map(self._tokens.count_tokens, prompts))
         self._cache = CacheOfSession(terms.prices)
         if terms.is_cache_recorded:
             self._cache = cache_of_recording(recording.messages, terms.prices)
@@ -171,20 +180,25 @@ class SessionPlayer:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _build_folding(self) -> ConversationFolding:
-        clients: dict[facts.ModelRole, ModelClient] = {
-            role: StandInModel(
+        clients: dict[facts.ModelRole, ModelClient] = {}
+        for role, name in MODELS.items():
+            clients[role] = StandInModel(
                 name,
                 self._terms.stand_in,
                 self._tokens,
                 self._bill_fold_request,
                 self._fits_in_window,
             )
-            for role, name in MODELS.items()
-        }
-        cache = self._stores.cache
-        unlimited = TurnLimits, lambda: (0.0, 0.0), lambda: (0.0, 0.0, 0.0, 0.0)
         services = FoldServices(
-            cache, self._tokens, LoopClock(), clients.get, self._spawn, *unlimited
+            self._stores.cache,
+            self._tokens,
+            LoopClock(),
+            clients.get,
+            self._spawn,
+            TurnLimits,
+            # Nobody pays for a replay, and it starts no other agents.
+            lambda: (0.0, 0.0),
+            lambda: (0.0, 0.0, 0.0, 0.0),
         )
         return ConversationFolding(self._conversation, services)
 
@@ -198,17 +212,18 @@ class SessionPlayer:
         price = self._cache.prices
         if self._cache.for_an_hour:  # Prices of models are those for five minutes.
             price = replace(price, write=price.write / facts.HOUR_WRITE)
-        return [
+        first_facts: list[facts.Fact] = [
             facts.SystemSet(self._system_text, self._system_tokens),
             facts.ToolsOffered((), 0),
             self._terms.policy.to_policy_fact(),
-            *(
+        ]
+        for role, name in MODELS.items():
+            first_facts.append(
                 facts.ModelSet(
                     role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write
                 )
-                for role, name in MODELS.items()
-            ),
-        ]
+            )
+        return first_facts
 
     async def _play_messages(self, on_message: Callable[[int], None]) -> None:
         batch: list[RecordedMessage] = []
@@ -265,27 +280,28 @@ class SessionPlayer:
 
     async def _fold_and_build_next_request(self) -> tuple[View, Request]:
         view = await self._following.apply_folds_and_get_view()
-        return view, request_building.build_request(
-            view, await self._contents.read_view_contents(view)
-        )
+        contents = await self._contents.read_view_contents(view)
+        return view, request_building.build_request(view, contents)
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
         """Recall pages in rounds, as an agent would. Return the request after the last round."""
         brought = ""
         for together in _rounds_of_recalls(pages):
-            asked = [page for page in together if not _is_answered(page, brought)]
-            if not asked:
+            recalls: list[AnsweredRecall] = []
+            for page in [page for page in together if not _is_answered(page, brought)]:
+                recalls.append(await self._answer_recall(page))
+            if not recalls:
                 continue
-            calls = [await self._recall_page_as_call(page) for page in asked]
-            for tool, _, text in calls:
-                if tool in SEARCHES:
-                    brought += text
-            await self._play_recall_request(request, calls)
+            for recall in recalls:
+                if recall.tool in SEARCHES:
+                    brought += recall.output
+            await self._play_recall_request(request, recalls)
             view, request = await self._fold_and_build_next_request()
             await self._watching.observe_request(view, request)
         return request
 
-    async def _recall_page_as_call(self, page: RecalledPage) -> Answered:
+    async def _answer_recall(self, page: RecalledPage) -> AnsweredRecall:
+        """Recall a page with the tool that the agent would call for it."""
         asked = dict(page.asked)
         words = asked.get("find", "")
         cache = self._stores.cache
@@ -293,61 +309,59 @@ class SessionPlayer:
             hits = await content_recall.search_entries(
                 self._stores.index, asked["query"], cache=cache
             )
-            return page.tool, asked, hits
+            return AnsweredRecall(page.tool, asked, hits)
         if page.tool is ToolName.RECALL_HISTORY and page.entry:
-            return page.tool, {"fold": page.entry} | asked, page.text
+            return AnsweredRecall(page.tool, {"fold": page.entry} | asked, page.text)
         if page.tool is ToolName.RECALL_HISTORY:
             passages = await content_recall.recall_folded_messages(
                 self._conversation.state, cache, self._tokens, "", words
             )
-            return page.tool, asked, passages
+            return AnsweredRecall(page.tool, asked, passages)
         text = await content_recall.recall_entry(
             cache, self._tokens, page.entry, lines=asked.get("lines", ""), words=words
         )
-        return page.tool, {"sha256": page.entry} | asked, text
+        return AnsweredRecall(page.tool, {"sha256": page.entry} | asked, text)
 
-    async def _play_recall_request(self, request: Request, calls: Sequence[Answered]) -> None:
-        """Play a request that is answered with these calls, and then their results."""
-        asks = RecallReason.RECALLED
-        begins = RECALLED
-        if calls[0][0] == ToolName.RECALL_HISTORY:
-            asks = RecallReason.SEARCHED
-            begins = SEARCHED
-        named = [
-            facts.ToolCall(f"{begins}{self._recalled + n}", tool, json.dumps(of))
-            for n, (tool, of, _) in enumerate(calls)
-        ]
-        self._recalled += len(named)
-        reply = RecordedMessage("assistant", self._words_with_recall, tuple(named))
-        output = prompt_cache_billing.count_output_tokens(reply, self._tokens.count_tokens)
-        now = asyncio.get_running_loop().time()
+    async def _play_recall_request(
+        self, request: Request, recalls: Sequence[AnsweredRecall]
+    ) -> None:
+        """Play a request that is answered with these recalls, and then their results."""
+        reason = RecallReason.RECALLED
+        id_prefix = RECALLED
+        if recalls[0].tool == ToolName.RECALL_HISTORY:
+            reason = RecallReason.SEARCHED
+            id_prefix = SEARCHED
+        calls: list[facts.ToolCall] = []
+        outputs: list[RecordedMessage] = []
+        for recall in recalls:
+            call_id = f"{id_prefix}{self._recalled}"
+            self._recalled += 1
+            calls.append(facts.ToolCall(call_id, recall.tool, json.dumps(recall.arguments)))
+            outputs.append(RecordedMessage("tool", recall.output, answers=call_id))
+        reply = RecordedMessage("assistant", self._words_with_recall, tuple(calls))
         usage = self._ledger.bill_recall(
             self._billing_pieces_of(request),
-            output,
-            now,
-            reason=asks,
+            prompt_cache_billing.count_output_tokens(reply, self._tokens.count_tokens),
+            asyncio.get_running_loop().time(),
+            reason=reason,
             reason_of=self._recall_reason_of,
         )
         await self._following.record_reply(
             self._build_agent_reply(reply, usage), self._conversation.state.seq
         )
-        await self._play_outputs(
-            [
-                RecordedMessage("tool", text, answers=call.id)
-                for call, (_, _, text) in zip(named, calls, strict=True)
-            ]
-        )
+        await self._play_outputs(outputs)
 
     @staticmethod
     def _build_agent_reply(message: RecordedMessage, usage: facts.Usage) -> facts.ModelReplied:
-        stop = facts.Stop.CALLS if message.calls else facts.Stop.END
+        stop = facts.Stop.END
+        if message.calls:
+            stop = facts.Stop.CALLS
         return facts.ModelReplied(tuple(reply_parts_from_message(message)), MAIN, stop, usage)
 
     async def _play_outputs(self, batch: Sequence[RecordedMessage]) -> None:
         before = self._waited_now
-        await self._following.record_outputs(
-            [AgentOutput(message.answers, message.text, message.ok) for message in batch]
-        )
+        outputs = [AgentOutput(message.answers, message.text, message.ok) for message in batch]
+        await self._following.record_outputs(outputs)
         self._longest_admission = max(self._longest_admission, self._waited_now - before)
 
     async def _await_and_add_wait_time(self, work: Awaitable[T]) -> T:
@@ -371,17 +385,22 @@ class SessionPlayer:
         return sum(tokens for _, tokens in self._billing_pieces_of(request)) <= self._terms.window
 
     def _billing_pieces_of(self, request: Request) -> Sequence[Piece]:
-        own = request.system == self._system_text
-        system = self._system_tokens if own else self._tokens.count_tokens(request.system)
-        return prompt_cache_billing.billing_pieces(request, system, self._tokens.count_tokens)
+        if request.system == self._system_text:
+            system_tokens = self._system_tokens
+        else:
+            system_tokens = self._tokens.count_tokens(request.system)
+        return prompt_cache_billing.billing_pieces(
+            request, system_tokens, self._tokens.count_tokens
+        )
 
     async def _collect_figures(self) -> ReplayFigures:
-        terms, messages = self._terms, self._recording.messages
+        messages = self._recording.messages
+        head = self._terms.head
         plain = prompt_cache_billing.bill_without_folds(
-            messages, self._open_ledger(), self._tokens.count_tokens, terms.head
+            messages, self._open_ledger(), self._tokens.count_tokens, head
         )
         at_limit = prompt_cache_billing.bill_with_compaction_at_limit(
-            messages, self._open_ledger(), self._tokens.count_tokens, terms.head
+            messages, self._open_ledger(), self._tokens.count_tokens, head
         )
         self._waited = max(self._waited, self._waited_now)
         billed = ReplayFigures(
@@ -409,24 +428,26 @@ class SessionPlayer:
 
     def _recall_reason_of(self, part: object) -> RecallReason:
         """Return whether a part is in a request because of a recall or a search."""
-        if isinstance(part, facts.Text):
-            is_beside_recall = part.text == self._words_with_recall
-            return RecallReason.RECALLED if is_beside_recall else RecallReason.NO
-        name = ""
+        if isinstance(part, facts.Text) and part.text == self._words_with_recall:
+            return RecallReason.RECALLED
+        call_id = ""
         if isinstance(part, ToolResult):
-            name = part.call
+            call_id = part.call
         elif isinstance(part, facts.ToolCall):
-            name = part.id
-        if name.startswith(SEARCHED):
+            call_id = part.id
+        if call_id.startswith(SEARCHED):
             return RecallReason.SEARCHED
-        return RecallReason.RECALLED if name.startswith(RECALLED) else RecallReason.NO
+        if call_id.startswith(RECALLED):
+            return RecallReason.RECALLED
+        return RecallReason.NO
 
 
 def _rounds_of_recalls(pages: Sequence[RecalledPage]) -> Iterator[Sequence[RecalledPage]]:
     """Yield the pages that are asked for together: first those of entries, then of the history."""
-    for of_history in (False, True):
-        kind = [page for page in pages if (page.tool is ToolName.RECALL_HISTORY) == of_history]
-        yield from group_by_round(kind)
+    of_entries = [page for page in pages if page.tool is not ToolName.RECALL_HISTORY]
+    of_history = [page for page in pages if page.tool is ToolName.RECALL_HISTORY]
+    yield from group_by_round(of_entries)
+    yield from group_by_round(of_history)
 
 
 def _is_answered(page: RecalledPage, brought: str) -> bool:
@@ -438,11 +459,11 @@ def _build_average_text_with_calls(
     messages: Sequence[RecordedMessage], tokens: TokenCounter
 ) -> str:
     """Return a text of the average length that the recorded agent says beside its calls."""
-    lengths = [
-        tokens.count_tokens(message.text) + tokens.count_tokens(message.reasoning)
-        for message in messages
-        if message.calls
-    ]
+    lengths = []
+    for message in messages:
+        if message.calls:
+            text_tokens = tokens.count_tokens(message.text)
+            lengths.append(text_tokens + tokens.count_tokens(message.reasoning))
     if not lengths:
         return ""
     return (WORD_WITH_CALL * round(sum(lengths) / len(lengths))).strip()
@@ -457,12 +478,10 @@ class RememberingCounter:
 
 def join_recordings(recordings: Sequence[RecordedSession]) -> RecordedSession:
     """Join recordings in order, with the system prompt of the first one and without times."""
-    messages = tuple(
-        one
-        for number, each in enumerate(recordings)
-        for one in _messages_with_unique_call_ids(each, number)
-    )
-    return RecordedSession(f"{len(recordings)} sessions as one conversation", messages)
+    messages: list[RecordedMessage] = []
+    for number, recording in enumerate(recordings):
+        messages += _messages_with_unique_call_ids(recording, number)
+    return RecordedSession(f"{len(recordings)} sessions as one conversation", tuple(messages))
 
 
 def _messages_with_unique_call_ids(
@@ -472,5 +491,7 @@ def _messages_with_unique_call_ids(
         if message.role == "system" and number:
             continue
         calls = tuple(replace(call, id=f"{number}-{call.id}") for call in message.calls)
-        answers = f"{number}-{message.answers}" if message.answers else ""
+        answers = ""
+        if message.answers:
+            answers = f"{number}-{message.answers}"
         yield replace(message, calls=calls, answers=answers, time=0.0)
