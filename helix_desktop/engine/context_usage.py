@@ -6,6 +6,7 @@ Every threshold is compared with the corrected number, and the meter shows the s
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 
 from helix_desktop.engine import facts
@@ -98,7 +99,9 @@ class NextMessageCost:
         return self.forever or now < self.warm_until
 
     def cost_when_sent(self, now: float) -> float:
-        return self.warm if self.is_cache_warm(now) else self.cold
+        if self.is_cache_warm(now):
+            return self.warm
+        return self.cold
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +120,31 @@ class PendingRewrite:
 
 def tokens_at_which_handover_must_start(meter: WindowMeter, policy: Policy) -> float:
     """Return above how many tokens the next request might not fit."""
-    return min(
-        policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * SPARE
-    )
+    chosen_limit = policy.handover_share * meter.window
+    last_moment = meter.window - meter.reserve - meter.window * SPARE
+    return min(chosen_limit, last_moment)
 
 
 def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     """Measure the next request in constant time, from running sums."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    factor_now = state.billed_per_counted_token()
+    model = ""
+    if chosen is not None:
+        model = chosen.model
+    factor = state.billed_per_counted_token()
     counted = state.branch.tokens_by_kind(state.settings.settings_tokens)
-    parts = {
-        kind: round(tokens * factor_now) for kind, tokens in zip(ContextKind, counted, strict=True)
-    }
-    size = window_tokens(state, policy)
-    model = chosen.model if chosen else ""
-    reserve = reserved_tokens(state, policy)
+    parts = {}
+    for kind, tokens in zip(ContextKind, counted, strict=True):
+        parts[kind] = round(tokens * factor)
     answered, _ = state.record.ledger.last_billed_reply(model, state.seq)
     return WindowMeter(
-        parts, sum(parts.values()), size, reserve, factor_now, model, is_estimate=not answered
+        parts,
+        sum(parts.values()),
+        window_tokens(state, policy),
+        reserved_tokens(state, policy),
+        factor,
+        model,
+        is_estimate=not answered,
     )
 
 
@@ -143,15 +152,16 @@ def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int
     """Return the billed tokens of system prompt, tools, rules and pins (including
     `more`), which folds cannot save.
     """
-    return estimate_billed_tokens(
-        state.settings.settings_tokens + state.branch.count_pinned_tokens(*more), state
-    )
+    pinned = state.branch.count_pinned_tokens(*more)
+    return estimate_billed_tokens(state.settings.settings_tokens + pinned, state)
 
 
 def window_tokens(state: Moment, policy: Policy) -> int:
     """Return the main model's window, or the policy's if that is unknown."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    return chosen.window if chosen and chosen.window > 0 else policy.window
+    if chosen is not None and chosen.window > 0:
+        return chosen.window
+    return policy.window
 
 
 def reserved_tokens(state: Moment, policy: Policy) -> int:
@@ -191,39 +201,48 @@ def estimate_next_message_cost(
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
-    replaced = count_item_tokens(state.branch.items_from_fact(before)) if before else 0
-    in_window = measure_window(state, policy).used
-    used = max(0, in_window - estimate_billed_tokens(replaced, state))
+    used = measure_window(state, policy).used
+    if before:
+        replaced = count_item_tokens(state.branch.items_from_fact(before))
+        used = max(0, used - estimate_billed_tokens(replaced, state))
     ledger = state.record.ledger
     cached = min(used, count_cached_tokens(state, chosen.model))
     reply = ledger.median_reply_tokens(state.seq)
     for_an_hour = is_cached_for_an_hour(state)
     warm = _usage_that_writes(used - cached, cached, reply, for_an_hour=for_an_hour)
     cold = _usage_that_writes(used, 0, reply, for_an_hour=for_an_hour)
-    lifetime = HOUR_SECONDS if for_an_hour else chosen.cache_seconds
+    lifetime = _documented_lifetime(state, chosen)
     until = 0.0
     if cached and lifetime:
         until = _last_request_time(state, chosen.model) + lifetime
-    per_token = prices_of_main_model(state).write * chosen.price_input / PER_MILLION
-    forever = bool(cached) and not lifetime
-    answered = ledger.last_billed_reply(chosen.model, state.seq)[0]
-    kept = sum(
-        compute_cost(usage, chosen)
-        for _, usage in keep_alive_times_and_usages_since(state, answered)
+    answered, _ = ledger.last_billed_reply(chosen.model, state.seq)
+    kept = 0.0
+    for _, usage in keep_alive_times_and_usages_since(state, answered):
+        kept += compute_cost(usage, chosen)
+    return NextMessageCost(
+        warm=compute_cost(warm, chosen),
+        cold=compute_cost(cold, chosen),
+        reply=reply,
+        warm_until=until,
+        per_token=prices_of_main_model(state).write * chosen.price_input / PER_MILLION,
+        kept=kept,
+        forever=bool(cached) and not lifetime,
     )
-    prices = compute_cost(warm, chosen), compute_cost(cold, chosen)
-    return NextMessageCost(*prices, reply, until, per_token, kept, forever)
+
+
+def _documented_lifetime(state: Moment, chosen: facts.ModelSet) -> float:
+    """Return for how many seconds what was sent is cached, or 0 if the provider does not say."""
+    if is_cached_for_an_hour(state):
+        return HOUR_SECONDS
+    return chosen.cache_seconds
 
 
 def _usage_that_writes(written: int, read: int, output: int, *, for_an_hour: bool) -> facts.Usage:
     """Return the usage of a request that writes all that it does not read."""
-    return facts.Usage(
-        written + read,
-        cache_read=read,
-        cache_write=written,
-        output=output,
-        cache_write_hour=written if for_an_hour else 0,
-    )
+    usage = facts.Usage(written + read, cache_read=read, cache_write=written, output=output)
+    if not for_an_hour:
+        return usage
+    return replace(usage, cache_write_hour=written)
 
 
 def count_cached_tokens(state: Moment, model: str) -> int:
@@ -248,9 +267,12 @@ def count_cached_tokens(state: Moment, model: str) -> int:
 
 def keep_alive_times_and_usages_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
     """Return the time and the usage of each keep-alive request after `seq`."""
-    later = state.record.facts[seq : state.seq]
-    spent = ((one.time, one.fact) for one in later if isinstance(one.fact, facts.Spent))
-    return [(time, fact.usage) for time, fact in spent if fact.purpose is facts.Purpose.KEEP_ALIVE]
+    requests = []
+    for recorded in state.record.facts[seq : state.seq]:
+        fact = recorded.fact
+        if isinstance(fact, facts.Spent) and fact.purpose is facts.Purpose.KEEP_ALIVE:
+            requests.append((recorded.time, fact.usage))
+    return requests
 
 
 def will_request_head_change(state: Moment) -> bool:
@@ -259,9 +281,9 @@ def will_request_head_change(state: Moment) -> bool:
     recorded = state.record.settings_at(state.seq)
     if now is recorded:
         return False
-    return (
-        now.tools.tools != recorded.tools.tools or now.settings_blocks != recorded.settings_blocks
-    )
+    if now.tools.tools != recorded.tools.tools:
+        return True
+    return now.settings_blocks != recorded.settings_blocks
 
 
 def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite | None:
@@ -275,22 +297,32 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
         return None
     rate = prices_of_main_model(state)
     dollars = lost * (rate.write - rate.read) * after.price_input / PER_MILLION
-    lifetime = HOUR_SECONDS if is_cached_for_an_hour(recorded) else before.cache_seconds
-    until = _last_request_time(recorded, before.model) + lifetime if lifetime else 0.0
+    lifetime = _documented_lifetime(recorded, before)
+    until = 0.0
+    if lifetime:
+        until = _last_request_time(recorded, before.model) + lifetime
     is_model = before.model != after.model or before.effort != after.effort
     return PendingRewrite(lost, dollars, until, is_model=is_model)
 
 
 def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
     """Return the first changed message's number, 0 for system prompt or tools, or None."""
-    changing = (one.fact for one in state.record.facts[newest_seq : state.seq])
-    places = (find_first_changed_seq(fact, state.branch.folds) for fact in changing)
-    return min((place for place in places if place is not None), default=None)
+    first_changed = None
+    for recorded in state.record.facts[newest_seq : state.seq]:
+        changed = find_first_changed_seq(recorded.fact, state.branch.folds)
+        if changed is None:
+            continue
+        if first_changed is None or changed < first_changed:
+            first_changed = changed
+    return first_changed
 
 
 def _last_request_time(state: Moment, model: str) -> float:
-    answered = state.record.ledger.last_billed_reply(model, state.seq)[0]
+    answered, _ = state.record.ledger.last_billed_reply(model, state.seq)
     recorded = state.record.facts[answered - 1]
-    seconds = recorded.fact.seconds if isinstance(recorded.fact, facts.ModelReplied) else 0.0
-    times = [time for time, _ in keep_alive_times_and_usages_since(state, answered)]
-    return max([recorded.time - seconds, *times])
+    last_request = recorded.time
+    if isinstance(recorded.fact, facts.ModelReplied):
+        last_request -= recorded.fact.seconds
+    for time, _ in keep_alive_times_and_usages_since(state, answered):
+        last_request = max(last_request, time)
+    return last_request

@@ -28,25 +28,22 @@ from helix_desktop.fast_dataclass import dataclass
 NEWEST_OUTPUTS = "Its newest outputs, newest first, as recall_cached_content finds them:"
 KEPT_HEADING = "\nKept word for word:"  # The line break starts a new paragraph after the last item.
 LONGEST_SENTENCE = 1_000  # At most this many characters of a stated rule or decision are kept.
-BRIEF_MESSAGE = (
-    600  # In messages of the user with more characters, each sentence is searched for demands.
-)
+# In messages of the user with more characters, each sentence is searched for demands.
+BRIEF_MESSAGE = 600
 ERROR_LINE = 2_000
 COMMAND = 2_000
 SHOWN_COMMAND = 400  # Of a longer command that failed or proves something, the rest is cut.
 LONGEST_FAILURE = 600  # Of a longer failure that was solved, the rest is cut.
 LONGEST_REFERENCE = 8_000  # An address or path of more characters than this is cut.
-LONGEST_MESSAGE = (
-    100_000  # Only this many characters at the beginning of a user's message are kept.
-)
+# Only this many characters at the beginning of a user's message are kept.
+LONGEST_MESSAGE = 100_000
 MOST_FAILURES = 12  # Only this many of the newest failures without a solution are critical.
 LINES_READ = 100_000  # Only this many lines of an output are searched for errors.
 # The most characters of a stored list of details. What it has no room for is discarded.
 REFERENCE_LIMIT = 2_000_000
 LEAST_LINE = 10  # In a stored list of details, the characters of a line besides the detail itself.
-MOST_NUMBERED_WORDS = (
-    40  # The most words of a text that differ only in digits. A log could contain millions.
-)
+# The most words of a text that differ only in digits. A log could contain millions.
+MOST_NUMBERED_WORDS = 40
 # Texts are searched in pieces of this many characters, because a search blocks other threads.
 SEARCHED_PIECE = 1 << 16
 
@@ -126,9 +123,8 @@ _LIMIT = re.compile(
     re.IGNORECASE,
 )
 _GO_ON = "go on|go ahead|continue|proceed|next|do (?:it|that|so)|please|thanks?(?: you| a lot)?|thx|weiter|bitte|danke|继续|谢谢"
-_NOD = re.compile(
-    rf"(?:{_YES.pattern}|)\W*(?:{_GO_ON}|)\W*", re.IGNORECASE
-)  # A whole message that only agrees.
+# A whole message that only agrees.
+_NOD = re.compile(rf"(?:{_YES.pattern}|)\W*(?:{_GO_ON}|)\W*", re.IGNORECASE)
 _RECORDED = re.compile(r"\[[^\]]*\]")  # A note added by a recorder: [Request interrupted by user].
 _DIGITS = re.compile(r"\d+")
 _DONE = re.compile(r"^(?:created|changed|deleted) ")
@@ -164,14 +160,18 @@ class Detail:
         return self.kind in CRITICAL
 
     def format_reference_line(self) -> str:
-        again = f" x{self.times}" if self.times > 1 else ""
-        more = self.text.count("\n")
-        return f"{self.kind} [{self.seq}{again}{f' +{more} lines' if more else ''}] {self.text}"
+        """Return the detail's lines in a stored list, which `details_entry` reads again."""
+        place = str(self.seq)
+        if self.times > 1:
+            place += f" x{self.times}"
+        more_lines = self.text.count("\n")
+        if more_lines:
+            place += f" +{more_lines} lines"
+        return f"{self.kind} [{place}] {self.text}"
 
 
-Known = dict[
-    str, dict[str, "Detail"]
-]  # By kind and text. A key of both would take as much memory as a detail.
+# By kind and text. A key of both would take as much memory as a detail.
+Known = dict[str, dict[str, "Detail"]]
 
 
 def merge_details(found: Iterable[Detail]) -> list[Detail]:
@@ -189,13 +189,16 @@ def _list_known_details(known: Known) -> list[Detail]:
 def _merge_detail_and_count_new_characters(known: Known, detail: Detail) -> int:
     """Return how many characters the detail adds to an entry: none if it is known."""
     alike = known.setdefault(detail.kind, {})
-    if before := alike.get(detail.text):
-        detail = Detail(
-            detail.kind, detail.text, max(before.seq, detail.seq), before.times + detail.times
-        )
+    before = alike.get(detail.text)
+    if before is not None:
+        seq = max(before.seq, detail.seq)
+        times = before.times + detail.times
+        alike[detail.text] = Detail(detail.kind, detail.text, seq, times)
+        return 0
     alike[detail.text] = detail
-    own_line = 1 if detail.kind in WORDS else LEAST_LINE  # Words of one message share a line.
-    return 0 if before else len(detail.text) + own_line
+    if detail.kind in WORDS:
+        return len(detail.text) + 1  # Words of one message share a line.
+    return len(detail.text) + LEAST_LINE
 
 
 def merge_details_and_replace_todos(
@@ -238,9 +241,9 @@ class DetailCollector:
         self._asked = ""  # The assistant's last sentence, which the user's next message may answer.
         # The assistant's last message. What is kept of it depends on whether it also makes a call.
         self._said: DetailSource | None = None
-        self._called = self._answered = (
-            0  # How many calls there have been, and how many of them were answered.
-        )
+        # How many calls there have been, and how many of them were answered.
+        self._called = 0
+        self._answered = 0
         self._last_call = 0  # The fact number of the last call.
         # Failures without a solution yet, by action and error: the fact number and a description.
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}
@@ -294,7 +297,9 @@ class DetailCollector:
     def finish_collecting(self) -> list[Detail]:
         self._collect_from_last_message_without_calls()
         for demand in self._preferences.demands:
-            kind = "wish" if demand.is_settled else "rule"
+            kind = "rule"
+            if demand.is_settled:
+                kind = "wish"
             self.add_detail(Detail(kind, demand.text, demand.seq, demand.times))
         for seq, command in self._proofs.values():
             self._add_detail_line("works", command, seq)
@@ -306,8 +311,9 @@ class DetailCollector:
         for seq, tasks in self._open.values():
             for text in tasks:
                 self._add_detail_line("todo", text, seq)
-        found, self.found = self.found, {}
-        return _list_known_details(found)
+        details = _list_known_details(self.found)
+        self.found = {}
+        return details
 
     def _add_detail_line(
         self, kind: str, text: str, seq: int, limit: int = LONGEST_SENTENCE
@@ -327,11 +333,15 @@ class DetailCollector:
         has room for.
         """
         self._size += _merge_detail_and_count_new_characters(self.found, detail)
-        if self._size > REFERENCE_LIMIT * 5 // 4:
-            found, self.found, self._size = sort_details(_list_known_details(self.found)), {}, 0
-            for each in found:
-                if self._size <= REFERENCE_LIMIT:
-                    self._size += _merge_detail_and_count_new_characters(self.found, each)
+        if self._size <= REFERENCE_LIMIT * 5 // 4:
+            return
+        by_importance = sort_details(_list_known_details(self.found))
+        self.found = {}
+        self._size = 0
+        for important in by_importance:
+            if self._size > REFERENCE_LIMIT:
+                break
+            self._size += _merge_detail_and_count_new_characters(self.found, important)
 
     def _collect_from_user(self, source: DetailSource) -> None:
         self._collect_from_last_message_without_calls()
@@ -343,11 +353,14 @@ class DetailCollector:
         confirmed = self._asked and len(text) < LONGEST_SENTENCE and _YES.match(text)
         demands = stated_rules_and_decisions.states_a_rule(text)
         if confirmed:
-            answer = split_sentences(text)[0] if demands else text
+            answer = text
+            if demands:
+                # What follows the agreement is a demand of its own.
+                answer = split_sentences(text)[0]
             self._add_detail_line("decision", f"{self._asked} — {answer}", source.seq)
         if len(text) > BRIEF_MESSAGE:
             self._collect_demands(source)
-        elif demands or not (confirmed or _NOD.fullmatch(text) or _RECORDED.fullmatch(text)):
+        elif demands or not (confirmed or _is_no_demand(text)):
             self._add_demand(text, source.seq)
         for name in source.names:
             self._add_detail_line("artifact", name, source.seq)
@@ -361,10 +374,8 @@ class DetailCollector:
                 self._add_detail_line("figure", sentence, source.seq)
             elif stated_rules_and_decisions.states_a_wish(sentence):
                 self._add_detail_line("wish", sentence, source.seq)
-            if (
-                stated_rules_and_decisions.states_a_decision(sentence)
-                and len(sentence) < LONGEST_SENTENCE // 2
-            ):
+            is_short = len(sentence) < LONGEST_SENTENCE // 2
+            if is_short and stated_rules_and_decisions.states_a_decision(sentence):
                 self._add_detail_line("decision", sentence, source.seq)
         for line in tool_result_reading.find_pasted_errors(source.text):
             self._add_detail_line("failure", line, source.seq)
@@ -372,25 +383,36 @@ class DetailCollector:
     def _collect_from_assistant(self, source: DetailSource) -> None:
         self._collect_from_last_message_without_calls()
         self._said = replace(source, text=source.text[:LONGEST_MESSAGE])
-        if tasks := list(agent_findings.find_tasks_left_open(self._said.text)):
+        tasks = list(agent_findings.find_tasks_left_open(self._said.text))
+        if tasks:
             self._open["said"] = (source.seq, tasks)
-        said = split_sentences(source.text)
+        sentences = split_sentences(source.text)
         self._asked = ""
-        if said and len(said[-1]) > 3:
-            self._asked = tool_result_reading.shorten_with_mark(said[-1], LONGEST_SENTENCE // 2)
+        if sentences and len(sentences[-1]) > 3:
+            last_sentence = sentences[-1]
+            self._asked = tool_result_reading.shorten_with_mark(
+                last_sentence, LONGEST_SENTENCE // 2
+            )
 
     def _collect_from_last_message_without_calls(self) -> None:
         """Keep the report and conclusions of the last message, unless it called a tool."""
-        answer, self._said = self._said, None
-        if answer is None or (self._called and self._last_call == answer.seq):
+        answer = self._said
+        self._said = None
+        if answer is None:
             return
-        reported = ""
+        calls_a_tool = bool(self._called) and self._last_call == answer.seq
+        if calls_a_tool:
+            return
+        report = ""
         if self._acted:
-            reported = agent_findings.extract_report(answer.text)
+            report = agent_findings.extract_report(answer.text)
             self._preferences.add_answer()
-        mark = tool_result_reading.CUT if 0 < len(reported) < len(answer.text.rstrip()) else ""
-        self._add_detail_line("report", reported + mark, answer.seq)
-        for text in agent_findings.find_conclusions(answer.text[len(reported) :]):
+        rest = answer.text[len(report) :]
+        if report and rest.rstrip():
+            self._add_detail_line("report", report + tool_result_reading.CUT, answer.seq)
+        else:
+            self._add_detail_line("report", report, answer.seq)
+        for text in agent_findings.find_conclusions(rest):
             self._add_detail_line("lesson", text, answer.seq)
 
     def _remember_attempted_call(self, source: DetailSource) -> None:
@@ -399,20 +421,23 @@ class DetailCollector:
         paths = tuple(
             tool_result_reading.find_changed_paths(source.tool, given, command, source.text)
         )
-        if (tasks := tool_result_reading.find_open_tasks(given)) is not None:
+        tasks = tool_result_reading.find_open_tasks(given)
+        if tasks is not None:
             self._open["given"] = (source.seq, tasks)
-        self._acted = (
-            self._acted or bool(paths) or tool_result_reading.is_verifying_command(command)
-        )
-        if (
-            self._said
-            and self._said.seq == source.seq
-            and agent_findings.reports_finding(self._said.text, changes=bool(paths))
-        ):
-            self._add_detail_line("lesson", self._said.text, source.seq)
-            self._said = None
+        if paths or tool_result_reading.is_verifying_command(command):
+            self._acted = True
+        self._keep_finding_beside_call(source.seq, changes=bool(paths))
         subject = tool_result_reading.key_shared_by_attempts(source.tool, given, command)
         self._tried[self._called] = _AttemptedCall(source.seq, subject, command, paths)
+
+    def _keep_finding_beside_call(self, seq: int, *, changes: bool) -> None:
+        """Keep what was said in the same message as a call, if it reports a finding."""
+        said = self._said
+        if said is None or said.seq != seq:
+            return
+        if agent_findings.reports_finding(said.text, changes=changes):
+            self._add_detail_line("lesson", said.text, seq)
+            self._said = None
 
     def _collect_written_paths(
         self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()
@@ -424,7 +449,8 @@ class DetailCollector:
                 self._add_detail_line("written", path, tried.seq)
 
     def _collect_from_call(self, source: DetailSource) -> None:
-        self._called, self._last_call = self._called + 1, source.seq
+        self._called += 1
+        self._last_call = source.seq
         self._add_detail_line("command", f"{source.tool} {source.text}", source.seq, COMMAND)
         if _READS.search(source.tool):
             for path in _PATH.findall(source.text[:2_000])[:8]:
@@ -433,7 +459,8 @@ class DetailCollector:
     def _collect_from_output(self, source: DetailSource) -> None:
         has_call = self._answered < self._called
         tried = self._tried.pop(self._answered, _AttemptedCall(source.seq, source.tool))
-        self._answered += has_call
+        if has_call:
+            self._answered += 1
         for change in source.changes:
             self._preferences.add_changed_file(change.path)
             done = describe_change(before=change.before, after=change.after)
@@ -444,7 +471,9 @@ class DetailCollector:
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
         is_command = bool(tried.line) or not has_call
         why = tool_result_reading.describe_failure(source.text, ok=source.ok, command=is_command)
-        refusal = None if source.ok else tool_result_reading.read_refusal(source.text)
+        refusal = None
+        if not source.ok:
+            refusal = tool_result_reading.read_refusal(source.text)
         if refusal is not None:
             self._add_demand(refusal, source.seq)
         elif not why:
@@ -458,13 +487,17 @@ class DetailCollector:
         self, tried: _AttemptedCall, seq: int, why: str, *, was_refused: bool
     ) -> None:
         label = _show_command(tried.line) or tried.subject
-        # Only the same command shows that what was not run works after all.
-        key = (label if was_refused else tried.subject, why)
+        if was_refused:
+            # Only the same command shows that what was not run works after all.
+            self._add_newest_failure((label, why), seq, f"{label}: {why}")
+            return
+        self._add_newest_failure((tried.subject, why), seq, f"{label} failed: {why}")
+        self._proofs.pop(tried.subject, None)
+        self._proofs.pop(label, None)
+
+    def _add_newest_failure(self, key: tuple[str, str], seq: int, text: str) -> None:
         self._failures.pop(key, None)
-        self._failures[key] = (seq, f"{label}: {why}" if was_refused else f"{label} failed: {why}")
-        if not was_refused:
-            self._proofs.pop(tried.subject, None)
-            self._proofs.pop(label, None)
+        self._failures[key] = (seq, text)
 
     def _settle_failures(self, tried: _AttemptedCall, seq: int) -> None:
         """Turn the failures that this call solves into lessons, or note what it proves."""
@@ -472,8 +505,9 @@ class DetailCollector:
         solved = [key for key in self._failures if key[0] in (tried.subject, label)]
         for key in solved:
             failed_seq, failure = self._failures.pop(key)
-            is_same = failure.startswith((f"{label} failed", f"{label}: "))
-            worked = "it worked" if is_same else f"worked: {label}"
+            worked = f"worked: {label}"
+            if failure.startswith((f"{label} failed", f"{label}: ")):
+                worked = "it worked"
             shown = tool_result_reading.shorten_with_mark(failure, LONGEST_FAILURE)
             self._add_detail_line("lesson", f"{shown} — then {worked}", max(failed_seq, seq))
         if not solved and tried.line and tool_result_reading.is_verifying_command(tried.line):
@@ -481,9 +515,11 @@ class DetailCollector:
 
     def _collect_references(self, source: DetailSource) -> None:
         """Examine each word once. References contain no spaces."""
-        if source.excerpt:
-            self._collect_names(source.excerpt, source.seq)
-        self._collect_names(source.text, source.seq, UNSEEN if source.excerpt else "")
+        if not source.excerpt:
+            self._collect_names(source.text, source.seq)
+            return
+        self._collect_names(source.excerpt, source.seq)
+        self._collect_names(source.text, source.seq, UNSEEN)
 
     def _collect_names(self, whole: str, seq: int, kind: str = "") -> None:
         """Collect a text's addresses, paths and identifiers, all as one kind if it is given."""
@@ -511,7 +547,16 @@ class DetailCollector:
 
 def _find_in_words(pattern: re.Pattern[str], words: Iterable[str]) -> dict[str, None]:
     """Return what a pattern finds in the words, each once and in order."""
-    return dict.fromkeys(found for word in words for found in pattern.findall(word))
+    names: dict[str, None] = {}
+    for word in words:
+        for name in pattern.findall(word):
+            names[name] = None
+    return names
+
+
+def _is_no_demand(text: str) -> bool:
+    """Whether a message only agrees, or is a recorder's note such as [Request interrupted]."""
+    return bool(_NOD.fullmatch(text) or _RECORDED.fullmatch(text))
 
 
 def _may_be_path(word: str) -> bool:
@@ -520,7 +565,9 @@ def _may_be_path(word: str) -> bool:
 
 def _join_lines(text: str) -> str:
     line = text.strip()
-    return " ".join(line.split()) if "\n" in line or "\r" in line else line
+    if "\n" not in line and "\r" not in line:
+        return line
+    return " ".join(line.split())
 
 
 def _show_command(line: str) -> str:
@@ -533,15 +580,18 @@ def describe_change(*, before: object, after: object) -> str:
     """Return what was done to a file. None: there was nothing, or nothing is left."""
     if before is None:
         return "created"
-    return "deleted" if after is None else "changed"
+    if after is None:
+        return "deleted"
+    return "changed"
 
 
 def _states_a_limit(sentence: str) -> bool:
     """Whether the sentence states a limit or goal: a figure with a comparing or demanding word."""
-    wanted = len(sentence) < LONGEST_SENTENCE // 2 and _FIGURE.search(sentence)
-    return bool(
-        wanted and (_LIMIT.search(sentence) or stated_rules_and_decisions.states_a_wish(sentence))
-    )
+    if len(sentence) >= LONGEST_SENTENCE // 2 or not _FIGURE.search(sentence):
+        return False
+    if _LIMIT.search(sentence):
+        return True
+    return stated_rules_and_decisions.states_a_wish(sentence)
 
 
 def format_argument_values(arguments: str) -> str:
@@ -557,7 +607,8 @@ def format_argument_values(arguments: str) -> str:
 def _iterate_json_leaves(value: object) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from (f"{key}: {leaf}" for leaf in _iterate_json_leaves(inner))
+            for leaf in _iterate_json_leaves(inner):
+                yield f"{key}: {leaf}"
     elif isinstance(value, list):
         for inner in value:
             yield from _iterate_json_leaves(inner)
@@ -578,11 +629,8 @@ def split_into_pieces_at_line_ends(text: str) -> Iterator[str]:
 def find_error_lines(text: str) -> Iterator[str]:
     """Yield an output's lines that look like errors, each once."""
     seen: set[str] = set()
-    lines = (
-        line
-        for piece in split_into_pieces_at_line_ends(text)
-        for line in _blank_harmless_lines(piece)
-    )
+    pieces = split_into_pieces_at_line_ends(text)
+    lines = chain.from_iterable(map(_blank_harmless_lines, pieces))
     for line in islice(lines, LINES_READ):
         shown = line.strip()[:ERROR_LINE]
         if shown and shown not in seen and _ERROR.search(shown):
@@ -594,14 +642,18 @@ def _blank_harmless_lines(piece: str) -> Iterator[str]:
     """Yield lines, blanking those that can't be errors, which the pattern would reject
     ten times slower.
     """
-    small = (
-        piece.lower()
-        if piece.isascii()
-        else piece.casefold().replace("ı", "i").replace("\u0307", "")
-    )
+    if piece.isascii():
+        small = piece.lower()
+    else:
+        # The pattern ignores case, so Turkish letters i match, too.
+        small = piece.casefold().replace("ı", "i").replace("\u0307", "")
     tells = [tell for tell in _TELLS if tell in small]
-    for line, low in zip(piece.splitlines(), small.splitlines(), strict=True):
-        yield line if low.lstrip()[1:2].isspace() or any(map(low.__contains__, tells)) else ""
+    for line, small_line in zip(piece.splitlines(), small.splitlines(), strict=True):
+        may_be_error = small_line.lstrip()[1:2].isspace()
+        if may_be_error or any(map(small_line.__contains__, tells)):
+            yield line
+        else:
+            yield ""
 
 
 def sort_details(found: Iterable[Detail]) -> list[Detail]:
@@ -630,12 +682,12 @@ LEFTOVER_SHARES: Mapping[str, float] = {kind: kind not in ("lesson", "report") f
 
 def find_missing_critical_details(found: Iterable[Detail], text: str) -> list[Detail]:
     """Return those that the text does not contain word for word."""
-    flat = " ".join(text.split())
-    return [
-        detail
-        for detail in found
-        if detail.is_critical and " ".join(detail.text.split()) not in flat
-    ]
+    flat_text = " ".join(text.split())
+    missing = []
+    for detail in found:
+        if detail.is_critical and " ".join(detail.text.split()) not in flat_text:
+            missing.append(detail)
+    return missing
 
 
 def choose_fitting_details(
@@ -661,4 +713,6 @@ def choose_fitting_details(
 
 
 def format_document_line(detail: Detail) -> str:
-    return f"- {detail.text} [{detail.seq}]" if detail.seq else f"- {detail.text}"
+    if not detail.seq:
+        return f"- {detail.text}"
+    return f"- {detail.text} [{detail.seq}]"

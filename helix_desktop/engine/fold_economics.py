@@ -26,27 +26,26 @@ from typing import NamedTuple
 from helix_desktop.engine.facts import ModelSet
 from helix_desktop.fast_dataclass import dataclass
 
-UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = (
-    0.1,
-    1.0,
-    5.0,
-)  # Assumed without prices, by the input price.
+# Assumed without prices, by the input price.
+UNKNOWN_READ = 0.1
+UNKNOWN_WRITE = 1.0
+UNKNOWN_OUTPUT = 5.0
 LEAST_SAVING = 4_000  # Clearing fewer tokens never pays for caching what follows again.
-COLD_SHARE = (
-    1 / 3
-)  # While the provider's cache is cold, a clearing must free this share of the context.
+# While the provider's cache is cold, a clearing must free this share of the context.
+COLD_SHARE = 1 / 3
 QUESTION_TOKENS = 300  # The request for a summary makes the context this many tokens longer.
 PAYBACK_SHARE = 0.5  # A fold must repay its cost within this share of the steps so far.
 # The expected cost of recalls as a share of savings, and how many saved tokens' worth
 # of evidence it has.
-RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000
+RECALLS_EXPECTED = 0.3
+EXPECTED_WEIGHT = 20_000
 RETURN_SHARE = 0.5  # This share of conversations is expected to continue after a long pause.
 # The longer a pause has lasted, the longer it will last: fitted to 3,218 pauses of
 # Claude Code's users (issue 94177).
-RETURN_SLOPE, USUAL_PAUSES = 0.7, 4  # The usual chance counts as much as this many observed pauses.
-RECALLS_OF_HANDOVER = (
-    10  # A handover leads to about this many recalls. Each reads the system prompt again.
-)
+RETURN_SLOPE = 0.7
+USUAL_PAUSES = 4  # The usual chance counts as much as this many observed pauses.
+# A handover leads to about this many recalls. Each reads the system prompt again.
+RECALLS_OF_HANDOVER = 10
 USUAL_SETTINGS_TOKENS = 1_900  # System prompt and tools of this size are part of the shares above.
 RECALLED_TOKENS = 600  # The expected number of tokens in a recalled text.
 
@@ -67,15 +66,16 @@ def relative_prices(chosen: ModelSet | None) -> RelativePrices:
     """
     if chosen is None or chosen.price_input <= 0:
         return RelativePrices()
-    return RelativePrices(
-        read=chosen.price_cache_read / chosen.price_input if chosen.price_cache_read > 0 else 1.0,
-        write=chosen.price_cache_write / chosen.price_input
-        if chosen.price_cache_write > 0
-        else UNKNOWN_WRITE,
-        output=chosen.price_output / chosen.price_input
-        if chosen.price_output > 0
-        else UNKNOWN_OUTPUT,
-    )
+    read = 1.0
+    if chosen.price_cache_read > 0:
+        read = chosen.price_cache_read / chosen.price_input
+    write = UNKNOWN_WRITE
+    if chosen.price_cache_write > 0:
+        write = chosen.price_cache_write / chosen.price_input
+    output = UNKNOWN_OUTPUT
+    if chosen.price_output > 0:
+        output = chosen.price_output / chosen.price_input
+    return RelativePrices(read, write, output)
 
 
 # --- Deciding whether clearing old parts saves money ---
@@ -138,14 +138,15 @@ def clearing_threshold(
     rewrite = (price.write - price.read) * (1 - cold)
     if rewrite <= 0:
         return LEAST_SAVING
+    if seen.net_share <= 0:
+        return math.inf
     if rent_per_token <= 0:
-        return math.inf if seen.net_share <= 0 else LEAST_SAVING
+        return LEAST_SAVING
     # The tokens that must be freed to repay rewriting and one recall within half as many steps as
     # so far. Without this limit, short conversations would pay for savings they never get.
-    certain = (rewrite * max(0.0, rest) + seen.recall) / (
-        rent_per_token * PAYBACK_SHARE * seen.steps
-    )
-    return max(certain, math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token))
+    rewriting = rewrite * max(0.0, rest)
+    certain = (rewriting + seen.recall) / (rent_per_token * PAYBACK_SHARE * seen.steps)
+    return max(certain, math.sqrt(2 * rewriting * growth / rent_per_token))
 
 
 def find_clearing_start(  # It has many parameters because the rule compares all these figures.
@@ -158,8 +159,10 @@ def find_clearing_start(  # It has many parameters because the rule compares all
     seen: FoldExperience = NO_EXPERIENCE,
 ) -> int | None:
     """Return the index from which clearing saves most now, or None if it does not pay."""
-    best, found = 0.0, None
-    rest, freed = 0, 0
+    best_surplus = 0.0
+    best_index = None
+    rest = 0
+    freed = 0
     # The newest part comes first, because clearing from a part on also clears everything after it.
     for index in range(len(view) - 1, -1, -1):
         part = view[index]
@@ -167,10 +170,12 @@ def find_clearing_start(  # It has many parameters because the rule compares all
             threshold = max(clearing_threshold(rest, growth, price, cold, seen), least)
             freed += part.frees
             surplus = freed - threshold
-            if surplus > best or (found is None and surplus == best):
-                best, found = surplus, index
+            is_first = best_index is None and surplus == best_surplus
+            if is_first or surplus > best_surplus:
+                best_surplus = surplus
+                best_index = index
         rest += part.tokens - part.frees
-    return found
+    return best_index
 
 
 def pays_to_clear_when_cold(freed: int, context: int, share: float = COLD_SHARE) -> bool:
@@ -205,13 +210,12 @@ def handover_cost(
     uncached at its own prices, whose input costs `scale` times ours. Then the document
     and what stays must be cached.
     """
-    if writer is None:
-        writing = (
-            price.read * plan.context + price.write * QUESTION_TOKENS + price.output * plan.summary
-        )
-    else:
+    caching = price.write * (plan.summary + plan.stays)
+    if writer is not None:
         writing = scale * (plan.context + QUESTION_TOKENS + writer.output * plan.summary)
-    return writing + price.write * (plan.summary + plan.stays)
+        return writing + caching
+    asking = price.read * plan.context + price.write * QUESTION_TOKENS
+    return asking + price.output * plan.summary + caching
 
 
 def handover_pays(
@@ -220,7 +224,8 @@ def handover_pays(
     """Whether carrying the messages has cost as much as a handover, which will be
     repaid in time.
     """
-    return seen.net_share * min(rent_paid, saved_per_step * PAYBACK_SHARE * seen.steps) >= cost
+    saved_in_time = saved_per_step * PAYBACK_SHARE * seen.steps
+    return seen.net_share * min(rent_paid, saved_in_time) >= cost
 
 
 def expected_rewriting_cost(tokens: int, price: RelativePrices) -> float:
@@ -230,7 +235,9 @@ def expected_rewriting_cost(tokens: int, price: RelativePrices) -> float:
 
 def chance_of_return(away: float, life: float, pauses: Sequence[float]) -> float:
     """Return the chance that a pause of `away` seconds ends within the next `life` seconds."""
-    usual = 1 - (away / (away + life)) ** RETURN_SLOPE if away > 0 else 1.0
+    usual = 1.0
+    if away > 0:
+        usual = 1 - (away / (away + life)) ** RETURN_SLOPE
     longer = [pause for pause in pauses if pause > away]
     returned = sum(pause <= away + life for pause in longer)
     return (usual * USUAL_PAUSES + returned) / (USUAL_PAUSES + len(longer))
@@ -245,9 +252,8 @@ def least_context_for_handover(window: int, tokens: int, share: float) -> float:
 
 
 ASKING_TOKENS = 150  # The tokens that an agent writes to recall something.
-CARRIED_STEPS = (
-    20  # A recalled text is expected to stay in the context for at most this many steps.
-)
+# A recalled text is expected to stay in the context for at most this many steps.
+CARRIED_STEPS = 20
 
 
 def most_tokens_of_whole_entry(
@@ -261,7 +267,9 @@ def most_tokens_of_whole_entry(
     """
     another_request = price.read * context + price.output * ASKING_TOKENS
     each_token = price.write + price.read * min(steps, CARRIED_STEPS)
-    return min(most, least + round(another_request / each_token)) if each_token > 0 else most
+    if each_token <= 0:
+        return most
+    return min(most, least + round(another_request / each_token))
 
 
 # --- Limits for models with a small context window ---

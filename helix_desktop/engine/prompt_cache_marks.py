@@ -16,9 +16,8 @@ from dataclasses import replace
 
 from helix_desktop.fast_dataclass import dataclass
 
-REMEMBERED = (
-    64  # This many marks are remembered. Older ones have expired in every provider's cache.
-)
+# This many marks are remembered. Older ones have expired in every provider's cache.
+REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,47 +44,60 @@ class MarkedRequest:
         return tuple(place - 1 for place in self.marks)
 
     def mark_next_request(self, blocks: Sequence[object]) -> "MarkedRequest":
+        """Return where the next request is marked: what it shares with this one is cached."""
         same = count_equal_first_blocks(self.blocks, blocks)
-        known = sorted(place for place in {*self.known, *self.marks} if place <= same)
-        stable = known[-1] if known else 0
-        settled, base = self.settled, self.base
+        places = set(self.known).union(self.marks)
+        known = sorted(place for place in places if place <= same)
+        stable = max(known, default=0)
+        settled = self.settled
+        base = self.base
         if same < len(self.blocks):
-            settled, base = self._end_of_changed_part(blocks, same), stable or 1
-        marks = sorted({stable, settled, len(blocks)} - {0})
+            settled = self._end_of_changed_part(blocks, same)
+            base = stable or 1
+        marks = {stable, settled, len(blocks)}
+        marks.discard(0)
         return MarkedRequest(
-            blocks, tuple(known[-REMEMBERED:]), tuple(marks), stable, settled, base
+            blocks=blocks,
+            known=tuple(known[-REMEMBERED:]),
+            marks=tuple(sorted(marks)),
+            stable=stable,
+            settled=settled,
+            base=base,
         )
 
     def limit_marks(self, count: int, *, near: bool) -> "MarkedRequest":
         """Return the request with at most `count` marks. `near`: cached content is only
         found near its end.
         """
+        end = len(self.blocks)
         known = self.stable or self.base
-        order = (self.settled, self.base, known) if near else (known, self.settled, self.base)
-        places = [
-            place
-            for place in dict.fromkeys((len(self.blocks), *order))
-            if 0 < place <= len(self.blocks)
-        ]
+        # The most important mark comes first, since only so many are allowed.
+        by_importance = (end, known, self.settled, self.base)
+        if near:
+            by_importance = (end, self.settled, self.base, known)
+        places = [place for place in dict.fromkeys(by_importance) if 0 < place <= end]
         return replace(self, marks=tuple(sorted(places[: max(0, count)])))
 
     def _end_of_changed_part(self, now: Sequence[object], same: int) -> int:
         """Return where the changed part ends. Blocks after the last request's end are
         additions, not changes.
         """
-        last = self.blocks[-1]
-        end = next((place for place in range(len(now), same, -1) if now[place - 1] == last), 0)
-        if not end:
-            return min(self.settled, same)
-        return max(same, end - count_equal_first_blocks(self.blocks[::-1], now[:end][::-1]))
+        last_block = self.blocks[-1]
+        for end in range(len(now), same, -1):
+            if now[end - 1] == last_block:
+                same_at_end = count_equal_first_blocks(self.blocks[::-1], now[:end][::-1])
+                return max(same, end - same_at_end)
+        return min(self.settled, same)
 
 
 def count_equal_first_blocks(before: Sequence[object], now: Sequence[object]) -> int:
     """Count the first blocks that are equal to those of the last request."""
+    # Most blocks are the same objects, and comparing their contents would take long.
     same = count_same_first_objects(before, now)
-    rest = zip(before[same:], now[same:], strict=False)
-    changed = (at for at, (one, other) in enumerate(rest, same) if one != other)
-    return next(changed, min(len(before), len(now)))
+    shorter = min(len(before), len(now))
+    while same < shorter and before[same] == now[same]:
+        same += 1
+    return same
 
 
 def count_same_first_objects(one: Sequence[object], other: Sequence[object]) -> int:

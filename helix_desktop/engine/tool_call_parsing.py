@@ -14,7 +14,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import text_at
 
 # With these two tools, a model searches for further tools and calls them.
-FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"
+FIND_TOOLS = "find_tools"
+CALL_TOOL = "call_tool"
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 UNREAD = "This call was stopped before it was done."
@@ -43,30 +44,40 @@ class CurrentTurn:
 
     @property
     def first_seq(self) -> int:
-        return self.words[0] if self.words else 0
+        if not self.words:
+            return 0
+        return self.words[0]
 
 
 def match_tool_name(name: str, offered: Sequence[str]) -> str:
     """Return the offered tool that is meant, as `read` for `functions.read:0`."""
+    if name in offered:
+        return name
     plain = _FORMAT.sub("", name).rpartition(".")[2].strip().lower()
-    alike = [one for one in offered if one.lower() == plain]
-    return alike[0] if name not in offered and len(alike) == 1 else name
+    alike = [tool for tool in offered if tool.lower() == plain]
+    if len(alike) != 1:
+        return name
+    return alike[0]
 
 
 def unwrap_call(call: ToolCall) -> ToolCall:
     """Return the call that `call_tool` was to make. Any other call is returned unchanged."""
-    values = parse_arguments(call.arguments) if call.name == CALL_TOOL else None
-    name, inner = (values or {}).get("name"), (values or {}).get("arguments", {})
-    if isinstance(inner, str):
-        inner = parse_arguments(inner) if inner.strip() else {}
-    if (
-        not isinstance(name, str)
-        or not _TOOL_NAME.fullmatch(name)
-        or name == CALL_TOOL
-        or not isinstance(inner, dict)
-    ):
+    if call.name != CALL_TOOL:
         return call
-    arguments, keep = json.dumps(inner, ensure_ascii=False), text_at(values, "keep")
+    values = parse_arguments(call.arguments) or {}
+    name = text_at(values, "name")
+    if not _TOOL_NAME.fullmatch(name) or name == CALL_TOOL:
+        return call
+    inner = values.get("arguments", {})
+    # Some models write the arguments of the inner call as a string of JSON, or as an empty one.
+    if isinstance(inner, str) and inner.strip():
+        inner = parse_arguments(inner)
+    elif isinstance(inner, str):
+        inner = {}
+    if not isinstance(inner, dict):
+        return call
+    arguments = json.dumps(inner, ensure_ascii=False)
+    keep = text_at(values, "keep")
     return replace(call, name=name, arguments=arguments, keep=keep, via=CALL_TOOL)
 
 
@@ -80,7 +91,9 @@ def restore_call_as_made(call: ToolCall) -> ToolCall:
 
 def parse_strict_json(arguments: str, *, strict: bool = False) -> Any:
     """Parse JSON without NaN and too large numbers. `strict`: also without raw line breaks."""
-    return (_STRICT if strict else _LENIENT).decode(arguments)
+    if strict:
+        return _STRICT.decode(arguments)
+    return _LENIENT.decode(arguments)
 
 
 def _refuse_constant(name: str) -> Any:
@@ -89,7 +102,9 @@ def _refuse_constant(name: str) -> Any:
 
 def _parse_finite_number(written: str) -> float:
     number = float(written)
-    return _refuse_constant(written) if math.isinf(number) else number
+    if math.isinf(number):
+        return float(_refuse_constant(written))
+    return number
 
 
 _STRICT = json.JSONDecoder(
@@ -104,7 +119,10 @@ def parse_arguments(arguments: str) -> dict[str, Any] | None:
     """Return the arguments as an object, even if they have raw line breaks or are in a string."""
     try:
         value = parse_strict_json(arguments)
-        value = parse_strict_json(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            value = parse_strict_json(value)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    return value

@@ -67,9 +67,8 @@ class UndoneFiles:
             is_shown = change.path in self.told_left
         if not is_shown and change.path not in self.made:
             return
-        self.before.setdefault(
-            change.path, change.after
-        )  # What a sub-agent changed is known only from its undo.
+        # What a sub-agent changed is known only from its undo.
+        self.before.setdefault(change.path, change.after)
         self.made.setdefault(change.path, change.before)
         self.told.setdefault(change.path, change.before)
         self.restored[change.path] = change.after
@@ -78,13 +77,25 @@ class UndoneFiles:
         """Whether nothing is left of what an agent did to a file: its path, or words
         such as "created" and its path.
         """
-        parts = _DONE.sub("", written).split("/")
-        paths = {name: path for path, name in self.names.items()} if self.restored else {}
-        tails = (
-            "/".join(parts[at:]) for at in range(len(parts))
-        )  # An absolute path ends in the name.
-        path = next((paths[tail] for tail in tails if tail in paths), "")
-        return path in self.restored and self.restored[path] == self.before[path] != self.made[path]
+        if not self.restored:
+            return False
+        path = self._path_with_name_at_end(_DONE.sub("", written))
+        if path not in self.restored:
+            return False
+        is_as_before = self.restored[path] == self.before[path]
+        return is_as_before and self.before[path] != self.made[path]
+
+    def _path_with_name_at_end(self, written: str) -> str:
+        """Return the path of the file that a text names, or nothing. An absolute path ends
+        in the name that the user knows.
+        """
+        path_of_name = {name: path for path, name in self.names.items()}
+        parts = written.split("/")
+        for start in range(len(parts)):
+            name = "/".join(parts[start:])
+            if name in path_of_name:
+                return path_of_name[name]
+        return ""
 
     def describe_undos(self, known: Items) -> str:
         """Return one line on all files that an undo or redo left otherwise than
@@ -111,21 +122,24 @@ class UndoneFiles:
 
     def describe_news(self) -> str:
         """Return what the model was not told yet of undos and of changes that a rewind has left."""
-        there = {path: item for path, item in self.left.items() if item != self.before_left[path]}
-        new = (
-            path
-            for path, item in there.items()
-            if path not in self.told_left or self.told_left[path] != item
-        )
+        new = []
+        for path, item in self.left.items():
+            is_there = item != self.before_left[path]
+            is_told = path in self.told_left and self.told_left[path] == item
+            if is_there and not is_told:
+                new.append(path)
         left = _format_sentence(LEFT, self._named(new), " are still there.")
         return " ".join(filter(None, (self.describe_undos(self.told), left)))
 
     def _named(self, paths: Iterable[str]) -> list[str]:
-        gone = {path for path, item in {**self.left, **self.restored}.items() if item is None}
-        return [
-            quote_file_name(self.names[path]) + (" (deleted)" if path in gone else "")
-            for path in paths
-        ]
+        items = {**self.left, **self.restored}
+        names = []
+        for path in paths:
+            name = quote_file_name(self.names[path])
+            if path in items and items[path] is None:
+                name += " (deleted)"
+            names.append(name)
+        return names
 
 
 def quote_file_name(name: str) -> str:
@@ -134,8 +148,12 @@ def quote_file_name(name: str) -> str:
 
 
 def _format_sentence(words: str, names: list[str], end: str = ".") -> str:
-    more = [f"{len(names) - MOST_NAMED:,} more"] if len(names) > MOST_NAMED else []
-    return f"{words}{', '.join([*names[:MOST_NAMED], *more])}{end}" if names else ""
+    if not names:
+        return ""
+    listed = names[:MOST_NAMED]
+    if len(names) > MOST_NAMED:
+        listed.append(f"{len(names) - MOST_NAMED:,} more")
+    return f"{words}{', '.join(listed)}{end}"
 
 
 async def read_undone_files(state: ConversationState, cache: ContentCache) -> UndoneFiles:

@@ -61,9 +61,12 @@ class PlannedClearing:
 
 
 def find_due_clearing(situation: FoldSituation) -> PlannedClearing | None:
+    """Plan what the policy wants replaced by markers now, or return None."""
     if situation.policy.caching == "steps":
         return clearing_after_steps(situation)
-    return clearing_that_pays(situation) if situation.policy.caching == "pays" else None
+    if situation.policy.caching == "pays":
+        return clearing_that_pays(situation)
+    return None
 
 
 def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
@@ -71,25 +74,30 @@ def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
 
     One marker at each step would have the provider cache the rest anew at each step.
     """
-    branch, policy = situation.branch, situation.policy
+    branch = situation.branch
+    policy = situation.policy
     steps = policy.caching_steps
     if len(branch.steps) <= steps:
         return None
     end = min(branch.steps[-steps], first_seq_of_tail(situation))
     why = f"older than {steps} steps and at least {policy.caching_tokens} tokens long"
     clearing = PlannedClearing(branch.order[0], end, why, policy.caching_tokens)
-    is_cold = is_cache_cold(situation)
-    if not is_cold:
-        oldest = branch.steps[-2 * steps] if len(branch.steps) > 2 * steps else branch.order[0]
-        overdue = replace(clearing, end=min(oldest, end))
+    if not is_cache_cold(situation):
+        end_of_overdue = branch.order[0]
+        if len(branch.steps) > 2 * steps:
+            end_of_overdue = branch.steps[-2 * steps]
+        overdue = replace(clearing, end=min(end_of_overdue, end))
         if not _clears_anything(situation, overdue):
             return None
-    return clearing if _clears_anything(situation, clearing) else None
+    if not _clears_anything(situation, clearing):
+        return None
+    return clearing
 
 
 def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     """Plan to clear everything from a place, if caching the rest again costs less than it saves."""
-    branch, meter = situation.branch, situation.meter
+    branch = situation.branch
+    meter = situation.meter
     end = first_seq_of_tail(situation)
     standing = _measure_context_parts(situation, end)
     total = sum(part.frees for part in standing)
@@ -123,7 +131,9 @@ def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedCl
         return None
     why = "replaced now, because another fold changes the context anyway"
     clearing = PlannedClearing(situation.branch.order[0], end, why)
-    return clearing if _clears_anything(situation, clearing) else None
+    if not _clears_anything(situation, clearing):
+        return None
+    return clearing
 
 
 def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> int:
@@ -142,7 +152,9 @@ def _measure_context_parts(situation: FoldSituation, end: int) -> list[Clearable
     factor = situation.meter.factor
     least = _least_tokens_to_clear(situation)
     items = branch.items[-EXAMINED_ITEMS:]
-    first_examined = items[0].first if items else 0
+    first_examined = 0
+    if items:
+        first_examined = items[0].first
     parts = [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
     for group in _group_older_items(branch, first_examined):
         tokens = round(group.tokens * factor)
@@ -170,7 +182,8 @@ def _group_older_items(branch: ConversationBranch, before: int) -> list[Clearabl
         groups.append(ClearablePart(tokens, frees, branch.order[start]))
         stop = start
         width *= 2
-    return groups[::-1]
+    groups.reverse()
+    return groups
 
 
 def _least_tokens_to_clear(situation: FoldSituation) -> float:
@@ -201,7 +214,9 @@ def tokens_freed_by_part(
     """Yield a message's clearable parts of at least so many tokens, with the tokens each frees."""
     for block in item.blocks:
         ref = block.source
-        if block.tokens < least or not is_worth_a_marker(block) or not isinstance(ref, PartRef):
+        if not isinstance(ref, PartRef):
+            continue
+        if block.tokens < least or not is_worth_a_marker(block):
             continue
         if not _must_stay_whole(situation, block, ref):
             yield ref, block.tokens - MARKER_TOKENS
@@ -241,7 +256,9 @@ def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:
     """Return the clearable tokens that a step adds: the mean of the last steps."""
     recent = branch.clearable[-RECENT_STEPS:]
-    return sum(recent) / len(recent) if recent else 0.0
+    if not recent:
+        return 0.0
+    return sum(recent) / len(recent)
 
 
 def chance_of_cold_cache(situation: FoldSituation) -> float:
@@ -278,17 +295,19 @@ def seconds_until_cold(situation: FoldSituation) -> float:
 def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
     """Return a marker's two lines. `part`: the second says that a part can be requested."""
     line = " ".join(about.split())
-    return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}{ASK if part else ""}'
+    if part:
+        line += ASK
+    return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}'
 
 
 def describe_output(branch: ConversationBranch, seq: int) -> str:
     """Describe an output: tool, short arguments, exit code, lines and size."""
     result = branch.tool_output_at(seq)
     call = call_answered_by(branch, seq)
-    said = "output"
+    source = "output"
     if call is not None:
-        said = f"{call.name} {summarise_arguments(call.arguments)}".strip()
-    pieces = [said, _describe_outcome(result)]
+        source = f"{call.name} {summarise_arguments(call.arguments)}".strip()
+    pieces = [source, _describe_outcome(result)]
     if result.output.lines:
         pieces.append(format_things(result.output.lines, "line", "lines"))
     pieces.append(format_size(result.output))
@@ -300,12 +319,16 @@ def _describe_outcome(result: ToolReturned) -> str:
         return f"exit {result.exit_code}"
     if result.ok:
         return ""
-    return "failed" if read_refusal(result.head) is None else "not run"
+    if read_refusal(result.head) is None:
+        return "failed"
+    return "not run"
 
 
 def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
     answered = branch.answered.get(seq)
-    return answered.call if answered else None
+    if answered is None:
+        return None
+    return answered.call
 
 
 def content_to_store(arguments: str) -> str:
@@ -331,9 +354,11 @@ def summarise_arguments(arguments: str) -> str:
 
 
 def format_size(stored: Stored) -> str:
-    amount = float(stored.size)
-    for unit in ("B", "KB", "MB"):
+    if stored.size < 1_000:
+        return f"{stored.size} B"
+    amount = stored.size / 1_000
+    for unit in ("KB", "MB"):
         if amount < 1_000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+            return f"{amount:.1f} {unit}"
         amount /= 1_000
     return f"{amount:.1f} GB"
