@@ -4,7 +4,7 @@ without the gateway.
 
 from bisect import bisect_left
 
-from helix_desktop.engine.facts import ModelReplied, ToolCall
+from helix_desktop.engine.facts import Fact, ModelReplied, ToolCall
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
@@ -34,20 +34,24 @@ def compute_agent_figures(
     """Compute figures from what the provider reported. `since`: only what came after that time."""
     ledger = state.record.ledger
     first = bisect_left(ledger.requests, since, key=lambda seq: state.facts[seq - 1].time)
-    before = ledger.requests[first - 1] if first else 0
+    before = 0
+    if first:
+        before = ledger.requests[first - 1]
     whole = ledger.sums["without"]
-    hidden = recalls = 0
-    for at in range(first, len(ledger.requests)):
-        fact = state.facts[ledger.requests[at] - 1].fact
-        parts = fact.parts if isinstance(fact, ModelReplied) else ()
-        calls = sum(isinstance(p, ToolCall) and p.name in HIDDEN_TOOLS for p in parts)
-        recalls += calls
-        hidden += whole[at + 1] - whole[at] if calls else 0
+    recalls = 0
+    tokens_of_recalls = 0  # Without the gateway, there would be no such requests.
+    for number in range(first, len(ledger.requests)):
+        calls = _count_recalls(state.facts[ledger.requests[number] - 1].fact)
+        if calls:
+            recalls += calls
+            tokens_of_recalls += whole[number + 1] - whole[number]
     now = state.savings_until_moment()
     then = ledger.savings_until(before)
-    all_of_it = now.without - then.without
-    without = max(0, all_of_it - hidden)
-    share = without / all_of_it if all_of_it else 1.0
+    all_tokens = now.without - then.without
+    without = max(0, all_tokens - tokens_of_recalls)
+    share = 1.0
+    if all_tokens:
+        share = without / all_tokens
     return Figures(
         conversation,
         state.agent,
@@ -60,3 +64,9 @@ def compute_agent_figures(
         now.paid - then.paid,
         (now.paid_without - then.paid_without) * share,
     )
+
+
+def _count_recalls(fact: Fact) -> int:
+    if not isinstance(fact, ModelReplied):
+        return 0
+    return sum(isinstance(part, ToolCall) and part.name in HIDDEN_TOOLS for part in fact.parts)

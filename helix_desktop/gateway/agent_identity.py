@@ -1,7 +1,7 @@
 """Finds out from a request which agent sent it, in which session, and how it pays."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.json_values import text_at
@@ -9,24 +9,28 @@ from helix_desktop.protocols.gateway_message import Json
 from helix_desktop.resources import read_table
 
 CLAUDE, CODEX, OPENCODE, GEMINI, PI = "Claude Code", "Codex", "opencode", "Gemini CLI", "pi"
-_HEADERS = {
+_HEADERS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(words, re.IGNORECASE)
     for name, words in read_table("known_agents")["headers"].items()
 }
-_SESSIONS, _PARENTS = (
-    read_table("known_agents")["sessions"][name].split() for name in ("own", "parent")
-)
+_SESSION_HEADERS = read_table("known_agents")["sessions"]["own"].split()
+_PARENT_HEADERS = read_table("known_agents")["sessions"]["parent"].split()
 # Their requests without tools are beside their conversations.
 AGENTS_WITH_TOOLS = frozenset(_HEADERS)
 _SUBAGENT = "x-claude-code-agent-id"
+MOST_CHARACTERS = 200  # Of an agent's name for its conversation.
 _IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 
 
 def agent_from_headers(headers: Mapping[str, str]) -> str:
-    named = headers.get("x-helix-agent", "")
-    told = named or headers.get("user-agent", "") + " " + headers.get("x-app", "")
-    known = next((name for name, pattern in _HEADERS.items() if pattern.search(told)), "")
-    return known or named or headers.get("user-agent", "").partition("/")[0][:40] or "An agent"
+    """Return the display name of the agent that a request names, or what it calls itself."""
+    own_name = headers.get("x-helix-agent", "")
+    program = headers.get("user-agent", "")
+    described = own_name or f"{program} {headers.get('x-app', '')}"
+    for title, pattern in _HEADERS.items():
+        if pattern.search(described):
+            return title
+    return own_name or program.partition("/")[0][:40] or "An agent"
 
 
 def title_of_known_agent(name: str) -> str:
@@ -36,23 +40,33 @@ def title_of_known_agent(name: str) -> str:
 
 def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> str:
     """Return the agent's name for its conversation, or an empty string."""
-    for name in _SESSIONS:
-        if headers.get(name):  # Claude Code's sub-agents send their parent's session.
-            return (
-                f"{headers[name]}/{headers[_SUBAGENT]}" if headers.get(_SUBAGENT) else headers[name]
-            )[:200]
-    if key := text_at(body, "prompt_cache_key"):
-        return key[:200]
-    found = _IN_USER.search(text_at(body, "metadata", "user_id"))
-    return found[1] if found else ""
+    session = _first_of_headers(headers, _SESSION_HEADERS)
+    if session:
+        if headers.get(_SUBAGENT):  # Claude Code's sub-agents send their parent's session.
+            session = f"{session}/{headers[_SUBAGENT]}"
+        return session[:MOST_CHARACTERS]
+    cache_key = text_at(body, "prompt_cache_key")
+    if cache_key:
+        return cache_key[:MOST_CHARACTERS]
+    in_user = _IN_USER.search(text_at(body, "metadata", "user_id"))
+    if in_user is None:
+        return ""
+    return in_user[1]
 
 
 def parent_session_of_request(headers: Mapping[str, str]) -> str:
     """Return the agent's name for the conversation whose sub-agent this is, or an empty string."""
-    named = next((headers[name][:200] for name in _PARENTS if headers.get(name)), "")
-    return named or (
-        headers.get("x-claude-code-session-id", "")[:200] if headers.get(_SUBAGENT) else ""
-    )
+    parent = _first_of_headers(headers, _PARENT_HEADERS)
+    if not parent and headers.get(_SUBAGENT):
+        parent = headers.get("x-claude-code-session-id", "")
+    return parent[:MOST_CHARACTERS]
+
+
+def _first_of_headers(headers: Mapping[str, str], names: Sequence[str]) -> str:
+    for name in names:
+        if headers.get(name):
+            return headers[name]
+    return ""
 
 
 def uses_subscription(headers: Mapping[str, str]) -> bool:

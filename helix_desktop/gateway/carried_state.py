@@ -34,8 +34,11 @@ def carried_units(protocol: Any, covered: Sequence[Wired]) -> list[Json]:
                 is_kept or piece.kind is PieceKind.REASONING
                 for is_kept, piece in zip(kept, pieces, strict=True)
             ]
-        gone = [PieceEdit(at, None) for at, is_kept in enumerate(kept) if not is_kept]
-        units.extend(protocol.apply_edits(message, gone) if gone else message.units)
+        gone = [PieceEdit(position, None) for position, is_kept in enumerate(kept) if not is_kept]
+        if gone:
+            units.extend(protocol.apply_edits(message, gone))
+        else:
+            units.extend(message.units)
     if protocol is anthropic_gateway:
         return [anthropic_gateway.without_cache_marks(unit) for unit in units]
     return units

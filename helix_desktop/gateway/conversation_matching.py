@@ -10,9 +10,8 @@ from dataclasses import field
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.gateway_message import Wired
 
-LONG_HISTORY_MESSAGES = (
-    50  # A request with more new messages is sent, without folds, before they are recorded.
-)
+# A request with more new messages is sent, without folds, before they are recorded.
+LONG_HISTORY_MESSAGES = 50
 
 
 def compute_message_hashes(
@@ -21,15 +20,18 @@ def compute_message_hashes(
     """Return, for each message, the hash of all messages up to it. `before`: the first
     hashes, if known.
     """
-    made = list(before)
-    for message in messages[len(made) :]:
-        made.append(next_message_hash(made, wire, message.identity_key))
-    return tuple(made)
+    chain = list(before)
+    for message in messages[len(chain) :]:
+        chain.append(next_message_hash(chain, wire, message.identity_key))
+    return tuple(chain)
 
 
 def next_message_hash(chain: Sequence[str], wire: str, key: str) -> str:
-    last = bytes.fromhex(chain[-1]) if chain else wire.encode()
-    digest = hashlib.blake2b(last, digest_size=16)
+    """Return the hash of a message and of all before it, whose hashes are the chain."""
+    before = wire.encode()
+    if chain:
+        before = bytes.fromhex(chain[-1])
+    digest = hashlib.blake2b(before, digest_size=16)
     digest.update(key.encode())
     return digest.hexdigest()
 
@@ -62,15 +64,17 @@ class KnownMessages:
     def __post_init__(self) -> None:
         self.is_recorded.set()
         self.heads.add(self.head)
-        self.alone = (
-            self,
-        )  # The index has this one tuple for every message of a long history, to save memory.
+        # The index has this one tuple for every message of a long history, to save memory.
+        self.alone = (self,)
 
     def rewind_known_messages(self, chain: Sequence[str], seqs: Sequence[int]) -> None:
         """Continue from these messages, and remember the last facts of the others."""
-        first = len(chain) if self.chain[: len(chain)] == list(chain) else 0
-        self.left.update(zip(self.chain[first:], self.seqs[first:], strict=True))
-        self.chain[:], self.seqs[:] = chain, seqs
+        common = 0
+        if self.chain[: len(chain)] == list(chain):
+            common = len(chain)
+        self.left.update(zip(self.chain[common:], self.seqs[common:], strict=True))
+        self.chain[:] = chain
+        self.seqs[:] = seqs
 
     @asynccontextmanager
     async def lock_once_recorded(self) -> AsyncIterator[None]:
@@ -86,7 +90,9 @@ class KnownMessages:
 
     @property
     def last_message_seq(self) -> int:
-        return self.seqs[-1] if self.seqs else 0
+        if not self.seqs:
+            return 0
+        return self.seqs[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +123,9 @@ class RequestPosition:
     @property
     def is_at_end(self) -> bool:
         """Whether the conversation ends where the request's new messages begin."""
-        return (
-            self.line is not None
-            and self.is_on_current_line
-            and self.known_count == len(self.line.chain)
-        )
+        if self.line is None or not self.is_on_current_line:
+            return False
+        return self.known_count == len(self.line.chain)
 
 
 class ConversationMatcher:
@@ -133,10 +137,10 @@ class ConversationMatcher:
         self._all_lines: list[KnownMessages] = []
 
     def find_known_messages(self, conversation: str) -> KnownMessages | None:
-        return next(
-            (track for track in reversed(self._all_lines) if track.conversation == conversation),
-            None,
-        )
+        for track in reversed(self._all_lines):
+            if track.conversation == conversation:
+                return track
+        return None
 
     def add_known_messages(self, track: KnownMessages) -> KnownMessages:
         self._all_lines.append(track)
@@ -149,7 +153,7 @@ class ConversationMatcher:
     def remove_known_messages(self, conversation: str) -> None:
         self._all_lines = [track for track in self._all_lines if track.conversation != conversation]
         for hashed, lines in list(self._lines_by_hash.items()):
-            rest = tuple(each for each in lines if each.conversation != conversation)
+            rest = tuple(line for line in lines if line.conversation != conversation)
             if not rest:
                 del self._lines_by_hash[hashed]
             elif len(rest) < len(lines):
@@ -172,12 +176,18 @@ class ConversationMatcher:
             track.session = session
 
     def _index_message(self, track: KnownMessages, hashed: str) -> None:
-        others = tuple(each for each in self._lines_by_hash.get(hashed, ()) if each is not track)
-        self._lines_by_hash[hashed] = (*others, track) if others else track.alone
+        others = tuple(line for line in self._lines_by_hash.get(hashed, ()) if line is not track)
+        lines = track.alone
+        if others:
+            lines = others + track.alone
+        self._lines_by_hash[hashed] = lines
 
     def find_request_position(
         self, sender: RequestSender, chain: Sequence[str], head: str
     ) -> RequestPosition:
+        """Return where a request continues: the longest beginning that a conversation which
+        it may continue has, or else the conversation of its session.
+        """
         # Each hash stands for all messages before it. Looking up 73,825 new ones took 23 ms.
         known_count = bisect_left(chain, True, key=lambda hashed: hashed not in self._lines_by_hash)
         for at in range(known_count - 1, -1, -1):
@@ -188,7 +198,10 @@ class ConversationMatcher:
         if tracks and head in tracks[0].heads:  # The agent shortened its history or started anew.
             return RequestPosition(tracks[0])
         above = tracks or self._lines_of_session(sender.agent, sender.parent)
-        return RequestPosition(None, parent=above[0].conversation if above else "")
+        parent = ""
+        if above:
+            parent = above[0].conversation
+        return RequestPosition(None, parent=parent)
 
     def _lines_of_session(self, agent: str, session: str) -> list[KnownMessages]:
         if not session:
@@ -206,18 +219,15 @@ class ConversationMatcher:
         if not sender.session or lines or sender.is_below_another:
             return False
         # An agent that resumes a session may give it another name, and says all of it.
-        return (
-            at >= 1
-            and at + 1 == len(track.chain)
-            and track.chain[at] == chain[at]
-            and len(chain) > at + 1
-        )
+        ends_with_it = at + 1 == len(track.chain) and track.chain[at] == chain[at]
+        return ends_with_it and 1 <= at < len(chain) - 1
 
     def _position_in_known_messages(
         self, track: KnownMessages, chain: Sequence[str], at: int
     ) -> RequestPosition:
         if at < len(track.chain) and track.chain[at] == chain[at]:
             return RequestPosition(track, at + 1, tuple(track.seqs[: at + 1]))
-        seqs = {**track.left, **dict(zip(track.chain, track.seqs, strict=True))}
-        known = tuple(seqs.get(hashed, 0) for hashed in chain[: at + 1])
-        return RequestPosition(track, at + 1, known, is_on_current_line=False)
+        seqs = dict(track.left)
+        seqs.update(zip(track.chain, track.seqs, strict=True))
+        known_seqs = tuple(seqs.get(hashed, 0) for hashed in chain[: at + 1])
+        return RequestPosition(track, at + 1, known_seqs, is_on_current_line=False)

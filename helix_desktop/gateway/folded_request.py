@@ -33,7 +33,7 @@ from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import WIRE_MODULES, with_messages
 
 NO_RESULT = "[There is no result of this call.]"
-Units = list[tuple[Json, bool]]
+Units = list[tuple[Json, bool]]  # The values of messages, and whether each was added here.
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +98,35 @@ def build_folded_body(
     """
     protocol: Any = WIRE_MODULES[wire]
     first = count_leading_instructions(messages)
-    kept = kept or PreviousBody()
+    previous = kept or PreviousBody()
     may_be_marked = _positions_of_possible_marks(wire, messages, first, marked)
-    built = _FoldedMessagesBuilder(protocol, messages, first, may_be_marked).build(
-        entries, kept.built
-    )
-    kept.built = built
+    builder = _FoldedMessagesBuilder(protocol, messages, first, may_be_marked)
+    built = builder.build(entries, previous.built)
+    previous.built = built
     units = protocol.merge_added_messages(built.units)
-    # Marks are like the client's first, as a longer-lived one must not follow a shorter one.
-    client_marks = (
-        anthropic_gateway.last_cache_mark(messages[at].units[0]) for at in may_be_marked
-    )
-    usual = next((mark for mark in client_marks if mark), None)
-    if usual is not None:
+    usual_mark = _find_usual_mark(messages, may_be_marked)
+    if usual_mark is not None:
         rest = {key: value for key, value in body.items() if key != "messages"}
         units[:first] = map(anthropic_gateway.without_cache_marks, units[:first])
-        inner_marks = built.inner_mark_counts[-1] if built.inner_mark_counts else 0
-        _set_cache_marks(rest, units, usual, inner_marks, kept)
+        _set_cache_marks(rest, units, usual_mark, _last_total(built.inner_mark_counts), previous)
     return with_messages(wire, body, units)
+
+
+def _find_usual_mark(messages: Sequence[Wired], may_be_marked: Sequence[int]) -> Json:
+    """Return the client's first cache mark: ours are like it, as a longer-lived one must not
+    follow a shorter one. None: it sets none.
+    """
+    for position in may_be_marked:
+        mark = anthropic_gateway.last_cache_mark(messages[position].units[0])
+        if mark:
+            return mark
+    return None
+
+
+def _last_total(totals: Sequence[int]) -> int:
+    if not totals:
+        return 0
+    return totals[-1]
 
 
 def _positions_of_possible_marks(
@@ -126,7 +137,7 @@ def _positions_of_possible_marks(
         return ()
     if marked is None:
         return range(first, len(messages))
-    return [at for at in sorted(marked) if at >= first]
+    return [position for position in sorted(marked) if position >= first]
 
 
 @dataclass(slots=True)
@@ -144,23 +155,25 @@ class _FoldedMessagesBuilder:
         said = self.messages[self.first :]
         for number in range(len(built.unit_counts), len(entries)):
             entry = entries[number]
-            previous = entries[number - 1] if number else None
             units = _units_of_entry(self.protocol, said, entry)
             position = _position_of_entry(entry)
-            if self._stands_beside_gap(position, previous, built.unit_counts):
+            previous_position = -1
+            if number:
+                previous_position = _position_of_entry(entries[number - 1])
+            if _stands_beside_gap(position, previous_position, built.unit_counts):
                 # As messages are missing, two neighbours may have one role.
                 units = [(unit, True) for unit, _ in units]
-            marks = built.inner_mark_counts[-1] if built.inner_mark_counts else 0
+            inner_marks = _last_total(built.inner_mark_counts)
             if position >= 0 and self.first + position in self.may_be_marked:
                 units = [
                     (anthropic_gateway.without_cache_marks(unit), added) for unit, added in units
                 ]
-                marks += sum(anthropic_gateway.count_cache_marks(unit) for unit, _ in units)
-            needed = built.message_counts[-1] if built.message_counts else 0
+                inner_marks += sum(anthropic_gateway.count_cache_marks(unit) for unit, _ in units)
+            messages_needed = self.first + _messages_needed(entry)
             built.units.extend(units)
             built.unit_counts.append(len(built.units))
-            built.message_counts.append(max(needed, self.first + _messages_needed(entry)))
-            built.inner_mark_counts.append(marks)
+            built.message_counts.append(max(_last_total(built.message_counts), messages_needed))
+            built.inner_mark_counts.append(inner_marks)
         return built
 
     def _reuse_first_entries(
@@ -191,21 +204,20 @@ class _FoldedMessagesBuilder:
         equal = count_equal_first_blocks(before.entries, entries)
         return min(equal, bisect_right(before.message_counts, same))
 
-    @staticmethod
-    def _stands_beside_gap(
-        position: int, previous: Entry | None, unit_counts: Sequence[int]
-    ) -> bool:
-        """Whether messages between this entry's and the previous one's are missing."""
-        last = -1 if previous is None else _position_of_entry(previous)
-        if not 0 <= last < position:
-            return False
-        previous_has_no_units = unit_counts[-1:] == unit_counts[-2:-1]
-        return last + 1 < position or previous_has_no_units
+
+def _stands_beside_gap(position: int, previous: int, unit_counts: Sequence[int]) -> bool:
+    """Whether messages between this entry's and the previous one's are missing."""
+    if not 0 <= previous < position:
+        return False
+    previous_has_no_units = unit_counts[-1:] == unit_counts[-2:-1]
+    return previous + 1 < position or previous_has_no_units
 
 
 def _position_of_entry(entry: Entry) -> int:
     """Return the position of the agent's own message that it is, or -1."""
-    return entry.at if isinstance(entry, As | Changed) else -1
+    if isinstance(entry, As | Changed):
+        return entry.at
+    return -1
 
 
 def _messages_needed(entry: Entry) -> int:
@@ -225,25 +237,36 @@ def pair_calls_with_results(
     waiting = set[str]()  # The ids of calls whose results must follow.
     for position, message in enumerate(messages):
         stray = _positions_of_stray_results(message, waiting)
-        if stray:
-            is_changed = True
-        if len(stray) < len(message.pieces) or not stray:
-            edits = [PieceEdit(at, None) for at in stray]
-            left = protocol.apply_edits(message, edits) if edits else message.units
-            units.extend((unit, False) for unit in left)
+        units.extend((unit, False) for unit in _units_without_pieces(protocol, message, stray))
         calls = message.pieces_of_kind(PieceKind.CALL)
-        if not calls:
-            continue
-        answered = _ids_of_next_results(messages[position + 1 :])
-        waiting = {call.id for call in calls if call.id in answered}
+        answered = set[str]()
+        if calls:
+            answered = _ids_of_next_results(messages[position + 1 :])
+            waiting = set[str]()
         for call in calls:
-            if call.id not in answered:
-                is_changed = True
-                result = protocol.result_message(call.id, call.name, NO_RESULT, ok=False)
-                units.append((result, True))
+            if call.id in answered:
+                waiting.add(call.id)
+                continue
+            is_changed = True
+            result = protocol.result_message(call.id, call.name, NO_RESULT, ok=False)
+            units.append((result, True))
+        is_changed = is_changed or bool(stray)
     if not is_changed:
         return None
     return with_messages(wire, body, protocol.merge_added_messages(units))
+
+
+def _units_without_pieces(
+    protocol: Any, message: Wired, positions: Sequence[int]
+) -> Sequence[Json]:
+    """Return what a message is without these of its pieces."""
+    if not positions:
+        return message.units
+    if len(positions) == len(message.pieces):
+        return ()
+    edits = [PieceEdit(position, None) for position in positions]
+    units: Sequence[Json] = protocol.apply_edits(message, edits)
+    return units
 
 
 def _positions_of_stray_results(message: Wired, waiting: set[str]) -> list[int]:
@@ -279,17 +302,31 @@ def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> U
             if not left and at == 0:  # Providers want the user to speak first.
                 return [(protocol.user_message(EXCLUDED), True)]
             return [(unit, False) for unit in left]
-        case Says(text=text, covered=covered):
-            added = [protocol.user_message(text)]
-            for first, end in covered:
-                added.extend(carried_units(protocol, messages[first:end]))
-            return [(unit, True) for unit in added]
+        case Says():
+            return [(unit, True) for unit in _units_of_fold(protocol, messages, entry)]
         case Returned(call=call, name=name, text=text, ok=ok):
             return [(protocol.result_message(call, name, text, ok=ok), True)]
         case Hidden(raw=raw, parts=parts):
-            values = parse_hidden_messages(raw)
-            message = protocol.parse_message(values if protocol is responses_gateway else values[0])
+            message = _parse_hidden_reply(protocol, raw)
             return [(unit, True) for unit in _edit_message(protocol, message, parts)]
+
+
+def _units_of_fold(protocol: Any, messages: Sequence[Wired], fold: Says) -> list[Json]:
+    """Return the fold's text, and what goes on although the fold covers it."""
+    units = [protocol.user_message(fold.text)]
+    for first, end in fold.covered:
+        units.extend(carried_units(protocol, messages[first:end]))
+    return units
+
+
+def _parse_hidden_reply(protocol: Any, raw: str) -> Wired:
+    values = parse_hidden_messages(raw)
+    message: Wired
+    if protocol is responses_gateway:  # Its messages are made of several items.
+        message = protocol.parse_message(values)
+    else:
+        message = protocol.parse_message(values[0])
+    return message
 
 
 def _edit_message(
@@ -318,26 +355,32 @@ def _says_something_without(message: Wired, gone: set[int]) -> bool:
 
 def _positions_of_part(message: Wired, part: Part, answers: Sequence[str]) -> list[int]:
     """Return which of the message's pieces are the part."""
-    pieces = list(enumerate(message.pieces))
     match part.kind:
         case "reasoning":
-            return [at for at, piece in pieces if piece.kind is PieceKind.REASONING]
+            return _positions_of_kind(message, PieceKind.REASONING)
         case "result" | "call":
-            kind = PieceKind(part.kind)
-            return [at for at, piece in pieces if piece.kind is kind and piece.id == part.name]
+            of_kind = _positions_of_kind(message, PieceKind(part.kind))
+            return [at for at in of_kind if message.pieces[at].id == part.name]
         case "text":
             return _positions_of_words(message, part.name)
     # What the user said is counted without the results that were recorded as outputs.
-    said = [
-        at for at, piece in pieces if piece.kind is not PieceKind.RESULT or piece.id not in answers
-    ]
+    said: list[int] = []
+    for position, piece in enumerate(message.pieces):
+        is_recorded_output = piece.kind is PieceKind.RESULT and piece.id in answers
+        if not is_recorded_output:
+            said.append(position)
     return said[part.place : part.place + 1]
+
+
+def _positions_of_kind(message: Wired, kind: PieceKind) -> list[int]:
+    return [position for position, piece in enumerate(message.pieces) if piece.kind is kind]
 
 
 def _positions_of_words(message: Wired, words: str) -> list[int]:
     """Find a reply's text by its words, as clients join and split texts."""
     wanted = "".join(words.split())
-    same, near = list[int](), list[int]()
+    same: list[int] = []
+    near: list[int] = []
     for position, piece in enumerate(message.pieces):
         if piece.kind is PieceKind.TEXT:
             text = "".join(piece.text.split())
@@ -361,13 +404,17 @@ def remember_client_marks(
     """Remember the client's cache marks in a request that is sent unchanged."""
     if wire != anthropic_gateway.NAME:
         return
-    possible = range(len(units)) if marked is None else sorted(marked)
-    places = [at for at in possible if anthropic_gateway.last_cache_mark(units[at]) is not None]
-    bare = list(units)
-    for at in places:
-        bare[at] = anthropic_gateway.without_cache_marks(bare[at])
-    next_request = kept.marked_request.mark_next_request(bare)
-    kept.marked_request = replace(next_request, marks=tuple(at + 1 for at in places))
+    possible: Collection[int] = range(len(units))
+    if marked is not None:
+        possible = sorted(marked)
+    bare_units = list(units)
+    marks: list[int] = []
+    for position in possible:
+        if anthropic_gateway.last_cache_mark(units[position]) is not None:
+            bare_units[position] = anthropic_gateway.without_cache_marks(units[position])
+            marks.append(position + 1)
+    next_request = kept.marked_request.mark_next_request(bare_units)
+    kept.marked_request = replace(next_request, marks=tuple(marks))
 
 
 def _set_cache_marks(
@@ -381,12 +428,14 @@ def _set_cache_marks(
     is_near = new_blocks < anthropic_gateway.LOOK_BACK
     most = anthropic_gateway.MOST_MARKS - anthropic_gateway.count_cache_marks(rest) - inside
     kept.marked_request = request.limit_marks(most, near=is_near)
-    before = {id(bare): (bare, with_mark) for bare, with_mark in kept.marked_units}
-    marked: list[tuple[Json, Json]] = []
-    for at in kept.marked_request.numbers_of_marked_blocks:
-        bare, with_mark = before.get(id(units[at]), (units[at], None))
+    # A message that had this mark before becomes the same value, not only an equal one.
+    marked_before = {id(bare_unit): marked for bare_unit, marked in kept.marked_units}
+    marked_units: list[tuple[Json, Json]] = []
+    for position in kept.marked_request.numbers_of_marked_blocks:
+        bare_unit = units[position]
+        with_mark = marked_before.get(id(bare_unit))
         if anthropic_gateway.last_cache_mark(with_mark) != usual:
-            with_mark = anthropic_gateway.with_cache_mark(bare, usual)
-        marked.append((bare, with_mark))
-        units[at] = with_mark
-    kept.marked_units = marked
+            with_mark = anthropic_gateway.with_cache_mark(bare_unit, usual)
+        marked_units.append((bare_unit, with_mark))
+        units[position] = with_mark
+    kept.marked_units = marked_units

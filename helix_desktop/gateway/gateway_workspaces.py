@@ -35,9 +35,8 @@ class GatewayWorkspaces:
         self._known = AllWorkspaces(where.workspaces_folder)
         self._conversations_by_id: dict[str, AgentConversations] = {}
         self._ids_by_name: dict[str, str] = {}  # Ids of open workspaces, by requested name.
-        self._stacks_by_id: dict[
-            str, AsyncExitStack
-        ] = {}  # Closes each workspace, least recently used first.
+        # Closes each workspace, least recently used first.
+        self._stacks_by_id: dict[str, AsyncExitStack] = {}
         self._request_counts: Counter[str] = Counter()  # How many requests use each workspace.
         self._lock = asyncio.Lock()
         self._tasks = concurrency.OwnedTasks("workspaces of the gateway")
@@ -59,13 +58,14 @@ class GatewayWorkspaces:
         usual workspace.
         """
         wanted = name or self._usual or USUAL_WORKSPACE_NAME
-        room = await self._find_or_open_conversations(wanted)
+        conversations = await self._find_or_open_conversations(wanted)
         identity = self._ids_by_name[wanted]
         self._request_counts[identity] += 1
-        if (stack := self._stacks_by_id.pop(identity, None)) is not None:
+        stack = self._stacks_by_id.pop(identity, None)
+        if stack is not None:  # It is now the one used last.
             self._stacks_by_id[identity] = stack
         try:
-            yield room
+            yield conversations
         finally:
             self._request_counts[identity] -= 1
             if len(self._stacks_by_id) > OPEN_AT_MOST:
@@ -76,57 +76,63 @@ class GatewayWorkspaces:
             idle = [
                 identity for identity in self._stacks_by_id if not self._request_counts[identity]
             ]
-            for identity in idle[: max(0, len(self._stacks_by_id) - OPEN_AT_MOST)]:
-                room, stack = (
-                    self._conversations_by_id.pop(identity, None),
-                    self._stacks_by_id.pop(identity),
-                )
-                _released.pop(identity, None)
-                if room is not None:
-                    await room.aclose()
+            too_many = max(0, len(self._stacks_by_id) - OPEN_AT_MOST)
+            for identity in idle[:too_many]:
+                conversations = self._conversations_by_id.pop(identity, None)
+                stack = self._stacks_by_id.pop(identity)
+                _release_handlers.pop(identity, None)
+                if conversations is not None:
+                    await conversations.aclose()
                 await stack.aclose()
 
     async def _find_or_open_conversations(self, workspace: str) -> AgentConversations:
-        found = self._conversations_by_id.get(self._ids_by_name.get(workspace, ""))
-        if found is not None and not (
-            isinstance(found, RemoteAgentConversations) and found.is_ended
-        ):
-            return found
+        conversations = self._get_live_conversations(self._ids_by_name.get(workspace, ""))
+        if conversations is not None:
+            return conversations
         async with self._lock:
             identity = await self._find_workspace_id(workspace)
-            found = self._conversations_by_id.get(identity)
-            if found is None or (isinstance(found, RemoteAgentConversations) and found.is_ended):
-                found = self._conversations_by_id[identity] = await self._open_here_or_connect(
-                    identity
-                )
+            conversations = self._get_live_conversations(identity)
+            if conversations is None:
+                conversations = await self._open_here_or_connect(identity)
+                self._conversations_by_id[identity] = conversations
             self._ids_by_name[workspace] = identity
-        return found
+        return conversations
+
+    def _get_live_conversations(self, identity: str) -> AgentConversations | None:
+        """Return a workspace's conversations unless the process that had it open has ended."""
+        conversations = self._conversations_by_id.get(identity)
+        if isinstance(conversations, RemoteAgentConversations) and conversations.is_ended:
+            return None
+        return conversations
 
     def list_open_conversations(self) -> tuple[AgentConversations, ...]:
         return tuple(self._conversations_by_id.values())
 
     async def _find_workspace_id(self, name_or_id: str) -> str:
         try:
-            return (await asyncio.to_thread(self._known.find_known_workspace, name_or_id)).id
+            known = await asyncio.to_thread(self._known.find_known_workspace, name_or_id)
         except NotFound:
             if name_or_id != USUAL_WORKSPACE_NAME:
                 raise
-            return (
-                await asyncio.to_thread(self._known.create_stored_workspace, USUAL_WORKSPACE_NAME)
-            ).id
+            create = self._known.create_stored_workspace
+            known = await asyncio.to_thread(create, USUAL_WORKSPACE_NAME)
+        return known.id
 
     async def _open_here_or_connect(self, identity: str) -> AgentConversations:
+        """Open a workspace in this process, or connect to the process that has it open.
+
+        A command has a workspace only for a moment, and serves no agents: it is waited for.
+        """
         until = asyncio.get_running_loop().time() + OPEN_TIMEOUT_SECONDS
         while True:
             try:
                 return await self._open_in_this_process(identity)
             except StoreBusy:
-                if (
-                    wire := await running_instance.connect_to_owner(self._where.run, identity)
-                ) is not None:
-                    room = RemoteAgentConversations(wire, self._ask)
-                    if await room.serves_agents():
-                        return room
+                owner = await running_instance.connect_to_owner(self._where.run, identity)
+                if owner is not None:
+                    conversations = RemoteAgentConversations(owner, self._ask)
+                    if await conversations.serves_agents():
+                        return conversations
                 if asyncio.get_running_loop().time() > until:
                     raise
                 await asyncio.sleep(0.1)
@@ -136,49 +142,55 @@ class GatewayWorkspaces:
             workspace = await self._known.open_stored_workspace(identity)
             undo.push_async_callback(workspace.aclose)
             bench = await undo.enter_async_context(open_single_workbench(workspace, self._where))
-            if (serving := await self._serve(workspace)) is not None:
+            serving = await self._serve(workspace)
+            if serving is not None:
                 undo.push_async_callback(serving.finish_requests)
             self._stacks_by_id[identity] = undo.pop_all()
         counting = asyncio.to_thread(bench.token_counter.count_tokens, USUAL_WORKSPACE_NAME)
         self._tasks.spawn_task(counting, name="load the vocabulary")
-        _released[identity] = lambda: self._tasks.spawn_task(
-            self._close_for_other_process(identity), name="let a workspace go"
-        )
+
+        def release() -> None:
+            closing = self._close_for_other_process(identity)
+            self._tasks.spawn_task(closing, name="let a workspace go")
+
+        _release_handlers[identity] = release
         return LocalAgentConversations(bench, self._ask)
 
     async def _close_for_other_process(self, identity: str) -> None:
         """Close a workspace because another process, such as the window, wants to open it."""
         async with self._lock:
             self._conversations_by_id.pop(identity, None)
-            if (stack := self._stacks_by_id.pop(identity, None)) is not None:
+            stack = self._stacks_by_id.pop(identity, None)
+            if stack is not None:
                 await stack.aclose()
             await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
 
     async def aclose(self) -> None:
         await self._tasks.aclose(limit=2)
-        for room in self._conversations_by_id.values():
-            await room.aclose()
+        for conversations in self._conversations_by_id.values():
+            await conversations.aclose()
         for stack in self._stacks_by_id.values():
             await stack.aclose()
 
 
-_released: dict[str, Callable[[], object]] = {}
+_release_handlers: dict[str, Callable[[], object]] = {}  # By workspace.
 
 
 def set_release_handler(workspace: str, release: Callable[[], object]) -> Callable[[], object]:
     """Call `release` when another process wants the workspace; it may raise
     ActionRefused. Call the result once closed.
     """
-    _released[workspace] = release
-    return lambda: _released.pop(workspace, None)
+    _release_handlers[workspace] = release
+    return lambda: _release_handlers.pop(workspace, None)
 
 
 def close_for_other_process(workspace: str) -> int:
     """Close a workspace that a gateway or worker here has open, for another process.
     Return the exit code.
     """
-    if (release := _released.get(workspace)) is None:
+    release = _release_handlers.get(workspace)
+    if release is None:
         return 1
     release()
-    _released.pop(workspace, None)
+    _release_handlers.pop(workspace, None)
     return 0

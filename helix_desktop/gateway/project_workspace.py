@@ -12,12 +12,18 @@ LONGEST_NAME = 60
 
 def find_project_workspace(known: Sequence[KnownWorkspace], folder: Path) -> KnownWorkspace | None:
     """Return the workspace for the folder, or for one above it in the same project."""
+    workspaces: dict[Path, KnownWorkspace] = {}
     # Of several with this folder, the first one: commands choose the same.
-    roots = {Path(root).resolve(): each for each in reversed(known) for root in each.settings.roots}
+    for workspace in reversed(known):
+        for root in workspace.settings.roots:
+            workspaces[Path(root).resolve()] = workspace
     project = project_folder(folder)
-    between = [folder, *folder.parents]
-    inside = between[: between.index(project) + 1]
-    return next((roots[each] for each in inside if each in roots), None)
+    for place in _folder_and_those_above(folder):
+        if place in workspaces:
+            return workspaces[place]
+        if place == project:
+            break
+    return None
 
 
 def create_project_workspace(workspaces: AllWorkspaces, folder: Path) -> KnownWorkspace:
@@ -26,7 +32,8 @@ def create_project_workspace(workspaces: AllWorkspaces, folder: Path) -> KnownWo
     """
     project = project_folder(folder)
     name = project.name[:LONGEST_NAME]
-    if name.casefold() in {each.name.casefold() for each in workspaces.list_workspaces()}:
+    taken_names = {workspace.name.casefold() for workspace in workspaces.list_workspaces()}
+    if name.casefold() in taken_names:
         name = f"{name} ({project.parent.name[: 75 - len(name)]})"
     return workspaces.create_stored_workspace(name, project)
 
@@ -39,5 +46,13 @@ def can_be_project_folder(folder: Path, home: Path) -> bool:
 def project_folder(folder: Path) -> Path:
     """Return the folder of the repository around it, or the folder itself."""
     home = Path.home().resolve()
-    above = (each for each in (folder, *folder.parents) if can_be_project_folder(each, home))
-    return next((each for each in above if (each / ".git").exists()), folder)
+    for place in _folder_and_those_above(folder):
+        if can_be_project_folder(place, home) and (place / ".git").exists():
+            return place
+    return folder
+
+
+def _folder_and_those_above(folder: Path) -> list[Path]:
+    folders = [folder]
+    folders.extend(folder.parents)
+    return folders

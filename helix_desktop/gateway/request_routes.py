@@ -16,9 +16,16 @@ from helix_desktop.resources import read_table, read_word_lists
 
 STATUS = "/.helix/status"
 UPSTREAMS = {
-    protocol: one["provider"] for protocol, one in read_table("known_agents")["addresses"].items()
+    protocol: address["provider"]
+    for protocol, address in read_table("known_agents")["addresses"].items()
 }
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
+_PROTOCOL_BY_ENDING = {
+    "/messages": anthropic_gateway.NAME,
+    "/messages/count_tokens": anthropic_gateway.NAME,
+    "/chat/completions": chat_gateway.NAME,
+    "/responses": responses_gateway.NAME,
+}
 _PREFIX = re.compile(
     r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)"
 )
@@ -47,22 +54,30 @@ class RequestRoute:
 
 def parse_route(raw_path: str) -> RequestRoute:
     """Parse a path, which may begin with `/t/TOKEN`, `/w/WORKSPACE` or `/a/AGENT`. Quotes stay."""
-    found = _PREFIX.match(raw_path)
-    named = found.groupdict().items() if found else ()
-    before: dict[str, Any] = {name: unquote(value) for name, value in named if value}
-    path = (raw_path[found.end() :] if found else raw_path) or "/"
-    if path.endswith("/messages"):
-        return RequestRoute(path, anthropic_gateway.NAME, **before)
-    if path.endswith("/messages/count_tokens"):
-        return RequestRoute(path, anthropic_gateway.NAME, counts_tokens=True, **before)
-    if path.endswith("/chat/completions"):
-        return RequestRoute(path, chat_gateway.NAME, **before)
-    if path.endswith("/responses"):
-        return RequestRoute(path, responses_gateway.NAME, **before)
-    if (model := _GEMINI.search(path)) is not None:
-        streams, counts = (model[2] == kind for kind in ("streamGenerateContent", "countTokens"))
-        return RequestRoute(path, gemini_gateway.NAME, counts, model[1], streams, **before)
-    return RequestRoute(path, **before)
+    path = raw_path
+    named: dict[str, Any] = {}
+    prefix = _PREFIX.match(raw_path)
+    if prefix is not None:
+        path = raw_path[prefix.end() :]
+        for name, value in prefix.groupdict(default="").items():
+            named[name] = unquote(value)
+    path = path or "/"
+    for ending, protocol in _PROTOCOL_BY_ENDING.items():
+        if path.endswith(ending):
+            counts_tokens = ending.endswith("/count_tokens")
+            return RequestRoute(path, protocol, counts_tokens=counts_tokens, **named)
+    gemini = _GEMINI.search(path)
+    if gemini is None:
+        return RequestRoute(path, **named)
+    model, method = gemini.groups()
+    return RequestRoute(
+        path,
+        gemini_gateway.NAME,
+        counts_tokens=method == "countTokens",
+        model=model,
+        streams=method == "streamGenerateContent",
+        **named,
+    )
 
 
 def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
@@ -125,4 +140,6 @@ def join_provider_address(upstream: str, path: str, query: str) -> str:
     last = urlsplit(base).path.rpartition("/")[2]
     if last and path.startswith(f"/{last}/"):
         path = path[len(last) + 1 :]
-    return f"{base}{path}{'?' + query if query else ''}"
+    if query:
+        path = f"{path}?{query}"
+    return f"{base}{path}"

@@ -1,11 +1,12 @@
 """Remembers what users took out of agents' contexts, for requests forwarded without a view."""
 
 from helix_desktop.errors import ActionRefused
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversations_port import Arrival
 from helix_desktop.gateway.folded_request import build_folded_body
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.request_parsing import ParsedRequest
-from helix_desktop.gateway.view_entries import As, Changed
+from helix_desktop.gateway.view_entries import As, Changed, Entry
 from helix_desktop.protocols.gateway_message import Json
 
 NOT_SENT = (
@@ -15,23 +16,31 @@ NOT_SENT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class TakenOutMessage:
+    """A message of which something was taken out. `change`: the message without it."""
+
+    session: str
+    change: Changed
+
+
 class TakenOutMessages:
-    """By the hash of a message and all before it (`Arrival.chain`): its session, and
-    the changed message.
-    """
+    """By the hash of a message and all before it (`Arrival.chain`)."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, Changed]] = {}
+        self._known: dict[str, TakenOutMessage] = {}
 
     def remember_taken_out(self, arrival: Arrival, taken_out: tuple[Changed, ...]) -> None:
         """Remember what the user has taken out of this request, replacing what was known."""
-        chain, session = arrival.chain, arrival.session
-        fresh = {chain[one.at]: (session, one) for one in taken_out if one.at < len(chain)}
-        if self._known or fresh:
-            here = frozenset(chain)
-            self._known = {
-                name: one for name, one in self._known.items() if name not in here
-            } | fresh
+        chain = arrival.chain
+        if not self._known and not taken_out:
+            return  # Usually: most users take nothing out, and a chain may be long.
+        hashes = frozenset(chain)
+        known = {hashed: message for hashed, message in self._known.items() if hashed not in hashes}
+        for change in taken_out:
+            if change.at < len(chain):
+                known[chain[change.at]] = TakenOutMessage(arrival.session, change)
+        self._known = known
 
     def build_body_without_taken_out(
         self, request: ParsedRequest
@@ -41,14 +50,20 @@ class TakenOutMessages:
         """
         if self._known and request.body.read_rest:
             request = request.with_all_messages()
-        read, chain = request.body, request.arrival.chain
+        parsed = request.body
+        chain = request.arrival.chain
         if self._known.keys().isdisjoint(chain):
-            return None, read.value
+            return None, parsed.value
         try:
-            changed = {hashed: one for hashed, (_, one) in self._known.items()}
-            entries = [changed.get(hashed) or As(at) for at, hashed in enumerate(chain)]
-            body = build_folded_body(read.wire, read.value, read.messages, entries)
-            return read.encode_changed_body(body), body
+            entries: list[Entry] = []
+            for position, hashed in enumerate(chain):
+                message = self._known.get(hashed)
+                if message is None:
+                    entries.append(As(position))
+                else:
+                    entries.append(message.change)
+            body = build_folded_body(parsed.wire, parsed.value, parsed.messages, entries)
+            return parsed.encode_changed_body(body), body
         except Exception as error:
             raise ActionRefused(NOT_SENT) from error
 
@@ -56,5 +71,8 @@ class TakenOutMessages:
         """Raise ActionRefused if something was taken out of this session, whose request
         can't be read.
         """
-        if session and any(session == known for known, _ in self._known.values()):
-            raise ActionRefused(NOT_SENT)
+        if not session:
+            return
+        for message in self._known.values():
+            if message.session == session:
+                raise ActionRefused(NOT_SENT)

@@ -107,32 +107,35 @@ class Outcome:
 
 def list_cells(folder: Path, steps: int) -> Iterator[Cell]:
     """Yield the cells, the shortest first, so that few are left when the time is over."""
-    situations = ("plain", "SIGINT", "SIGTERM", "wrap killed", "gateway killed", "goes on")
-    for situation in situations:
+    with_steps = ("--steps", str(steps))
+    for situation in ("plain", "SIGINT", "SIGTERM", "wrap killed", "gateway killed", "goes on"):
         for agent in WITH_HISTORIES:
-            given = ("--agent", agent, "--situation", situation, "--steps", str(steps))
-            yield Cell(agent, f"wrap, {situation}", "tests.faults.wrap_matrix", given)
+            given = ("--agent", agent, "--situation", situation)
+            yield Cell(agent, f"wrap, {situation}", "tests.faults.wrap_matrix", given + with_steps)
     for agent in ("claude", "codex", "gemini"):
-        given = ("--agent", agent, "--situation", "signed", "--steps", str(steps))
+        given = ("--agent", agent, "--situation", "signed")
         name = "wrap, with a provider that cannot be reached"
-        yield Cell(agent, name, "tests.faults.wrap_matrix", given, must_refuse=True)
-    for ending in ("", "SIGINT", "SIGTERM"):
-        for agent in ONLY_WRAPPED:
-            ended = ("--ended-by", ending) if ending else ()
-            given = (str(folder), "--agent", agent, "--steps", str(steps), *ended)
-            name = f"wrap, {ending or 'plain'}"
-            yield Cell(agent, name, "tests.benchmarks.gateway_other_agents", given)
+        module = "tests.faults.wrap_matrix"
+        yield Cell(agent, name, module, given + with_steps, must_refuse=True)
+    for agent in ONLY_WRAPPED:
+        given = (str(folder), "--agent", agent)
+        module = "tests.benchmarks.gateway_other_agents"
+        yield Cell(agent, "wrap, plain", module, given + with_steps)
+        for ending in ("SIGINT", "SIGTERM"):
+            ended = ("--ended-by", ending)
+            yield Cell(agent, f"wrap, {ending}", module, given + with_steps + ended)
     for agent, acp_folder in WITH_ACP.items():
-        given = (agent, "--steps", str(steps), "--kills", "1")
-        yield Cell(agent, "ACP, killed once", "tests.faults.acp_agents", given, acp_folder)
+        kills = ("--kills", "1")
+        module = "tests.faults.acp_agents"
+        yield Cell(agent, "ACP, killed once", module, (agent, *with_steps, *kills), acp_folder)
     for agent in WITH_HISTORIES:
-        given = ("--agent", agent, "--to", agent, "--conversations", "1")
-        yield Cell(agent, "restore, with and without its file", "tests.faults.agent_resume", given)
+        given = ("--agent", agent, "--to", agent)
+        name = "restore, with and without its file"
+        yield Cell(agent, name, "tests.faults.agent_resume", (*given, "--conversations", "1"))
     for number, agent in enumerate(WITH_HISTORIES):
         target = WITH_HISTORIES[(number + 1) % len(WITH_HISTORIES)]
-        given = ("--agent", agent, "--to", target)
         name = f"relay to {target}, with its MCP client"
-        yield Cell(agent, name, "tests.faults.agent_pairs", given)
+        yield Cell(agent, name, "tests.faults.agent_pairs", ("--agent", agent, "--to", target))
 
 
 # --- Installing
