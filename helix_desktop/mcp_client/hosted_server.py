@@ -154,22 +154,22 @@ class HostedServer:
     _limits: set[asyncio.Timeout] = field(default_factory=set)
     _opening: asyncio.Timeout | None = None
     _wants_sign_in: bool = False
-    _page: Callable[[str], Awaitable[object]] | None = (
-        None  # Opens the sign-in page the user asked for.
-    )
+    # Opens the sign-in page that the user asked for.
+    _page: Callable[[str], Awaitable[object]] | None = None
 
     @property
     def offered_tools(self) -> Sequence[McpServerTool]:
         """Return its tools, without those turned off, or none while it is not ready."""
         if self.status.state is not McpConnectionState.READY or self._lost:
             return ()
-        return [tool for tool in self.all_tools if tool.own_name not in self.config.off][
-            :MOST_TOOLS
-        ]
+        turned_on = [tool for tool in self.all_tools if tool.own_name not in self.config.off]
+        return turned_on[:MOST_TOOLS]
 
     @property
     def server_log_lines(self) -> tuple[str, ...]:
-        return tuple(self.log.lines) if self.log else ()
+        if self.log is None:
+            return ()
+        return tuple(self.log.lines)
 
     def reconnect_now(self) -> None:
         """Reconnect now, without waiting for a pause or an answer."""
@@ -205,7 +205,7 @@ class HostedServer:
                 why = await self._run_server_connection()
             except Exception as error:  # A task handles any error at its top.
                 why = self._explain_connection_error(error)
-                if not failures:  # Logged once, as it may be our bug.
+                if failures == 0:  # Logged once, as it may be our bug.
                     log.info(
                         "MCP server %s", self.config.name, exc_info=_error_without_words(error)
                     )
@@ -213,26 +213,34 @@ class HostedServer:
                 self._set_status(McpConnectionState.SIGN_IN, "Sign-in required.")
                 await self._again.wait()
                 continue
-            failures = 1 if time.monotonic() - began > STEADY_SECONDS else failures + 1
             if self._again.is_set():
                 failures = 0
                 continue
-            pause = RECONNECT_PAUSES[min(failures, len(RECONNECT_PAUSES)) - 1]
-            why = f"{why[:1].upper()}{why[1:]} Retrying in {pause:.0f} s."
-            self._set_status(McpConnectionState.FAILED, why)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._again.wait()
+            if time.monotonic() - began > STEADY_SECONDS:
+                failures = 0
+            failures += 1
+            await self._pause_before_reconnecting(failures, why)
+
+    async def _pause_before_reconnecting(self, failures: int, why: str) -> None:
+        pause = RECONNECT_PAUSES[min(failures, len(RECONNECT_PAUSES)) - 1]
+        sentence = f"{why[:1].upper()}{why[1:]} Retrying in {pause:.0f} s."
+        self._set_status(McpConnectionState.FAILED, sentence)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._again.wait()
 
     async def _run_server_connection(self) -> str:
         """Open, list, and stay until the connection is lost. Return why it was."""
-        self._lost = self._stale = False
+        self._lost = False
+        self._stale = False
         self._news.clear()
-        page, self._page = self._page, None
+        page = self._page
+        self._page = None  # It is opened once: a later connection must not open it unasked.
+        seconds = self.config.start_seconds
+        if page is not None:
+            seconds = SIGN_IN_SECONDS
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout(
-                self.config.start_seconds if page is None else SIGN_IN_SECONDS
-            ) as opening:
+            async with asyncio.timeout(seconds) as opening:
                 self._opening = opening
                 try:
                     self._client = await stack.enter_async_context(self._open_client(page))
@@ -245,7 +253,8 @@ class HostedServer:
                     await self._handle_changes_until_lost()
                     listening.cancel()
             finally:
-                self._client, self.all_tools = None, ()
+                self._client = None
+                self.all_tools = ()
         return self._explain_connection_error(None)
 
     async def _subscribe_to_changes(self) -> None:
@@ -270,15 +279,15 @@ class HostedServer:
         while not self._lost:
             await self._news.wait()
             self._news.clear()
-            if self._stale and not self._lost:
-                self._stale = False
-                began = time.monotonic()
-                with suppress(HelixError):
-                    async with asyncio.timeout(self.config.start_seconds):
-                        await self._list_server_tools()
-                await asyncio.sleep(
-                    time.monotonic() - began
-                )  # Listing takes at most half of the time, even if changes never stop.
+            if self._lost or not self._stale:
+                continue
+            self._stale = False
+            began = time.monotonic()
+            with suppress(HelixError):
+                async with asyncio.timeout(self.config.start_seconds):
+                    await self._list_server_tools()
+            # Listing takes at most half of the time, even if changes never stop.
+            await asyncio.sleep(time.monotonic() - began)
 
     def _fail_waiting_calls(self) -> None:
         """Fail all waiting calls, because the connection is lost."""
@@ -318,12 +327,12 @@ class HostedServer:
             yield client
 
     async def _config_with_secrets(self) -> ServerConfig:
-        found = {
-            name: value
-            for name in secret_references(self.config)
-            if (value := await self.needs.secret(self.config.referenced_secret(name))) is not None
-        }
-        return fill_in_references(self.config, found, await self.environment())
+        secrets = {}
+        for name in secret_references(self.config):
+            value = await self.needs.secret(self.config.referenced_secret(name))
+            if value is not None:
+                secrets[name] = value
+        return fill_in_references(self.config, secrets, await self.environment())
 
     @asynccontextmanager
     async def _open_transport(
@@ -333,23 +342,7 @@ class HostedServer:
         page: Callable[[str], Awaitable[object]] | None,
     ) -> AsyncIterator[Any]:
         if config.kind == "stdio":
-            import shutil
-
-            from helix_desktop.mcp_client.process_transport import start_server_process
-
-            program = shutil.which(config.command, path=environment.get("PATH"))
-            if program is None:
-                raise NotFound(
-                    f"The program {config.command} was not found.",
-                    remedy="Install the program, or specify its full path.",
-                )
-            yield start_server_process(
-                [program, *config.args],
-                environment,
-                config.folder,
-                self.log,
-                self._fail_waiting_calls,
-            )
+            yield self._start_process_transport(config, environment)
         elif config.kind == "sse":
             from mcp.client.sse import sse_client
 
@@ -367,6 +360,22 @@ class HostedServer:
                 yield streamable_http_client(
                     config.url, http_client=http, max_sse_event_size=LONGEST
                 )
+
+    def _start_process_transport(self, config: ServerConfig, environment: Mapping[str, str]) -> Any:
+        import shutil
+
+        from helix_desktop.mcp_client.process_transport import start_server_process
+
+        program = shutil.which(config.command, path=environment.get("PATH"))
+        if program is None:
+            raise NotFound(
+                f"The program {config.command} was not found.",
+                remedy="Install the program, or specify its full path.",
+            )
+        words = [program, *config.args]
+        return start_server_process(
+            words, environment, config.folder, self.log, self._fail_waiting_calls
+        )
 
     @asynccontextmanager
     async def _open_http_transport(
@@ -396,75 +405,87 @@ class HostedServer:
             yield http
 
     async def _list_server_tools(self) -> None:
-        found: list[Any] = []
-        cursor, room = None, MOST_TOOL_BYTES
-        for _ in range(MOST_PAGES):
-            page = await self._client.list_tools(cursor=cursor)
-            for each in page.tools:
-                room -= len(each.model_dump_json())
-                found += [each] if room >= 0 else []
-            cursor = page.next_cursor
-            if not cursor or room < 0:
-                break
+        listed_tools, is_cut = await self._fetch_tool_list()
         await self._list_prompts_and_resources()
-        usable = [
-            each for each in found if getattr(each.execution, "task_support", None) != "required"
-        ]
-        self.all_tools = tuple(self._build_server_tool(each) for each in usable)
+        usable = []
+        for tool in listed_tools:
+            # Such a tool answers later, to a client that asks again for its task.
+            if getattr(tool.execution, "task_support", None) != "required":
+                usable.append(tool)
+        self.all_tools = tuple(map(self._build_server_tool, usable))
         notes = []
         if len(usable) > MOST_TOOLS:
             notes.append(
                 f"The server has {len(usable)} tools. Of the tools that are turned on, only the first {MOST_TOOLS} are offered to the agent."
             )
-        if room < 0:
+        if is_cut:
             notes.append(
                 f"The list of tools is longer than {MOST_TOOL_BYTES >> 20} MB, so the rest was left out."
             )
-        if len(usable) < len(found):
+        if len(usable) < len(listed_tools):
             notes.append(
-                f"Tools left out because they run only as tasks: {len(found) - len(usable)}."
+                f"Tools left out because they run only as tasks: {len(listed_tools) - len(usable)}."
             )
         self._set_status(McpConnectionState.READY, " ".join(notes), tools=len(usable))
 
+    async def _fetch_tool_list(self) -> tuple[list[Any], bool]:
+        """Return the server's tools, and whether the list was too long for us."""
+        tools: list[Any] = []
+        bytes_left = MOST_TOOL_BYTES
+        cursor = None
+        for _ in range(MOST_PAGES):  # A server could name a next page for ever.
+            page = await self._client.list_tools(cursor=cursor)
+            for tool in page.tools:
+                bytes_left -= len(tool.model_dump_json())
+                if bytes_left >= 0:
+                    tools.append(tool)
+            cursor = page.next_cursor
+            if not cursor or bytes_left < 0:
+                break
+        return tools, bytes_left < 0
+
     async def _list_prompts_and_resources(self) -> None:
         """List prompts and resources, if any. A failure does not affect the tools."""
-        able, own = self._client.server_capabilities, self.config.name
+        capabilities = self._client.server_capabilities
+        if not capabilities:
+            return
         try:
-            if able and able.prompts:
-                listed = (await self._client.list_prompts()).prompts[:MOST_TOOLS]
-                self.prompts = tuple(
-                    McpServerPrompt(
-                        own,
-                        p.name,
-                        p.description or p.title or "",
-                        tuple(a.name for a in p.arguments or ()),
-                    )
-                    for p in listed
-                )
-            if able and able.resources:
-                offered = (await self._client.list_resources()).resources[:MOST_TOOLS]
-                self.resources = tuple(
-                    McpServerResource(own, str(r.uri), r.title or r.name) for r in offered
-                )
+            if capabilities.prompts:
+                prompts = (await self._client.list_prompts()).prompts[:MOST_TOOLS]
+                self.prompts = tuple(map(self._build_prompt, prompts))
+            if capabilities.resources:
+                resources = (await self._client.list_resources()).resources[:MOST_TOOLS]
+                self.resources = tuple(map(self._build_resource, resources))
         except Exception as error:
             log.info(
-                "MCP server %s does not list its prompts", own, exc_info=_error_without_words(error)
+                "MCP server %s does not list its prompts",
+                self.config.name,
+                exc_info=_error_without_words(error),
             )
 
+    def _build_prompt(self, prompt: Any) -> McpServerPrompt:
+        arguments = tuple(argument.name for argument in prompt.arguments or ())
+        about = prompt.description or prompt.title or ""
+        return McpServerPrompt(self.config.name, prompt.name, about, arguments)
+
+    def _build_resource(self, resource: Any) -> McpServerResource:
+        name = resource.title or resource.name
+        return McpServerResource(self.config.name, str(resource.uri), name)
+
     async def fetch_prompt_text(self, name: str, values: Mapping[str, str]) -> str:
-        found = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
-        given = tool_results.ServerContent()
-        for message in found.messages:
-            given.append_part(message.content)
-        return "\n\n".join(given.texts)
+        prompt = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
+        content = tool_results.ServerContent()
+        for message in prompt.messages:
+            content.append_part(message.content)
+        return "\n\n".join(content.texts)
 
     async def fetch_resource(self, uri: str) -> ForeignToolResult:
-        found = await self._ask_server(uri, lambda: self._client.read_resource(uri))
-        given = tool_results.ServerContent()
-        for content in found.contents:
-            given.append_resource(content)
-        text = "\n".join(given.texts)
-        return ForeignToolResult(text, images=tuple(given.images), files=tuple(given.files))
+        resource = await self._ask_server(uri, lambda: self._client.read_resource(uri))
+        content = tool_results.ServerContent()
+        for part in resource.contents:
+            content.append_resource(part)
+        text = "\n".join(content.texts)
+        return ForeignToolResult(text, images=tuple(content.images), files=tuple(content.files))
 
     async def _ask_server(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Return the server's answer, or fail at once if the connection is lost, with a
@@ -492,20 +513,31 @@ class HostedServer:
                 exc_info=_error_without_words(error),
             )
             await self._fail_calls_if_session_lost()
-            gone = self._lost or (self.log and self.log.why)
-            words = self._describe_timeout(name) if gone else self._describe_failure(name, error)
-            raise ProviderUnreachable(words) from error
+            sentence = self._describe_failure(name, error)
+            if self._is_gone:
+                sentence = self._describe_timeout(name)
+            raise ProviderUnreachable(sentence) from error
+
+    @property
+    def _is_gone(self) -> bool:
+        return self._lost or bool(self.log and self.log.why)
 
     def _build_server_tool(self, tool: Any) -> McpServerTool:
         spec = tool_results.build_tool_spec(self.config.name, tool)
         hints = tool.annotations
-        runs_alone = not (hints and hints.read_only_hint)
-        described = tool_results.describe_whole_tool(tool)
-        earlier = json.dumps(
-            [spec.description, spec.schema, hints.model_dump_json() if hints else ""]
-        )
+        hints_text = ""
+        declares_only_reading = False
+        if hints:
+            hints_text = hints.model_dump_json()
+            declares_only_reading = bool(hints.read_only_hint)
+        earlier = json.dumps([spec.description, spec.schema, hints_text])
         return McpServerTool(
-            self, tool.name, spec, _hash_text(described), _hash_text(earlier), runs_alone
+            self,
+            tool.name,
+            spec,
+            fingerprint=_hash_text(tool_results.describe_whole_tool(tool)),
+            earlier_fingerprint=_hash_text(earlier),
+            runs_alone=not declares_only_reading,
         )
 
     async def call_server_tool(
@@ -514,7 +546,9 @@ class HostedServer:
         async def show_call_progress(
             progress: float, total: float | None, message: str | None
         ) -> None:
-            share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+            share = f"{progress:g}"
+            if total:
+                share = f"{progress:g} of {total:g}"
             context.show(f"{share} {message or ''}".strip() + "\n")
 
         def ask() -> Awaitable[Any]:
@@ -539,7 +573,7 @@ class HostedServer:
             self._fail_waiting_calls()
 
     def _describe_timeout(self, name: str) -> str:
-        if self._lost or (self.log and self.log.why):
+        if self._is_gone:
             return f"The server {self.config.name} stopped during {name}: {self._explain_connection_error(None)}"
         return f"The server {self.config.name} did not respond to {name} within {self.config.call_seconds:g} s."
 
@@ -556,27 +590,42 @@ class HostedServer:
         import mcp_types as types
 
         del context
-        if not self._calls:
+        if not self._calls:  # Nobody would know why the server asks.
             return types.ElicitResult(action="cancel")
         schema = getattr(params, "requested_schema", None)
-        question = PermissionQuestion(
+        answer = await self._calls[-1].ask(self._build_elicitation(params, schema))
+        if not answer.allowed:
+            if answer.scope == "cancel":
+                return types.ElicitResult(action="cancel")
+            return types.ElicitResult(action="decline")
+        if schema is None:
+            return types.ElicitResult(action="accept", content=None)
+        content = {}
+        if answer.values:
+            try:
+                content = json.loads(answer.values)
+            except ValueError:
+                return types.ElicitResult(action="cancel")
+        return types.ElicitResult(action="accept", content=content)
+
+    def _build_elicitation(self, params: Any, schema: Any) -> PermissionQuestion:
+        """Return a server's question. `schema`: of the form to fill in, or None for a page."""
+        if schema is None:
+            preview = getattr(params, "url", "") or params.message[:4_000]
+            reason = params.message[:4_000]
+            form = ""
+        else:
+            preview = params.message[:4_000]
+            reason = "this text comes from the server, not from Helix Desktop"
+            form = json.dumps(schema)
+        return PermissionQuestion(
             ToolCall("", f"{self.config.name}__elicitation", ""),
             f"The server {self.config.name} has a question",
-            getattr(params, "url", "") or params.message[:4_000],
-            params.message[:4_000]
-            if schema is None
-            else "this text comes from the server, not from Helix Desktop",
+            preview,
+            reason,
             ("once",),
-            json.dumps(schema) if schema is not None else "",
+            form,
         )
-        answer = await self._calls[-1].ask(question)
-        if not answer.allowed:
-            return types.ElicitResult(action="cancel" if answer.scope == "cancel" else "decline")
-        try:
-            content = json.loads(answer.values) if answer.values else {}
-        except ValueError:
-            return types.ElicitResult(action="cancel")
-        return types.ElicitResult(action="accept", content=content if schema is not None else None)
 
     async def _handle_server_message(self, message: Any) -> None:
         if type(message).__name__ == "ToolListChangedNotification":
@@ -590,15 +639,19 @@ class HostedServer:
 
     def _explain_connection_error(self, error: BaseException | None) -> str:
         """Explain what is wrong, from our own knowledge or else the error."""
-        inner = error and _innermost_error(error)
-        last = f" Last output: {self.log.lines[-1][:200]}" if self.log and self.log.lines else ""
+        last_output = ""
+        if self.log and self.log.lines:
+            last_output = f" Last output: {self.log.lines[-1][:200]}"
+        inner = None
+        if error is not None:
+            inner = _innermost_error(error)
         if isinstance(inner, TimeoutError):
-            return f"it did not respond within {self.config.start_seconds:g} seconds.{last}"
+            return f"it did not respond within {self.config.start_seconds:g} seconds.{last_output}"
         if isinstance(inner, HelixError):
             return str(inner)
         if self.log and self.log.why:
-            return f"{self.log.why}.{last}"
-        return f"{inner or 'the connection was lost'}.{last}"
+            return f"{self.log.why}.{last_output}"
+        return f"{inner or 'the connection was lost'}.{last_output}"
 
 
 def _innermost_error(error: BaseException) -> BaseException:

@@ -26,18 +26,19 @@ _MARK = b"helix-path-begins:"
 
 async def read_login_path(environment: Mapping[str, str]) -> str:
     """Return a login shell's PATH followed by ours, or only ours if the shell does not answer."""
-    ours = environment.get("PATH", os.defpath)
-    theirs = (await read_login_variables(["PATH"], environment)).get("PATH")
-    return (
-        os.pathsep.join(dict.fromkeys([*theirs.split(os.pathsep), *ours.split(os.pathsep)]))
-        if theirs
-        else ours
-    )
+    own_path = environment.get("PATH", os.defpath)
+    variables = await read_login_variables(["PATH"], environment)
+    login_path = variables.get("PATH")
+    if not login_path:
+        return own_path
+    folders = login_path.split(os.pathsep) + own_path.split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys(folders))
 
 
 def _login_shell(environment: Mapping[str, str]) -> str:
-    if given := environment.get("SHELL"):
-        return given
+    shell = environment.get("SHELL")
+    if shell:
+        return shell
     import pwd  # Windows lacks this module.
 
     with suppress(KeyError):

@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -41,7 +41,9 @@ class StoredSignIn:
     ) -> None:
         self.context: OAuthContext | None = None
         self._given = client
-        self._secret, self._read, self._keep = secret, read, keep
+        self._secret = secret
+        self._read = read
+        self._keep = keep
         self._values: dict[str, Any] = {}
 
     async def read_stored_sign_in(self) -> None:
@@ -56,8 +58,9 @@ class StoredSignIn:
         if self._given.get("callbackPort", "").isdecimal():
             return int(self._given["callbackPort"])
         client = self._parse_stored_part(auth.OAuthClientInformationFull, "client")
-        uris = client.redirect_uris if client is not None else None
-        return (uris[0].port or 0) if uris else 0
+        if client is None or not client.redirect_uris:
+            return 0
+        return client.redirect_uris[0].port or 0
 
     def _parse_stored_part(self, kind: Any, name: str) -> Any:
         with suppress(KeyError, ValidationError):
@@ -75,27 +78,27 @@ class StoredSignIn:
         self._values["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
         if self.context is not None:
             self._values["ends"] = self.context.token_expiry_time
+            self._values["endpoints"] = None
             endpoints = self.context.oauth_metadata
-            self._values["endpoints"] = (
-                endpoints.model_dump(mode="json", exclude_none=True)
-                if endpoints is not None
-                else None
-            )
+            if endpoints is not None:
+                self._values["endpoints"] = endpoints.model_dump(mode="json", exclude_none=True)
         await self._store_sign_in()
 
     async def get_client_info(self) -> auth.OAuthClientInformationFull | None:
-        if self._given.get("clientId"):
-            secret = self._given.get("clientSecret") or None
-            method = "client_secret_basic" if secret else "none"
-            return auth.OAuthClientInformationFull(
-                client_id=self._given["clientId"],
-                client_secret=secret,
-                token_endpoint_auth_method=method,
+        if not self._given.get("clientId"):
+            stored: auth.OAuthClientInformationFull | None = self._parse_stored_part(
+                auth.OAuthClientInformationFull, "client"
             )
-        client: auth.OAuthClientInformationFull | None = self._parse_stored_part(
-            auth.OAuthClientInformationFull, "client"
+            return stored
+        secret = self._given.get("clientSecret") or None
+        method: Literal["none", "client_secret_basic"] = "none"
+        if secret is not None:
+            method = "client_secret_basic"
+        return auth.OAuthClientInformationFull(
+            client_id=self._given["clientId"],
+            client_secret=secret,
+            token_endpoint_auth_method=method,
         )
-        return client
 
     async def set_client_info(self, client_info: auth.OAuthClientInformationFull) -> None:
         self._values["client"] = client_info.model_dump(mode="json", exclude_none=True)
@@ -216,28 +219,26 @@ async def _answer_browser_request(
         IndexError,
     ):
         return
-    said = {name: values[0] for name, values in parse_qs(target.query).items()}
-    ours = (
-        target.path == PATH
-        and said.get("state") in asked
-        and bool({"code", "error"} & said.keys())
-        and not answer.done()
-    )
-    if ours and "code" in said:  # This is checked first, because the browser may be closed.
+    parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
+    # Only the sign-in page knows this sign-in's `state`.
+    is_ours = target.path == PATH and parameters.get("state") in asked and not answer.done()
+    status = "404 Not Found"
+    body = "There is nothing here."
+    # The answer is set before the page is written, because the browser may be closed.
+    if is_ours and "code" in parameters:
+        status = "200 OK"
+        body = "You are signed in. You can close this page."
         answer.set_result(
             auth.AuthorizationCodeResult(
-                code=said["code"], state=said.get("state"), iss=said.get("iss")
+                code=parameters["code"], state=parameters["state"], iss=parameters.get("iss")
             )
         )
-    elif ours:
-        answer.set_exception(ActionRefused(f"The sign-in was refused: {said['error'][:200]}."))
-    words = (
-        "You are signed in. You can close this page."
-        if "code" in said
-        else "The sign-in was refused."
-    )
-    status = "200 OK" if ours else "404 Not Found"
-    body = words if ours else "There is nothing here."
+    elif is_ours and "error" in parameters:
+        status = "200 OK"
+        body = "The sign-in was refused."
+        answer.set_exception(
+            ActionRefused(f"The sign-in was refused: {parameters['error'][:200]}.")
+        )
     writer.write(
         f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         f"Connection: close\r\n\r\n{body}".encode()

@@ -36,7 +36,8 @@ LONGEST = 24 << 20  # Messages with more bytes are refused.
 IN_THREAD = 1 << 20  # Messages with more bytes are parsed in a thread.
 MOST_LOG_LINES = 500
 _PIECE = 1 << 16
-_ASK, _FORCE = 0.4, 0.4
+_ASK_SECONDS = 0.4
+_FORCE_SECONDS = 0.4
 Incoming = SessionMessage | Exception
 Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 
@@ -90,8 +91,9 @@ def _server_keeper_command(argv: Sequence[str], lifeline: int) -> list[str]:
     """Return a command that asks the server to end, then kills it and its children,
     even if we are killed.
     """
-    keeper = {"lifeline": lifeline, "attended": True}
-    return list(argv) if sys.platform == "win32" else jail_command_line(keeper, argv)
+    if sys.platform == "win32":
+        return list(argv)
+    return jail_command_line({"lifeline": lifeline, "attended": True}, argv)
 
 
 async def _read_process_messages(
@@ -101,19 +103,27 @@ async def _read_process_messages(
     lost: Callable[[], None],
 ) -> None:
     """Pass on messages until the process closes its output or sends one that is too long."""
-    printed = cast(asyncio.StreamReader, process.stdout)
+    output = cast(asyncio.StreamReader, process.stdout)
     pieces: list[bytes] = []
     size = 0
+    why = "it closed the connection"
     async with to_session:
-        while size <= LONGEST and (data := await printed.read(_PIECE)):
-            *ended, rest = data.split(b"\n")
-            for part in ended:
-                await _deliver_message_line(b"".join((*pieces, part)), to_session, record)
-                pieces, size = [], 0
+        while True:
+            data = await output.read(_PIECE)
+            if not data:
+                break
+            *line_ends, rest = data.split(b"\n")
+            for line_end in line_ends:
+                pieces.append(line_end)
+                await _deliver_message_line(b"".join(pieces), to_session, record)
+                pieces.clear()
+                size = 0
             pieces.append(rest)
             size += len(rest)
-        too_long = f"it sent a message of more than {LONGEST:,} bytes"
-        record.why = too_long if size > LONGEST else "it closed the connection"
+            if size > LONGEST:
+                why = f"it sent a message of more than {LONGEST:,} bytes"
+                break
+        record.why = why  # From here on, the connection counts as lost.
     await _wait_for_standard_error(process)
     lost()
 
@@ -131,40 +141,37 @@ async def _deliver_message_line(
 ) -> None:
     if not line.strip():
         return
+    parse = partial(types.jsonrpc_message_adapter.validate_json, line, by_name=False)
     try:
-        parse = types.jsonrpc_message_adapter.validate_json
-        found = (
-            await asyncio.to_thread(parse, line, by_name=False)
-            if len(line) > IN_THREAD
-            else parse(line, by_name=False)
-        )
+        message = await asyncio.to_thread(parse) if len(line) > IN_THREAD else parse()
     except ValueError:
-        record.append_log_text(
-            f"[on standard output, and no message] {line[:200].decode('utf-8', 'replace')}"
-        )
+        beginning = line[:200].decode("utf-8", "replace")
+        record.append_log_text(f"[on standard output, and no message] {beginning}")
         return
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        await to_session.send(SessionMessage(found))
+        await to_session.send(SessionMessage(message))
 
 
 async def _write_process_messages(
     process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]
 ) -> None:
+    stdin = cast(asyncio.StreamWriter, process.stdin)
     async with from_session:
-        stdin = cast(asyncio.StreamWriter, process.stdin)
-        async for each in from_session:
+        async for outgoing in from_session:
+            line = outgoing.message.model_dump_json(by_alias=True, exclude_unset=True)
             with suppress(OSError):  # If the process has ended, its output is closed.
-                stdin.write(
-                    each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                )
+                stdin.write(line.encode() + b"\n")
                 await stdin.drain()
 
 
 async def _read_standard_error(process: Process, record: ServerLog) -> None:
     """Read its standard error by lines. A line without an end is cut."""
-    printed = cast(asyncio.StreamReader, process.stderr)
+    standard_error = cast(asyncio.StreamReader, process.stderr)
     rest = b""
-    while data := await printed.read(_PIECE):
+    while True:
+        data = await standard_error.read(_PIECE)
+        if not data:
+            break
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             record.append_log_text(line.decode("utf-8", "replace").rstrip())
@@ -176,25 +183,32 @@ async def _read_standard_error(process: Process, record: ServerLog) -> None:
 async def _end_server_process(command: RunningCommand) -> None:
     """End a server. Without `asyncio.timeout`, which fails in a cancelled task of Python 3.11.2."""
     process = command.process
+    # A server that is well made ends when its input ends.
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
-    for act in (None, command.kill_process_tree, partial(_kill_server_and_children, process.pid)):
-        if act is not None:
-            act()
-        try:
-            await wait_with_limit(process.wait(), _ASK if act is None else _FORCE)
-            break
-        except TimeoutError:
-            continue
+    has_ended = await _has_ended_within(process, _ASK_SECONDS)
+    if not has_ended:
+        command.kill_process_tree()
+        has_ended = await _has_ended_within(process, _FORCE_SECONDS)
+    if not has_ended:
+        _kill_server_and_children(process.pid)
+        await _has_ended_within(process, _FORCE_SECONDS)
     command.kill_process_tree()
     _kill_server_and_children(process.pid)  # Children may still be running.
     for stream in (process.stdout, process.stderr):
         if stream is not None:
-            with suppress(
-                TimeoutError
-            ):  # Read to its end, since a pipe that nobody reads is never closed.
-                await wait_with_limit(_read_until_empty(stream), _FORCE)
+            # Read to its end, since a pipe that nobody reads is never closed.
+            with suppress(TimeoutError):
+                await wait_with_limit(_read_until_empty(stream), _FORCE_SECONDS)
+
+
+async def _has_ended_within(process: Process, seconds: float) -> bool:
+    try:
+        await wait_with_limit(process.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
 
 
 def _kill_server_and_children(keeper: int) -> None:

@@ -82,11 +82,10 @@ class ServerConfig:
             # Settings are TOML, which cannot hold every JSON value.
             values["other"] = json.dumps(dict(self.other), ensure_ascii=False)
         # A server that is turned off stays so: only what is empty may be left out.
-        empty_keys = [key for key, value in values.items() if value in ("", [], {})]
-        for key in empty_keys:
-            if key != "enabled":
-                del values[key]
-        return values
+        enabled = values.pop("enabled")
+        table = {key: value for key, value in values.items() if value not in ("", [], {})}
+        table["enabled"] = enabled
+        return table
 
     @property
     def registered_client(self) -> Mapping[str, str]:
@@ -163,17 +162,17 @@ class ServerConfig:
         """
         own = f"mcp/{self.name}/"
         if not reference.startswith(own):
-            places = [
-                place
-                for place, value in self.texts_with_references
-                if f"secret:{reference}" in value
-            ]
-            where = places[0] if places else "configuration"
             raise ActionRefused(
-                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {where}, but this secret does not belong to this server. The secret was not sent.",
+                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {self._place_of_reference(reference)}, but this secret does not belong to this server. The secret was not sent.",
                 remedy="Enter the secret's value, not a reference to it.",
             )
         return McpServerSecret(self.name, reference.removeprefix(own), self._secret_binding)
+
+    def _place_of_reference(self, reference: str) -> str:
+        for place, text in self.texts_with_references:
+            if f"secret:{reference}" in text:
+                return place
+        return "configuration"
 
 
 def _dots_for_secret(reference: re.Match[str]) -> str:
@@ -305,37 +304,32 @@ def _tables_in(values: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 # The keys of a pasted server that are understood. All others are kept as they are.
-_KNOWN_KEYS = frozenset(
-    {
-        *("command", "args", "env", "url", "serverUrl", "httpUrl", "headers", "cwd", "disabled"),
-        *("enabled", "type", "timeout", "name", "transport", "path", *_APPROVALS),
-    }
-)
+_KNOWN_KEYS = frozenset((
+    "command", "args", "env", "url", "serverUrl", "httpUrl", "headers", "cwd", "disabled", "enabled", "type",
+    "timeout", "name", "transport", "path", "autoApprove", "alwaysAllow", "auto_approve", "trust",
+))  # fmt: skip
 
 
 def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
+    if isinstance(table.get("command"), dict):
+        # Zed writes {"command": {"path": …, "args": …, "env": …}}.
+        inner = table["command"]
+        table = {**table, **inner, "command": inner.get("path", ""), "args": inner.get("args")}
     command = table.get("command", "")
     args = _get_text_list(table, "args")
-    if isinstance(command, dict):  # Zed writes {"command": {"path": …, "args": …, "env": …}}.
-        table = {**table, **command}
-        args = _get_text_list(command, "args")
-        command = command.get("path", "")
     if isinstance(command, list):
-        words = tuple(map(str, command))
-        command = words[0] if words else ""
-        args = words[1:] + args
-    urls = [str(table[key]) for key in ("url", "serverUrl", "httpUrl") if table.get(key)]
-    if not isinstance(command, str) or not (command or urls):
+        words = [*map(str, command), *args]
+        command = words[0] if command else ""
+        args = tuple(words[1:]) if command else args
+    url = _find_server_address(table)
+    if not isinstance(command, str) or not (command or url):
         raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
-    transport = str(table.get("type") or table.get("transport") or "").lower()
-    url = ""
+    kind = "http"
     if command:
         kind = "stdio"
-    else:
-        kind = "http"
-        if transport == "sse":
-            kind = "sse"
-        url = urls[0]
+        url = ""
+    elif str(table.get("type") or table.get("transport") or "").lower() == "sse":
+        kind = "sse"
     return ServerConfig(
         legal_server_name(name),
         kind=kind,
@@ -350,6 +344,13 @@ def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
         approvals=_parse_approvals(table),
         other={key: value for key, value in table.items() if key not in _KNOWN_KEYS},
     )
+
+
+def _find_server_address(table: Mapping[str, Any]) -> str:
+    for key in ("url", "serverUrl", "httpUrl"):
+        if table.get(key):
+            return str(table[key])
+    return ""
 
 
 def _parse_approvals(table: Mapping[str, Any]) -> tuple[str, ...]:
@@ -417,24 +418,24 @@ def _hide_secrets_in_args(
             option = previous
         previous = value
         named = _NAMED.match(value)
-        if named and _SECRET.search(named[1]) and _looks_like_secret_value(named[3]):
-            name = named[1].lstrip("-")
-            hidden = _hide_secret_value(server, name, named[3], secrets)
+        if named and _may_be_secret(named[1], named[3]):
+            hidden = _hide_secret_value(server, named[1].lstrip("-"), named[3], secrets)
             args_without_secrets.append(f"{named[1]}{named[2]}{hidden}")
             continue
         name = f"argument {number}"
-        if _SECRET.search(option) and _looks_like_secret_value(value):
+        if _may_be_secret(option, value):
             name = option.lstrip("-")
         args_without_secrets.append(_hide_secret_value(server, name, value, secrets))
     return tuple(args_without_secrets)
 
 
-def _looks_like_secret_value(value: str) -> bool:
-    """Whether a value may be a secret. Short words are an option's choices, and paths
-    only point to secrets.
+def _may_be_secret(option: str, value: str) -> bool:
+    """Whether an option's name says that its value is a secret. Short words are an option's
+    choices, and paths only point to secrets.
     """
-    is_path_or_option = value.startswith(("/", "./", "../", "~", "-", "http:", "https:"))
-    return len(value) >= _SHORTEST and not is_path_or_option
+    if not _SECRET.search(option) or len(value) < _SHORTEST:
+        return False
+    return not value.startswith(("/", "./", "../", "~", "-", "http:", "https:"))
 
 
 def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:

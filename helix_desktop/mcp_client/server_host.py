@@ -60,37 +60,33 @@ class McpServerHost:
     async def configure_servers(self, configs: Sequence[ServerConfig]) -> None:
         """Run exactly these servers: start new or changed ones, and end the others."""
         wanted = {config.name: config for config in configs}
-        ending = [
-            name for name, server in self._servers.items() if wanted.get(name) != server.config
-        ]
-        kept = []
-        for old, new in ((self._servers[name].config, wanted.get(name)) for name in ending):
-            # If only switched-off tools or limits differ, the server goes on.
-            if (
-                new
-                and replace(old, off=new.off, reading=new.reading, call_seconds=new.call_seconds)
-                == new
-            ):
-                self._servers[new.name].config = new
-                kept.append(new.name)
-        await asyncio.gather(*(self._stop_server(name) for name in ending if name not in kept))
+        ending = []
+        for name, server in self._servers.items():
+            new_config = wanted.get(name)
+            if new_config is not None and _can_go_on(server.config, new_config):
+                server.config = new_config
+            else:
+                ending.append(name)
+        await asyncio.gather(*map(self._stop_server, ending))
         for name, config in wanted.items():
             if name not in self._servers:
-                self._servers[name] = hosted_server.HostedServer(
-                    config, self._needs, self._login_environment
-                )
-                if config.enabled:
-                    self._servers[name].status = hosted_server.McpConnectionStatus(
-                        hosted_server.McpConnectionState.STARTING
-                    )
-                    self._tasks[name] = self._spawn(
-                        self._servers[name].keep_connected(), name=f"MCP server {name}"
-                    )
+                self._start_server(config)
         self._needs.changed()
+
+    def _start_server(self, config: ServerConfig) -> None:
+        server = hosted_server.HostedServer(config, self._needs, self._login_environment)
+        self._servers[config.name] = server
+        if config.enabled:
+            starting = hosted_server.McpConnectionState.STARTING
+            server.status = hosted_server.McpConnectionStatus(starting)
+            self._tasks[config.name] = self._spawn(
+                server.keep_connected(), name=f"MCP server {config.name}"
+            )
 
     async def _stop_server(self, name: str) -> None:
         del self._servers[name]
-        if (task := self._tasks.pop(name, None)) is not None:
+        task = self._tasks.pop(name, None)
+        if task is not None:
             task.cancel()
             await asyncio.wait([task], timeout=2)
 
@@ -104,23 +100,22 @@ class McpServerHost:
         hosted_server.McpConnectionStatus, Sequence[hosted_server.McpServerTool], Sequence[str]
     ]:
         """Try a server once. Return its status, its tools, and what it wrote to standard error."""
-        ready = asyncio.Event()
-        needs = replace(self._needs, changed=ready.set)
+        changed = asyncio.Event()
+        needs = replace(self._needs, changed=changed.set)
         server = hosted_server.HostedServer(
             replace(config, enabled=True), needs, self._login_environment
         )
         task = self._spawn(server.keep_connected(), name=f"test of MCP server {config.name}")
-        task.add_done_callback(
-            lambda _: ready.set()
-        )  # Wakes the loop if the task ends, as when the workspace closes.
+        # Wakes the loop if the task ends, as when the workspace closes.
+        task.add_done_callback(lambda _: changed.set())
+        unfinished = (
+            hosted_server.McpConnectionState.OFF,
+            hosted_server.McpConnectionState.STARTING,
+        )
         try:
-            while (
-                server.status.state
-                in (hosted_server.McpConnectionState.OFF, hosted_server.McpConnectionState.STARTING)
-                and not task.done()
-            ):
-                ready.clear()
-                await ready.wait()
+            while server.status.state in unfinished and not task.done():
+                changed.clear()
+                await changed.wait()
             return server.status, server.all_tools, server.server_log_lines
         finally:
             task.cancel()
@@ -131,6 +126,14 @@ class McpServerHost:
         if self._path is None:
             self._path = self._spawn(read_login_path(self._given), name="login path")
         path = await asyncio.shield(self._path)
-        return {name: self._given[name] for name in PASSED_ON.split() if name in self._given} | {
-            "PATH": path
-        }
+        passed_on = {name: self._given[name] for name in PASSED_ON.split() if name in self._given}
+        passed_on["PATH"] = path
+        return passed_on
+
+
+def _can_go_on(present: ServerConfig, wanted: ServerConfig) -> bool:
+    """Whether a running server can go on: only switched-off tools or limits may differ."""
+    with_new_limits = replace(
+        present, off=wanted.off, reading=wanted.reading, call_seconds=wanted.call_seconds
+    )
+    return with_new_limits == wanted

@@ -4,7 +4,9 @@ additions are marked.
 
 import base64
 import binascii
+import hashlib
 import json
+import re
 from dataclasses import field
 from typing import Any
 
@@ -16,6 +18,8 @@ from helix_desktop.json_values import parse_json_or_none
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 LARGEST_IMAGE = 10 << 20
+_ILLEGAL_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_DIGEST_AT_END = re.compile(r"_[0-9a-f]{8}$")
 
 
 @dataclass(slots=True)
@@ -69,33 +73,41 @@ class ServerContent:
 
 
 def convert_tool_result(result: Any) -> ForeignToolResult:
-    given = ServerContent()
+    content = ServerContent()
     for part in result.content:
-        given.append_part(part)
+        content.append_part(part)
     structured = getattr(result, "structured_content", None)
-    if structured is not None and not any(
-        _repeats_structured(text, structured) for text in given.texts
-    ):
-        given.texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
-    text = "\n".join(given.texts) or ("[no text]" if given.images else "[no output]")
+    if structured is not None:
+        # Most servers give the same once more as text, for clients that know no structured results.
+        is_repeated = any(_repeats_structured(text, structured) for text in content.texts)
+        if not is_repeated:
+            content.texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
+    text = "\n".join(content.texts)
+    if not text:
+        text = "[no text]" if content.images else "[no output]"
     is_ok = not getattr(result, "is_error", False)
-    return ForeignToolResult(text, is_ok, tuple(given.images), tuple(given.files))
+    return ForeignToolResult(text, is_ok, tuple(content.images), tuple(content.files))
 
 
 def _repeats_structured(text: str, structured: Any) -> bool:
     """Whether a text repeats the structured result, completely or as its only value."""
-    is_only_value = isinstance(structured, dict) and list(structured.values()) == [text]
-    return is_only_value or bool(structured is not None and parse_json_or_none(text) == structured)
+    if isinstance(structured, dict) and list(structured.values()) == [text]:
+        return True
+    return bool(parse_json_or_none(text) == structured)
 
 
 def build_tool_spec(server: str, tool: Any) -> ToolSpec:
     """Return a server's tool as offered: with the server's name before its own, and its
     schema unchanged.
     """
-    schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
-    description = f"[{server}] {(tool.description or tool.title or tool.name)[:8_000]}"
+    schema = {}
+    if isinstance(tool.input_schema, dict):
+        schema = tool.input_schema
+    words = tool.description or tool.title or tool.name
     return ToolSpec(
-        build_tool_name(server, tool.name), description, json.dumps(schema, ensure_ascii=False)
+        build_tool_name(server, tool.name),
+        f"[{server}] {words[:8_000]}",
+        json.dumps(schema, ensure_ascii=False),
     )
 
 
@@ -110,14 +122,11 @@ def describe_whole_tool(tool: Any) -> str:
 
 def build_tool_name(server: str, tool: str) -> str:
     """Return a name of up to 64 legal characters. A digest tells similar names apart."""
-    import hashlib
-    import re
-
-    plain = f"{server}__{tool}"
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
-    is_own = (
-        "__" not in server and not server.endswith("_") and not re.search(r"_[0-9a-f]{8}$", name)
-    )
-    if len(name) <= 64 and name == plain and is_own:
-        return name
-    return f"{name[:55]}_{hashlib.sha256(f'{server}/{tool}'.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    whole_name = f"{server}__{tool}"
+    legal_name = _ILLEGAL_IN_NAME.sub("_", whole_name)
+    # Two servers, or a name with a digest, must not be able to make one name.
+    is_ambiguous = "__" in server or server.endswith("_") or _DIGEST_AT_END.search(legal_name)
+    if len(legal_name) <= 64 and legal_name == whole_name and not is_ambiguous:
+        return legal_name
+    digest = hashlib.sha256(f"{server}/{tool}".encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{legal_name[:55]}_{digest}"
