@@ -315,35 +315,41 @@ def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
         # Zed writes {"command": {"path": …, "args": …, "env": …}}.
         inner = table["command"]
         table = {**table, **inner, "command": inner.get("path", ""), "args": inner.get("args")}
-    command = table.get("command", "")
-    args = _get_text_list(table, "args")
-    if isinstance(command, list):
-        words = [*map(str, command), *args]
-        command = words[0] if command else ""
-        args = tuple(words[1:]) if command else args
+    words = _read_command_words(name, table)
     url = _find_server_address(table)
-    if not isinstance(command, str) or not (command or url):
+    if not (words or url):
         raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
-    kind = "http"
-    if command:
-        kind = "stdio"
-        url = ""
-    elif str(table.get("type") or table.get("transport") or "").lower() == "sse":
-        kind = "sse"
-    return ServerConfig(
+    server = ServerConfig(
         legal_server_name(name),
-        kind=kind,
-        command=command,
-        args=args,
         env=_get_text_table(table, "env"),
         folder=text_at(table, "cwd"),
-        url=url,
         headers=_get_text_table(table, "headers"),
         enabled=table.get("disabled") is not True and table.get("enabled") is not False,
         call_seconds=_parse_timeout_seconds(table.get("timeout")),
         approvals=_parse_approvals(table),
         other={key: value for key, value in table.items() if key not in _KNOWN_KEYS},
     )
+    if words:
+        return replace(server, kind="stdio", command=words[0], args=tuple(words[1:]))
+    transport = str(table.get("type") or table.get("transport") or "").lower()
+    args = _get_text_list(table, "args")
+    return replace(server, kind="sse" if transport == "sse" else "http", url=url, args=args)
+
+
+def _read_command_words(name: str, table: Mapping[str, Any]) -> list[str]:
+    """Return the program and its arguments, or nothing if the server has no program."""
+    command = table.get("command", "")
+    words: list[str] = []
+    if isinstance(command, list):
+        words += map(str, command)
+    elif isinstance(command, str):
+        words.append(command)
+    else:
+        raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
+    if not words or not words[0]:
+        return []
+    words += _get_text_list(table, "args")
+    return words
 
 
 def _find_server_address(table: Mapping[str, Any]) -> str:

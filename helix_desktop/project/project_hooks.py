@@ -109,7 +109,7 @@ def read_hooks_file(path: Path, reading: ProjectReading, folder: Path) -> Iterat
     for event, groups in groups_by_event.items():
         if event in EVENTS:
             source = _HookSource(event, path, folder, reading)
-            yield from source.build_items(groups)
+            yield from source.build_hook_items(groups)
         else:
             why = f"The event {event} is not supported, so its hooks don't run."
             yield _unusable_hook(str(event)[:60], path, json.dumps(groups, indent=1), why, reading)
@@ -130,7 +130,7 @@ class _HookSource:
     folder: Path
     reading: ProjectReading
 
-    def build_items(self, groups: Any) -> Iterator[ProjectItem]:
+    def build_hook_items(self, groups: Any) -> Iterator[ProjectItem]:
         number = 0
         for group in objects_at(groups):
             matcher = text_at(group, "matcher")

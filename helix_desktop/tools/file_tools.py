@@ -229,7 +229,7 @@ class _LineRange:
     current_line: int = 1
     is_at_line_start: bool = True
 
-    def add_piece(self, piece: bytes) -> None:
+    def add_file_piece(self, piece: bytes) -> None:
         parts = [piece]
         if b"\n" in piece:
             parts = piece.splitlines(keepends=True)
@@ -243,7 +243,7 @@ class _LineRange:
         self.is_at_line_start = piece.endswith(b"\n")
 
     @property
-    def is_complete(self) -> bool:
+    def has_all_lines(self) -> bool:
         return bool(self.last) and self.current_line > self.last
 
     @property
@@ -263,11 +263,11 @@ async def _read_lines_between(
     wanted = _LineRange(first, last)
     sha256 = hashlib.sha256()
     async for piece in _iterate_file_pieces(use, place):
-        wanted.add_piece(piece)
+        wanted.add_file_piece(piece)
         sha256.update(piece)
         if wanted.size > LARGEST_WHOLE:  # The file may consist of a single very long line.
             raise _too_large_error(shown, size)
-        if size > LARGEST_WHOLE and wanted.is_complete:
+        if size > LARGEST_WHOLE and wanted.has_all_lines:
             break
     else:
         # All of the file was read, so a later change of it by others can be noticed.

@@ -30,7 +30,7 @@ class _HiddenPattern:
     shows_again: bool
     fits_paths: bool
 
-    def fits(self, parts: Sequence[str]) -> bool:
+    def fits_path_parts(self, parts: Sequence[str]) -> bool:
         if self.pattern.endswith("/"):
             return _folder_pattern_fits(self.pattern.strip("/"), parts[:-1])
         if self.fits_paths:
@@ -64,7 +64,7 @@ def matches_hidden_patterns(path_in_root: str, patterns: Sequence[str]) -> bool:
             continue  # It would change nothing.
         if is_in_package and not pattern.fits_paths and pattern.pattern in _KEYS:
             continue
-        if pattern.fits(parts):
+        if pattern.fits_path_parts(parts):
             is_hidden = not pattern.shows_again
     return is_hidden
 
