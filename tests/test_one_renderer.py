@@ -28,7 +28,7 @@ CONSENTS = {
 CONSENTS_ELSEWHERE = {
     "commands/turn_output.py": "answers by the names that the user gave on the command line, and shows nothing",
     "commands/project_command.py": "`project trust` needs the hash that `project show` printed below the marked text",
-    "gui/signal_connections.py": "passes on what was pressed on the card",
+    "gui/message_sending.py": "passes on what was pressed on the card",
 }
 # The exact value of a question. Outside of a renderer it is only asked whether there is one.
 EXACT_VALUES = {"preview", "full_description_without_secrets", "proposed"}

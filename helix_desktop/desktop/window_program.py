@@ -36,7 +36,6 @@ from helix_desktop.gui.deep_links import WindowPlace, parse_deep_link
 from helix_desktop.gui.frame.top_level_window import TopLevelWindow
 from helix_desktop.gui.garbage_collection import GarbageCollector
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import code_highlighting
 from helix_desktop.program_folders import (
@@ -140,12 +139,11 @@ class WindowProgram:
         self.window = MainWindow(
             self.theme, self._state_file, self._settings, self._doing, self.top_window
         )
-        wire_window(self.window)
         self._settings.subscribe_to_changes(self._apply_changed_setting)
         self._apply_changed_setting(SEND_WITH)
         early = self.top_window.placeholder.early_typing
         for place, sent in early.sent_by_conversation.items() if early.draft_owner[0] else ():
-            self.window.show_composer_before_opening(place, early.name, sent)
+            self.window.sides.show_composer_before_opening(place, early.name, sent)
         self.top_window.setCentralWidget(self.window)
         if early.has_box:
             # A widget can take the focus only after it was added to the window.
@@ -185,7 +183,7 @@ class WindowProgram:
         if (
             refused := await asyncio.to_thread(find_unwritable_folder_error, self._where)
         ) is not None:
-            self.window.show_startup_error_and_block_actions(refused)
+            self.window.workspaces.show_startup_error_and_block_actions(refused)
             return
         self._tasks.spawn_task(glibc_memory.return_free_memory_every_minute(), name="freed memory")
         await asyncio.to_thread(_import_modules, *_BEHIND_WINDOW)
@@ -216,7 +214,7 @@ class WindowProgram:
         self._dialogs = dialogs_and_notifications.DialogsAndNotifications(
             self.window, connecting, backend, self._where.tour_folder, self._tasks.spawn_task
         )
-        self.window.set_workspaces_and_start(desk)
+        self.window.workspaces.set_workspaces_and_start(desk)
         self._show_workspaces_of_other_processes()
         self._tasks.spawn_task(
             asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with"
@@ -248,7 +246,7 @@ class WindowProgram:
         pause = QtCore.QTimer(
             self.window, interval=1_000, singleShot=True
         )  # Its settings come after its folder.
-        pause.timeout.connect(self.window.refresh_workspaces)
+        pause.timeout.connect(self.window.workspaces.refresh_workspaces)
         watcher = QtCore.QFileSystemWatcher([str(self._where.workspaces_folder)], self.window)
         watcher.directoryChanged.connect(lambda _: pause.start())
 
@@ -283,7 +281,7 @@ class WindowProgram:
         self.top_window.raise_()
         self.top_window.activateWindow()
         if Path(link).is_absolute():
-            self.window.create_workspace_for_folder(Path(link))
+            self.window.workspaces.create_workspace_for_folder(Path(link))
             return
         try:
             place = parse_deep_link(link) if link else WindowPlace("")
@@ -291,13 +289,13 @@ class WindowProgram:
             self.window.notices.show_error_notice(error)
             return
         if place.kind:
-            self.window.go_to_place(place)
+            self.window.places.go_to_place(place)
 
     def _apply_changed_setting(self, setting: program_settings.ProgramSetting[Any]) -> None:
         if setting in (THEME, program_settings.ZOOM, FONT, CODE_FONT):
             self._apply_look_settings()
         elif setting is SEND_WITH:
-            for chat in self.window.chats:
+            for chat in self.window.sides.sides:
                 chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
             self._state_file.remember_value(
                 "newline-with-enter", value=self._settings[SEND_WITH] != "enter"
@@ -350,7 +348,7 @@ class WindowProgram:
     def _close_if_agents_are_done(self) -> None:
         if self.top_window.isVisible():
             self._done_timer.stop()
-        elif not self.window.count_working_agents():
+        elif not self.window.workspaces.count_working_agents():
             self._done_timer.stop()
             self._close_window()
 

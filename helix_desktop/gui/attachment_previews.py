@@ -12,15 +12,13 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips
 from helix_desktop.gui.common.picture_reader import read_picture
 from helix_desktop.gui.common.widgets import TransientDialog, build_scroll_area
-from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import Workbench
 
-LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = (
-    16_000,
-    96,
-)  # The maximum widths of a picture and of a thumbnail.
+LARGEST_WIDTH_PIXELS = 16_000  # Wider pictures are shown smaller.
+THUMBNAIL_WIDTH_PIXELS = 96
 
 
 class PictureDialog(TransientDialog):
@@ -35,41 +33,42 @@ class PictureDialog(TransientDialog):
         )
         self.picture.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
         area = build_scroll_area(self.picture, self)
-        area.setFocusPolicy(
-            Qt.FocusPolicy.StrongFocus
-        )  # This lets the arrow keys scroll the picture.
+        # This lets the arrow keys scroll the picture.
+        area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         area.setAccessibleName(name)
         build_column(area, owner=self, margins=0)
         self.resize(image.width() + 24, image.height() + 24)
 
 
-def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:
-    if (bench := window.current_workbench) is not None:
+def open_picture_dialog(parts: WindowParts, stored: Stored, name: str) -> None:
+    bench = parts.showing.bench
+    if bench is not None:
         work = _read_stored_image(bench, stored, LARGEST_WIDTH_PIXELS)
-        window.run_for_window(work, then=lambda image: PictureDialog(image, name, window).open())
+        parts.run_for_window(
+            work, then=lambda image: PictureDialog(image, name, parts.widget).open()
+        )
 
 
 def show_thumbnail_or_token_count(
-    window: MainWindow, chips: AttachmentChips, attachment: Attachment
+    parts: WindowParts, chips: AttachmentChips, attachment: Attachment
 ) -> None:
-    if (bench := window.current_workbench) is None:
+    """Shows on the chip of an attachment a small picture of it, or how many tokens it has."""
+    bench = parts.showing.bench
+    if bench is None:
         return
-    run = partial(
-        window.background_runner.run_in_background, owner=chips, failed=lambda _error: None
-    )
+    run = partial(parts.runner.run_in_background, owner=chips, failed=lambda _error: None)
     if attachment.stored.media_type.startswith("image/"):
         work = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
         run(work, then=lambda image: chips.show_thumbnail(attachment, QPixmap.fromImage(image)))
     else:
-        run(
-            bench.count_sent_tokens(attachment),
-            then=partial(chips.show_attachment_tokens, attachment),
-        )
+        show_tokens = partial(chips.show_attachment_tokens, attachment)
+        run(bench.count_sent_tokens(attachment), then=show_tokens)
 
 
 async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:
     content = await bench.workspace.cache.read_range(stored.digest, 0, stored.size)
-    if (image := await asyncio.to_thread(read_picture, content, widest)) is None:
+    image = await asyncio.to_thread(read_picture, content, widest)
+    if image is None:
         raise HelixError(
             tr("This image cannot be shown: it is damaged, too large, or in an unknown format.")
         )

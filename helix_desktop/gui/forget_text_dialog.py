@@ -9,33 +9,34 @@ from PySide6.QtWidgets import QCheckBox, QLineEdit, QProgressBar, QWidget
 from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
-from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import Workbench
 
 MARGIN = 18
 
 
-def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -> None:
-    """Opens the dialog for the current workspace. The window forgets the text as well."""
-    if (bench := window.current_workbench) is None:
+def open_forget_text_dialog(
+    parts: WindowParts, forgotten: Callable[[], object], parent: QWidget | None = None
+) -> None:
+    """Opens the dialog for the current workspace. The window forgets the text as well, and calls
+    `forgotten` to read again what it shows.
+    """
+    bench = parts.showing.bench
+    if bench is None:
         return
 
     def forget_in_window(text: str) -> None:
-        window.state_file.forget_remembered_text(text, within=bench.id)
-        if window.current_workbench is bench:
-            window.show_session_or_new(
-                window.current_session
-            )  # Reads the drafts and the typed history again.
-            if window.pages.is_page_built("cache"):
-                window.pages.cache.clear_and_reload_entries()
+        parts.state_file.forget_remembered_text(text, within=bench.id)
+        if parts.showing.bench is bench:
+            forgotten()
 
     dialog = ForgetTextDialog(
-        bench, window.background_runner, forget_in_window, window, parent or window
+        bench, parts.runner, forget_in_window, parts.widget, parent or parts.widget
     )
-    dialog.closed_early = window.notices.show_notice
+    dialog.closed_early = parts.notices.show_notice
     dialog.open()
 
 
@@ -53,7 +54,10 @@ class ForgetTextDialog(widgets.TransientDialog):
         parent: QWidget,
     ) -> None:
         super().__init__(tr("Forget text"), parent, 480)
-        self._bench, self._doing, self._gone, self._owner = bench, doing, gone, owner
+        self._bench = bench
+        self._doing = doing
+        self._gone = gone
+        self._owner = owner
         self.closed_early: Callable[[str], object] = lambda _words: None
         self._closed = False
         self.text = widgets.build_line_edit(tr("Text to remove"), tr("Paste the text"), self)
@@ -68,10 +72,7 @@ class ForgetTextDialog(widgets.TransientDialog):
         self.bar = QProgressBar(self)
         self.message_label = widgets.build_plain_label(parent=self)
         self._lay_out_forget_dialog()
-        hidden, shown = QLineEdit.EchoMode.Password, QLineEdit.EchoMode.Normal
-        self.show_text_checkbox.toggled.connect(
-            lambda on: self.text.setEchoMode(shown if on else hidden)
-        )
+        self.show_text_checkbox.toggled.connect(self._show_or_hide_text)
         self.text.textChanged.connect(
             lambda text: self.forget_button.setEnabled(bool(text.strip()))
         )
@@ -90,6 +91,12 @@ class ForgetTextDialog(widgets.TransientDialog):
         self.forget_button.setEnabled(False)
         column.addLayout(build_row(1, self.stop_button, self.close_button, self.forget_button))
         self.text.setFocus()
+
+    def _show_or_hide_text(self, shows_text: bool) -> None:  # noqa: FBT001 - a slot
+        if shows_text:
+            self.text.setEchoMode(QLineEdit.EchoMode.Normal)
+        else:
+            self.text.setEchoMode(QLineEdit.EchoMode.Password)
 
     def _start_forgetting(self) -> None:
         text = self.text.text().strip()

@@ -89,6 +89,10 @@ class HelpPage(QTextBrowser):
             cursor = self.document().find(PICTURE, cursor)
 
 
+def open_help(parent: QWidget, file: str = CONTENTS) -> None:
+    HelpDialog(file, parent).show()
+
+
 class HelpDialog(TransientDialog):
     def __init__(self, file: str, parent: QWidget) -> None:
         super().__init__(tr("Help"), parent, 880, 720)

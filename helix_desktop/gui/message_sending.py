@@ -1,39 +1,41 @@
-"""Sends messages, and answers requests of composer and palette: recall, `@`, `/`, search."""
+"""Sends the messages of the user, and stops, continues and answers what they started."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 
-from PySide6.QtGui import QAction
+from PySide6.QtCore import QObject
 
 from helix_desktop.engine.changes.folder_state import is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import FileChange, UndoOutlook
-from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
-from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
-from helix_desktop.engine.search_query import split_query_into_words_and_filters
-from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.engine.facts import Attachment, FoldKind, Text, UserPart, UserSaid
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui import search_suggestions
+from helix_desktop.gui import attachment_previews, search_suggestions
 from helix_desktop.gui.changes.undo_dialog import shorten_name_list
+from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
-from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
+from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
 from helix_desktop.gui.common.figure_formats import format_dollars
+from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.frame.command_palette import HEADING, PaletteItem
-from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.question_dialogs import ask_to_choose_one
-from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.conversation_sides import NEW, ConversationSides
+from helix_desktop.gui.frame.window_pages import WindowPages
+from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_to_choose_one
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.window_actions import ACTIONS_THAT_ANSWER
+from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import (
     FileChanges,
-    KnownWorkspace,
+    MessageQueue,
     NeededSummary,
-    ProjectItem,
     Session,
     Workbench,
 )
@@ -44,113 +46,372 @@ COMMANDS_ELSEWHERE = {"compact": "handover", "clear": "new"}
 OnMessageNotSent = Callable[[HelixError | None], None]
 
 
-def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
-    """Sends a message to the open or a new conversation. What is not sent stays in the composer."""
-    bench = window.current_workbench
-    if window.chat.awaited_conversation:
-        window.hold_message_until_open(UnsentMessage(parts, steer))
-    elif bench is None:
-        window.chat.composer.put_message_back(parts)
-    elif not (bench.main_model_name or window.foreign_agent_name):
-        window.chat.composer.put_message_back(parts)
-        window.model_setup_wanted.emit()
-    elif window.current_session is not None:
-        not_sent = build_message_returner(window, parts)
-        message = MessageToSend(window, bench, window.current_session, parts, not_sent, steer)
-        message.expand_command_and_send()
-    else:
-        _begin_conversation_with(window, bench, parts)
+class MessageSender(QObject):
+    """Sends what is written in the message boxes of all sides. What is not sent stays there."""
 
-
-def _begin_conversation_with(
-    window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]
-) -> None:
-    """Starts a conversation, unless its first message would cost too much for the user."""
-    chat = window.chat
-    give_back = build_message_returner(window, parts)
-    # Tells this new conversation from one that the user begins while it is being created.
-    waits = f"new {id(parts)}"
-    chat.awaited_conversation = waits
-
-    def give_first_message_back(error: HelixError | None) -> None:
-        if chat.awaited_conversation == waits:
-            chat.awaited_conversation = ""
-            chat.composer.show_waiting_messages([])
-        give_back(error)
-        for message in window.unsent_messages.pop_unsent_messages((bench.id, "new")):
-            window.add_to_message_and_tell_if_current((bench.id, "new"), message.parts)
-
-    def create_and_send() -> None:
-        begun = partial(_send_first_message, window, bench, chat, parts, waits)
-        window.run_for_window(
-            bench.start_users_conversation(), then=begun, failed=give_first_message_back
+    def __init__(self, parts: WindowParts, pages: WindowPages, sides: ConversationSides) -> None:
+        super().__init__(parts.widget)
+        self.parts = parts
+        self.pages = pages
+        self.sides = sides
+        self._showing = parts.showing
+        self.attaching = AttachmentReader(
+            parts.runner,
+            lambda: parts.showing.bench,
+            lambda: parts.showing.conversation_id,
+            sides.build_attachment_receiver,
         )
+        sides.conversation_opened.connect(self.send_held_messages)
+        sides.call_for_each_side(self._serve_message_box)
+        self._declare_message_actions()
+        parts.actions.shortcuts_changed.connect(self._show_shortcuts_on_answer_buttons)
+        parts.showing.conversation_changed.connect(self._show_shortcuts_on_answer_buttons)
+        self._show_shortcuts_on_answer_buttons()
 
-    def ask_about_price(unbegun: Session) -> None:
-        send_or_ask_if_expensive(
-            window,
-            unbegun.context.estimate_cost_of_sending(parts),
-            create_and_send,
-            lambda: give_first_message_back(None),
+    def _declare_message_actions(self) -> None:
+        on = self.parts.actions.set_action_handler
+        showing = self._showing
+        on("compose", self._go_to_composer, when=showing.has_workspace)
+        on("attach", self._ask_files_to_attach, when=showing.has_workspace)
+        on("mode", self._open_mode_menu, when=showing.has_workspace)
+        on("stop", self._stop_turn_or_fold, when=self._can_stop)
+        on("resume", self._retry_and_resume, when=self._is_at_rest)
+        on("regenerate", self._regenerate, when=self._is_at_rest)
+        on("fold-marker", self._fold_to_markers, when=showing.has_conversation)
+        on("allow-once", lambda: self._allow("once"), when=self._is_asking)
+        on("allow-conversation", lambda: self._allow("conversation"), when=self._is_asking)
+        on("allow-always", lambda: self._allow("always"), when=self._is_asking)
+        on("refuse", self._refuse, when=self._is_asking)
+
+    def _serve_message_box(self, side: ChatPage) -> None:
+        """Connects what is pressed on one side around its message box."""
+        composer = side.composer
+        actions = self.parts.actions
+        connect = partial(self.sides.connect_side, side)
+        connect(composer.sent, self.send_or_hold_message)
+        connect(composer.resent, self.resend_edited_message)
+        connect(composer.mode_chosen, self._choose_permission_mode)
+        connect(composer.fold_wanted, actions["fold-marker"].trigger)
+        connect(composer.stop_wanted, actions["stop"].trigger)
+        connect(composer.attach_wanted, actions["attach"].trigger)
+        connect(composer.text.files_given, self.attaching.attach_dropped_data)
+        connect(composer.text.long_pasted, self.attaching.attach_long_text)
+        composer.attachments.unknown.connect(
+            partial(
+                attachment_previews.show_thumbnail_or_token_count, self.parts, composer.attachments
+            )
         )
+        connect(composer.attachments.opened, self._open_attached_picture)
+        connect(composer.waiting.moving, self._move_queued_message)
+        connect(composer.waiting.steering, self._change_time_of_queued_message)
+        connect(composer.waiting.editing, self._edit_queued_message)
+        connect(composer.waiting.discarding, self._discard_queued_message)
+        connect(side.approvals.answered, self._answer_and_focus_composer)
+        connect(side.rewrite_cost.price_wanted, actions["model-price"].trigger)
+        connect(side.way_on.settings_wanted, self.parts.requests.settings_wanted.emit)
+        connect(side.way_on.going_on, actions["resume"].trigger)
 
-    if window.settings[ASK_ABOVE]:
-        window.run_for_window(
-            bench.open_draft_session(), then=ask_about_price, failed=give_first_message_back
-        )
-    else:
-        create_and_send()
+    # --- When the actions can be done
 
+    @property
+    def _running(self) -> ConversationActivity:
+        if self._showing.session is None:
+            return ConversationActivity.IDLE
+        return self._showing.session.running
 
-def _send_first_message(
-    window: MainWindow,
-    bench: Workbench,
-    chat: ChatPage,
-    parts: tuple[UserPart, ...],
-    waits: str,
-    session: Session,
-) -> None:
-    """Sends the message in any case, and shows the conversation unless the user has
-    opened something else meanwhile.
-    """
-    unsent = window.unsent_messages.pop_unsent_messages((bench.id, "new"))
-    if chat.awaited_conversation == waits:
-        chat.composer.move_draft_to_new_conversation(session.id)
-        window.show_session_if_current(bench, session, chat)
-    message = MessageToSend(window, bench, session, parts, build_message_returner(window, parts))
-    if message.command_name:
-        give_back = message.trash_empty_conversation_and_give_back
-        replace(message, not_sent=give_back).expand_command_and_send()
-    else:
-        message.send_now()
-    window.refresh_conversations()
-    send_held_messages(window, bench, session, unsent)
+    def _is_asking(self) -> bool:
+        return self._running is ConversationActivity.ASKING
 
+    def _is_at_rest(self) -> bool:
+        return self._showing.has_conversation() and self._running not in WORKING_STATES
 
-def send_messages_held_for_workspace(window: MainWindow) -> None:
-    """Sends messages that were written before their workspace was open."""
-    place = window.chat.composer.draft_place
-    _workspace, conversation = place
-    if conversation == "new":
-        for message in window.unsent_messages.pop_unsent_messages(place):
-            send_or_hold_message(window, message.parts, message.is_steering)
+    def _can_stop(self) -> bool:
+        if self._running in WORKING_STATES:
+            return True
+        session = self._showing.session
+        return session is not None and bool(session.folding.kind_in_progress)
 
+    # --- Sending
 
-def send_held_messages(
-    window: MainWindow, bench: Workbench, session: Session, messages: Sequence[UnsentMessage]
-) -> None:
-    """Sends what was written in a conversation while it was being opened."""
-    place = (bench.id, session.id)
-    for message in messages:
-        not_sent = build_message_returner(window, message.parts, place)
-        to_send = MessageToSend(window, bench, session, message.parts, not_sent)
-        if not (bench.main_model_name or session.conversation.state.acp_agent):
-            window.add_to_message_and_tell_if_current(place, message.parts)
-            window.model_setup_wanted.emit()
-        elif message.edited:
-            to_send.resend_edited(message.edited)
+    def send_or_hold_message(self, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
+        """Sends a message to the open or a new conversation."""
+        bench = self._showing.bench
+        session = self._showing.session
+        composer = self.sides.current.composer
+        if self.sides.current.awaited_conversation:
+            self.sides.hold_message_until_open(UnsentMessage(parts, steer))
+        elif bench is None:
+            composer.put_message_back(parts)
+        elif not (bench.main_model_name or self._showing.foreign_agent):
+            composer.put_message_back(parts)
+            self.parts.requests.model_setup_wanted.emit()
+        elif session is not None:
+            not_sent = self.build_message_returner(parts)
+            MessageToSend(self, bench, session, parts, not_sent, steer).expand_command_and_send()
         else:
-            replace(to_send, steer=message.is_steering).expand_command_and_send()
+            self._begin_conversation_with(bench, parts)
+
+    def _begin_conversation_with(self, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
+        """Starts a conversation, unless its first message would cost too much for the user."""
+        side = self.sides.current
+        give_back = self.build_message_returner(parts)
+        # Tells this new conversation from one that the user begins while it is being created.
+        waits = f"new {id(parts)}"
+        side.awaited_conversation = waits
+
+        def give_first_message_back(error: HelixError | None) -> None:
+            if side.awaited_conversation == waits:
+                side.awaited_conversation = ""
+                side.composer.show_waiting_messages([])
+            give_back(error)
+            place = (bench.id, NEW)
+            for message in self.sides.unsent_messages.pop_unsent_messages(place):
+                self.sides.add_to_message_and_tell_if_current(place, message.parts)
+
+        def create_and_send() -> None:
+            begun = partial(self._send_first_message, bench, side, parts, waits)
+            work = bench.start_users_conversation()
+            self.parts.run_for_window(work, then=begun, failed=give_first_message_back)
+
+        def ask_about_price(unbegun: Session) -> None:
+            self.send_or_ask_if_expensive(
+                unbegun.context.estimate_cost_of_sending(parts),
+                create_and_send,
+                lambda: give_first_message_back(None),
+            )
+
+        if self.parts.settings[ASK_ABOVE]:
+            work = bench.open_draft_session()
+            self.parts.run_for_window(work, then=ask_about_price, failed=give_first_message_back)
+        else:
+            create_and_send()
+
+    def _send_first_message(
+        self,
+        bench: Workbench,
+        side: ChatPage,
+        parts: tuple[UserPart, ...],
+        waits: str,
+        session: Session,
+    ) -> None:
+        """Sends the message in any case, and shows the conversation unless the user has
+        opened something else meanwhile.
+        """
+        unsent = self.sides.unsent_messages.pop_unsent_messages((bench.id, NEW))
+        if side.awaited_conversation == waits:
+            side.composer.move_draft_to_new_conversation(session.id)
+            self.sides.show_session_if_current(bench, session, side)
+        message = MessageToSend(self, bench, session, parts, self.build_message_returner(parts))
+        if message.command_name:
+            give_back = message.trash_empty_conversation_and_give_back
+            replace(message, not_sent=give_back).expand_command_and_send()
+        else:
+            message.send_now()
+        self.sides.refresh_conversations()
+        self.send_held_messages(bench, session, unsent)
+
+    def send_messages_held_for_workspace(self) -> None:
+        """Sends messages that were written before their workspace was open."""
+        place = self.sides.current.composer.draft_place
+        _workspace, conversation = place
+        if conversation == NEW:
+            for message in self.sides.unsent_messages.pop_unsent_messages(place):
+                self.send_or_hold_message(message.parts, message.is_steering)
+
+    def send_held_messages(
+        self, bench: Workbench, session: Session, messages: Sequence[UnsentMessage]
+    ) -> None:
+        """Sends what was written in a conversation while it was being opened."""
+        place = (bench.id, session.id)
+        for message in messages:
+            not_sent = self.build_message_returner(message.parts, place)
+            to_send = MessageToSend(self, bench, session, message.parts, not_sent)
+            if not (bench.main_model_name or session.conversation.state.acp_agent):
+                self.sides.add_to_message_and_tell_if_current(place, message.parts)
+                self.parts.requests.model_setup_wanted.emit()
+            elif message.edited:
+                to_send.resend_edited(message.edited)
+            else:
+                replace(to_send, steer=message.is_steering).expand_command_and_send()
+
+    def resend_edited_message(self, seq: int, parts: tuple[UserPart, ...]) -> None:
+        bench = self._showing.bench
+        session = self._showing.session
+        if bench is None or session is None:
+            self.sides.hold_message_until_open(UnsentMessage(parts, edited=seq))
+        else:
+            not_sent = self.build_message_returner(parts)
+            MessageToSend(self, bench, session, parts, not_sent).resend_edited(seq)
+
+    def build_message_returner(
+        self, parts: tuple[UserPart, ...], place: DraftPlace | None = None
+    ) -> OnMessageNotSent:
+        """Returns a function that puts an unsent message back into its composer and shows the
+        error.
+        """
+        draft_place = place or self.sides.current.composer.draft_place
+
+        def give_message_back(error: HelixError | None) -> None:
+            self.sides.add_to_message_and_tell_if_current(draft_place, parts)
+            if error is not None:
+                self.parts.notices.show_error_notice(error)
+
+        return give_message_back
+
+    def send_or_ask_if_expensive(
+        self,
+        price: float,
+        send_it: Callable[[], object],
+        if_declined: Callable[[], object],
+        *,
+        folding: tuple[float, Callable[[], object]] | None = None,
+    ) -> None:
+        """Sends the message, after a question if it is expensive. `folding`: what folding
+        first saves, and how.
+        """
+        # The setting is in cents; 0 means that the user is never asked.
+        limit = self.parts.settings[ASK_ABOVE] / 100
+        if not limit or price <= limit:
+            send_it()
+            return
+        words = tr(
+            "This message would cost about {price}, which is more than your limit of {limit}. Nothing has been sent.",
+            price=format_dollars(price), limit=format_dollars(limit),
+        )  # fmt: skip
+        ways = [(tr("Send"), send_it)]
+        if folding:
+            saving, fold_and_send = folding
+            saved = format_dollars(saving)
+            hint = tr("Shortening old outputs first saves about {saved}.", saved=saved)
+            words = f"{words} {hint}"
+            ways.insert(0, (tr("Shorten first, then send"), fold_and_send))
+        box = ask_to_choose_one(self.parts.widget, tr("Send this message?"), words, "", ways)
+        box.rejected.connect(if_declined)
+
+    # --- Attachments
+
+    def _go_to_composer(self) -> None:
+        self.sides.go_to_side(self.sides.current)
+
+    def _ask_files_to_attach(self) -> None:
+        folder = Path.home()
+        if self._showing.bench is not None:
+            folder = self._showing.bench.main_folder
+        title = tr("Attach files")
+        ask_files(self.parts.widget, title, folder, self.attaching.attach_files)
+
+    def _open_attached_picture(self, attachment: Attachment) -> None:
+        attachment_previews.open_picture_dialog(self.parts, attachment.stored, attachment.name)
+
+    # --- Messages that wait in the queue
+
+    def _find_queue_as_shown(self) -> MessageQueue | None:
+        """Returns the queue, unless a message was sent since it was shown: another one would
+        have its place.
+        """
+        session = self._showing.session
+        if session is None:
+            return None
+        queued = tuple(waiting.parts for waiting in session.queue)
+        if queued != self.sides.current.composer.waiting.shown_messages:
+            return None
+        return session.queue
+
+    def _move_queued_message(self, index: int, step: int) -> None:
+        queue = self._find_queue_as_shown()
+        if queue is not None:
+            queue.move_message(index, index + step)
+
+    def _change_time_of_queued_message(self, index: int, steer: bool) -> None:  # noqa: FBT001 - a slot
+        queue = self._find_queue_as_shown()
+        if queue is not None:
+            queue.set_steering(index, steer=steer)
+
+    def _edit_queued_message(self, index: int) -> None:
+        queue = self._find_queue_as_shown()
+        if queue is not None:
+            self.sides.current.composer.put_message_back(queue.take_back_queued(index))
+
+    def _discard_queued_message(self, index: int) -> None:
+        session = self._showing.session
+        if session is None or self._find_queue_as_shown() is None:
+            return
+        taken: tuple[UserPart, ...] = session.queue.take_back_queued(index)
+        self.parts.notices.show_notice(
+            tr("The message was removed."), act=lambda: session.send_message(taken)
+        )
+
+    # --- What the agent does, and what it asks
+
+    def _act_on_shown_session(self, act: Callable[[Session], object]) -> None:
+        if self._showing.session is not None:
+            try:
+                act(self._showing.session)
+            except HelixError as error:
+                self.parts.notices.show_error_notice(error)
+
+    def _stop_turn_or_fold(self) -> None:
+        def stop_what_runs(session: Session) -> None:
+            if session.running in WORKING_STATES:
+                session.stop_turn()
+            else:
+                session.folding.cancel_fold_in_work()
+
+        self._act_on_shown_session(stop_what_runs)
+
+    def _retry_and_resume(self) -> None:
+        self.parts.requests.retry_wanted.emit()
+        self._act_on_shown_session(lambda session: session.resume_turn())
+
+    def _regenerate(self) -> None:
+        if self._showing.session is not None:
+            self.parts.run_for_window(self._showing.session.ask_again())
+
+    def _fold_to_markers(self) -> None:
+        if self._showing.session is not None:
+            self.parts.run_for_window(self._showing.session.fold_on_request(FoldKind.MARKER))
+
+    def _allow(self, scope: str) -> None:
+        card = self.sides.current.approvals.visible_card
+        if card is not None:
+            card.allow_by_shortcut(scope)
+
+    def _refuse(self) -> None:
+        card = self.sides.current.approvals.visible_card
+        if card is not None:
+            card.refuse_permission()
+
+    def _answer_and_focus_composer(self, number: int, answer: PermissionAnswer) -> None:
+        if self._showing.session is not None:
+            self._showing.session.answer_question(number, answer)
+            self.sides.current.composer.text.setFocus()
+
+    def _show_shortcuts_on_answer_buttons(self) -> None:
+        """Shows the shortcuts on the current conversation's question, the only one they answer."""
+        shortcuts: dict[str, str] = {}
+        for name in ACTIONS_THAT_ANSWER:
+            shortcuts[name] = self.parts.actions.format_shortcut(name)
+        for side in self.sides.sides:
+            shown = shortcuts if side is self.sides.current else {}
+            side.approvals.show_shortcuts_on_answers(shown)
+
+    def _open_mode_menu(self) -> None:
+        self.sides.current.composer.open_mode_menu()
+
+    def _choose_permission_mode(self, name: str) -> None:
+        bench = self._showing.bench
+        if bench is None:
+            return
+        choices_changed = self.parts.requests.choices_changed
+
+        def save_mode() -> None:
+            work = bench.choose_permission_mode(name)
+            self.parts.run_for_window(work, then=lambda _done: choices_changed.emit())
+
+        if name == ALLOW_ALL and bench.permission_mode != ALLOW_ALL:
+            ask_allow_all(self.parts.widget, save_mode)
+        else:
+            save_mode()
 
 
 async def find_files_to_undo(
@@ -191,7 +452,7 @@ async def find_files_to_undo(
 class MessageToSend:
     """A message to send. `not_sent` takes the error, or None if the user does not want it sent."""
 
-    window: MainWindow
+    sender: MessageSender
     bench: Workbench
     session: Session
     parts: tuple[UserPart, ...]
@@ -219,7 +480,7 @@ class MessageToSend:
                 replace(self, parts=parts, steer=False).send_or_ask_about_price()
 
             work = commands.expand_command_message(self.session, self.parts)
-            self.window.run_for_window(work, then=send_expanded, failed=self.not_sent)
+            self.sender.parts.run_for_window(work, then=send_expanded, failed=self.not_sent)
         # A foreign agent has commands of its own, and "/etc/hosts" is a path and no command.
         elif self.session.conversation.state.acp_agent or not re.fullmatch(r"[a-z][\w-]*", name):
             self.send_or_ask_about_price()
@@ -236,13 +497,15 @@ class MessageToSend:
         for similar_name in get_close_matches(our_name, all_names, 1):
             sentences.append(tr("Did you mean /{name}?", name=similar_name))
         ways = [(tr("Send as text"), self.send_or_ask_about_price)]
-        box = ask_to_choose_one(self.window, tr("Unknown command"), " ".join(sentences), "", ways)
+        box = ask_to_choose_one(
+            self.sender.parts.widget, tr("Unknown command"), " ".join(sentences), "", ways
+        )
         box.rejected.connect(lambda: self.not_sent(None))
 
     def send_or_ask_about_price(self) -> None:
         def fold_and_send() -> None:
             folding = self.session.fold_on_request(FoldKind.MARKER)
-            self.window.run_for_window(
+            self.sender.parts.run_for_window(
                 folding, then=lambda _done: self.send_now(), failed=self.not_sent
             )
 
@@ -255,8 +518,8 @@ class MessageToSend:
         folding = None
         if saving:
             folding = (saving, fold_and_send)
-        send_or_ask_if_expensive(
-            self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding
+        self.sender.send_or_ask_if_expensive(
+            price, self.send_now, lambda: self.not_sent(None), folding=folding
         )
 
     def _ask_to_summarize(self, needed: NeededSummary) -> None:
@@ -277,7 +540,7 @@ class MessageToSend:
         words.append(tr("Nothing is lost: everything can be searched and put back."))
         ways = [(tr("Summarize and send"), self.send_now)]
         box = ask_to_choose_one(
-            self.window, tr("Summarize the older messages?"), " ".join(words), "", ways
+            self.sender.parts.widget, tr("Summarize the older messages?"), " ".join(words), "", ways
         )
         box.rejected.connect(lambda: self.not_sent(None))
 
@@ -286,78 +549,92 @@ class MessageToSend:
             self.session.send_message(self.parts, steer=self.steer)
         except HelixError as error:
             self.not_sent(error)
-        self.window.jump_to_end_of(self.session)
+        self.sender.sides.jump_to_end_of(self.session)
 
     def resend_edited(self, seq: int) -> None:
         """Sends it instead of an earlier one. What followed that is rewound, its
         changes to files if wanted.
         """
-        window = self.window
+        price = self.session.context.estimate_cost_of_sending(self.parts, instead_of=seq)
+        self.sender.send_or_ask_if_expensive(
+            price, lambda: self._find_changes_and_resend(seq), lambda: self._edit_again(seq)
+        )
+
+    def _find_changes_and_resend(self, seq: int) -> None:
+        changes = self.bench.file_changes_of(self.session.id)
+
+        def ask_or_send(changed: tuple[Sequence[FileChange], str]) -> None:
+            files, description = changed
+            if description:
+                self._ask_about_changed_files(seq, files, description)
+                return
+            if changes.checkpoint_progress.state == "off":
+                self.sender.parts.notices.show_notice(
+                    tr("Checkpoints are turned off, so files stay as they are.")
+                )
+            self._resend(seq)
+
+        self.sender.parts.run_for_window(
+            find_files_to_undo(changes, self.session.id, seq),
+            then=ask_or_send,
+            failed=lambda _error: self._resend(seq),
+        )
+
+    def _ask_about_changed_files(
+        self, seq: int, files: Sequence[FileChange], description: str
+    ) -> None:
+        ways = [
+            (tr("Keep these changes"), lambda: self._resend(seq)),
+            (tr("Undo these changes"), lambda: self._undo_and_resend(seq, files)),
+        ]
+        title = tr("Send the edited message")
+        box = ask_to_choose_one(self.sender.parts.widget, title, description, "", ways)
+        box.rejected.connect(lambda: self._edit_again(seq))
+
+    def _undo_and_resend(self, seq: int, files: Sequence[FileChange]) -> None:
         session = self.session
         changes = self.bench.file_changes_of(session.id)
 
-        def send_again(_done: object = None) -> None:
-            work = session.edit_and_resend(seq, self.parts)
-            window.run_for_window(
-                work, then=lambda _: window.jump_to_end_of(session), failed=self.not_sent
-            )
-
-        async def undo_changes(files: Sequence[FileChange]) -> None:
+        async def undo_changes() -> None:
             session.refuse_while_running("edit and resend")
             undone = await changes.undo_file_changes(files, conversation=session.id)
-            window.pages.changes.undo.report_undone(undone)
+            self.sender.pages.changes.undo.report_undone(undone)
 
-        def ask_about_changed_files(changed: tuple[Sequence[FileChange], str]) -> None:
-            files, description = changed
+        self.sender.parts.run_for_window(
+            undo_changes(), then=lambda _done: self._resend(seq), failed=self.not_sent
+        )
 
-            def undo_and_send() -> None:
-                window.run_for_window(undo_changes(files), then=send_again, failed=self.not_sent)
+    def _resend(self, seq: int) -> None:
+        session = self.session
+        self.sender.parts.run_for_window(
+            session.edit_and_resend(seq, self.parts),
+            then=lambda _done: self.sender.sides.jump_to_end_of(session),
+            failed=self.not_sent,
+        )
 
-            if not description:
-                if changes.checkpoint_progress.state == "off":
-                    window.notices.show_notice(
-                        tr("Checkpoints are turned off, so files stay as they are.")
-                    )
-                send_again()
-                return
-            ways = [
-                (tr("Keep these changes"), send_again),
-                (tr("Undo these changes"), undo_and_send),
-            ]
-            title = tr("Send the edited message")
-            box = ask_to_choose_one(window, title, description, "", ways)
-            box.rejected.connect(edit_again)
-
-        def find_changed_files() -> None:
-            work = find_files_to_undo(changes, session.id, seq)
-            window.run_for_window(work, then=ask_about_changed_files, failed=send_again)
-
-        def edit_again() -> None:
-            composer = window.chat.composer
-            if composer.draft_place == (self.bench.id, session.id):
-                composer.edit_earlier_message(seq, self.parts)
-            else:
-                self.not_sent(None)
-
-        price = session.context.estimate_cost_of_sending(self.parts, instead_of=seq)
-        send_or_ask_if_expensive(window, price, find_changed_files, edit_again)
+    def _edit_again(self, seq: int) -> None:
+        composer = self.sender.sides.current.composer
+        if composer.draft_place == (self.bench.id, self.session.id):
+            composer.edit_earlier_message(seq, self.parts)
+        else:
+            self.not_sent(None)
 
     def trash_empty_conversation_and_give_back(self, error: HelixError | None) -> None:
         """Puts back a command that was to be the first message and was not sent. The conversation
         created for it goes to the trash, unless something else was said there meanwhile.
         """
-        window = self.window
+        sides = self.sender.sides
         session = self.session
         place = (self.bench.id, session.id)
-        place_of_new = (self.bench.id, "new")
+        place_of_new = (self.bench.id, NEW)
 
         def give_command_back() -> None:
             place_of_command = place
             if not is_begun:
-                window.chat.composer.drafts.move_draft(place, place_of_new)
+                sides.current.composer.drafts.move_draft(place, place_of_new)
                 place_of_command = place_of_new
-            window.refresh_conversations()
-            give_back = build_message_returner(window, self.parts, place_of_command)
+            sides.refresh_conversations()
+            give_back = self.sender.build_message_returner(self.parts, place_of_command)
             give_back(error)
 
         facts = session.conversation.state.facts
@@ -366,174 +643,6 @@ class MessageToSend:
         if is_begun:
             give_command_back()
         else:
-            window.run_for_window(session.set_trashed(), then=lambda _done: give_command_back())
-
-
-def send_or_ask_if_expensive(
-    window: MainWindow,
-    price: float,
-    send_it: Callable[[], object],
-    if_declined: Callable[[], object],
-    *,
-    folding: tuple[float, Callable[[], object]] | None = None,
-) -> None:
-    """Sends the message, after a question if it is expensive. `folding`: what folding
-    first saves, and how.
-    """
-    # The setting is in cents; 0 means that the user is never asked.
-    limit = window.settings[ASK_ABOVE] / 100
-    if not limit or price <= limit:
-        send_it()
-        return
-    words = tr(
-        "This message would cost about {price}, which is more than your limit of {limit}. Nothing has been sent.",
-        price=format_dollars(price), limit=format_dollars(limit),
-    )  # fmt: skip
-    ways = [(tr("Send"), send_it)]
-    if folding:
-        saving, fold_and_send = folding
-        saved = format_dollars(saving)
-        hint = tr("Shortening old outputs first saves about {saved}.", saved=saved)
-        words = f"{words} {hint}"
-        ways.insert(0, (tr("Shorten first, then send"), fold_and_send))
-    box = ask_to_choose_one(window, tr("Send this message?"), words, "", ways)
-    box.rejected.connect(if_declined)
-
-
-def build_message_returner(
-    window: MainWindow, parts: tuple[UserPart, ...], at: DraftPlace | None = None
-) -> OnMessageNotSent:
-    """Returns a function that puts an unsent message back into its composer and shows the error."""
-    place = at or window.chat.composer.draft_place
-
-    def give_message_back(error: HelixError | None) -> None:
-        window.add_to_message_and_tell_if_current(place, parts)
-        if error is not None:
-            window.notices.show_error_notice(error)
-
-    return give_message_back
-
-
-def recall_into_draft(
-    window: MainWindow, digest: Digest, lines: tuple[int, int] | None = None
-) -> None:
-    if window.current_session is not None:
-        work = window.current_session.context.recall_as_attachment(digest, lines=lines)
-        receive = window.build_attachment_receiver()
-        window.run_for_window(work, then=lambda attachment: receive((attachment,)))
-    elif window.current_workbench is not None:
-        window.notices.show_notice(
-            tr("Open a conversation first. The stored output is added to its next message.")
-        )
-
-
-def search_everywhere(window: MainWindow, words: str) -> None:
-    """Searches all workspaces for the palette: the current one, the open ones, the closed ones."""
-    try:
-        split_query_into_words_and_filters(words)
-    except InvalidInput as error:
-        mistake = PaletteItem(translate_sentences(str(error)), act=str, kind=HEADING, enabled=False)
-        window.palette_box.show_search_results(words, [mistake])
-        return
-    shown: list[PaletteItem] = []
-    opened = sorted(
-        window.workbenches.opened_workbenches(),
-        key=lambda bench: bench is not window.current_workbench,
-    )
-    opened_ids = {bench.id for bench in opened}
-    closed = [row for row in window.listed_workspaces if row.id not in opened_ids]
-
-    def show_more_finds(finds: Sequence[PaletteItem]) -> None:
-        shown.extend(finds)
-        grouped = search_suggestions.group_search_suggestions(shown, more=bool(closed))
-        window.palette_box.show_search_results(words, grouped, more=bool(closed))
-
-    def show_hits_of_workspace(bench: Workbench, hits: Sequence[SearchHit]) -> None:
-        # A hit names its workspace only if it is another one than the user is in.
-        name = ""
-        if bench is not window.current_workbench:
-            name = bench.name
-        titles = {row.id: row.title for row in bench.list_conversations()}
-        suggestions = search_suggestions.suggest_search_hits(
-            hits, titles, bench.id, window.go_to_place, words, name
-        )
-        show_more_finds(suggestions)
-
-    for bench in opened:
-        work = bench.workspace.index.search_index(words)
-        window.run_for_window(work, then=partial(show_hits_of_workspace, bench))
-    _search_next_closed_workspace(window, words, closed, show_more_finds)
-
-
-def _search_next_closed_workspace(
-    window: MainWindow,
-    words: str,
-    closed: list[KnownWorkspace],
-    show: Callable[[Sequence[PaletteItem]], None],
-) -> None:
-    """Searches the next closed workspace, while somebody waits for the results."""
-    if not closed or not window.palette_box.is_searching_for(words):
-        return
-    row = closed[0]
-
-    def search_following(finds: Sequence[PaletteItem]) -> None:
-        closed.pop(0)
-        show(finds)
-        _search_next_closed_workspace(window, words, closed, show)
-
-    def suggest_opening(error: HelixError | None) -> list[PaletteItem]:
-        return [search_suggestions.suggest_unsearched_workspace(row, error, window.go_to_place)]
-
-    def show_closed_result(answer: ClosedSearchResult) -> None:
-        suggestions = search_suggestions.suggest_search_hits(
-            answer.hits, answer.titles, row.id, window.go_to_place, words, row.name
-        )
-        if answer.behind:
-            suggestions.extend(suggest_opening(None))
-        search_following(suggestions)
-
-    work = window.workbenches.search_closed_workspace(row.id, words)
-    window.run_for_window(
-        work, then=show_closed_result, failed=lambda error: search_following(suggest_opening(error))
-    )
-
-
-def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
-    bench = window.current_workbench
-    session = window.current_session
-    own: list[CompletionOffer] = []
-    box = window.chat.composer.text
-    run = partial(window.background_runner.run_in_background, owner=box)
-
-    def show_with_own(offers: Sequence[CompletionOffer]) -> None:
-        box.show_completion_offers(typed, [*offers, *own])
-
-    if typed.trigger == "/":
-        commands: Sequence[ProjectItem] = ()
-        if bench is not None:
-            conversation = window.showing.conversation_id
-            commands = bench.slash_commands.list_slash_commands(conversation)
-        own += search_suggestions.offer_slash_commands(window.window_actions, typed, commands)
-        show_with_own(())
-        if bench is not None and session is not None and window.foreign_agent_name:
-            # The own commands are shown at once; the agent may need seconds to start.
-            work = search_suggestions.start_agent_and_offer_commands(bench, session, typed)
-            run(work, then=show_with_own)
-    elif bench is not None:
-        run(search_suggestions.offer_mentions(bench, typed), then=show_with_own)
-
-
-def act_on_chosen_completion(window: MainWindow, offered: CompletionOffer) -> None:
-    """Acts on a completion that is more than text: recalls an entry or runs a command."""
-    if isinstance(offered.value, Digest):
-        recall_into_draft(window, offered.value)
-    elif (
-        isinstance(offered.value, search_suggestions.OfferedResource)
-        and window.current_workbench is not None
-    ):
-        work = window.current_workbench.attach_server_resource(
-            offered.value.server, offered.value.uri
-        )
-        window.run_for_window(work, then=window.build_attachment_receiver())
-    elif isinstance(offered.value, QAction):
-        offered.value.trigger()
+            self.sender.parts.run_for_window(
+                session.set_trashed(), then=lambda _done: give_command_back()
+            )

@@ -7,13 +7,15 @@ from typing import Any
 from PySide6.QtCore import QObject, QPoint
 
 from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu
+from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
 from helix_desktop.gui.frame.model_chooser import ModelChooser
+from helix_desktop.gui.frame.top_bar import TopBar
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
-from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import ForeignConversation, Session, Workbench
 
 LONGEST_CHOICE = 60  # The texts of an agent's options are cut to this many characters.
@@ -22,38 +24,41 @@ LONGEST_CHOICE = 60  # The texts of an agent's options are cut to this many char
 class ModelActions(QObject):
     """`_after_model_chosen` runs once a model is chosen: it sends the first message."""
 
-    def __init__(self, window: MainWindow, setup: ModelSetupPort) -> None:
-        super().__init__(window)
-        self._window = window
+    def __init__(
+        self, parts: WindowParts, top: TopBar, sides: ConversationSides, setup: ModelSetupPort
+    ) -> None:
+        super().__init__(parts.widget)
+        self._parts = parts
+        self._showing = parts.showing
+        self._model_button = top.model
+        self._sides = sides
         self._setup = setup
         self._dialog: ConnectModelDialog | None = None
         self._after_model_chosen: Callable[[], object] | None = None
-        self.chooser = ModelChooser(window.theme, window.state_file, window)
-        show = self._show_and_refresh_models
-        self.chooser.opened.connect(
-            lambda: window.run_for_window(setup.list_known_models(), then=show)
-        )
+        self.chooser = ModelChooser(parts.theme, parts.state_file, parts.widget)
+        self.chooser.opened.connect(self._fill_chooser)
         self.chooser.closed_without_choice.connect(self._forget_waiting_action)
         self.chooser.chosen.connect(self.use_chosen_model)
         self.chooser.edit_wanted.connect(self._open_model_dialog)
         self.chooser.connect_wanted.connect(self.open_connect_dialog)
-        window.top.model.choice_wanted.connect(self.open_model_chooser)
-        window.window_actions.set_action_handler("model-price", self.edit_current_model)
+        top.model.choice_wanted.connect(self.open_model_chooser)
+        parts.actions.set_action_handler("model-price", self.edit_current_model)
+
+    def _fill_chooser(self) -> None:
+        self._parts.run_for_window(
+            self._setup.list_known_models(), then=self._show_and_refresh_models
+        )
 
     def open_model_chooser(self) -> None:
-        window, bench, session = (
-            self._window,
-            self._window.current_workbench,
-            self._window.current_session,
-        )
-        if bench is not None and session is not None and window.foreign_agent_name:
-            work, show = (
-                bench.acp.start_agent(session.conversation),
-                partial(_show_agent_option_menu, window, session),
-            )
-            window.run_for_window(work, then=show)
-        elif bench is not None:
-            self.chooser.open_below(window.top.model, window.current_model)
+        bench = self._showing.bench
+        session = self._showing.session
+        if bench is None:
+            return
+        if session is not None and self._showing.foreign_agent:
+            show = partial(self._show_agent_option_menu, session)
+            self._parts.run_for_window(bench.acp.start_agent(session.conversation), then=show)
+        else:
+            self.chooser.open_below(self._model_button, self._showing.main_model)
 
     def choose_first_model(self, then: Callable[[], object]) -> None:
         self._after_model_chosen = then
@@ -64,37 +69,39 @@ class ModelActions(QObject):
             else:
                 self.open_connect_dialog()
 
-        self._window.run_for_window(self._setup.list_known_models(), then=choose_or_connect)
+        self._parts.run_for_window(self._setup.list_known_models(), then=choose_or_connect)
 
     def _show_and_refresh_models(self, models: Sequence[ModelChoice]) -> None:
         self.chooser.show_known_models(models)
-        self._window.run_for_window(
+        self._parts.run_for_window(
             self._setup.refresh_model_lists(), then=self.chooser.show_refreshed_models
         )
 
     def use_chosen_model(self, model: str) -> None:
-        bench, window = self._window.current_workbench, self._window
+        bench = self._showing.bench
         if bench is None or not model:
             return
-        then, self._after_model_chosen = self._after_model_chosen, None
+        then = self._after_model_chosen
+        self._after_model_chosen = None
 
         def show_chosen_model(_done: None) -> None:
-            window.show_policy_model_and_permissions()
-            window.chat.composer.text.setFocus()
+            self._parts.requests.choices_changed.emit()
+            self._sides.current.composer.text.setFocus()
             if then is not None:
                 then()
 
-        window.run_for_window(self._save_chosen_model(bench, model), then=show_chosen_model)
+        self._parts.run_for_window(self._save_chosen_model(bench, model), then=show_chosen_model)
 
     async def _save_chosen_model(self, bench: Workbench, model: str) -> None:
         """Changes the model of a conversation that has one of its own, or else of the workspace."""
-        session = self._window.current_session
-        if session is not None and bench.model_of_conversation(session.id) != bench.main_model_name:
-            await bench.save_conversation_model(
-                session.id, "" if model == bench.main_model_name else model
-            )
-        else:
+        session = self._showing.session
+        main_model = bench.main_model_name
+        if session is None or bench.model_of_conversation(session.id) == main_model:
             await bench.choose_model_for_role(model)
+        elif model == main_model:
+            await bench.save_conversation_model(session.id, "")
+        else:
+            await bench.save_conversation_model(session.id, model)
 
     def _forget_waiting_action(self) -> None:
         self._after_model_chosen = None
@@ -103,10 +110,11 @@ class ModelActions(QObject):
         if self._dialog is not None:
             self._dialog.raise_()
             return
-        window, waits = self._window, self._after_model_chosen is not None
-        dialog = self._dialog = ConnectModelDialog(
-            self._setup, window.background_runner, window, message_waits=waits
+        waits = self._after_model_chosen is not None
+        dialog = ConnectModelDialog(
+            self._setup, self._parts.runner, self._parts.widget, message_waits=waits
         )
+        self._dialog = dialog
         dialog.chosen.connect(self.use_chosen_model)
         dialog.added.connect(self.open_model_chooser)
         dialog.rejected.connect(self._forget_waiting_action)
@@ -120,16 +128,18 @@ class ModelActions(QObject):
         """Opens the dialog that corrects the model, above all to set an unknown price."""
 
         def open_if_known(models: Sequence[ModelChoice]) -> None:
-            for model in [model for model in models if model.name == self._window.current_model]:
-                self._open_model_dialog(model)
+            for model in models:
+                if model.name == self._showing.main_model:
+                    self._open_model_dialog(model)
 
-        self._window.run_for_window(self._setup.list_known_models(), then=open_if_known)
+        self._parts.run_for_window(self._setup.list_known_models(), then=open_if_known)
 
     def _open_model_dialog(self, model: ModelChoice) -> None:
         from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 
-        dialog = EditModelDialog(model, self._window)
-        change, reset = self._setup.correct_model_values, self._setup.reset_model_values
+        change = self._setup.correct_model_values
+        reset = self._setup.reset_model_values
+        dialog = EditModelDialog(model, self._parts.widget)
         dialog.corrected.connect(
             lambda values: self._save_model_correction(model, change(model.name, values))
         )
@@ -140,40 +150,34 @@ class ModelActions(QObject):
         words = tr("{model}: the change applies from the next message.", model=model.id)
 
         def show_corrected_model(_done: None) -> None:
-            self._window.show_policy_model_and_permissions()
-            self._window.notices.show_notice(words)
+            self._parts.requests.choices_changed.emit()
+            self._parts.notices.show_notice(words)
 
-        self._window.run_for_window(work, then=show_corrected_model)
+        self._parts.run_for_window(work, then=show_corrected_model)
 
+    def _show_agent_option_menu(self, session: Session, foreign: ForeignConversation) -> None:
+        """Shows a submenu for each option, unless another conversation is shown by then."""
+        if self._showing.session is not session:
+            return
 
-def _show_agent_option_menu(
-    window: MainWindow, session: Session, foreign: ForeignConversation
-) -> None:
-    """Shows a submenu for each option, unless another conversation is shown by then."""
-    if window.current_session is not session:
-        return
+        def set_agent_option(identity: str, value: str) -> None:
+            work = foreign.choose_agent_option(session.conversation, identity, value)
+            self._parts.run_for_window(work)
 
-    def set_agent_option(identity: str, value: str) -> None:
-        window.run_for_window(foreign.choose_agent_option(session.conversation, identity, value))
-
-    menu = build_popup_menu(window.top.model)
-    for choice in foreign.choices.values():
-        below = menu.addMenu(
-            f"{_agent_menu_label(choice.name)}: {_agent_menu_label(choice.values.get(choice.current, choice.current))}"
-        )
-        for value, name in choice.values.items():
-            act = partial(set_agent_option, choice.id, value)
-            add_menu_choice(
-                below,
-                make_safe_text(name or value)[:LONGEST_CHOICE],
-                act,
-                chosen=value == choice.current,
-            )
-    if not foreign.choices:
-        menu.addAction(
-            tr("{agent} has no options to choose from", agent=_agent_menu_label(foreign.name))
-        ).setEnabled(False)
-    menu.popup(window.top.model.mapToGlobal(QPoint(0, window.top.model.height() + 4)))
+        menu = build_popup_menu(self._model_button)
+        for option in foreign.choices.values():
+            chosen = _agent_menu_label(option.values.get(option.current, option.current))
+            below = menu.addMenu(f"{_agent_menu_label(option.name)}: {chosen}")
+            for value, name in option.values.items():
+                label = make_safe_text(name or value)[:LONGEST_CHOICE]
+                act = partial(set_agent_option, option.id, value)
+                add_menu_choice(below, label, act, chosen=value == option.current)
+        if not foreign.choices:
+            name = _agent_menu_label(foreign.name)
+            nothing = menu.addAction(tr("{agent} has no options to choose from", agent=name))
+            nothing.setEnabled(False)
+        below_button = QPoint(0, self._model_button.height() + 4)
+        menu.popup(self._model_button.mapToGlobal(below_button))
 
 
 def _agent_menu_label(foreign: str) -> str:

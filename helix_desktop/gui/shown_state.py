@@ -30,21 +30,48 @@ class ShownState(QObject):
 
     @property
     def workspace_id(self) -> str:
-        return self.bench.id if self.bench is not None else ""
+        if self.bench is None:
+            return ""
+        return self.bench.id
+
+    def has_workspace(self) -> bool:
+        return self.bench is not None
 
     @property
     def conversation_id(self) -> str:
-        return self.session.id if self.session is not None else ""
+        if self.session is None:
+            return ""
+        return self.session.id
+
+    def has_conversation(self) -> bool:
+        return self.session is not None
+
+    @property
+    def main_model(self) -> str:
+        """The main model of the shown conversation, or of the workspace."""
+        if self.bench is None:
+            return ""
+        return self.bench.model_of_conversation(self.conversation_id)
+
+    @property
+    def foreign_agent(self) -> str:
+        """The other agent that works in the shown conversation, or an empty text."""
+        if self.session is None:
+            return ""
+        return self.session.conversation.state.acp_agent
 
     def set_shown_workspace(self, bench: Workbench | None) -> None:
         """Sets the workspace, or none, without a conversation."""
         self.about_to_change.emit()
-        self.bench, self.session, self.moment = bench, None, None
+        self.bench = bench
+        self.session = None
+        self.moment = None
         self.workspace_changed.emit()
 
     def set_shown_conversation(self, session: Session | None) -> None:
         self.about_to_change.emit()
-        self.session, self.moment = session, None
+        self.session = session
+        self.moment = None
         self.conversation_changed.emit()
 
     def set_shown_page(self, page: str) -> None:

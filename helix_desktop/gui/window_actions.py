@@ -1,11 +1,13 @@
-"""Declares every action of the window once. The command palette, the menus, the shortcuts page and
-the help are built from the declarations in `resources/window_actions.json`.
+"""The actions of the window. Their titles, shortcuts and order in the menus are declared once, in
+`resources/window_actions.json`: the command palette, the menus, the shortcuts page and the help
+are built from it.
 
-The module that can carry out an action sets its handler (`ActionRegistry.set_action_handler`). An
+The module that can carry out an action says how and when (`ActionRegistry.set_action_handler`). An
 action without a handler is disabled.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -18,20 +20,21 @@ from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
 from helix_desktop.resources import read_json_resource
 
+Condition = Callable[[], bool]
+ACTIONS_THAT_ANSWER = ("allow-once", "allow-conversation", "allow-always", "refuse")
+
 
 @dataclass(frozen=True, slots=True)
 class WindowAction:
-    """`group` is its menu. `shortcut` has QKeySequence's form ("Ctrl" is Command on a
-    Mac). `needs` says without what it is disabled: an open workspace, an open or a
-    listed conversation, or a question. `home`: where it is instead of in the menus and the
-    palette, such as a page of the settings, or empty.
+    """`group` is its menu. `shortcut` has QKeySequence's form ("Ctrl" is Command on a Mac).
+    `home`: where it is instead of in the menus and the palette, such as a page of the settings, or
+    empty.
     """
 
     id: str
     title: str
     group: str
     shortcut: str = ""
-    needs: str = ""
     home: str = ""
 
 
@@ -40,45 +43,28 @@ def read_declared_actions() -> tuple[WindowAction, ...]:
     """Returns all actions in the order of the menus, in English. `{agent}` stands for
     each agent to continue in.
     """
-    menus = read_json_resource("window_actions.json")
-    return tuple(
-        WindowAction(group=group, **fields)
-        for group, actions in menus.items()
-        for fields in actions
-    )
+    declared: list[WindowAction] = []
+    for group, actions in read_json_resource("window_actions.json").items():
+        for fields in actions:
+            declared.append(WindowAction(group=group, **fields))
+    return tuple(declared)
 
 
 def declare_actions() -> tuple[WindowAction, ...]:
     """Returns all actions in the order of the menus, in the user's language."""
-    return tuple(
-        WindowAction(
-            each.id.format(agent=agent),
-            tr(each.title, agent=name),
-            tr(each.group),
-            each.shortcut,
-            each.needs,
-            each.home,
-        )
-        for each in read_declared_actions()
-        for agent, name in _agents_of_action(each)
-    )
+    declared: list[WindowAction] = []
+    for action in read_declared_actions():
+        if "{agent}" not in action.id:
+            declared.append(_translated(action, action.id, tr(action.title)))
+            continue
+        for agent, name in AGENTS_TO_CONTINUE_IN.items():
+            title = tr(action.title, agent=name)
+            declared.append(_translated(action, action.id.format(agent=agent), title))
+    return tuple(declared)
 
 
-def _agents_of_action(action: WindowAction) -> Iterable[tuple[str, str]]:
-    return AGENTS_TO_CONTINUE_IN.items() if "{agent}" in action.id else [("", "")]
-
-
-def _ids_of_actions_that_need(*needs: str) -> tuple[str, ...]:
-    needed = (each for each in read_declared_actions() if each.needs in needs)
-    return tuple(
-        each.id.format(agent=agent) for each in needed for agent, _ in _agents_of_action(each)
-    )
-
-
-WORKSPACE_ACTIONS = _ids_of_actions_that_need("workspace")
-LISTED_CONVERSATION_ACTIONS = _ids_of_actions_that_need("listed conversation")
-CONVERSATION_ACTIONS = _ids_of_actions_that_need("conversation", "listed conversation")
-QUESTION_ACTIONS = _ids_of_actions_that_need("question")
+def _translated(action: WindowAction, identity: str, title: str) -> WindowAction:
+    return replace(action, id=identity, title=title, group=tr(action.group))
 
 
 class ActionRegistry(QObject):
@@ -93,73 +79,91 @@ class ActionRegistry(QObject):
     def __init__(self, window: QWidget, settings: ProgramSettings) -> None:
         super().__init__(window)
         self._settings = settings
-        self._declared = {each.id: each for each in declare_actions()}
+        self._declared = {action.id: action for action in declare_actions()}
         self._actions: dict[str, QAction] = {}
-        for each in self._declared.values():
-            made = QAction(
-                each.title, self, enabled=False, autoRepeat=each.id not in QUESTION_ACTIONS
-            )
-            made.setObjectName(each.id)
-            made.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
-            # Otherwise, a key that is held down too long would also answer the next question.
-            kept = self._settings[SHORTCUTS].get(each.id, each.shortcut)
-            made.setShortcut(QKeySequence() if kept == "none" else QKeySequence.fromString(kept))
-            self._actions[each.id] = made
-            window.addAction(made)
+        self._conditions: dict[str, Condition] = {}
+        for declared in self._declared.values():
+            self._actions[declared.id] = self._build_action(declared)
+            window.addAction(self._actions[declared.id])
+
+    def _build_action(self, declared: WindowAction) -> QAction:
+        # Otherwise, a key that is held down too long would also answer the next question.
+        repeats = declared.id not in ACTIONS_THAT_ANSWER
+        action = QAction(declared.title, self, enabled=False, autoRepeat=repeats)
+        action.setObjectName(declared.id)
+        action.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
+        shortcut = self._settings[SHORTCUTS].get(declared.id, declared.shortcut)
+        if shortcut == "none":
+            shortcut = ""
+        action.setShortcut(QKeySequence.fromString(shortcut))
+        return action
 
     def __getitem__(self, name: str) -> QAction:
         return self._actions[name]
 
     def __iter__(self) -> Iterator[WindowAction]:
         """Yields what the menus and the palette show."""
-        return (each for each in self._declared.values() if not each.home)
+        return (action for action in self._declared.values() if not action.home)
 
     def list_actions_with_shortcuts(self) -> list[WindowAction]:
         """Returns what the menus show, and what has a shortcut of its own elsewhere."""
-        return [each for each in self._declared.values() if not each.home or each.shortcut]
+        actions = self._declared.values()
+        return [action for action in actions if not action.home or action.shortcut]
 
-    def set_action_handler(self, name: str, handler: Callable[[], object]) -> None:
+    def set_action_handler(
+        self, name: str, handler: Callable[[], object], *, when: Condition | None = None
+    ) -> None:
+        """Says what the action does and when it can be done. Without `when`, always."""
         action = self._actions[name]
         action.triggered.connect(lambda _checked=False: handler())
-        action.setEnabled(True)
+        if when is None:
+            action.setEnabled(True)
+            return
+        self._conditions[name] = when
+        action.setEnabled(when())
 
-    def set_actions_enabled(self, names: Iterable[str], *, when: bool) -> None:
-        for name in names:
-            self._actions[name].setEnabled(when)
+    def update_enabled(self) -> None:
+        """Enables what can be done now, and disables the rest."""
+        for name, condition in self._conditions.items():
+            self._actions[name].setEnabled(condition())
 
     def format_shortcut(self, name: str) -> str:
         return self._actions[name].shortcut().toString(QKeySequence.SequenceFormat.NativeText)
 
     def fill_menu_bar(self, bar: QMenuBar) -> None:
         menus: dict[str, QMenu] = {}
-        for each in self:
-            menu = menus.get(each.group) or menus.setdefault(each.group, bar.addMenu(each.group))
-            menu.addAction(self._actions[each.id])
+        for action in self:
+            if action.group not in menus:
+                menus[action.group] = bar.addMenu(action.group)
+            menus[action.group].addAction(self._actions[action.id])
 
     def change_shortcut_and_return_robbed_title(self, name: str, sequence: QKeySequence) -> str:
         """Sets or removes an action's shortcut. Returns the title of the action that lost it."""
-        others = (
-            i for i, action in self._actions.items() if i != name and action.shortcut() == sequence
-        )
-        robbed = next(others, "") if not sequence.isEmpty() else ""
-        if robbed:
-            self._actions[robbed].setShortcut(QKeySequence())
+        robbed_title = ""
+        if not sequence.isEmpty():
+            robbed_title = self._take_shortcut_from_others(name, sequence)
         self._actions[name].setShortcut(sequence)
         self._save_shortcuts()
-        return self._declared[robbed].title if robbed else ""
+        return robbed_title
+
+    def _take_shortcut_from_others(self, name: str, sequence: QKeySequence) -> str:
+        for other, action in self._actions.items():
+            if other != name and action.shortcut() == sequence:
+                action.setShortcut(QKeySequence())
+                return self._declared[other].title
+        return ""
 
     def reset_shortcuts(self) -> None:
-        for each in self:
-            self._actions[each.id].setShortcut(QKeySequence(each.shortcut))
+        for action in self:
+            self._actions[action.id].setShortcut(QKeySequence(action.shortcut))
         self._save_shortcuts()
 
     def _save_shortcuts(self) -> None:
-        declared, portable = self._declared, QKeySequence.SequenceFormat.PortableText
-        current = {i: action.shortcut() for i, action in self._actions.items()}
-        changed = {
-            i: keys for i, keys in current.items() if keys != QKeySequence(declared[i].shortcut)
-        }
-        self._settings.change_setting(
-            SHORTCUTS, {i: keys.toString(portable) or "none" for i, keys in changed.items()}
-        )
+        changed: dict[str, str] = {}
+        for name, action in self._actions.items():
+            sequence = action.shortcut()
+            if sequence != QKeySequence(self._declared[name].shortcut):
+                written = sequence.toString(QKeySequence.SequenceFormat.PortableText)
+                changed[name] = written or "none"
+        self._settings.change_setting(SHORTCUTS, changed)
         self.shortcuts_changed.emit()

@@ -19,7 +19,6 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui import message_sending
 from helix_desktop.gui.frame.tour_card import TourGuide
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.transcript.chat_actions import OpenFold
@@ -55,11 +54,13 @@ class WindowTour(QObject):
         self.coach.card.next.clicked.connect(lambda: self._go_to_step(self._step_number + 1))
         self.coach.card.back.clicked.connect(lambda: self._go_to_step(self._step_number - 1))
         self.coach.card.leave.clicked.connect(self.end_window_tour)
-        send = message_sending.send_or_hold_message
-        self.coach.card.offer.clicked.connect(lambda: send(window, (Text("list"),), steer=False))
+        self.coach.card.offer.clicked.connect(self._send_list)
         self.coach.target_needed.connect(self._update_tour_card)
         window.workbench_shown.connect(self._end_because_workspace_changed)
         self._go_to_step(0)
+
+    def _send_list(self) -> None:
+        self._window.messages.send_or_hold_message((Text("list"),), steer=False)
 
     @property
     def current_step(self) -> WindowTourStep:

@@ -1,153 +1,273 @@
-"""Actions on whole workspaces: rename, colour, folders, export, import, trash."""
+"""Actions on whole workspaces: open, rename, colour, folders, share, export, import, trash."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from PySide6.QtCore import QObject
+from PySide6.QtGui import QKeySequence, QShortcut
+
 from helix_desktop.gui.colours import WORKSPACE_COLOURS
 from helix_desktop.gui.frame.progress_dialog import ProgressDialog
+from helix_desktop.gui.frame.window_layout import WindowFrame
 from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
-from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.open_workspaces import OpenWorkspaces
 from helix_desktop.gui.question_dialogs import ask_file, ask_folder, ask_new_file, ask_text
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.text_file_saving import file_name_from_title
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.workbench_types import KnownWorkspace
+from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.gui.workbench_types import KnownWorkspace, Workbench
 
 EXPORT_SUFFIX = ".helix"
 NOTICE_MILLISECONDS = 60_000
+SHOWN_DAMAGED_ENTRIES = 3
+SHOWN_NOTES_ON_IMPORT = 5
 
 
-class WorkspaceActions:
-    def __init__(self, window: MainWindow) -> None:
-        self._window = window
+class WorkspaceActions(QObject):
+    """Serves the rail of workspaces, its menu and the actions on the shown workspace."""
+
+    def __init__(self, parts: WindowParts, frame: WindowFrame, workspaces: OpenWorkspaces) -> None:
+        super().__init__(frame)
+        self._parts = parts
+        self._frame = frame
+        self._workspaces = workspaces
+        self._connect_rail()
+        self._declare_workspace_actions()
+
+    def _connect_rail(self) -> None:
+        rail = self._frame.rail
+        actions = self._parts.actions
+        rail.chosen.connect(lambda workspace: self._workspaces.go_to_workspace(workspace))  # noqa: PLW0108 - the slot takes one argument
+        rail.add_wanted.connect(actions["open-folder"].trigger)
+        rail.add_action_wanted.connect(lambda name: actions[name].trigger())
+        rail.ordered.connect(self._workspaces.save_workspace_order)
+        rail.settings_wanted.connect(actions["settings"].trigger)
+        rail.workspace_action_wanted.connect(self.run_workspace_action)
+        for number in range(1, 10):
+            shortcut = QShortcut(QKeySequence(f"Ctrl+{number}"), self._frame)
+            shortcut.activated.connect(partial(self._open_workspace_by_number, number))
+
+    def _declare_workspace_actions(self) -> None:
+        on = self._parts.actions.set_action_handler
+        unless_blocked = self._workspaces.run_unless_blocked
+        on("open-folder", lambda: unless_blocked(self._ask_folder_to_open))
+        on("join-workspace", lambda: unless_blocked(self._open_join_dialog))
+        on("import-workspace", lambda: unless_blocked(self.ask_which_file_and_import_workspace))
+        on("fleet", lambda: unless_blocked(self._open_fleet_dialog))
+        on("workspace-trash", self.open_trash_dialog)
+        on("share-workspace", self._open_share_dialog, when=self._parts.showing.has_workspace)
+        acts_on_shown: dict[str, Callable[[KnownWorkspace], object]] = {
+            "workspace-folder": self.go_to_workspace_and_ask_folder,
+            "export-workspace": self.ask_where_to_and_export_workspace,
+            "trash-workspace": self.trash_workspace_with_undo,
+        }
+        for name, act in acts_on_shown.items():
+            on(
+                name,
+                partial(self._act_on_shown_workspace, act),
+                when=self._parts.showing.has_workspace,
+            )
+
+    def _act_on_shown_workspace(self, act: Callable[[KnownWorkspace], object]) -> None:
+        row = self._workspaces.row_of(self._parts.showing.workspace_id)
+        if row is not None:
+            act(row)
 
     def run_workspace_action(self, action: str, workspace: str) -> None:
-        row = next((row for row in self._window.listed_workspaces if row.id == workspace), None)
+        """Does what was chosen in the menu of a workspace, which may be another than the shown."""
+        row = self._workspaces.row_of(workspace)
         if row is None:
             return
-        settings = partial(self._window.settings_wanted.emit, "workspace")
-        acts: dict[str, Callable[[KnownWorkspace], object]] = {
-            "rename": self.ask_and_save_workspace_name,
-            "recolour": self.recolour_with_next_colour,
-            "settings": lambda one: self._window.go_to_workspace(one.id, settings),
-            "folders": self.go_to_workspace_and_ask_folder,
-            "export": self.ask_where_to_and_export_workspace,
-            "trash": self.trash_workspace_with_undo,
-        }
-        acts[action](row)
+        match action:
+            case "rename":
+                self.ask_and_save_workspace_name(row)
+            case "recolour":
+                self.recolour_with_next_colour(row)
+            case "settings":
+                open_settings = partial(self._parts.requests.settings_wanted.emit, "workspace")
+                self._workspaces.go_to_workspace(row.id, open_settings)
+            case "folders":
+                self.go_to_workspace_and_ask_folder(row)
+            case "export":
+                self.ask_where_to_and_export_workspace(row)
+            case "trash":
+                self.trash_workspace_with_undo(row)
+
+    # --- Opening and sharing
+
+    def _open_workspace_by_number(self, number: int) -> None:
+        workspace = self._frame.rail.workspace_id_at(number)
+        if workspace:
+            self._workspaces.go_to_workspace(workspace)
+
+    def _ask_folder_to_open(self) -> None:
+        create = self._workspaces.create_workspace_for_folder
+        ask_folder(self._frame, tr("Open folder as workspace"), create)
+
+    def _open_share_dialog(self) -> None:
+        bench = self._parts.showing.bench
+        if bench is not None:
+            from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
+
+            ShareWorkspaceDialog(bench, self._parts.runner, self._frame).open()
+
+    def _open_join_dialog(self) -> None:
+        from helix_desktop.gui.sharing.join_workspace_dialog import JoinWorkspaceDialog
+
+        def open_joined_workspace(bench: Workbench) -> None:
+            self._workspaces.refresh_workspaces()
+            self._workspaces.go_to_workspace(bench.id)
+
+        JoinWorkspaceDialog(
+            self._workspaces.workbenches,
+            self._workspaces.suggest_workspace_name,
+            self._parts.runner,
+            open_joined_workspace,
+            self._frame,
+        ).open()
+
+    def _open_fleet_dialog(self) -> None:
+        from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
+
+        shown = self._parts.showing.workspace_id
+        shown_first = sorted(self._workspaces.listed, key=lambda row: row.id != shown)
+        names = {row.id: row.name for row in shown_first}
+        workbenches = self._workspaces.workbenches
+        open_conversation = self._parts.requests.request_conversation
+        theme = self._parts.theme
+        runner = self._parts.runner
+        FleetDialog(workbenches, names, open_conversation, theme, runner, self._frame).show()
+
+    # --- Names, colours and folders
 
     def ask_and_save_workspace_name(self, row: KnownWorkspace) -> None:
-        window, show = self._window, self._window.sidebar.show_workspace_title
+        def show_new_title(renamed: KnownWorkspace) -> None:
+            self._frame.sidebar.show_workspace_title(renamed.name, renamed.first_folder)
 
         def save_workspace_name(name: str) -> None:
-            refreshed = partial(
-                self.act_on_current_workspace, lambda one: show(one.name, one.first_folder)
+            show_title = partial(self._act_on_shown_workspace, show_new_title)
+            work = self._workspaces.workbenches.rename_workspace(row.id, name)
+            self._parts.run_for_window(
+                work, then=lambda _done: self._workspaces.refresh_workspaces(show_title)
             )
-            work = window.workbenches.rename_workspace(row.id, name)
-            window.run_for_window(work, then=lambda _d: window.refresh_workspaces(refreshed))
 
-        ask_text(window, tr("Rename workspace"), tr("Name"), row.name, save_workspace_name)
+        ask_text(self._frame, tr("Rename workspace"), tr("Name"), row.name, save_workspace_name)
 
     def recolour_with_next_colour(self, row: KnownWorkspace) -> None:
         """Sets the next colour of the table, all of which are readable."""
-        at = (
-            WORKSPACE_COLOURS.index(row.settings.colour)
-            if row.settings.colour in WORKSPACE_COLOURS
-            else -1
-        )
-        colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
-        work = self._window.workbenches.recolour_workspace(row.id, colour)
-        self._window.run_for_window(work, then=lambda _d: self._window.refresh_workspaces())
+        number = 0
+        if row.settings.colour in WORKSPACE_COLOURS:
+            number = WORKSPACE_COLOURS.index(row.settings.colour) + 1
+        colour = WORKSPACE_COLOURS[number % len(WORKSPACE_COLOURS)]
+        work = self._workspaces.workbenches.recolour_workspace(row.id, colour)
+        self._parts.run_for_window(work, then=lambda _done: self._workspaces.refresh_workspaces())
+
+    def go_to_workspace_and_ask_folder(self, row: KnownWorkspace) -> None:
+        """Asks for another folder, which replaces those of the workspace."""
+        ask = partial(self.ask_and_set_workspace_folder, row.id)
+        self._workspaces.go_to_workspace(row.id, ask)
+
+    def ask_and_set_workspace_folder(self, workspace: str) -> None:
+        def notice_new_folder(bench: Workbench) -> None:
+            words = tr("“{name}” now uses {folder}.")
+            self._parts.notices.show_notice(words.format(name=bench.name, folder=bench.main_folder))
+
+        def set_workspace_folder(path: Path) -> None:
+            work = self._workspaces.workbenches.set_workspace_folders(workspace, [path])
+            self._workspaces.change_and_reopen_workspace(workspace, work, notice_new_folder)
+
+        ask_folder(self._frame, tr("Workspace folder"), set_workspace_folder)
+
+    # --- The trash
 
     def trash_workspace_with_undo(self, row: KnownWorkspace) -> None:
-        window = self._window
+        workbenches = self._workspaces.workbenches
 
         def restore_from_trash() -> None:
-            work = window.workbenches.restore_workspace(row.id)
-            window.run_for_window(work, then=lambda _d: window.refresh_workspaces())
+            work = workbenches.restore_workspace(row.id)
+            self._parts.run_for_window(
+                work, then=lambda _done: self._workspaces.refresh_workspaces()
+            )
 
         def notice_workspace_trashed(_done: None) -> None:
-            window.leave_trashed_workspace(row.id)
+            self._workspaces.leave_trashed_workspace(row.id)
             words = tr(
                 "“{name}” was moved to the trash. The workspace's folder was not changed.",
                 name=row.name,
             )
-            window.notices.show_notice(words, act=restore_from_trash)
+            self._parts.notices.show_notice(words, act=restore_from_trash)
 
-        window.run_for_window(
-            window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed
-        )
+        work = workbenches.trash_workspace(workspace=row.id)
+        self._parts.run_for_window(work, then=notice_workspace_trashed)
 
-    def go_to_workspace_and_ask_folder(self, row: KnownWorkspace) -> None:
-        """Asks for another folder, which replaces those of the workspace."""
-        self._window.go_to_workspace(row.id, lambda: self.ask_and_set_workspace_folder(row.id))
+    def open_trash_dialog(self) -> None:
+        WorkspaceTrashDialog(
+            self._frame,
+            self._parts.runner,
+            self._workspaces.workbenches,
+            self._workspaces.refresh_workspaces,
+            self._parts.state_file.forget_deleted_ids,
+        ).open()
 
-    def ask_and_set_workspace_folder(self, workspace: str) -> None:
-        window, say, words = (
-            self._window,
-            self._window.notices.show_notice,
-            tr("“{name}” now uses {folder}."),
-        )
-
-        def set_workspace_folder(path: Path) -> None:
-            work = window.workbenches.set_workspace_folders(workspace, [path])
-            notice = lambda bench: say(words.format(name=bench.name, folder=bench.main_folder))  # noqa: E731
-            window.change_and_reopen_workspace(workspace, work, notice)
-
-        ask_folder(window, tr("Workspace folder"), set_workspace_folder)
+    # --- Export and import
 
     def ask_where_to_and_export_workspace(self, row: KnownWorkspace) -> None:
         """Exports history and cache as one file, never with keys."""
-        place = str(Path.home() / (file_name_from_title(row.name, "workspace") + EXPORT_SUFFIX))
-        ask_new_file(
-            self._window, tr("Export workspace"), place, partial(self._export_workspace_to, row)
-        )
+        name = file_name_from_title(row.name, "workspace") + EXPORT_SUFFIX
+        suggested = str(Path.home() / name)
+        export = partial(self._export_workspace_to, row)
+        ask_new_file(self._frame, tr("Export workspace"), suggested, export)
 
     def _export_workspace_to(self, row: KnownWorkspace, path: Path) -> None:
-        window = self._window
-        lasting = ProgressDialog(tr("Exporting “{name}”", name=row.name), window)
-        lasting.rejected.connect(
-            lambda: window.notices.show_notice(tr("Export stopped. Nothing was written."))
+        progress = ProgressDialog(tr("Exporting “{name}”", name=row.name), self._frame)
+        progress.rejected.connect(
+            lambda: self._parts.notices.show_notice(tr("Export stopped. Nothing was written."))
         )
+        work = self._workspaces.workbenches.export_workspace(
+            row.id, path, progress.show_byte_progress
+        )
+        notice = partial(self._notice_workspace_exported, row, path)
+        progress.run_with_progress(self._parts.runner, work, notice)
+
+    def _notice_workspace_exported(
+        self, row: KnownWorkspace, path: Path, damaged: Sequence[str]
+    ) -> None:
         words = tr("“{name}” was exported to {file}, with its history and cache but without any keys.", name=row.name, file=path.name)  # fmt: skip
-
-        def notice_workspace_exported(damaged: Sequence[str]) -> None:
-            if damaged:
-                names = ", ".join(name[:12] for name in damaged[:3]) + (
-                    ", …" if len(damaged) > 3 else ""
-                )
-                left_out = format_count(
-                    len(damaged),
-                    "{n} entry is damaged and was left out:",
-                    "{n} entries are damaged and were left out:",
-                )
-                window.notices.show_notice(
-                    f"{words}\n{left_out} {names}", shown_ms=NOTICE_MILLISECONDS
-                )
-            else:
-                window.notices.show_notice(words)
-
-        work = window.workbenches.export_workspace(row.id, path, lasting.show_byte_progress)
-        lasting.run_with_progress(window.background_runner, work, notice_workspace_exported)
+        if not damaged:
+            self._parts.notices.show_notice(words)
+            return
+        names = ", ".join(name[:12] for name in damaged[:SHOWN_DAMAGED_ENTRIES])
+        if len(damaged) > SHOWN_DAMAGED_ENTRIES:
+            names += ", …"
+        left_out = format_count(
+            len(damaged),
+            "{n} entry is damaged and was left out:",
+            "{n} entries are damaged and were left out:",
+        )
+        self._parts.notices.show_notice(
+            f"{words}\n{left_out} {names}", shown_ms=NOTICE_MILLISECONDS
+        )
 
     def ask_which_file_and_import_workspace(self) -> None:
         patterns = tr("Exported workspaces ({pattern})", pattern=f"*{EXPORT_SUFFIX}")
-        ask_file(self._window, tr("Import workspace"), patterns, self.import_workspace_from)
+        ask_file(self._frame, tr("Import workspace"), patterns, self.import_workspace_from)
 
     def import_workspace_from(self, path: Path) -> None:
-        window = self._window
-        lasting = ProgressDialog(tr("Importing {file}", file=path.name), window)
-        lasting.rejected.connect(
-            lambda: window.notices.show_notice(tr("Import stopped. Nothing was added."))
+        progress = ProgressDialog(tr("Importing {file}", file=path.name), self._frame)
+        progress.rejected.connect(
+            lambda: self._parts.notices.show_notice(tr("Import stopped. Nothing was added."))
         )
-        work = window.workbenches.import_workspace(path, report=lasting.show_byte_progress)
-        lasting.run_with_progress(window.background_runner, work, self._open_imported_workspace)
+        work = self._workspaces.workbenches.import_workspace(
+            path, report=progress.show_byte_progress
+        )
+        progress.run_with_progress(self._parts.runner, work, self._open_imported_workspace)
 
     def _open_imported_workspace(self, imported: KnownWorkspace) -> None:
-        window = self._window
-        window.refresh_workspaces()
-        window.go_to_workspace(imported.id, lambda: self._notice_workspace_imported(imported))
+        self._workspaces.refresh_workspaces()
+        notice = partial(self._notice_workspace_imported, imported)
+        self._workspaces.go_to_workspace(imported.id, notice)
 
     def _notice_workspace_imported(self, imported: KnownWorkspace) -> None:
         """Says what was imported, what could not be, and that none of its settings are in force."""
@@ -155,25 +275,11 @@ class WorkspaceActions:
         words.append(
             tr("The imported workspace's permissions, MCP servers and folders are not active yet.")
         )
-        words += map(translate_sentences, imported.left_out[:5])
-        act = partial(self.ask_and_set_workspace_folder, imported.id)
-        self._window.notices.show_notice(
-            "\n".join(words), button=tr("Choose a folder…"), act=act, shown_ms=NOTICE_MILLISECONDS
+        for sentence in imported.left_out[:SHOWN_NOTES_ON_IMPORT]:
+            words.append(translate_sentences(sentence))
+        self._parts.notices.show_notice(
+            "\n".join(words),
+            button=tr("Choose a folder…"),
+            act=partial(self.ask_and_set_workspace_folder, imported.id),
+            shown_ms=NOTICE_MILLISECONDS,
         )
-
-    # --- The trash of conversations and workspaces
-
-    def open_trash_dialog(self) -> None:
-        window = self._window
-        WorkspaceTrashDialog(
-            window,
-            window.background_runner,
-            window.workbenches,
-            window.refresh_workspaces,
-            window.state_file.forget_deleted_ids,
-        ).open()
-
-    def act_on_current_workspace(self, act: Callable[[KnownWorkspace], object]) -> None:
-        shown = self._window.showing.workspace_id
-        for row in [row for row in self._window.listed_workspaces if row.id == shown]:
-            act(row)

@@ -31,10 +31,8 @@ REST = 5.0  # seconds that are measured before it begins
 async def import_(run: WindowProgram, holds: Holds) -> None:
     window = run.window
     await opened(run, WORKSPACE)
-    window.go_to_conversation(
-        next(
-            row.id for row in window.workspace_conversation_rows() if row.title.startswith("A very")
-        )
+    window.sides.go_to_conversation(
+        next(row.id for row in window.sides.list_rows() if row.title.startswith("A very"))
     )
     await until(lambda: window.current_session is not None)
     window.window_actions["bring-in"].trigger()

@@ -53,7 +53,7 @@ def work(url: str, path: str, name: str) -> None:
 
 
 def _is_listed(window: MainWindow, words: str) -> bool:
-    return any(words in row.title for row in window.workspace_conversation_rows())
+    return any(words in row.title for row in window.sides.list_rows())
 
 
 async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> None:
@@ -84,14 +84,10 @@ async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> 
                     await until(partial(_is_listed, window, pace))
                     for page in PAGES:
                         newest = max(
-                            (
-                                row
-                                for row in window.workspace_conversation_rows()
-                                if pace in row.title
-                            ),
+                            (row for row in window.sides.list_rows() if pace in row.title),
                             key=lambda row: row.updated,
                         )
-                        window.go_to_conversation(newest.id)
+                        window.sides.go_to_conversation(newest.id)
                         window.switch_to_page(page)
                         await asyncio.sleep(SHOWN)
                         await _measure(holds, f"{pace}, {page}", seconds)

@@ -156,15 +156,13 @@ async def look_around(run: WindowProgram, holds: Holds) -> None:
     await opened(run, WORKSPACE)
     holds.begin()
     await holds.settled()
-    name = next(
-        row.id for row in window.workspace_conversation_rows() if row.title.startswith("A very")
-    )
-    other = next(row.id for row in window.workspace_conversation_rows() if row.id != name)
+    name = next(row.id for row in window.sides.list_rows() if row.title.startswith("A very"))
+    other = next(row.id for row in window.sides.list_rows() if row.id != name)
     view, inspector = window.chat.transcript.view, window.pages.inspector
 
     def open_(conversation: str) -> None:
         window.showing.set_shown_page("chat")
-        window.go_to_conversation(conversation)
+        window.sides.go_to_conversation(conversation)
 
     def is_open(conversation: str) -> bool:
         return window.current_session is not None and window.current_session.id == conversation

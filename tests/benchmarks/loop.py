@@ -93,8 +93,8 @@ class Trial:
         talked, printing, flooded = [await bench.start_conversation() for _ in range(3)]
         for _ in range(12):
             await _said(talked, "tell me more")
-        window.refresh_conversations()
-        window.go_to_conversation(flooded.id)
+        window.sides.refresh_conversations()
+        window.sides.go_to_conversation(flooded.id)
         await until(
             lambda: window.current_session is not None and window.current_session.id == flooded.id
         )

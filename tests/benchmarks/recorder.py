@@ -163,8 +163,10 @@ def run_beside_window(histories: Path, facts: Mapping[str, Any]) -> int:
     async def story(run: WindowProgram, home: Path, holds: Holds) -> None:
         window = run.window
         await opened(run, WORKSPACE)
-        rows = window.workspace_conversation_rows()
-        window.go_to_conversation(next(row.id for row in rows if row.title.startswith("A very")))
+        rows = window.sides.list_rows()
+        window.sides.go_to_conversation(
+            next(row.id for row in rows if row.title.startswith("A very"))
+        )
         await until(lambda: window.current_session is not None)
         frames = QTimer(window, interval=16, timerType=Qt.TimerType.PreciseTimer)
         frames.timeout.connect(window.chat.transcript.view.viewport().update)

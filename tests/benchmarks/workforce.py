@@ -158,8 +158,8 @@ async def in_window(run: WindowProgram) -> None:
         {"limits.agents": NUMBER, "limits.agents_depth": 3, "limits.agents_at_once": NUMBER}
     )
     session = await bench.start_conversation()
-    window.refresh_conversations()
-    window.go_to_conversation(session.id)
+    window.sides.refresh_conversations()
+    window.sides.go_to_conversation(session.id)
     await until(
         lambda: window.current_session is not None and window.current_session.id == session.id
     )

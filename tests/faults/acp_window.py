@@ -104,7 +104,8 @@ class Person:
         await answer(TITLES.get(self.agent, self.agent))
         await until(
             lambda: bool(
-                isinstance(self.window.current_session, Session) and self.window.foreign_agent_name
+                isinstance(self.window.current_session, Session)
+                and self.window.showing.foreign_agent
             )
         )
         if self.agent == "codex":  # In its usual mode it asks nobody.

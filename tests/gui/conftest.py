@@ -18,7 +18,6 @@ from PySide6.QtWidgets import QApplication, QWidget
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
-from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
@@ -114,8 +113,7 @@ def window(
     """The whole window on the desk in memory, the conversation of the pictures open."""
     state_file.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
     made = MainWindow(theme, state_file, settings, doing)
-    wire_window(made)
-    made.set_workspaces_and_start(desk)
+    made.workspaces.set_workspaces_and_start(desk)
     made.resize(1440, 900)
     made.show()
     return made

@@ -47,7 +47,6 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gateway import wrapped_agent
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.gui.chat_action_handling import carry_out_intent
 from helix_desktop.gui.colours import contrast_ratio
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
@@ -323,7 +322,7 @@ class Tour:
         await until(lambda: window.showing.page == "welcome" and window.welcome.tour.isEnabled())
         await self.full()
         await self.shot("01-welcome", 2.5)
-        window.create_workspace_for_folder(self.folder)
+        window.workspaces.create_workspace_for_folder(self.folder)
         await until(lambda: window.current_workbench is not None)
         await self.shot("02-empty-workspace", 1.5)
         window.chat.composer.text.setPlainText("What is in this folder?")
@@ -344,11 +343,9 @@ class Tour:
 
     async def open(self, title: str) -> None:
         window = self.window
-        row = next(
-            row for row in window.workspace_conversation_rows() if row.title.startswith(title)
-        )
+        row = next(row for row in window.sides.list_rows() if row.title.startswith(title))
         window.switch_to_page("chat")
-        window.go_to_conversation(row.id)
+        window.sides.go_to_conversation(row.id)
         await until(
             lambda: window.current_session is not None and window.current_session.id == row.id
         )
@@ -399,8 +396,10 @@ class Tour:
         assert bench is not None
         await self.open("Extract the lock")
         composer = window.chat.composer
-        window.attaching.attach_files([_written(bench, "report.pdf", written_documents.pdf(14))])
-        window.attaching.attach_files(
+        window.messages.attaching.attach_files(
+            [_written(bench, "report.pdf", written_documents.pdf(14))]
+        )
+        window.messages.attaching.attach_files(
             [_written(bench, "timings.xlsx", written_documents.excel(60))]
         )
         await until(lambda: len(composer.attachments.listed_attachments) == 2)
@@ -422,12 +421,12 @@ class Tour:
         for name, content in {"manager.rs": source, "report.pdf": "", "summary.html": page}.items():
             if content:
                 _written(bench, name, content.encode())
-            carry_out_intent(window, OpenFile(name))
+            window.chat_actions.carry_out_intent(OpenFile(name))
             await until(lambda name=name: window.pages.preview.shown_path == name)  # type: ignore[misc]
         await self.shot("18-preview", 1.5)
-        carry_out_intent(window, OpenFile("manager.rs", 118, 120))
+        window.chat_actions.carry_out_intent(OpenFile("manager.rs", 118, 120))
         await self.shot("19-preview-source", 1.5)
-        carry_out_intent(window, OpenFile("report.pdf"))
+        window.chat_actions.carry_out_intent(OpenFile("report.pdf"))
         await self.shot("19-preview-pdf", 2.5)
         window.pages.preview.close_preview()
 

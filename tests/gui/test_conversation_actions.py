@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 from helix_desktop.engine.facts import Rewound, Text, ToolReturned, UserSaid
-from helix_desktop.gui import conversation_actions
+from helix_desktop.gui import conversation_exporting
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from tests.gui import story
@@ -106,7 +106,7 @@ def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
     (question,) = window.findChildren(QMessageBox)
     name = AGENTS_TO_CONTINUE_IN[agent]
     assert question.windowTitle() == f"Continue in {name}"
-    title = window.find_row_of_conversation("").title  # type: ignore[union-attr]
+    title = window.sides.find_listed_conversation("").title  # type: ignore[union-attr]
     assert question.text().startswith(
         f"“{title}” is saved as a new session where {name} looks for its sessions"
     )
@@ -133,7 +133,7 @@ def test_a_session_is_given_back_as_it_was_before_any_of_its_last_compactions(
     async def count_five(*_: object) -> int:
         return 5
 
-    monkeypatch.setattr(conversation_actions, "_count_compactions", count_five)
+    monkeypatch.setattr(conversation_exporting, "_count_compactions", count_five)
     window.window_actions["continue-codex"].trigger()
     (question,) = window.findChildren(QMessageBox)
     offered = [
@@ -184,10 +184,10 @@ def test_keys_in_a_recorded_conversation_are_offered_once_to_be_forgotten(
     """
     key = "ghp_" + "aB3d" * 9
     session.append(UserSaid((Text(f"my key is {key}", 8),)))
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     assert window.notices.isHidden(), "the user's own conversation"
     bench.rows[session.id] = replace(bench.rows[session.id], recorded_from="Claude Code")
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     assert (
         window.notices.shown_text
         == "This conversation contains text that looks like keys: ghp_aB3…3d"
@@ -200,5 +200,5 @@ def test_keys_in_a_recorded_conversation_are_offered_once_to_be_forgotten(
     assert bench.forgotten == [key]
     assert window.notices.shown_text == "1 key was removed."
     window.notices.hide()
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     assert window.notices.isHidden(), "it is offered once"

@@ -21,11 +21,13 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import StoreFailed
-from helix_desktop.gui import chat_action_handling
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
 from helix_desktop.gui.common.consent_dialog import ConsentDialog
-from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
+from helix_desktop.gui.dialogs_and_notifications import (
+    DescribedHistories,
+    DialogsAndNotifications,
+)
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
 from helix_desktop.gui.frame.tour_card import TourStepCard
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog, WelcomePage
@@ -36,7 +38,6 @@ from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
-from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.program_settings import NOTIFY_DONE, RECORDER, ProgramSettings
@@ -65,10 +66,9 @@ def test_without_a_workspace_there_is_a_welcome(
     tmp_path: Path,
 ) -> None:
     window = MainWindow(theme, state_file, settings, doing)
-    wire_window(window)
     DialogsAndNotifications(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
     window.show()
-    window.set_workspaces_and_start(FakeDesk(empty=True))
+    window.workspaces.set_workspaces_and_start(FakeDesk(empty=True))
     assert window.showing.page == "welcome"
     assert window.focusWidget() is window.welcome.folder
     assert not window.is_sidebar_shown
@@ -88,19 +88,18 @@ def test_the_welcome_shows_a_way_to_workspaces_in_the_trash(
 ) -> None:
     desk = FakeDesk(empty=True)
     window = MainWindow(theme, state_file, settings, doing)
-    wire_window(window)
     DialogsAndNotifications(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
     window.show()
-    window.set_workspaces_and_start(desk)
+    window.workspaces.set_workspaces_and_start(desk)
     assert window.welcome.trash.isHidden(), "there is nothing in the trash"
     desk.trashed.update(FakeDesk().benches)
-    window.refresh_workspaces()
+    window.workspaces.refresh_workspaces()
     assert not window.welcome.trash.isHidden()
     window.welcome.trash.click()
     (dialog,) = window.findChildren(WorkspaceTrashDialog)
     assert dialog.isVisible()
     desk.benches.update(desk.trashed)
-    window.refresh_workspaces()
+    window.workspaces.refresh_workspaces()
     assert window.welcome.trash.isHidden(), "the rail shows workspaces"
 
 
@@ -125,7 +124,9 @@ def test_the_first_start_offers_to_record_agents_and_says_what_that_reads(
     """It stood only in the import dialog, which a new user may never open."""
     histories, box = FakeInstallation().of_others, window.welcome.recorder_box
     assert box.isHidden() or not box.isVisible(), "there is nothing to record"
-    front._show_found_on_welcome(histories.groups, [histories.details] * len(histories.groups))
+    front._show_histories_on_welcome(
+        [DescribedHistories(group, histories.details) for group in histories.groups]
+    )
     assert not box.isChecked(), "it is off until it is chosen"
     assert "Claude Code" in box.accessibleDescription()
     assert any(
@@ -330,8 +331,8 @@ def test_a_reply_longer_than_the_window_is_refused(window: MainWindow) -> None:
 
 
 def test_the_settings_are_one_window(front: DialogsAndNotifications, window: MainWindow) -> None:
-    window.settings_wanted.emit("policy")
-    window.settings_wanted.emit("shortcuts")
+    window.parts.requests.settings_wanted.emit("policy")
+    window.parts.requests.settings_wanted.emit("shortcuts")
     assert front._settings is not None
     assert front._settings._buttons["appearance"].isChecked()
     front._settings.reject()
@@ -341,11 +342,11 @@ def test_the_settings_are_one_window(front: DialogsAndNotifications, window: Mai
 def test_the_settings_close_with_the_workspace_they_are_about_and_nothing_of_them_stays(
     front: DialogsAndNotifications, window: MainWindow
 ) -> None:
-    window.settings_wanted.emit("storage")
-    window.go_to_workspace("parser")
+    window.parts.requests.settings_wanted.emit("storage")
+    window.workspaces.go_to_workspace("parser")
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert window.findChildren(SettingsDialog) == []
-    window.settings_wanted.emit("storage")
+    window.parts.requests.settings_wanted.emit("storage")
     assert [page._bench.id for page in window.findChildren(StoragePage)] == ["parser"]
 
 
@@ -369,14 +370,14 @@ def test_the_desktop_is_told_when_the_window_is_not_in_front(
     window.hide()
     session.set_running(ConversationActivity.TOOLS)
     session.set_running(ConversationActivity.IDLE)
-    window._activity_by_workspace["storage-engine"]._bridge.emit_waiting_events()
+    window.workspaces.activity_by_workspace["storage-engine"]._bridge.emit_waiting_events()
     link = f"helix://workspace/storage-engine/conversation/{story.CONVERSATION}"
     assert said == [("Extract the lock manager", "The agent has finished.", link)]
     window.settings.change_setting(NOTIFY_DONE, False)
     session.set_running(ConversationActivity.TOOLS)
     session.set_running(ConversationActivity.IDLE)
     session.set_running(ConversationActivity.FAILED, "the provider is overloaded")
-    window._activity_by_workspace["storage-engine"]._bridge.emit_waiting_events()
+    window.workspaces.activity_by_workspace["storage-engine"]._bridge.emit_waiting_events()
     assert [words for _, words, _ in said[1:]] == ["The agent stopped: the provider is overloaded"]
 
 
@@ -438,7 +439,7 @@ def test_rules_are_shown_before_they_are_followed(
     parser.rules = [rules]
     front._announce_untrusted_files_once(parser, parser.rules)
     assert window.notices.shown_text == ""
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("parser")
     front._announce_untrusted_files_once(parser, parser.rules)
     assert window.notices.shown_text == "The rules in AGENTS.md are used only after you trust them."
     window.notices.run_notice_action()
@@ -454,7 +455,7 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     parser = desk.benches["parser"]
     parser.opening_notes = ("A torn log was mended; nothing was lost.",)
     parser.proposed = 'roots = ["/elsewhere"]'
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("parser")
     assert (
         window.notices.shown_text
         == f"{parser.name} was opened, but there were problems with some of its files."
@@ -464,8 +465,8 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
     assert parser.decided == [True]
     window.notices.hide()
-    window.go_to_workspace("storage-engine")
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("storage-engine")
+    window.workspaces.go_to_workspace("parser")
     assert "there were problems" not in window.notices.shown_text
 
 
@@ -481,7 +482,7 @@ def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(
     parser = desk.benches["parser"]
     parser.proposed = "roots"
     monkeypatch.setattr(parser, "decide_imported_question", full)
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("parser")
     question = window.findChildren(ConsentDialog)[0]
     next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
     assert window.current_workbench is parser
@@ -495,11 +496,11 @@ def test_a_notification_names_the_conversation_of_a_workspace_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = told(front, monkeypatch)
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("parser")
     window.hide()
     session.set_running(ConversationActivity.TOOLS)
     session.set_running(ConversationActivity.IDLE)
-    window._activity_by_workspace["storage-engine"]._bridge.emit_waiting_events()
+    window.workspaces.activity_by_workspace["storage-engine"]._bridge.emit_waiting_events()
     assert [title for title, _, _ in said] == ["Extract the lock manager"]
 
 
@@ -518,7 +519,7 @@ def test_a_folder_that_is_gone_is_said_when_its_workspace_is_shown_and_after_a_t
     if shown:
         window.workbench_shown.emit()
     else:
-        window.activity_ended.emit(bench.id, "", ConversationActivity.IDLE, "")
+        window.workspaces.activity_ended.emit(bench.id, "", ConversationActivity.IDLE, "")
     assert window.notices.shown_text.startswith(f"The folder {tmp_path / 'moved'} is missing.")
     assert window.notices._button.text() == "Choose a folder…"
 
@@ -532,7 +533,7 @@ def test_suggestions_about_a_project_need_files_in_its_folder(
     window.workbench_shown.emit()
     assert all(button.isHidden() for button in suggestions)
     (tmp_path / "README.md").write_text("x", encoding="utf-8")
-    window.activity_ended.emit(bench.id, "", ConversationActivity.IDLE, "")
+    window.workspaces.activity_ended.emit(bench.id, "", ConversationActivity.IDLE, "")
     assert not any(button.isHidden() for button in suggestions)
 
 
@@ -540,5 +541,5 @@ def test_trying_again_lets_the_keyring_ask_once_more(
     front: DialogsAndNotifications, window: MainWindow, setup: FakeSetup
 ) -> None:
     window.window_actions["resume"].trigger()
-    chat_action_handling.carry_out_intent(window, chat_actions.ConversationAct.CONTINUE_TURN)
+    window.chat_actions.carry_out_intent(chat_actions.ConversationAct.CONTINUE_TURN)
     assert setup.asked_again == 2

@@ -57,7 +57,10 @@ from helix_desktop.engine.session_events import ConversationActivity, ReplyStrea
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.context_meter import context_kind_name, describe_meter, format_token_count
-from helix_desktop.gui.dialogs_and_notifications import DialogsAndNotifications
+from helix_desktop.gui.dialogs_and_notifications import (
+    DescribedHistories,
+    DialogsAndNotifications,
+)
 from helix_desktop.gui.fleet.fleet_rows import list_conversation_cells
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.inspector.inspector_figures import list_view_blocks
@@ -193,7 +196,7 @@ class StoryJournal:
         bench.sessions[name] = FakeSession(
             name, self._file.copy_conversation(session.id, at, name), bench._heard
         )
-        window.show_session_or_new(bench.sessions[name])
+        window.sides.show_session_or_new(bench.sessions[name])
         return bench.sessions[name]
 
     def printed_cost(self, session: FakeSession, capfd: pytest.CaptureFixture[str]) -> float:
@@ -309,7 +312,7 @@ def disagreements(
         boxes, shown_of_conversation(window.chat, session, journal)
     ):
         found[name].add(figure)
-    for chat in window.chats:
+    for chat in window.sides.sides:
         if chat is not window.chat and (beside := session_beside(window)) is not None:
             for name, figure in shown_of_conversation(chat, beside, journal):
                 found[f"beside: {name}"].add(figure)
@@ -332,7 +335,7 @@ def shown_of_conversation(
 
 def session_beside(window: MainWindow) -> FakeSession | None:
     """The conversation on the side that has not the focus."""
-    others: list[Any] = [chat.session for chat in window.chats if chat is not window.chat]
+    others: list[Any] = [chat.session for chat in window.sides.sides if chat is not window.chat]
     return next(filter(None, others), None)
 
 
@@ -415,7 +418,7 @@ def pass_a_moment(
             window.showing.set_shown_conversation(session)
     if (beside := session_beside(window)) is not None and chance.random() < 0.4:
         beside.append(*next_facts(beside, chance, number))
-    for chat in window.chats:
+    for chat in window.sides.sides:
         chat.bridge.emit_waiting_events()
     for _ in range(chance.randrange(3)):
         QApplication.processEvents()
@@ -442,8 +445,8 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
             at, origin = chance.randrange(2, session.state.seq + 1), session
             session = journal.fork(window, bench, session, at, f"fork-{number}")
             if chance.random() < 0.7:
-                window.go_to_conversation(origin.id, beside=True)
-                window.go_to_other_side()
+                window.sides.go_to_conversation(origin.id, beside=True)
+                window.sides.go_to_other_side()
                 assert session_beside(window) is origin
         else:
             pass_a_moment(window, session, chance, number)
@@ -463,11 +466,11 @@ def test_the_crawler_finds_a_place_that_says_something_else(
 def test_the_crawler_reads_the_conversation_on_the_other_side(
     window: MainWindow, session: FakeSession
 ) -> None:
-    window.go_to_conversation("flaky", beside=True)
-    window.go_to_other_side()
+    window.sides.go_to_conversation("flaky", beside=True)
+    window.sides.go_to_other_side()
     assert window.chat.session is session
     assert disagreements(window, session) == {}
-    (other,) = (chat for chat in window.chats if chat is not window.chat)
+    (other,) = (chat for chat in window.sides.sides if chat is not window.chat)
     other.composer._figures.setText("99% full · $7.77")
     assert "beside: how full" in disagreements(window, session)
 
@@ -491,7 +494,9 @@ def test_the_welcome_counts_what_the_import_dialog_lists(
                            chance.choice([1, 1, 7, 1_204]), chance.randrange(1 << 30), 0.0, 1_768_000_000.0 - number)
             for number in range(chance.randrange(1, 30))
         ]  # fmt: skip
-        front._show_found_on_welcome(histories.groups, [histories.details] * len(histories.groups))
+        front._show_histories_on_welcome(
+            [DescribedHistories(group, histories.details) for group in histories.groups]
+        )
         front.open_import_dialog()
         (dialog,) = (
             each for each in window.findChildren(ImportConversationsDialog) if each.isVisible()

@@ -14,12 +14,10 @@ from helix_desktop.engine.facts import FoldKind, Rewound, Text, UserSaid
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity, FoldProgress
 from helix_desktop.errors import ActionRefused, StoreFailed
-from helix_desktop.gui import chat_action_handling, message_sending
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
-from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.program_settings import ProgramSettings
@@ -50,8 +48,8 @@ def shown(window: MainWindow) -> tuple[str, str]:
 
 
 def test_the_workspace_asked_for_last_is_shown(window: MainWindow, held: Held) -> None:
-    window.go_to_workspace("parser")
-    window.go_to_workspace("infra")
+    window.workspaces.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("infra")
     held.let("open_workspace infra")
     held.let("open_workspace parser")
     assert shown(window)[0] == "infra"
@@ -61,9 +59,9 @@ def test_the_link_a_program_was_started_with_is_followed(
     window: MainWindow, desk: FakeDesk, held: Held
 ) -> None:
     """Its workspace is asked for while the workspaces are still being listed."""
-    window.stop_following_workspace("storage-engine")
-    window.set_workspaces_and_start(desk)
-    window.go_to_place(WindowPlace("workspace", "parser"))
+    window.workspaces.stop_following_workspace("storage-engine")
+    window.workspaces.set_workspaces_and_start(desk)
+    window.places.go_to_place(WindowPlace("workspace", "parser"))
     held.let("list_workspaces")
     held.let()
     held.let()
@@ -77,7 +75,7 @@ def test_after_a_folder_that_could_not_be_opened_another_workspace_still_comes_t
         raise StoreFailed("The disk is full.")
 
     monkeypatch.setattr(desk, "create_workspace", full)
-    window.create_workspace_for_folder(tmp_path)
+    window.workspaces.create_workspace_for_folder(tmp_path)
     assert window.notices.shown_text == "The disk is full."
     window.window_actions["trash-workspace"].trigger()
     assert shown(window)[0] == "parser"
@@ -86,15 +84,15 @@ def test_after_a_folder_that_could_not_be_opened_another_workspace_still_comes_t
 def test_a_workspace_in_front_stays_when_it_was_chosen_again_meanwhile(
     window: MainWindow, held: Held
 ) -> None:
-    window.go_to_workspace("parser")
-    window.go_to_workspace("storage-engine")
+    window.workspaces.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("storage-engine")
     held.let("open_workspace parser")
     assert shown(window)[0] == "storage-engine"
 
 
 def test_the_conversation_asked_for_last_is_shown(window: MainWindow, held: Held) -> None:
-    window.go_to_conversation("flaky")
-    window.go_to_conversation("review")
+    window.sides.go_to_conversation("flaky")
+    window.sides.go_to_conversation("review")
     held.let("_open_and_prepare_session", newest=True)
     held.let("_open_and_prepare_session")
     assert shown(window)[1] == "review"
@@ -103,7 +101,7 @@ def test_the_conversation_asked_for_last_is_shown(window: MainWindow, held: Held
 def test_a_new_conversation_is_not_covered_by_one_that_was_slow_to_open(
     window: MainWindow, held: Held
 ) -> None:
-    window.go_to_conversation("flaky")
+    window.sides.go_to_conversation("flaky")
     window.window_actions["new"].trigger()
     held.let("_open_and_prepare_session")
     assert shown(window) == ("storage-engine", "")
@@ -113,7 +111,7 @@ def test_a_fork_of_a_workspace_that_was_left_is_not_shown_in_another(
     window: MainWindow, held: Held
 ) -> None:
     window.window_actions["fork"].trigger()
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("parser")
     held.let("open_workspace")
     held.let("fork")
     assert shown(window) == ("parser", "")
@@ -124,7 +122,7 @@ def test_a_first_message_is_said_where_it_was_written(
 ) -> None:
     window.window_actions["new"].trigger()
     write(window, "Hello")
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("parser")
     held.let("open_workspace")
     held.let("start_users_conversation")
     assert shown(window) == ("parser", "")
@@ -169,7 +167,7 @@ def test_a_changed_message_is_followed_to_its_answer(
 
 
 def test_without_a_workspace_the_words_stay(window: MainWindow) -> None:
-    window.stop_following_workspace("storage-engine")
+    window.workspaces.stop_following_workspace("storage-engine")
     write(window, "Hello")
     assert window.chat.composer.text.toPlainText() == "Hello"
 
@@ -188,14 +186,14 @@ def test_going_on_while_something_is_forgotten_is_said(
 def test_what_is_attached_comes_to_the_message_it_was_meant_for(
     window: MainWindow, held: Held
 ) -> None:
-    window.attaching.attach_long_text("a long paste")
-    message_sending.recall_into_draft(window, next(iter(story.CONTENT)))
-    window.go_to_workspace("parser")
+    window.messages.attaching.attach_long_text("a long paste")
+    window.search.recall_into_draft(next(iter(story.CONTENT)))
+    window.workspaces.go_to_workspace("parser")
     held.let("open_workspace")
     held.let("attach")
     held.let("recall")
     assert not window.chat.composer.attachments.listed_attachments
-    window.go_to_workspace("storage-engine")
+    window.workspaces.go_to_workspace("storage-engine")
     held.let()
     held.let()
     names = [attachment.name for attachment in window.chat.composer.attachments.listed_attachments]
@@ -209,10 +207,10 @@ def test_a_question_of_the_conversation_in_front_is_the_one_that_is_answered(
     session.ask(
         PermissionQuestion(story.call(1, "run_command", command="ls"), "Run a command", "ls")
     )
-    window.go_to_conversation("flaky")
+    window.sides.go_to_conversation("flaky")
     other = bench.sessions["flaky"]
     other.ask(PermissionQuestion(story.call(2, "run_command", command="rm"), "Run a command", "rm"))
-    window.go_to_conversation(story.CONVERSATION)
+    window.sides.go_to_conversation(story.CONVERSATION)
     card = window.chat.approvals.visible_card
     assert card is not None
     assert card._question.preview == "ls"
@@ -236,11 +234,11 @@ def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(
 def test_a_rewind_is_of_the_conversation_it_was_asked_for(
     window: MainWindow, session: FakeSession
 ) -> None:
-    chat_action_handling.carry_out_intent(
-        window, chat_actions.ActOnMessage(chat_actions.MessageAct.REWIND, 5)
+    window.chat_actions.carry_out_intent(
+        chat_actions.ActOnMessage(chat_actions.MessageAct.REWIND, 5)
     )
     question = window.findChildren(QMessageBox)[0]
-    window.go_to_conversation("flaky")
+    window.sides.go_to_conversation("flaky")
     next(each for each in question.findChildren(QPushButton) if each.text() == "Rewind").click()
     assert session.state.facts[-1].fact == Rewound(5)
 
@@ -265,7 +263,7 @@ def test_folding_is_said_of_the_conversation_it_goes_on_in(
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER))
     window.chat.bridge.emit_waiting_events()
     assert window.top._state.text()
-    window.go_to_conversation("flaky")
+    window.sides.go_to_conversation("flaky")
     assert window.top._state.text() == ""
 
 
@@ -280,8 +278,9 @@ def starting(
     state_file.remember_value("workspace", value="storage-engine")
     state_file.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
     made = MainWindow(theme, state_file, settings, doing)
-    wire_window(made)
-    made.show_composer_before_opening(("storage-engine", story.CONVERSATION), "storage-engine")
+    made.sides.show_composer_before_opening(
+        ("storage-engine", story.CONVERSATION), "storage-engine"
+    )
     made.resize(1440, 900)
     made.show()
     return made
@@ -305,8 +304,9 @@ def test_no_message_box_is_shown_before_another_page_that_was_left_open(
     state_file.remember_value("workspace", value="storage-engine")
     state_file.remember_value("layout", "storage-engine", "page", value="cache")
     made = MainWindow(theme, state_file, settings, doing)
-    wire_window(made)
-    made.show_composer_before_opening(("storage-engine", story.CONVERSATION), "storage-engine")
+    made.sides.show_composer_before_opening(
+        ("storage-engine", story.CONVERSATION), "storage-engine"
+    )
     made.show()
     assert not made.chat.composer.isVisible()
     assert made.top.page_tab("cache").isChecked()
@@ -323,7 +323,7 @@ def stage(window: MainWindow, desk: FakeDesk, held: Held, steps: int) -> None:
     conversation is opened.
     """
     if steps > 0:
-        window.set_workspaces_and_start(desk)
+        window.workspaces.set_workspaces_and_start(desk)
     for word in ("list the workspaces", "open workspace", "open a conversation")[
         : max(steps - 1, 0)
     ]:
@@ -333,7 +333,7 @@ def stage(window: MainWindow, desk: FakeDesk, held: Held, steps: int) -> None:
 def go_on(window: MainWindow, desk: FakeDesk, held: Held, at: int) -> None:
     """To the end of the start."""
     if at == 0:
-        window.set_workspaces_and_start(desk)
+        window.workspaces.set_workspaces_and_start(desk)
     for _ in range(5):
         held.let()
 

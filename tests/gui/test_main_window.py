@@ -55,7 +55,6 @@ from helix_desktop.engine.session_events import (
 )
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import InvalidInput, StoreBusy, StoreFailed
-from helix_desktop.gui import chat_action_handling, message_sending
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.chat.composer import ALLOW_ALL
@@ -67,7 +66,6 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.search_suggestions import offer_slash_commands
-from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.subagents_dialog import SubagentsDialog
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
@@ -136,7 +134,7 @@ def test_the_list_is_asked_for_once_when_it_is_shown_anew(
     """With ten thousand conversations each time takes milliseconds."""
     lists = iter([bench.list_conversations()])
     monkeypatch.setattr(bench, "list_conversations", lambda: next(lists))
-    window.refresh_conversations()
+    window.sides.refresh_conversations()
     assert next(lists, None) is None
 
 
@@ -144,12 +142,12 @@ def test_each_workspace_comes_back_with_the_conversation_that_was_open_in_it(
     window: MainWindow, desk: FakeDesk
 ) -> None:
     desk.benches["parser"].rows["p"] = Row("p", "Parse it", 0.0)
-    window.go_to_workspace("parser")
-    window.go_to_conversation("p")
-    window.go_to_workspace("storage-engine")
+    window.workspaces.go_to_workspace("parser")
+    window.sides.go_to_conversation("p")
+    window.workspaces.go_to_workspace("storage-engine")
     assert window.current_session is not None
     assert window.current_session.id == story.CONVERSATION
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("parser")
     assert window.current_session is not None
     assert window.current_session.id == "p"
 
@@ -177,7 +175,7 @@ def test_without_a_model_the_words_stay_and_setting_up_is_offered(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
     bench.main_model_name = ""
-    wanted = QSignalSpy(window.model_setup_wanted)
+    wanted = QSignalSpy(window.parts.requests.model_setup_wanted)
     write(window, "Hello")
     assert wanted.count() == 1
     assert window.chat.composer.text.toPlainText() == "Hello"
@@ -211,7 +209,7 @@ def test_a_first_message_above_the_sum_is_asked_about_too(
 ) -> None:
     monkeypatch.setattr(FakeSession, "first_price", 0.62)
     window.settings.change_setting(ASK_ABOVE, 50)
-    window.begin_new_conversation()
+    window.sides.begin_new_conversation()
     write(window, "all of it")
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
     rows = len(bench.rows)
@@ -240,7 +238,7 @@ def test_a_first_message_that_is_a_command_and_is_not_sent_leaves_no_conversatio
     bench.named = [ProjectItem("command", "review", Path("review.md"), "Review it.", "Review it.")]
     monkeypatch.setattr(bench, "expand_command_message", costly)
     window.settings.change_setting(ASK_ABOVE, 50)
-    window.begin_new_conversation()
+    window.sides.begin_new_conversation()
     shown = titles(window)
     write(window, "/review src")
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
@@ -252,7 +250,7 @@ def test_a_first_message_that_is_a_command_and_is_not_sent_leaves_no_conversatio
 def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(
     window: MainWindow,
 ) -> None:
-    window.begin_new_conversation()
+    window.sides.begin_new_conversation()
     assert window.chat.composer._figures.text() == ""
     window.chat.measuring.timeout.emit()
     assert window.chat.composer._figures.text().endswith("% full")
@@ -383,7 +381,7 @@ def test_switching_the_workspace_keeps_both_running(
     assert QTest.qWaitForWindowActive(window)
     QTest.keyClick(window, Qt.Key.Key_2, Qt.KeyboardModifier.ControlModifier)
     assert window.current_workbench is desk.benches["parser"]
-    for watched in window._activity_by_workspace.values():
+    for watched in window.workspaces.activity_by_workspace.values():
         watched._bridge.emit_waiting_events()
     square = window.rail._buttons[0]
     assert square.accessibleName() == "Workspace storage-engine, running"
@@ -484,7 +482,7 @@ def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_t
     assert window.current_session is not None
     assert bench.sessions[window.current_session.id].conversation.state.acp_agent == "Gemini CLI"
     assert window.top.model.text() == "Gemini CLI ▾"
-    models = ModelActions(window, FakeSetup())
+    models = ModelActions(window.parts, window.top, window.sides, FakeSetup())
     models.open_model_chooser()
     menu = window.top.model.findChild(QMenu)
     assert menu is not None
@@ -584,22 +582,22 @@ def test_the_palette_finds_actions_conversations_and_messages(window: MainWindow
     assert {"Extract the lock manager", "parser", "New conversation"} <= found.keys()
     assert found["New conversation"].key == "Ctrl+N"
     window.palette_box.line.setText("Shard")
-    message_sending.search_everywhere(window, "Shard")
+    window.search.search_everywhere("Shard")
     assert any(find.kind == "entry" for find in window.palette_box._model.items)
     assert any(find.kind == "message" for find in window.palette_box._model.items)
 
 
 def test_the_palette_says_what_is_wrong_with_a_filter(window: MainWindow) -> None:
     window.palette_box.open_palette("Shard before:banana")
-    message_sending.search_everywhere(window, "Shard before:banana")
+    window.search.search_everywhere("Shard before:banana")
     shown = [find.text for find in window.palette_box._model.items]
     assert shown == ["“banana” is not a date. Write a date as 2026-03-31, 2026-03 or 2026."]
 
 
 def test_every_open_workspace_is_searched(window: MainWindow, desk: FakeDesk) -> None:
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("parser")
     window.palette_box.open_palette("Shard")
-    message_sending.search_everywhere(window, "Shard")
+    window.search.search_everywhere("Shard")
     notes = [
         find.note for find in window.palette_box._model.items if find.kind in ("entry", "message")
     ]
@@ -612,7 +610,7 @@ def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(
 ) -> None:
     desk.unsearched["infra"] = StoreBusy("infra is open in another program.")
     window.palette_box.open_palette("Shard")
-    message_sending.search_everywhere(window, "Shard")
+    window.search.search_everywhere("Shard")
     finds = [find for find in window.palette_box._model.items if find.kind != "action"]
     assert any(find.kind == "entry" and find.note.startswith("parser · ") for find in finds)
     assert ("Not searched: this workspace is open in another program", "infra") in [
@@ -620,7 +618,7 @@ def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(
     ]
     desk.unsearched = {"parser": StoreFailed("It cannot be read.")}
     window.palette_box.open_palette("Shard")
-    message_sending.search_everywhere(window, "Shard")
+    window.search.search_everywhere("Shard")
     assert any(
         find.text.startswith("Not searched: this workspace cannot be read")
         for find in window.palette_box._model.items
@@ -628,7 +626,7 @@ def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(
     assert window.palette_box._model.items[-1].text.startswith("Not searched")
     desk.behind = {"infra"}
     window.palette_box.open_palette("Shard")
-    message_sending.search_everywhere(window, "Shard")
+    window.search.search_everywhere("Shard")
     late = [
         find.note
         for find in window.palette_box._model.items
@@ -646,7 +644,7 @@ def test_a_workspace_that_an_import_opened_is_searched_as_one_that_is_open_here(
     desk.opened.append(desk.benches["infra"])
     desk.unsearched["infra"] = StoreBusy("infra is open in another program.")
     window.palette_box.open_palette("Shard")
-    message_sending.search_everywhere(window, "Shard")
+    window.search.search_everywhere("Shard")
     finds = [find for find in window.palette_box._model.items if find.kind != "action"]
     assert not any(find.text.startswith("Not searched") for find in finds)
     assert any(find.kind == "entry" and find.note.startswith("infra · ") for find in finds)
@@ -676,7 +674,7 @@ def test_a_search_nobody_waits_for_any_more_opens_no_further_workspace(
 
     desk.search_closed_workspace = asks  # type: ignore[method-assign]
     window.palette_box.open_palette("Shard")
-    message_sending.search_everywhere(window, "Shard")
+    window.search.search_everywhere("Shard")
     assert asked == ["parser"]
 
 
@@ -689,9 +687,10 @@ def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
 ) -> None:
     """The folder that was chosen waited for stores that never came, and nothing was said."""
     window = MainWindow(theme, state_file, settings, doing)
-    window.show_startup_error_and_block_actions(StoreFailed("Helix Desktop cannot write to /home."))
-    wire_window(window)
-    window.create_workspace_for_folder(tmp_path)
+    window.workspaces.show_startup_error_and_block_actions(
+        StoreFailed("Helix Desktop cannot write to /home.")
+    )
+    window.workspaces.create_workspace_for_folder(tmp_path)
     assert "cannot write to /home" in window.notices.shown_text
     for name in OPENING:
         window.notices.show_notice("")
@@ -712,29 +711,31 @@ def test_an_answer_that_was_cut_off_says_so_once(window: MainWindow, session: Fa
 
 def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
     digest = story.stored(story.TABLE).digest
-    window.go_to_place(WindowPlace("entry", "storage-engine", digest=digest))
+    window.places.go_to_place(WindowPlace("entry", "storage-engine", digest=digest))
     assert window.showing.page == "cache"
-    window.go_to_place(WindowPlace("fold", "storage-engine", story.CONVERSATION, fold="fold-3"))
+    window.places.go_to_place(
+        WindowPlace("fold", "storage-engine", story.CONVERSATION, fold="fold-3")
+    )
     assert window.showing.page == "timeline"
-    window.go_to_place(WindowPlace("conversation", "storage-engine", "flaky", 3))
+    window.places.go_to_place(WindowPlace("conversation", "storage-engine", "flaky", 3))
     assert (window.showing.page, window.current_session.id if window.current_session else "") == (
         "chat",
         "flaky",
     )
-    window.go_to_place(WindowPlace("workspace", "infra"))
+    window.places.go_to_place(WindowPlace("workspace", "infra"))
     assert window.current_workbench is desk.benches["infra"]
-    window.go_to_place(WindowPlace("workspace", "nowhere"))
+    window.places.go_to_place(WindowPlace("workspace", "nowhere"))
     assert window.notices.shown_text == "There is no workspace nowhere."
 
 
 def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSession) -> None:
     digest = story.stored(story.TABLE).digest
-    chat_action_handling.carry_out_intent(window, chat_actions.RecallEntry(digest))
+    window.chat_actions.carry_out_intent(chat_actions.RecallEntry(digest))
     assert [held.stored.digest for held in window.chat.composer.attachments.listed_attachments] == [
         digest
     ]
-    chat_action_handling.carry_out_intent(
-        window, chat_actions.ActOnMessage(chat_actions.MessageAct.EDIT, 14)
+    window.chat_actions.carry_out_intent(
+        chat_actions.ActOnMessage(chat_actions.MessageAct.EDIT, 14)
     )
     assert window.chat.composer.text.toPlainText().startswith("The guard must never")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
@@ -745,13 +746,13 @@ def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSes
 def test_the_sub_agent_of_a_running_call_is_opened(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
-    chat_action_handling.carry_out_intent(window, chat_actions.OpenSubAgent("c1"))
+    window.chat_actions.carry_out_intent(chat_actions.OpenSubAgent("c1"))
     assert window.notices.shown_text == "The sub-agent hasn't started yet."
     for name, begun in (("flaky", 2.0), ("argparse", 1.0)):  # a model that numbers its calls anew
         bench.rows[name] = replace(
             bench.rows[name], parent=session.id, parent_call="c1", updated=begun
         )
-    chat_action_handling.carry_out_intent(window, chat_actions.OpenSubAgent("c1"))
+    window.chat_actions.carry_out_intent(chat_actions.OpenSubAgent("c1"))
     assert window.current_session is not None
     assert window.current_session.id == "flaky"
 
@@ -775,7 +776,7 @@ def test_a_rewind_says_before_that_files_stay_if_checkpoints_are_off(
         bench.file_changes.checkpoint_progress, state="off"
     )
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.REWIND, seq))
+    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.REWIND, seq))
     (box,) = window.findChildren(QMessageBox)
     assert box.text().endswith("Checkpoints are turned off, so files stay as they are.")
 
@@ -787,7 +788,7 @@ def test_an_edited_message_says_that_files_stay_if_checkpoints_are_off(
         bench.file_changes.checkpoint_progress, state="off"
     )
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.EDIT, seq))
+    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.EDIT, seq))
     window.chat.composer.text.setPlainText("Otherwise")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert window.notices.shown_text == "Checkpoints are turned off, so files stay as they are."
@@ -796,7 +797,7 @@ def test_an_edited_message_says_that_files_stay_if_checkpoints_are_off(
 def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: FakeSession) -> None:
     before = [each.seq for each in session.state.facts_on_path()]
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.REWIND, seq))
+    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.REWIND, seq))
     (box,) = window.findChildren(QMessageBox)
     next(each for each in box.buttons() if each.text().replace("&", "") == "Rewind").click()
     assert window.notices.shown_text == "Conversation rewound."
@@ -819,7 +820,7 @@ def test_a_rewind_names_the_changed_files_and_both_are_undone_from_its_notice(
 ) -> None:
     bench.file_changes.fill({"a.py": (b"one\n", b"two\n"), "b.py": (b"", b"new\n")})
     before = [each.seq for each in session.state.facts_on_path()]
-    chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.REWIND, 1))
+    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.REWIND, 1))
     assert "2 files changed since this message: a.py (edit_file), b.py (edit_file)" in click_way(
         window, "Rewind and undo these changes"
     )
@@ -853,7 +854,7 @@ def test_an_edited_message_asks_about_the_files_that_its_turn_changed(
         next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid)),
         len(said(session)),
     )
-    chat_action_handling.carry_out_intent(window, ActOnMessage(MessageAct.EDIT, seq))
+    window.chat_actions.carry_out_intent(ActOnMessage(MessageAct.EDIT, seq))
     window.chat.composer.text.setPlainText("Otherwise")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert len(said(session)) == count
@@ -878,7 +879,7 @@ def test_it_is_said_before_an_undo_which_files_were_changed_later_and_stay(
     bench.file_changes.fill({"a.py": (b"one\n", b"two\n"), "b.py": (b"", b"new\n")})
     bench.file_changes.now["a.py"] = b"by the user\n"
     seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
-    chat_action_handling.carry_out_intent(window, ActOnMessage(act, seq))
+    window.chat_actions.carry_out_intent(ActOnMessage(act, seq))
     if act is MessageAct.EDIT:
         write(window, "Otherwise")
     asked = click_way(window, "Cancel")
@@ -894,7 +895,7 @@ def test_quitting_asks_once_while_agents_work(window: MainWindow, session: FakeS
     quit_window()
     assert done == ["quit"]
     session.tell(ActivityChanged(session.id, ConversationActivity.TOOLS))
-    window.current_activity._bridge.emit_waiting_events()
+    window.workspaces.shown_activity._bridge.emit_waiting_events()
     for _ in range(2):
         quit_window()
     assert click_way(window, "Cancel").startswith("1 agent is still working.")
@@ -922,7 +923,7 @@ def test_an_unknown_command_is_asked_about_and_not_sent(
     window: MainWindow, session: FakeSession, text: str, meant: str, *, is_new: bool
 ) -> None:
     if is_new:
-        window.begin_new_conversation()
+        window.sides.begin_new_conversation()
     write(window, text)
     asked = f"There is no command {text.split(maxsplit=1)[0]}.{meant}"
     before = list(said(session))
@@ -951,7 +952,7 @@ def test_a_fold_that_a_model_writes_is_asked_about_with_its_price(
 ) -> None:
     if way == "command":
         offers = offer_slash_commands(window.window_actions, CompletionRequest("/", "handover", 0))
-        message_sending.act_on_chosen_completion(window, offers[0])
+        window.search.act_on_chosen_completion(offers[0])
     else:
         window.window_actions["fold-handover"].trigger()
     (dialog,) = window.findChildren(FoldNowDialog)
@@ -1036,7 +1037,7 @@ def test_quitting_counts_an_agent_and_not_the_conversation_that_waits_for_it(
     bench.rows["child"] = Row("child", "C", 0.0, parent=session.id)
     for name, state in (("child", ConversationActivity.TOOLS), (session.id, own)):
         bench._heard(ActivityChanged(name, state))
-    window.current_activity._bridge.emit_waiting_events()
+    window.workspaces.shown_activity._bridge.emit_waiting_events()
     window.quit_or_ask(lambda: None, lambda: None)
     assert click_way(window, "Cancel").startswith(count)
 
@@ -1050,7 +1051,7 @@ def test_agents_in_the_background_are_shown_at_the_top_and_lead_to_their_list(
         (ConversationActivity.IDLE, ""),
     ):
         bench._heard(ActivityChanged("child", state))
-        window.current_activity._bridge.emit_waiting_events()
+        window.workspaces.shown_activity._bridge.emit_waiting_events()
         assert (window.top._state.text(), window.top.stop.isVisible()) == (text, bool(text))
         if text:
             window.top.stop.click()
@@ -1064,9 +1065,9 @@ def test_folding_in_the_background_is_said_at_the_top_also_after_another_convers
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
     window.chat.bridge.emit_waiting_events()
     assert window.top._state.text() == "Shortening: summary…"
-    window.begin_new_conversation()
+    window.sides.begin_new_conversation()
     assert window.top._state.text() == ""
-    window.go_to_conversation(session.id)
+    window.sides.go_to_conversation(session.id)
     assert window.top._state.text() == "Shortening: summary…"
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, done=True))
     window.chat.bridge.emit_waiting_events()
@@ -1092,10 +1093,10 @@ def test_what_was_forgotten_leaves_the_window_at_once(
 def test_layout_is_remembered_per_workspace(window: MainWindow) -> None:
     window.toggle_sidebar()
     window.switch_to_page("timeline")
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("parser")
     assert window.is_sidebar_shown
     assert window.showing.page == "chat"
-    window.go_to_workspace("storage-engine")
+    window.workspaces.go_to_workspace("storage-engine")
     assert not window.is_sidebar_shown
     assert window.showing.page == "timeline"
 
@@ -1121,9 +1122,9 @@ def test_a_tight_window_gives_the_inspector_s_room_to_the_chat_until_asked(
 
 def test_drafts_belong_to_their_conversation(window: MainWindow) -> None:
     QTest.keyClicks(window.chat.composer.text, "half a sentence")
-    window.go_to_conversation("flaky")
+    window.sides.go_to_conversation("flaky")
     assert window.chat.composer.text.toPlainText() == ""
-    window.go_to_conversation(story.CONVERSATION)
+    window.sides.go_to_conversation(story.CONVERSATION)
     assert window.chat.composer.text.toPlainText() == "half a sentence"
 
 
@@ -1134,7 +1135,9 @@ def test_the_reader_s_place_survives_a_restart(
         session.append(UserSaid((Text(f"line {number}\n" * 20, 100),)))
     window.chat.bridge.emit_waiting_events()
     view = window.chat.transcript.view
-    window._show_linked_place(WindowPlace("conversation", "storage-engine", story.CONVERSATION, 25))
+    window.places.show_place_in_conversation(
+        WindowPlace("conversation", "storage-engine", story.CONVERSATION, 25)
+    )
     qt_works(20)
     seq, _, follow = view.reading_position()
     window.save_window_state()
@@ -1144,8 +1147,8 @@ def test_the_reader_s_place_survives_a_restart(
         again.get_remembered("place", "storage-engine", story.CONVERSATION, default=list[int]())[0]
         == seq
     )
-    window.go_to_conversation("flaky")
-    window.go_to_conversation(story.CONVERSATION)
+    window.sides.go_to_conversation("flaky")
+    window.sides.go_to_conversation(story.CONVERSATION)
     assert view.reading_position()[0] == seq
 
 
@@ -1160,13 +1163,13 @@ def test_ctrl_page_keys_walk_the_conversations(window: MainWindow) -> None:
 def test_a_folder_becomes_a_workspace_and_the_keyboard_is_in_the_message(
     window: MainWindow, desk: FakeDesk, tmp_path: Path
 ) -> None:
-    window.create_workspace_for_folder(tmp_path)
+    window.workspaces.create_workspace_for_folder(tmp_path)
     made = window.current_workbench
     assert made is desk.benches[tmp_path.name]
-    window.go_to_workspace("parser")
+    window.workspaces.go_to_workspace("parser")
     # At a start with a folder, they are not listed yet: that made a second workspace.
-    window.listed_workspaces = ()
-    window.create_workspace_for_folder(tmp_path)
+    window.workspaces.listed = ()
+    window.workspaces.create_workspace_for_folder(tmp_path)
     assert len(desk.benches) == 4
     assert window.current_workbench is made
 
@@ -1177,10 +1180,10 @@ def test_a_workspace_made_elsewhere_is_there_when_one_comes_back(
     desk.benches["made"] = FakeWorkbench(
         "made", "#6b4fa0", Path("/home/me/made")
     )  # on the command line
-    assert "made" not in [row.id for row in window.listed_workspaces]
+    assert "made" not in [row.id for row in window.workspaces.listed]
     monkeypatch.setattr(window, "isActiveWindow", lambda: True)
     QApplication.sendEvent(window, QEvent(QEvent.Type.ActivationChange))
-    assert "made" in [row.id for row in window.listed_workspaces]
+    assert "made" in [row.id for row in window.workspaces.listed]
     assert window.rail.workspace_id_at(4) == "made"
 
 
@@ -1207,7 +1210,7 @@ def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
 
     monkeypatch.setattr(desk, "open_workspace", busy)
     window = MainWindow(theme, state_file, settings, doing)
-    window.set_workspaces_and_start(desk)
+    window.workspaces.set_workspaces_and_start(desk)
     assert window.showing.page == "welcome"
     assert (
         window.notices._text.text() == "storage-engine is open in another program. Close it there."
@@ -1234,12 +1237,12 @@ def test_a_key_leads_to_the_next_conversation_that_waits(
     go = window.window_actions["next-waiting"].trigger
     go()
     assert window.showing.conversation_id == story.CONVERSATION
-    window.go_to_conversation("flaky")
+    window.sides.go_to_conversation("flaky")
     bench.sessions["flaky"].ask(COMMAND)
     session.ask(COMMAND)
     seen = []
     for _ in range(3):
-        window.current_activity._bridge.emit_waiting_events()
+        window.workspaces.shown_activity._bridge.emit_waiting_events()
         go()
         seen.append(window.showing.conversation_id)
     assert seen == [story.CONVERSATION, "flaky", story.CONVERSATION]
@@ -1305,7 +1308,7 @@ def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(
     for tell in bench.workspace.watching:
         tell()
     assert window.top.model.text() == "local/another ▾"
-    window.stop_following_workspace(bench.id)
+    window.workspaces.stop_following_workspace(bench.id)
     assert bench.workspace.watching == []
 
 
@@ -1325,7 +1328,7 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     session.append(TurnEnded(reason, why))
     session.set_running(ConversationActivity.FAILED if buttons else ConversationActivity.IDLE, why)
     window.chat.bridge.emit_waiting_events()
-    way_on, wanted = window.chat.way_on, QSignalSpy(window.settings_wanted)
+    way_on, wanted = window.chat.way_on, QSignalSpy(window.parts.requests.settings_wanted)
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == buttons
     assert why not in way_on._words.text(), "the transcript says it"
@@ -1345,12 +1348,12 @@ def test_messages_that_waited_when_the_program_ended_are_a_draft_again(
     assert len(session.queue) == 2
     write_draft = window.chat.composer.text
     QTest.keyClicks(write_draft, "half")
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     assert write_draft.toPlainText() == "half", "they still wait"
     session.queue.clear()  # as the next process finds it
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     assert write_draft.toPlainText() == "Second.\n\nThird.\n\nhalf"
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     assert write_draft.toPlainText() == "Second.\n\nThird.\n\nhalf"
 
 
@@ -1364,7 +1367,7 @@ def test_what_was_attached_to_a_message_that_waited_is_attached_again(
     window.chat.bridge.emit_waiting_events()
     assert "[notes.txt]" in composer.waiting.findChildren(OneLineLabel)[0].toolTip()
     session.queue.clear()  # as the next process finds it
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     assert composer.text.toPlainText() == "See the file."
     assert composer.attachments.listed_attachments == (FILE,)
 
@@ -1378,7 +1381,7 @@ def test_a_message_of_an_older_version_that_waited_is_a_draft(
         session.id,
         value=["Second."],
     )
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     assert window.chat.composer.text.toPlainText() == "Second."
 
 
@@ -1435,7 +1438,7 @@ def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(
     window: MainWindow, session: FakeSession
 ) -> None:
     session.append(UserSaid((Text("Count."),)))
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == ["Continue"]
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
@@ -1448,7 +1451,10 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
     window.switch_to_page("cache")
-    over, wanted = window.pages.cache.over_limit_button, QSignalSpy(window.settings_wanted)
+    over, wanted = (
+        window.pages.cache.over_limit_button,
+        QSignalSpy(window.parts.requests.settings_wanted),
+    )
     assert not over.isVisible()
     for tell in bench.size_limit.heard:
         tell(12_000_000)
@@ -1525,7 +1531,7 @@ def test_a_conversation_one_comes_back_to_shows_what_streams_from_its_beginning(
     session.tell(ReplyStreamed(session.id, TextDelta("one two ")))
     window.window_actions["new"].trigger()
     session.tell(ReplyStreamed(session.id, TextDelta("three ")))
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     session.tell(ReplyStreamed(session.id, TextDelta("four")))
     window.chat.bridge.emit_waiting_events()
     view = window.chat.transcript.view
@@ -1554,7 +1560,7 @@ def test_a_call_that_waits_for_the_user_says_so_also_to_somebody_who_comes_back(
     )
     number = session.ask(COMMAND)
     window.window_actions["new"].trigger()
-    window.show_session_or_new(session)
+    window.sides.show_session_or_new(session)
     items = window.chat.transcript.view.items
     assert items.tool_call_state(len(items.all) - 1).waiting
     session.answer_question(number, PermissionAnswer(allowed=True))
@@ -1572,8 +1578,8 @@ def test_names_that_others_gave_are_no_mark_up_and_no_keys(
         "p/<b>m</b>",
         [Path("/home/<b>x</b>")],
     )
-    window.go_to_workspace("parser")
-    window.refresh_workspaces()
+    window.workspaces.go_to_workspace("parser")
+    window.workspaces.refresh_workspaces()
     labels = [label for label in window.findChildren(QLabel) if "<b>" in label.text()]
     assert {label.textFormat() for label in labels} == {Qt.TextFormat.PlainText}
     tips = [
@@ -1603,7 +1609,7 @@ def test_the_cache_s_columns_and_divider_survive_a_restart(
     sizes = window.pages.cache._split.sizes()
     window.save_window_state()
     again = MainWindow(theme, state_file, settings, doing)
-    again.set_workspaces_and_start(desk)
+    again.workspaces.set_workspaces_and_start(desk)
     again.resize(1440, 900)
     again.switch_to_page("cache")
     again.show()
@@ -1693,10 +1699,9 @@ def test_a_folder_opened_while_the_program_starts_is_opened_when_it_has_started(
     tmp_path: Path,
 ) -> None:
     window = MainWindow(theme, state_file, settings, doing)
-    wire_window(window)
-    window.create_workspace_for_folder(tmp_path)
+    window.workspaces.create_workspace_for_folder(tmp_path)
     assert window.notices.shown_text == ""
-    window.set_workspaces_and_start(FakeDesk())
+    window.workspaces.set_workspaces_and_start(FakeDesk())
     assert window.current_workbench is not None
     assert window.current_workbench.main_folder == tmp_path
 
@@ -1712,22 +1717,22 @@ def test_a_folder_with_a_long_or_a_taken_name_gets_a_workspace(
         tmp_path / "b" / "b" / "same",
     ):
         folder.mkdir(parents=True)
-        window.create_workspace_for_folder(folder)
+        window.workspaces.create_workspace_for_folder(folder)
         assert window.current_workbench is not None
         made.append(window.current_workbench.name)
-        window.refresh_workspaces()
+        window.workspaces.refresh_workspaces()
     assert made[:3] == ["x" * 80, "same", "same (b)"]
     assert len({*made}) == 4
 
 
 def test_a_new_workspace_comes_last_in_the_rail(window: MainWindow, tmp_path: Path) -> None:
-    before = [row.id for row in window.listed_workspaces]
+    before = [row.id for row in window.workspaces.listed]
     first = tmp_path / "aaa"
     first.mkdir()
-    window.create_workspace_for_folder(first)
-    window.refresh_workspaces()
-    assert [row.id for row in window.listed_workspaces][: len(before)] == before
-    assert [row.name for row in window.listed_workspaces][-1] == "aaa"
+    window.workspaces.create_workspace_for_folder(first)
+    window.workspaces.refresh_workspaces()
+    assert [row.id for row in window.workspaces.listed][: len(before)] == before
+    assert [row.name for row in window.workspaces.listed][-1] == "aaa"
 
 
 def test_allowing_everything_is_confirmed_and_shows(
@@ -1750,7 +1755,7 @@ def test_an_empty_conversation_says_what_is_true_in_each_permission_mode(
     said = {}
     for mode in PermissionMode:
         asyncio.run(bench.choose_permission_mode(mode))
-        window.show_policy_model_and_permissions()
+        window.parts.requests.choices_changed.emit()
         said[mode] = window.chat.empty._words.text()
     assert "You are asked before anything is changed" in said[PermissionMode.ASK]
     assert [mode for mode, words in said.items() if "before anything" in words] == [
@@ -1764,12 +1769,12 @@ def test_an_opened_conversation_without_a_message_offers_first_steps_until_somet
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
     session = asyncio.run(bench.start_conversation(""))
-    window.go_to_conversation(session.id)
+    window.sides.go_to_conversation(session.id)
     assert window.current_session is session
     assert window.chat.empty.isVisible()
     write(window, "Hello")
     window.chat.bridge.emit_waiting_events()
     assert window.chat.transcript.isVisible()
-    window.begin_new_conversation()
-    window.go_to_conversation(session.id)
+    window.sides.begin_new_conversation()
+    window.sides.go_to_conversation(session.id)
     assert window.chat.transcript.isVisible()

@@ -147,7 +147,7 @@ def test_a_command_that_is_typed_whole_stands_first(window: MainWindow) -> None:
 
 
 def test_a_command_that_cannot_be_done_now_is_not_offered(window: MainWindow) -> None:
-    window.show_session_or_new(None)
+    window.sides.show_session_or_new(None)
     assert "/fork" not in {
         offer.text
         for offer in search_suggestions.offer_slash_commands(

@@ -25,7 +25,7 @@ def walk(window: MainWindow, key: Qt.Key) -> list[QWidget]:
     for _ in range(100):
         QTest.qWait(1)  # what was just made shows, and takes its place, with the next layout
         squares = window.rail.findChildren(WorkspaceButton)
-        if sum(each.isVisible() for each in squares) == len(window.listed_workspaces):
+        if sum(each.isVisible() for each in squares) == len(window.workspaces.listed):
             break
     window.sidebar.search.setFocus()
     stops: list[QWidget] = []

@@ -135,7 +135,7 @@ def test_the_trash_gives_back_and_deletes_after_a_question(
     assert "parser" in said(trash)
     press(trash, "Restore")
     assert sorted(desk.benches) == ["parser", "storage-engine"]
-    assert [row.id for row in window.listed_workspaces] == ["storage-engine", "parser"]
+    assert [row.id for row in window.workspaces.listed] == ["storage-engine", "parser"]
     press(trash, "Delete permanently…")
     (box,) = trash.findChildren(QMessageBox)
     assert list(desk.trashed) == ["infra"]

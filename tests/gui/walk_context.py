@@ -441,7 +441,7 @@ class Walk:
         """What the recorder or a command creates was not in the rail before the next start."""
         known = AllWorkspaces(self.bench.workspace.folder.parent)
         created = await asyncio.to_thread(known.create_stored_workspace, "Recorded meanwhile")
-        await until(lambda: created.id in [row.id for row in self.window.listed_workspaces])
+        await until(lambda: created.id in [row.id for row in self.window.workspaces.listed])
 
     async def _do(self, words: str) -> None:
         await key("ctrl+k")

@@ -122,11 +122,7 @@ class Soak:
 
     async def _choose_conversation(self, run: window_program.WindowProgram) -> None:
         window, chance = run.window, self.chance
-        rows = [
-            row
-            for row in window.workspace_conversation_rows()
-            if not row.trashed and not row.parent
-        ]
+        rows = [row for row in window.sides.list_rows() if not row.trashed and not row.parent]
         if window.current_session is None or not rows:
             return
         if turns(run) >= TALK and chance.random() < 0.5:

@@ -104,8 +104,8 @@ async def until(what: Callable[[], bool], limit: float = 60.0) -> None:
 async def opened(run: window_program.WindowProgram, workspace: str) -> None:
     """Click the workspace in the rail, and wait for it."""
     window = run.window
-    await until(lambda: any(row.name == workspace for row in window.listed_workspaces))
-    row = next(row for row in window.listed_workspaces if row.name == workspace)
+    await until(lambda: any(row.name == workspace for row in window.workspaces.listed))
+    row = next(row for row in window.workspaces.listed if row.name == workspace)
     window.rail.chosen.emit(row.id)
     await until(
         lambda: window.current_workbench is not None and window.current_workbench.id == row.id

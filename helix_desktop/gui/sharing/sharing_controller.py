@@ -1,53 +1,46 @@
 """Shows the state of sharing, other computers' conversations, and “Continue here”."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from PySide6.QtCore import QObject
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.chat_page import ChatPage
-from helix_desktop.gui.frame.notices import Notices
+from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.frame.sidebar import Sidebar
 from helix_desktop.gui.sharing import sharing_sentences
-from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.gui.workbench_types import Workbench
 
 BRANCH_NOTICE_MS = 60_000
 
 
 class SharingController(QObject):
-    """Follows the open workspace. `listed` lists its conversations again; `opened` opens one."""
+    """Follows the open workspace."""
 
-    def __init__(
-        self,
-        showing: ShownState,
-        doing: BackgroundRunner,
-        parts: tuple[Sidebar, Callable[[], Sequence[ChatPage]], Notices],
-        listed: Callable[[], object],
-        opened: Callable[[str], object],
-        parent: QObject,
-    ) -> None:
-        super().__init__(parent)
-        self._showing, self._doing, self._list_conversations, self._open_conversation = (
-            showing,
-            doing,
-            listed,
-            opened,
-        )
-        self._sidebar, self._list_chats, self._notices = parts
+    def __init__(self, parts: WindowParts, sidebar: Sidebar, sides: ConversationSides) -> None:
+        super().__init__(parts.widget)
+        self._parts = parts
+        self._showing = parts.showing
+        self._sidebar = sidebar
+        self._sides = sides
         self._stop_watching_sharing: Callable[[], None] = lambda: None
-        self._announced_branches: set[str] = (
-            set()
-        )  # The branches that the user has been told about.
-        showing.workspace_changed.connect(self._watch_open_workspace)
-        showing.conversation_changed.connect(self.show_writers_in_chats)
+        self._announced_branches: set[str] = set()  # Those that the user has been told about.
+        sides.call_for_each_side(self._connect_taking_over)
+        sides.conversation_shown.connect(lambda _side: self.show_writers_in_chats())
+        parts.showing.workspace_changed.connect(self._watch_open_workspace)
+        parts.showing.conversation_changed.connect(self.show_writers_in_chats)
+
+    def _connect_taking_over(self, side: ChatPage) -> None:
+        self._sides.connect_side(side, side.foreign.taking_over, self.take_over_shown_conversation)
 
     def _watch_open_workspace(self) -> None:
         self._stop_watching_sharing()
         self._stop_watching_sharing = lambda: None
-        if (bench := self._showing.bench) is not None:
+        bench = self._showing.bench
+        if bench is not None:
             self._stop_watching_sharing = bench.sharing.watch_sharing(
                 self._show_sharing_and_list_conversations
             )
@@ -58,60 +51,60 @@ class SharingController(QObject):
         if bench is None:
             self._sidebar.show_sharing_line("", "")
         else:
-            brief = sharing_sentences.describe_sharing_briefly(bench.sharing.sharing_state)
-            whole = sharing_sentences.describe_sharing_fully(bench.sharing.sharing_state)
+            state = bench.sharing.sharing_state
+            brief = sharing_sentences.describe_sharing_briefly(state)
+            whole = sharing_sentences.describe_sharing_fully(state)
             self._sidebar.show_sharing_line(brief, whole)
-            self._list_conversations()
-            self._announce_new_branches()
+            self._sides.refresh_conversations()
+            self._announce_new_branches(bench)
         self.show_writers_in_chats()
 
     def show_writers_in_chats(self) -> None:
         """Hides the composer while another computer writes to the conversation."""
         bench = self._showing.bench
-        for chat in self._list_chats():
-            shown = chat.session if bench is not None else None
-            machine = (
-                bench.sharing.other_machine_writing(shown.id)
-                if bench is not None and shown is not None
-                else ""
-            )
-            row = (
-                bench.conversation_row(shown.id)
-                if bench is not None and shown is not None
-                else None
-            )
-            chat.show_foreign_writer_or_composer(row.agent if row is not None else "", machine)
-            chat.way_on.show_last_turn_end(shown)
+        for side in self._sides.sides:
+            session = side.session
+            agent = ""
+            machine = ""
+            if bench is None:
+                session = None
+            elif session is not None:
+                machine = bench.sharing.other_machine_writing(session.id)
+                row = bench.conversation_row(session.id)
+                if row is not None:
+                    agent = row.agent
+            side.show_foreign_writer_or_composer(agent, machine)
+            side.way_on.show_last_turn_end(session)
 
-    def _announce_new_branches(self) -> None:
-        if (bench := self._showing.bench) is None:
-            return
+    def _announce_new_branches(self, bench: Workbench) -> None:
         for branch in bench.sharing.synced_sessions.branch_by_conversation.values():
             row = bench.conversation_row(branch)
-            if branch not in self._announced_branches and row is not None:
-                self._announced_branches.add(branch)
-                text = tr("Another computer also wrote to this conversation. Both versions are kept: yours is now “{title}”.", title=row.title)  # fmt: skip
-                act = partial(self._open_conversation, branch)
-                self._notices.show_notice(
-                    text, button=tr("Open"), act=act, shown_ms=BRANCH_NOTICE_MS
-                )
+            if row is None or branch in self._announced_branches:
+                continue
+            self._announced_branches.add(branch)
+            text = tr("Another computer also wrote to this conversation. Both versions are kept: yours is now “{title}”.", title=row.title)  # fmt: skip
+            self._parts.notices.show_notice(
+                text,
+                button=tr("Open"),
+                act=partial(self._sides.go_to_conversation, branch),
+                shown_ms=BRANCH_NOTICE_MS,
+            )
 
     def take_over_shown_conversation(self) -> None:
-        bench, session = self._showing.bench, self._showing.session
+        bench = self._showing.bench
+        session = self._showing.session
         if bench is None or session is None:
             return
 
         def show_take_over_error(error: HelixError) -> None:
             self.show_writers_in_chats()
-            self._notices.show_error_notice(error)
+            self._parts.notices.show_error_notice(error)
 
         def focus_composer(_result: None) -> None:
             self.show_writers_in_chats()
-            for chat in self._list_chats():
-                if chat.session is session is self._showing.session:
-                    chat.composer.text.setFocus()
+            for side in self._sides.sides:
+                if side.session is session is self._showing.session:
+                    side.composer.text.setFocus()
 
         work = bench.sharing.take_over_conversation(session.id)
-        self._doing.run_in_background(
-            work, then=focus_composer, failed=show_take_over_error, owner=self
-        )
+        self._parts.run_for_window(work, then=focus_composer, failed=show_take_over_error)

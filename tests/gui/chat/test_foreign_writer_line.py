@@ -17,7 +17,7 @@ def test_a_connected_agents_conversation_has_a_line_in_place_of_the_composer(
     assert first is not None
     assert not window.chat.composer.isHidden()
     bench.rows[first.id] = replace(bench.rows[first.id], agent="Claude Code")
-    window.show_session_or_new(first)
+    window.sides.show_session_or_new(first)
     assert window.chat.composer.isHidden()
     assert not window.chat.foreign.isHidden()
     said = " ".join(label.text() for label in window.chat.foreign.findChildren(QLabel))

@@ -129,7 +129,7 @@ def test_the_window_shows_it_when_the_turn_has_ended(
     assert line.isVisible()
     assert "the system prompt or the rules have changed" in line._words.text()
     assert "$0.399" in line._words.text()
-    window.show_session_or_new(None)
+    window.sides.show_session_or_new(None)
     assert not line.isVisible()
 
 

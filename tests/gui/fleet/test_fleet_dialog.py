@@ -632,7 +632,7 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
 
 
 def test_the_window_opens_it_by_its_action(window: MainWindow, places: ProgramFolders) -> None:
-    window._desk = Desk(places)
+    window.workspaces._desk = Desk(places)
     window.window_actions["fleet"].trigger()
     (dialog,) = window.findChildren(FleetDialog)
     assert dialog._task_list.topLevelItemCount() == 6

@@ -17,13 +17,11 @@ from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
-from helix_desktop.gui import message_sending
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
-from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import OpenConversation
 from helix_desktop.program_settings import ProgramSettings
@@ -43,7 +41,7 @@ def sides(window: MainWindow, bench: FakeWorkbench) -> list[ChatPage]:
     activate(window)
     window.sidebar.conversation_action_wanted.emit("beside", "other")
     QApplication.processEvents()
-    return window.chats
+    return window.sides.sides
 
 
 def activate(window: MainWindow) -> None:
@@ -160,9 +158,9 @@ def test_drafts_are_kept_for_each(
     ]
     assert kept == [(Text("draft one"),), (Text("draft two"),)]
     close_button(right).click()
-    window.go_to_conversation("other")
+    window.sides.go_to_conversation("other")
     assert window.chat.composer.text.toPlainText() == "draft two"
-    window.go_to_conversation(story.CONVERSATION)
+    window.sides.go_to_conversation(story.CONVERSATION)
     assert window.chat.composer.text.toPlainText() == "draft one"
 
 
@@ -200,7 +198,7 @@ def test_each_message_box_says_whose_it_is(window: MainWindow, sides: list[ChatP
     left, right = sides
     names = [chat.composer.text.accessibleName() for chat in sides]
     assert names == ["Message to “Extract the lock manager”", "Message to “Wind the clock”"]
-    window.close_chat(left)
+    window.sides.close_side(left)
     assert right.composer.text.accessibleName() == "Message"
 
 
@@ -229,15 +227,15 @@ def test_the_same_conversation_is_not_opened_twice(
     window: MainWindow, sides: list[ChatPage]
 ) -> None:
     left, right = sides
-    window.go_to_conversation(story.CONVERSATION, beside=True)
-    assert window.chats == [left, right]
+    window.sides.go_to_conversation(story.CONVERSATION, beside=True)
+    assert window.sides.sides == [left, right]
     assert window.chat is left
-    window.go_to_place(WindowPlace("conversation", WORKSPACE, "other"))
+    window.places.go_to_place(WindowPlace("conversation", WORKSPACE, "other"))
     assert window.chat is right
     assert right.composer.text.hasFocus()
-    window.begin_new_conversation()
+    window.sides.begin_new_conversation()
     left.composer.text.setFocus()
-    window.begin_new_conversation()
+    window.sides.begin_new_conversation()
     assert window.chat is right, "a new one is there already"
     assert left.session is not None
 
@@ -260,7 +258,7 @@ def test_a_third_conversation_takes_the_place_of_the_other_one(
 ) -> None:
     left, right = sides
     bench.rows["third"] = Row("third", "Third", 0.0)
-    window.go_to_conversation("third", beside=True)
+    window.sides.go_to_conversation("third", beside=True)
     assert [chat.session and chat.session.id for chat in (left, right)] == ["third", "other"]
 
 
@@ -272,18 +270,18 @@ def test_a_closed_side_leaves_its_conversation_running(
     two.set_running(ConversationActivity.THINKING)
     close_button(right).click()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    assert window.chats == [left]
+    assert window.sides.sides == [left]
     assert left.composer.text.hasFocus()
     assert two.done == []
     assert headings(left) == []
     theme.set_zoom(1.5)  # nothing is left of it that hears
     two.finish("Done.")
     assert not window.window_actions["close-side"].isEnabled()
-    window.go_to_conversation("other", beside=True)
+    window.sides.go_to_conversation("other", beside=True)
     assert "Done." in shown(window.chat)
     left.composer.text.setFocus()
     window.window_actions["close-side"].trigger()
-    assert [chat.session for chat in window.chats] == [two]
+    assert [chat.session for chat in window.sides.sides] == [two]
 
 
 def test_what_is_in_the_trash_closes_its_side(
@@ -293,7 +291,7 @@ def test_what_is_in_the_trash_closes_its_side(
     window.conversation_actions.run_conversation_action(
         "trash", bench, bench.rows[story.CONVERSATION]
     )
-    assert window.chats == [right]
+    assert window.sides.sides == [right]
     assert window.current_session is bench.sessions["other"]
 
 
@@ -301,9 +299,9 @@ def test_another_workspace_comes_alone(
     window: MainWindow, sides: list[ChatPage], desk: FakeDesk
 ) -> None:
     write(sides[1], "not yet sent")
-    window.go_to_workspace("parser")
-    assert len(window.chats) == 1
-    window.go_to_workspace(WORKSPACE)
+    window.workspaces.go_to_workspace("parser")
+    assert len(window.sides.sides) == 1
+    window.workspaces.go_to_workspace(WORKSPACE)
     assert window.chat.composer.text.toPlainText() == "not yet sent"
 
 
@@ -365,15 +363,14 @@ def late_window(
     bench.rows["other"] = Row("other", "Wind the clock", 0.0)
     state_file.remember_value("conversation", WORKSPACE, value=story.CONVERSATION)
     window = MainWindow(theme, state_file, settings, BackgroundRunner(held))
-    wire_window(window)
-    window.set_workspaces_and_start(desk)
+    window.workspaces.set_workspaces_and_start(desk)
     window.resize(1440, 900)
     window.show()
     activate(window)
     held.let()
     held.let()
     held.let()
-    window.go_to_conversation("other", beside=True)
+    window.sides.go_to_conversation("other", beside=True)
     held.let("open")
     return window
 
@@ -383,8 +380,8 @@ def test_a_first_message_is_shown_at_the_side_where_it_was_written(
 ) -> None:
     """The user has gone to the other side before the conversation was there."""
     window = late_window
-    left, right = window.chats
-    window.begin_new_conversation()
+    left, right = window.sides.sides
+    window.sides.begin_new_conversation()
     write(right, "first words")
     QTest.keyClick(right.composer.text, Qt.Key.Key_Return)
     write(left, "meanwhile ")
@@ -404,11 +401,11 @@ def test_a_place_that_opens_late_is_not_looked_for_in_the_other_conversation(
     """The user has gone to the other side, or closed this one, before the conversation
     was there.
     """
-    left, right = late_window.chats
+    left, right = late_window.sides.sides
     bench.rows["third"] = Row("third", "Third", 0.0)
-    for leave in (left.composer.text.setFocus, partial(late_window.close_chat, right)):
-        late_window.select_chat(right)
-        late_window.go_to_place(WindowPlace("conversation", WORKSPACE, "third", seq=1))
+    for leave in (left.composer.text.setFocus, partial(late_window.sides.close_side, right)):
+        late_window.sides.select_side(right)
+        late_window.places.go_to_place(WindowPlace("conversation", WORKSPACE, "third", seq=1))
         leave()
         assert left.transcript.view.scrolling.is_following_end
         held.let("open")
@@ -421,7 +418,7 @@ def test_a_message_that_could_not_be_sent_comes_back_without_the_focus(
 ) -> None:
     left, right = sides
     left.composer.text.setFocus()
-    give_back = message_sending.build_message_returner(window, (Text("again"),))
+    give_back = window.messages.build_message_returner((Text("again"),))
     write(right, "typing")
     give_back(None)
     assert left.composer.text.toPlainText() == "again"
@@ -433,21 +430,21 @@ def test_ctrl_and_a_click_or_a_key_open_to_the_side(
 ) -> None:
     bench.rows["other"] = Row("other", "Wind the clock", 0.0)
     activate(window)
-    window.refresh_conversations()
+    window.sides.refresh_conversations()
     rows = window.sidebar.list
     at = rows.visualRect(rows.lines.index(rows.lines.find_conversation_row("other"))).center()
     QTest.mouseClick(
         rows.viewport(), Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ControlModifier, at
     )
-    assert [chat.session and chat.session.id for chat in window.chats] == [
+    assert [chat.session and chat.session.id for chat in window.sides.sides] == [
         story.CONVERSATION,
         "other",
     ]
-    window.close_chat(window.chat)
+    window.sides.close_side(window.chat)
     window.window_actions["beside"].trigger()
     QTest.keyClicks(window.palette_box.line, "Wind")
     QTest.keyClick(window.palette_box.line, Qt.Key.Key_Return)
-    assert [chat.session and chat.session.id for chat in window.chats] == [
+    assert [chat.session and chat.session.id for chat in window.sides.sides] == [
         story.CONVERSATION,
         "other",
     ]
@@ -455,8 +452,8 @@ def test_ctrl_and_a_click_or_a_key_open_to_the_side(
 
 
 def test_one_that_cannot_be_opened_leaves_the_page_as_it_was(window: MainWindow) -> None:
-    window.go_to_conversation("gone", beside=True)
-    assert len(window.chats) == 1
+    window.sides.go_to_conversation("gone", beside=True)
+    assert len(window.sides.sides) == 1
     assert window.current_session is not None
     assert "no conversation gone" in window.notices.shown_text
 
@@ -476,7 +473,7 @@ def test_what_was_open_beside_a_conversation_is_there_again(
     window: MainWindow, bench: FakeWorkbench, sides: list[ChatPage]
 ) -> None:
     write(sides[1], "half a sentence")
-    window.go_to_other_side()
+    window.sides.go_to_other_side()
     window.state_file.write_state_file()
     kept = {
         key: value
@@ -484,24 +481,24 @@ def test_what_was_open_beside_a_conversation_is_there_again(
         if "beside" in key
     }
     assert kept == {"beside/storage-engine": "other"}
-    window.bring_workspace_to_front(bench)
+    window.workspaces.bring_to_front(bench)
     QApplication.processEvents()
-    assert [chat.session and chat.session.id for chat in window.chats] == [
+    assert [chat.session and chat.session.id for chat in window.sides.sides] == [
         story.CONVERSATION,
         "other",
     ]
-    assert window.chat is window.chats[0]
-    assert window.chats[1].composer.text.toPlainText() == "half a sentence"
-    window.close_chat(window.chats[1])
-    window.bring_workspace_to_front(bench)
-    assert len(window.chats) == 1
+    assert window.chat is window.sides.sides[0]
+    assert window.sides.sides[1].composer.text.toPlainText() == "half a sentence"
+    window.sides.close_side(window.sides.sides[1])
+    window.workspaces.bring_to_front(bench)
+    assert len(window.sides.sides) == 1
 
 
 def test_one_that_was_deleted_meanwhile_is_not_opened_beside(
     window: MainWindow, bench: FakeWorkbench, sides: list[ChatPage]
 ) -> None:
-    window.go_to_other_side()
+    window.sides.go_to_other_side()
     del bench.rows["other"]
-    window.bring_workspace_to_front(bench)
-    assert len(window.chats) == 1
+    window.workspaces.bring_to_front(bench)
+    assert len(window.sides.sides) == 1
     assert "other" not in window.notices.shown_text

@@ -21,7 +21,7 @@ def test_the_keyboard_is_at_the_meter_again_once_it_is_closed(
     Enter left the workspace.
     """
     assert QTest.qWaitForWindowActive(window)
-    window.open_or_close_context_panel()
+    window.context_panel_opener.toggle_context_panel()
     panel = window.context_panel
     assert panel.isVisible()
     window.window_actions["fold-handover"].setEnabled(False)
@@ -35,15 +35,15 @@ def test_where_the_window_is_low_the_panel_is_wider(
     window: MainWindow,
 ) -> None:
     window.resize(900, 600)
-    window.open_or_close_context_panel()
+    window.context_panel_opener.toggle_context_panel()
     QApplication.processEvents()
     panel = window.context_panel
     assert panel.isVisible()
     assert panel.width() > window.theme.zoomed_pixels(400)
-    window.open_or_close_context_panel()
+    window.context_panel_opener.toggle_context_panel()
     window.resize(1400, 1000)
     QApplication.processEvents()
-    window.open_or_close_context_panel()
+    window.context_panel_opener.toggle_context_panel()
     assert panel.width() == window.theme.zoomed_pixels(400)
 
 
@@ -51,11 +51,11 @@ def test_the_panel_has_all_its_figures_also_where_laying_them_out_takes_long(
     window: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was as high as what a slice had laid out, and the rest was cut off."""
-    window.open_or_close_context_panel()
+    window.context_panel_opener.toggle_context_panel()
     usual = window.context_panel.figures.height()
-    window.open_or_close_context_panel()
+    window.context_panel_opener.toggle_context_panel()
     monkeypatch.setattr("helix_desktop.gui.views.boxes_view.SLICE", 0.0)
-    window.open_or_close_context_panel()
+    window.context_panel_opener.toggle_context_panel()
     assert window.context_panel.figures.height() == usual > 300
 
 
@@ -67,12 +67,12 @@ def test_where_no_price_is_known_it_can_be_set_where_the_cost_would_stand(
     for model, known in (("own/scripted", False), ("ollama/llama", True)):
         session.state = build_state(())
         session.append(ModelSet(ModelRole.MAIN, model, 32_000), UserSaid((Text("Hello", 1),)))
-        window.show_session_or_new(session)
+        window.sides.show_session_or_new(session)
         # No figure and no words stand there: they would displace the meter.
         assert "price" not in window.chat.composer._figures.text()
         hint = window.chat.composer.context_button.toolTip()
         assert ("The price is not known." in hint) is not known
-        window.open_or_close_context_panel()
+        window.context_panel_opener.toggle_context_panel()
         figures = window.context_panel.figures
         assert ("Set the price…" in figures.all_text()) is not known
         assert "the price is not known" not in figures.all_text(), (
@@ -85,5 +85,5 @@ def test_where_no_price_is_known_it_can_be_set_where_the_cost_would_stand(
             QApplication.processEvents()
         assert window.pages.timeline._price_link.isHidden() is known
         window.switch_to_page("chat")
-        window.open_or_close_context_panel()
+        window.context_panel_opener.toggle_context_panel()
     assert wanted == [True]

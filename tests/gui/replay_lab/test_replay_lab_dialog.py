@@ -69,7 +69,7 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     assert bench.policy_name == "helix"
     assert offered(lab) == policies[1:]
     assert "This workspace now uses: Helix." in said(lab)
-    window.open_or_close_context_panel()
+    window.context_panel_opener.toggle_context_panel()
     assert window.context_panel.policy.text() == "Helix ▾"
 
 

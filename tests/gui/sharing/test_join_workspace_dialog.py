@@ -43,7 +43,7 @@ def test_a_wrong_key_is_said_and_can_be_corrected(
     qt_works(20)
     label = dialog.status_label
     assert label.height() >= label.heightForWidth(label.width())  # nothing is cut off
-    assert tmp_path.name not in [row.name for row in window.listed_workspaces]
+    assert tmp_path.name not in [row.name for row in window.workspaces.listed]
 
 
 def test_the_workspace_that_was_joined_is_shown(

@@ -1,0 +1,239 @@
+"""Shows on each side what its conversation does: streamed replies, questions, messages that wait,
+the meter and the price of the next message.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from PySide6.QtCore import QObject
+
+from helix_desktop.engine import session_events
+from helix_desktop.engine.facts import ModelReplied, Spent
+from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.chat.permission_card import (
+    build_question_announcement,
+    describe_uncovered_files,
+)
+from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
+from helix_desktop.gui.common.running_states import WORKING_STATES
+from helix_desktop.gui.context_panel_opening import ContextPanelOpener
+from helix_desktop.gui.conversation_sides import ConversationSides
+from helix_desktop.gui.frame.notices import announce_to_screen_reader
+from helix_desktop.gui.frame.top_bar import TopBar
+from helix_desktop.gui.frame.window_pages import WindowPages
+from helix_desktop.gui.model_setup_port import lacks_price
+from helix_desktop.gui.open_workspaces import OpenWorkspaces
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.gui.workbench_types import Session
+from helix_desktop.gui.workspace_activity import WorkspaceActivity
+
+
+class ChatProgress(QObject):
+    def __init__(
+        self,
+        parts: WindowParts,
+        top: TopBar,
+        pages: WindowPages,
+        workspaces: OpenWorkspaces,
+        sides: ConversationSides,
+        context_panel: ContextPanelOpener,
+    ) -> None:
+        super().__init__(parts.widget)
+        self._parts = parts
+        self._showing = parts.showing
+        self._top = top
+        self._pages = pages
+        self._workspaces = workspaces
+        self._sides = sides
+        self._context_panel = context_panel
+        sides.call_for_each_side(self._follow_side)
+        sides.conversation_shown.connect(self._show_progress)
+        workspaces.state_changed.connect(self._show_state_of_listed_conversation)
+
+    def _follow_side(self, side: ChatPage) -> None:
+        side.bridge.events_arrived.connect(partial(self._pass_events_on, side))
+        side.measuring.timeout.connect(partial(self._price_next_message, side))
+
+    def _show_progress(self, side: ChatPage) -> None:
+        """Shows how far the conversation is that a side shows from now on."""
+        session = side.session
+        self.update_run_state(side)
+        self._show_waiting_messages_and_questions(side, session)
+        side.way_on.show_last_turn_end(session)
+        side.rewrite_cost.explain_costs_of_last_turn(session)
+        self._update_meter_and_price(side)
+
+    def _show_waiting_messages_and_questions(self, side: ChatPage, session: Session | None) -> None:
+        questions: Mapping[int, PermissionQuestion] = {}
+        if session is not None:
+            questions = session.questions
+            steering = sum(waiting.steer for waiting in session.queue)
+            messages = [waiting.parts for waiting in session.queue]
+            side.composer.show_waiting_messages(messages, steering)
+            if not session.queue:
+                side.composer.turn_waiting_messages_into_draft(session.conversation.state.facts)
+        side.approvals.show_oldest_question(
+            questions, describe_uncovered_files(self._showing.bench)
+        )
+
+    # --- What happens in a conversation
+
+    def _pass_events_on(self, side: ChatPage, events: tuple[session_events.Event, ...]) -> None:
+        session = side.session
+        if session is None:
+            return
+        side.transcript.view.apply_events(events)
+        if side is self._sides.current:
+            self._pages.pass_events_to_pages(events)
+        for event in events:
+            self._update_side_for_event(side, session, event)
+        if _has_event(events, session_events.ConversationReplaced):
+            self._sides.show_session_or_new(session, side=side)
+        if _has_event(events, session_events.FactAppended):
+            side.show_transcript()
+        row = self._sides.find_listed_conversation(session.id)
+        if row is not None and row.agent:
+            return  # A connected agent's conversation has no composer.
+        if _has_event(events, session_events.FactAppended, session_events.MeterChanged):
+            self._update_meter_and_price(side)
+
+    def _update_side_for_event(
+        self, side: ChatPage, session: Session, event: session_events.Event
+    ) -> None:
+        match event:
+            case session_events.ActivityChanged():
+                self.update_run_state(side)
+                side.way_on.show_last_turn_end(session)
+                if event.running not in WORKING_STATES:
+                    side.measuring.start()
+                    side.rewrite_cost.explain_costs_of_last_turn(session)
+            case session_events.QuestionAsked():
+                self._show_questions(side, session)
+                self._announce_and_focus_question(side, event)
+            case session_events.QuestionAnswered():
+                self._show_questions(side, session)
+            case session_events.MessagesQueued():
+                side.composer.show_waiting_messages(event.messages, event.steering_count)
+                side.way_on.show_last_turn_end(session)
+            case session_events.FoldProgress():
+                self.update_run_state(side)
+            case session_events.FactAppended() if isinstance(
+                event.recorded.fact, ModelReplied | Spent
+            ):
+                # A connected agent's turn runs elsewhere.
+                if session.running not in WORKING_STATES:
+                    side.rewrite_cost.explain_costs_of_last_turn(session)
+
+    def _show_questions(self, side: ChatPage, session: Session) -> None:
+        uncovered = describe_uncovered_files(self._showing.bench)
+        side.approvals.show_oldest_question(session.questions, uncovered)
+
+    def _announce_and_focus_question(
+        self, side: ChatPage, event: session_events.QuestionAsked
+    ) -> None:
+        """Focuses the question unless the user is writing, is elsewhere, or could not read it."""
+        announce_to_screen_reader(self._parts.widget, build_question_announcement(event.question))
+        card = side.approvals.visible_card
+        is_writing = bool(side.composer.text.toPlainText().strip())
+        if card is None or is_writing or side is not self._sides.current:
+            return
+        if card.is_in_sight():
+            card.focus_first_control()
+
+    def update_run_state(self, side: ChatPage) -> None:
+        """Shows what is running in a conversation, and what of it can be stopped."""
+        running = ConversationActivity.IDLE
+        is_folding = False
+        if side.session is not None:
+            running = side.session.running
+            is_folding = side.session.folding.kind_in_progress is not None
+        side.composer.show_run_state(running, is_folding=is_folding)
+        if side is self._sides.current:
+            self._show_background_work(side.session)
+            self._parts.actions.update_enabled()
+
+    def _show_background_work(self, session: Session | None) -> None:
+        """Shows a fold, which can be stopped, or sub-agents that work in the background."""
+        agents = 0
+        if session is not None:
+            kind = session.folding.kind_in_progress
+            if kind:
+                words = tr("Shortening: {kind}…", kind=describe_fold_kind(kind))
+                self._top.show_background_work(words, tr("Stop"), is_stopped_in_chat=True)
+                return
+            agents = len(self._workspaces.shown_activity.working_agents_below(session.id))
+        words = ""
+        if agents:
+            words = describe_working_agents(agents)
+        self._top.show_background_work(words, tr("Agents"))
+
+    def _show_state_of_listed_conversation(
+        self, activity: WorkspaceActivity, conversation: str, _running: ConversationActivity
+    ) -> None:
+        """Shows what a sub-agent does at the call that started it."""
+        if activity.bench is not self._showing.bench:
+            return
+        side = self._sides.find_side(conversation)
+        if side is not None and side.session is not None:
+            side.transcript.content.refetch_subagent_items()
+        if self._showing.session is not None and self._showing.session.id == conversation:
+            self._show_background_work(self._showing.session)
+
+    # --- The meter and the price of the next message
+
+    def _update_meter_and_price(self, side: ChatPage) -> None:
+        if side.session is not None:
+            self._show_meter_and_price_of(side, side.session)
+            return
+        side.measured_session = None
+        self._context_panel.hide_panel()
+        side.composer.show_window_meter()
+        side.composer.price.show_next_message_cost(None)
+
+    def _show_meter_and_price_of(self, side: ChatPage, session: Session) -> None:
+        side.rewrite_cost.warn_before_message(session)
+        savings = session.conversation.state.savings_until_moment()
+        paid = savings.paid + session.context.cost_of_agents()
+        has_price = not lacks_price(session.conversation.expected_state)
+        meter = session.context.next_request_meter()
+        side.composer.show_window_meter(meter, replace(savings, paid=paid), has_price=has_price)
+        side.composer.price.show_next_message_cost(
+            session.context.next_message_cost(), session.context.estimate_saving_of_markers
+        )
+        side.measured_session = session
+        self._context_panel.update_if_visible(side, session)
+
+    def _price_next_message(self, side: ChatPage) -> None:
+        """Computes the cost of the next message, even before the first message of a
+        conversation.
+        """
+        bench = self._showing.bench
+        shown = ""
+        if side.session is not None:
+            shown = side.session.id
+
+        def show_first_price(session: Session) -> None:
+            is_new = side.session is None and not side.awaited_conversation
+            if is_new and side in self._sides.sides and self._showing.bench is bench:
+                self._show_meter_and_price_of(side, session)
+
+        if bench is None or not bench.model_of_conversation(shown) or side.awaited_conversation:
+            return
+        if shown:
+            self._parts.run_for_window(bench.predict_next_request(shown))
+        else:
+            self._parts.run_for_window(bench.open_draft_session(), then=show_first_price)
+
+
+def _has_event(
+    events: tuple[session_events.Event, ...], *kinds: type[session_events.Event]
+) -> bool:
+    return any(isinstance(event, kinds) for event in events)
+
+
+def describe_working_agents(number: int) -> str:
+    return format_count(number, "{n} agent is still working.", "{n} agents are still working.")

@@ -1,0 +1,102 @@
+"""The panel above the meter: what the conversation's context holds, and the preset that shortens
+it. It is built when it is first opened.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+
+from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.conversation_sides import ConversationSides
+from helix_desktop.gui.frame.window_layout import WindowFrame
+from helix_desktop.gui.frame.window_pages import WindowPages
+from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.gui.workbench_types import Session
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.inspector.meter_panel import ContextPanel
+
+
+class ContextPanelOpener(QObject):
+    """`intent_wanted` is what was pressed among the panel's figures."""
+
+    intent_wanted = Signal(object)
+
+    def __init__(
+        self, parts: WindowParts, frame: WindowFrame, pages: WindowPages, sides: ConversationSides
+    ) -> None:
+        super().__init__(frame)
+        self._parts = parts
+        self._frame = frame
+        self._pages = pages
+        self._sides = sides
+        sides.call_for_each_side(self._connect_context_button)
+        sides.side_selected.connect(self.hide_panel)
+        parts.actions.set_action_handler(
+            "policy", self.open_policy_choices, when=parts.showing.has_workspace
+        )
+
+    def _connect_context_button(self, side: ChatPage) -> None:
+        self._sides.connect_side(side, side.composer.context_wanted, self.toggle_context_panel)
+
+    @cached_property
+    def panel(self) -> "ContextPanel":
+        from helix_desktop.gui.inspector.meter_panel import ContextPanel
+
+        panel = ContextPanel(self._parts.theme, self._frame)
+        bench = self._parts.showing.bench
+        panel.show_policy("" if bench is None else bench.policy_name)
+        actions = self._parts.actions
+        panel.policy.chosen.connect(self._save_chosen_policy)
+        panel.policy.more_wanted.connect(
+            lambda: self._parts.requests.settings_wanted.emit("policy")
+        )
+        panel.figures.intent_requested.connect(self.intent_wanted)
+        panel.compare_link.clicked.connect(actions["lab"].trigger)
+        panel.side_link.clicked.connect(self._frame.toggle_side_panel)
+        panel.fold_link.clicked.connect(actions["fold-handover"].trigger)
+        panel.request_link.clicked.connect(self._show_request_of_step)
+        return panel
+
+    @property
+    def visible_panel(self) -> "ContextPanel | None":
+        # Asking for `panel` would build it.
+        if "panel" not in vars(self) or not self.panel.isVisible():
+            return None
+        return self.panel
+
+    def hide_panel(self) -> None:
+        if self.visible_panel is not None:
+            self.visible_panel.hide()
+
+    def show_policy_if_built(self, name: str) -> None:
+        if "panel" in vars(self):
+            self.panel.show_policy(name)
+
+    def update_if_visible(self, side: ChatPage, session: Session) -> None:
+        if self.visible_panel is not None and side is self._sides.current:
+            self.visible_panel.show_context_of(session, side.composer.price.text())
+
+    def toggle_context_panel(self) -> None:
+        self._frame.switch_to_page("chat")
+        side = self._sides.current
+        if side.measured_session is not None:
+            self.panel.open_or_close_panel(side.composer.context_button)
+            self.panel.show_context_of(side.measured_session, side.composer.price.text())
+
+    def open_policy_choices(self) -> None:
+        if self.panel.isHidden():
+            self.toggle_context_panel()
+        if self.panel.isVisible():
+            self.panel.policy.open_choices()
+
+    def _save_chosen_policy(self, name: str) -> None:
+        bench = self._parts.showing.bench
+        if bench is not None:
+            choices_changed = self._parts.requests.choices_changed
+            work = bench.choose_context_policy(name)
+            self._parts.run_for_window(work, then=lambda _done: choices_changed.emit())
+
+    def _show_request_of_step(self) -> None:
+        self._pages.inspector.show_request_of_step()

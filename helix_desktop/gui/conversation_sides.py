@@ -1,0 +1,423 @@
+"""Shows the conversations of the open workspace: one, or two side by side.
+
+Of two sides, one is current: the one that has the focus, or that was clicked last. Everything
+around the conversations follows the current side.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal, SignalInstance
+
+from helix_desktop.engine.facts import Attachment, ModelReplied, UserPart, UserSaid
+from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage, UnsentMessages
+from helix_desktop.gui.frame.command_palette import CommandPalette
+from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
+from helix_desktop.gui.frame.window_layout import WindowFrame
+from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents
+from helix_desktop.gui.open_workspaces import OpenWorkspaces
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.gui.workbench_types import Session, Workbench
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.frame.side_by_side import SideBySide
+
+NEW = "new"  # Stands for the conversation that begins with the first message.
+SHOWN_NAME_LENGTH = 40  # Longer names in headings are cut to this many characters.
+
+
+class ConversationSides(QObject):
+    """`current` is the current side. `unsent_messages`: those whose conversation is not open yet.
+
+    `side_added` and `conversation_shown` carry a side, and `conversation_opened` a workspace, its
+    session, and the messages that waited for it. `side_selected`: another side is current now.
+    `current_changed`: the current side shows another conversation, or another side is current.
+    """
+
+    side_added = Signal(object)
+    side_selected = Signal()
+    current_changed = Signal()
+    titles_changed = Signal()
+    conversation_shown = Signal(object)
+    conversation_opened = Signal(object, object, object)
+
+    def __init__(
+        self,
+        parts: WindowParts,
+        frame: WindowFrame,
+        palette: CommandPalette,
+        workspaces: OpenWorkspaces,
+    ) -> None:
+        super().__init__(frame)
+        self._parts = parts
+        self._frame = frame
+        self._showing = parts.showing
+        self._state_file = parts.state_file
+        self._palette = palette
+        self._workspaces = workspaces
+        self._side_by_side: SideBySide | None = None
+        self.unsent_messages = UnsentMessages(parts.state_file)
+        self.current = self._build_side()
+        self.sides = [self.current]
+        parts.requests.conversation_list_changed.connect(self.refresh_conversations)
+
+    def _build_side(self) -> ChatPage:
+        source = OpenWorkspaceContents(lambda: self._showing.bench)
+        parts = self._parts
+        side = ChatPage(parts.theme, parts.state_file, source, parts.runner, self._frame.page_area)
+        for control in side.controls:
+            control.installEventFilter(parts.notices)
+        return side
+
+    def call_for_each_side(self, serve: Callable[[ChatPage], object]) -> None:
+        """Calls `serve` with each side that there is, and with any that is added later."""
+        for side in self.sides:
+            serve(side)
+        self.side_added.connect(serve)
+
+    def connect_side(
+        self, side: ChatPage, signal: SignalInstance, handler: Callable[..., object]
+    ) -> None:
+        """Connects a signal of one side. What is done on a side selects it first, even if a
+        screen reader does it without the focus.
+        """
+
+        def select_and_handle(*values: object) -> None:
+            self.select_side(side)
+            if side is self.current:
+                handler(*values)
+
+        signal.connect(select_and_handle)
+
+    # --- Conversations that are not open yet
+
+    def show_composer_before_opening(
+        self, place: DraftPlace, name: str, sent: Sequence[object] = ()
+    ) -> None:
+        """Lets the user write in a conversation before it is open. `sent`: messages
+        that were already sent there.
+        """
+        workspace, conversation = place
+        side = self.current
+        side.awaited_conversation = conversation
+        self.unsent_messages.add_unsent_messages_of_state_file(place, sent)
+        side.show_transcript_or_start(name, begun=conversation != NEW, loads=True)
+        page = self._state_file.get_remembered("layout", workspace, "page", default="chat")
+        if page == "chat":
+            self._frame.restore_window_layout(workspace)
+        self._show_draft_and_unsent_messages(side, place, name)
+        self._parts.actions.update_enabled()
+
+    def hold_message_until_open(self, message: UnsentMessage) -> None:
+        """Sends the message as soon as the conversation of the composer is open."""
+        composer = self.current.composer
+        self.unsent_messages.add_unsent_message(composer.draft_place, message)
+        composer.show_waiting_messages(
+            self.unsent_messages.unsent_messages_of(composer.draft_place)
+        )
+
+    def _show_draft_and_unsent_messages(self, side: ChatPage, place: DraftPlace, name: str) -> None:
+        side.composer.show_draft_of(*place, name)
+        side.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
+
+    # --- The list of conversations
+
+    def list_rows(self) -> Sequence[ConversationListRow]:
+        if self._showing.bench is None:
+            return ()
+        return self._showing.bench.list_conversations()
+
+    def find_listed_conversation(self, conversation: str = "") -> ConversationListRow | None:
+        """Returns the list's row of a conversation, or of the open one without a name."""
+        if self._showing.bench is None:
+            return None
+        return self._showing.bench.conversation_row(conversation or self._showing.conversation_id)
+
+    def refresh_conversations(self) -> None:
+        self._frame.sidebar.show_conversation_rows(self.list_rows())
+        open_sides = [side for side in self.sides if side.session is not None]
+        for side in open_sides:
+            row = self.find_listed_conversation(side.composer.draft_place[1])
+            if row is None or row.trashed:
+                self.close_side(side)
+        self._frame.sidebar.list.select_conversation(self._showing.conversation_id)
+        self.titles_changed.emit()
+
+    # --- Showing a conversation
+
+    def go_to_conversation(
+        self, conversation: str, then: Callable[[], object] = lambda: None, *, beside: bool = False
+    ) -> None:
+        """Shows a conversation where it is open, or else in place of the current one or
+        `beside` it.
+        """
+        bench = self._showing.bench
+        if bench is None:
+            return
+        its_side = self.find_side(conversation)
+        if its_side is not None and (beside or its_side is not self.current):
+            self.go_to_side(its_side)
+            then()
+            return
+        if beside:
+            self._open_second_side()
+            self.show_session_or_new(None, awaited=conversation)
+        side = self.current
+        side.wanted_conversation = conversation
+
+        def show_opened_conversation(session: Session) -> None:
+            unsent = self.unsent_messages.pop_unsent_messages((bench.id, conversation))
+            is_wanted = side.wanted_conversation == conversation
+            if is_wanted and self.show_session_if_current(bench, session, side):
+                then()
+            self.conversation_opened.emit(bench, session, unsent)
+
+        def report_not_opened(error: HelixError) -> None:
+            self.unsent_messages.turn_unsent_messages_into_draft((bench.id, conversation))
+            if self._showing.bench is bench and side.awaited_conversation == conversation:
+                self.close_side(side)
+            self._parts.notices.show_error_notice(error)
+
+        work = _open_and_prepare_session(bench, conversation, side)
+        self._parts.run_for_window(work, then=show_opened_conversation, failed=report_not_opened)
+
+    def show_session_if_current(
+        self, bench: Workbench, session: Session, side: ChatPage | None = None
+    ) -> bool:
+        """Shows an opened or created conversation, unless another workspace is shown now."""
+        if self._showing.bench is not bench:
+            return False
+        self.show_session_or_new(session, side=side)
+        return True
+
+    def begin_new_conversation(self) -> None:
+        """Shows a new conversation, instead of any that is still being opened."""
+        side = self.current
+        side.wanted_conversation = ""
+        if self._showing.bench is None and side.awaited_conversation:
+            box = self._state_file.get_remembered("box", default=dict[str, str]())
+            workspace = side.composer.draft_place[0]
+            self.show_composer_before_opening((workspace, NEW), box.get("name", ""))
+        self.show_session_or_new(None)
+
+    def show_session_or_new(
+        self, session: Session | None, *, awaited: str = "", side: ChatPage | None = None
+    ) -> None:
+        """Shows a conversation or an empty one, in `side` or else in the current side.
+        `awaited`: the id of one that is being opened.
+        """
+        bench = self._showing.bench
+        side = side or self.current
+        if bench is None or side not in self.sides:
+            return
+        name = awaited
+        if session is not None:
+            name = session.id
+        other_side = self.find_side(name)
+        if other_side is not None and other_side is not side:
+            self.go_to_side(other_side)
+            return
+        side.leave_session()
+        side.awaited_conversation = awaited
+        self._fill_side(side, bench, session, name)
+        self.conversation_shown.emit(side)
+        side.measuring.start()
+        if session is not None:
+            side.bridge.listen_to_session(session.subscribe_to_events)
+            self._workspaces.shown_activity.mark_failure_seen(name)
+        if side is self.current:
+            self.focus_current_composer()
+
+    def _fill_side(
+        self, side: ChatPage, bench: Workbench, session: Session | None, name: str
+    ) -> None:
+        shown_name = _shorten_workspace_name(bench.name)
+        place = (bench.id, name or NEW)
+        side.open_transcript_of(session, place)
+        self._show_draft_and_unsent_messages(side, place, shown_name)
+        if session is not None:
+            activity = self._workspaces.shown_activity
+            side.transcript.view.apply_events(activity.build_events_of_unfinished_work(session))
+        if side is self.current:
+            self._announce_current_side()
+            box = {"name": shown_name, "is_shown": not side.composer.isHidden()}
+            self._state_file.remember_value("box", value=box)
+        loads = bool(side.awaited_conversation)
+        model = bench.model_of_conversation("" if session is None else session.id)
+        side.show_transcript_or_start(
+            shown_name,
+            begun=loads or self._has_messages(session),
+            loads=loads,
+            scripted=model == DEMO_MODEL,
+        )
+
+    def _has_messages(self, session: Session | None) -> bool:
+        """Whether it has a message. An own conversation without one counts as new."""
+        if session is None:
+            return False
+        row = self.find_listed_conversation(session.id)
+        if row is not None and row.agent:
+            return True
+        facts = session.conversation.state.facts
+        return any(isinstance(recorded.fact, UserSaid | ModelReplied) for recorded in facts)
+
+    def focus_current_composer(self) -> None:
+        """Focuses the composer of the current conversation, unless something covers it."""
+        if self._showing.page == "chat" and not self._palette.isVisible():
+            self.current.composer.text.setFocus()
+
+    # --- Two conversations side by side
+
+    def find_side(self, conversation: str) -> ChatPage | None:
+        """Returns the side that shows a conversation or waits for it. An empty name
+        means a new conversation.
+        """
+        place = (self._showing.workspace_id, conversation or NEW)
+        return next((side for side in self.sides if side.composer.draft_place == place), None)
+
+    def select_side(self, side: ChatPage) -> None:
+        """Makes this side, which everything around it then shows, the current one."""
+        if side is not self.current and side in self.sides:
+            self.current = side
+            self.side_selected.emit()
+            self._announce_current_side()
+
+    def _announce_current_side(self) -> None:
+        """Remembers which conversations are shown, for the next start, and announces the current
+        one.
+        """
+        workspace, conversation = self.current.composer.draft_place
+        self._showing.set_shown_conversation(self.current.session)
+        if workspace:
+            self._remember_shown("conversation", workspace, conversation)
+            beside = NEW
+            for side in self.sides:
+                if side is not self.current:
+                    beside = side.composer.draft_place[1]
+            self._remember_shown("beside", workspace, beside)
+        self.current_changed.emit()
+
+    def _remember_shown(self, key: str, workspace: str, conversation: str) -> None:
+        if conversation == NEW:
+            conversation = ""
+        self._state_file.remember_value(key, workspace, value=conversation)
+
+    def _open_second_side(self) -> None:
+        """Makes the other side the current one, and adds it if necessary."""
+        if len(self.sides) == 1:
+            added = self._build_side()
+            self._frame_of_both_sides().add_side(added)
+            self.sides.append(added)
+            self.side_added.emit(added)
+            self._parts.requests.choices_changed.emit()
+        self.go_to_other_side()
+
+    def _frame_of_both_sides(self) -> "SideBySide":
+        if self._side_by_side is None:
+            from helix_desktop.gui.frame.side_by_side import SideBySide
+
+            self._side_by_side = SideBySide(self._parts.theme, self._frame)
+            self._side_by_side.chosen.connect(self.select_side)
+            self._side_by_side.closing_wanted.connect(self.close_side)
+            self._side_by_side.add_side(self.current)
+            self._frame.add_page("chat", self._side_by_side)
+        return self._side_by_side
+
+    def show_titles_of_sides(self) -> None:
+        if self._side_by_side is None:
+            return
+        titles: dict[ChatPage, str] = {}
+        for side in self.sides:
+            row = self.find_listed_conversation(side.composer.draft_place[1])
+            title = ""
+            if row is not None:
+                title = row.title
+            titles[side] = title or tr("New conversation")
+        self._side_by_side.show_sides(titles, self.current)
+
+    def go_to_other_side(self) -> None:
+        if self.current is self.sides[0]:
+            self.go_to_side(self.sides[-1])
+        else:
+            self.go_to_side(self.sides[0])
+
+    def go_to_side(self, side: ChatPage) -> None:
+        self._frame.switch_to_page("chat")
+        self.select_side(side)
+        self.focus_current_composer()
+
+    def close_side(self, side: ChatPage) -> None:
+        """Replaces a side by the other or by an empty one. Its conversation goes on and
+        keeps its draft.
+        """
+        if len(self.sides) < 2:
+            self.show_session_or_new(None)
+            return
+        self.sides.remove(side)
+        side.leave_session()
+        side.setParent(None)
+        side.deleteLater()
+        self.current = self.sides[0]
+        self._announce_current_side()
+        self.focus_current_composer()
+
+    def close_second_side_and_leave_session(self) -> None:
+        """Closes the second side and remembers its conversation, because it was not the
+        user who closed it.
+        """
+        workspace = self._showing.workspace_id
+        beside = self._state_file.get_remembered("beside", workspace, default="")
+        others = [side for side in self.sides if side is not self.current]
+        for side in others:
+            self.close_side(side)
+        self._state_file.remember_value("beside", workspace, value=beside)
+        self.current.leave_session()
+
+    # --- Messages that are being written
+
+    def build_attachment_receiver(self) -> Callable[[Sequence[Attachment]], None]:
+        """Returns a function that adds attachments to the message being written now,
+        even if they arrive late.
+        """
+        return partial(self._attach_to_draft, self.current.composer.draft_place)
+
+    def _attach_to_draft(self, place: DraftPlace, attachments: Sequence[Attachment]) -> None:
+        if self.add_to_message_and_tell_if_current(place, attachments):
+            self.go_to_side(self.current)
+
+    def add_to_message_and_tell_if_current(
+        self, place: DraftPlace, parts: Sequence[UserPart]
+    ) -> bool:
+        """Adds parts to the message at `place`, shown or not. Returns whether it is the
+        current one.
+        """
+        side = self.current
+        for candidate in self.sides:
+            if candidate.composer.is_message_of(place):
+                side = candidate
+                break
+        is_current = side is self.current
+        is_shown = side.composer.add_and_tell_if_shown(place, parts, takes_focus=is_current)
+        return is_shown and is_current
+
+    def jump_to_end_of(self, session: Session) -> None:
+        for side in self.sides:
+            if side.session is session:
+                side.transcript.view.jump_to_end()
+
+
+def _shorten_workspace_name(name: str) -> str:
+    if len(name) <= SHOWN_NAME_LENGTH:
+        return name
+    return f"{name[: SHOWN_NAME_LENGTH - 1]}…"
+
+
+async def _open_and_prepare_session(bench: Workbench, conversation: str, side: ChatPage) -> Session:
+    session = await bench.open_session(conversation)
+    await side.transcript.view.build_items_of_long_history(session.conversation.state)
+    return session

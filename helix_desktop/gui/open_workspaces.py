@@ -1,0 +1,322 @@
+"""Lists, opens, creates and reopens workspaces, and follows what happens in the open ones."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal
+
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.errors import ActionRefused, HelixError
+from helix_desktop.gui.colours import WORKSPACE_COLOURS
+from helix_desktop.gui.frame.welcome_page import WelcomePage
+from helix_desktop.gui.frame.workspace_rail import WorkspaceRail
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.gui.workbench_types import KnownWorkspace, Workbench, Workbenches
+from helix_desktop.gui.workspace_activity import WorkspaceActivity
+
+LONGEST_NAME_LENGTH = 80  # A longer suggested name of a workspace is cut to this many characters.
+
+
+class OpenWorkspaces(QObject):
+    """`opened` carries a workspace that is to be shown now. `left`: the shown one was closed.
+
+    `list_changed` and `settings_changed` carry the workspace, `state_changed` the activity of a
+    workspace, a conversation and its new state, and `activity_ended` a workspace, a conversation,
+    its state and why.
+    """
+
+    opened = Signal(object)
+    left = Signal()
+    list_changed = Signal(object)
+    settings_changed = Signal(object)
+    state_changed = Signal(object, str, object)
+    activity_ended = Signal(str, str, object, str)
+
+    def __init__(self, parts: WindowParts, rail: WorkspaceRail, welcome: WelcomePage) -> None:
+        super().__init__(parts.widget)
+        self._parts = parts
+        self._rail = rail
+        self._welcome = welcome
+        self._desk: Workbenches | None = None
+        # Called once the stores are open: the window is painted and used before that.
+        self._startup_queue: list[Callable[[], object]] = []
+        self._blocking_error: HelixError | None = None  # Why the stores cannot be opened.
+        # The result of the last listing, kept because listing reads a file for each workspace.
+        self.listed: Sequence[KnownWorkspace] = ()
+        self.activity_by_workspace: dict[str, WorkspaceActivity] = {}
+        # The workspace requested last. Results for other workspaces are ignored.
+        self._wanted_workspace = ""
+
+    @property
+    def workbenches(self) -> Workbenches:
+        """Available after `set_workspaces_and_start`; the window is painted before that."""
+        if self._desk is None:
+            raise ActionRefused(tr("Helix Desktop is still starting. Try again in a moment."))
+        return self._desk
+
+    @property
+    def is_started(self) -> bool:
+        return self._desk is not None
+
+    def set_workspaces_and_start(self, desk: Workbenches) -> None:
+        self._desk = desk
+        self._welcome.enable_first_steps(ready=True)
+        waiting = self._startup_queue
+        self._startup_queue = []
+        for act in waiting:
+            act()
+        self.open_last_workspace()
+
+    def show_startup_error_and_block_actions(self, error: HelixError) -> None:
+        """Shows why nothing can be opened, instead of the first steps."""
+        self._blocking_error = error
+        self._parts.requests.page_wanted.emit("welcome")
+        self._welcome.show_startup_problem(translate_sentences(str(error)))
+
+    def run_unless_blocked(self, act: Callable[[], object]) -> None:
+        """Calls `act`, or shows why the stores cannot be opened."""
+        if self._blocking_error is not None:
+            self._parts.notices.show_error_notice(self._blocking_error)
+        else:
+            act()
+
+    # --- The list of all workspaces
+
+    def refresh_workspaces(self, then: Callable[[], object] = lambda: None) -> None:
+        def show_listed_workspaces(rows: Sequence[KnownWorkspace]) -> None:
+            self.listed = self._sort_workspaces_and_save_order(rows)
+            self._rail.show_workspace_buttons(self.listed, self._parts.showing.workspace_id)
+            for name, activity in self.activity_by_workspace.items():
+                self._rail.show_workspace_state(name, activity.most_urgent_state)
+            self._welcome.trash.hide()
+            if not rows:
+                self._offer_trashed_workspaces()
+            then()
+
+        work = asyncio.to_thread(self.workbenches.list_workspaces)
+        self._parts.run_for_window(work, then=show_listed_workspaces)
+
+    def _offer_trashed_workspaces(self) -> None:
+        """Whoever moved the last workspace to the trash would think that everything is gone."""
+
+        def show_trash_if_not_empty(trashed: Sequence[KnownWorkspace]) -> None:
+            self._welcome.trash.setVisible(bool(trashed))
+
+        work = asyncio.to_thread(self.workbenches.list_workspaces, trashed=True)
+        self._parts.run_for_window(work, then=show_trash_if_not_empty)
+
+    def _sort_workspaces_and_save_order(
+        self, rows: Sequence[KnownWorkspace]
+    ) -> Sequence[KnownWorkspace]:
+        """Puts new workspaces last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
+        state_file = self._parts.state_file
+        order: list[str] = list(state_file.get_remembered("rail", default=[]))
+        for row in rows:
+            if row.id not in order:
+                order.append(row.id)
+        listed_ids = {row.id for row in rows}
+        state_file.remember_value("rail", value=[name for name in order if name in listed_ids])
+        return sorted(rows, key=lambda row: order.index(row.id))
+
+    def save_workspace_order(self, order: Sequence[str]) -> None:
+        self._parts.state_file.remember_value("rail", value=list(order))
+        self.listed = self._sort_workspaces_and_save_order(self.listed)
+
+    def row_of(self, workspace: str) -> KnownWorkspace | None:
+        return next((row for row in self.listed if row.id == workspace), None)
+
+    def rows_of_others(self) -> list[KnownWorkspace]:
+        """Returns the workspaces that are not shown."""
+        return [row for row in self.listed if row.id != self._parts.showing.workspace_id]
+
+    # --- Opening
+
+    def go_to_workspace(self, workspace: str, then: Callable[[], object] = lambda: None) -> None:
+        """Switches to a workspace; the others keep running. The last request wins."""
+        self._wanted_workspace = workspace
+        showing = self._parts.showing
+        if showing.bench is not None and showing.workspace_id == workspace:
+            then()
+            return
+        if self._desk is None:
+            again = partial(self.go_to_workspace, workspace, then)
+            self.run_unless_blocked(lambda: self._startup_queue.append(again))
+            return
+
+        def show_opened_workspace(bench: Workbench) -> None:
+            if self._wanted_workspace == workspace:
+                self.bring_to_front(bench)
+                then()
+
+        work = self._desk.open_workspace(workspace)
+        self._parts.run_for_window(work, then=show_opened_workspace, failed=self._report_not_opened)
+
+    def bring_to_front(self, bench: Workbench) -> None:
+        """Shows a workspace that is open, instead of any that is still being opened."""
+        self._wanted_workspace = bench.id
+        self.opened.emit(bench)
+
+    def create_workspace_for_folder(self, folder: Path) -> None:
+        wanted = str(folder)
+        self._wanted_workspace = wanted
+        if self._desk is None:
+            again = partial(self.create_workspace_for_folder, folder)
+            self.run_unless_blocked(lambda: self._startup_queue.append(again))
+            return
+
+        def show_created_workspace(bench: Workbench) -> None:
+            if self._wanted_workspace == wanted:
+                self.bring_to_front(bench)
+            else:
+                self.refresh_workspaces()
+
+        work = self._open_or_create_workspace(folder)
+        self._parts.run_for_window(
+            work, then=show_created_workspace, failed=self._report_not_opened
+        )
+
+    def _report_not_opened(self, error: HelixError) -> None:
+        self._wanted_workspace = ""
+        self._rail.mark_open_workspace(self._parts.showing.workspace_id)
+        self._parts.notices.show_error_notice(error)
+        if self._parts.showing.bench is None:
+            self._parts.requests.page_wanted.emit("welcome")
+
+    async def _open_or_create_workspace(self, folder: Path) -> Workbench:
+        rows = await asyncio.to_thread(self.workbenches.list_workspaces)
+        for row in rows:
+            if row.first_folder == folder:
+                return await self.workbenches.open_workspace(row.id)
+        colour = WORKSPACE_COLOURS[len(self.listed) % len(WORKSPACE_COLOURS)]
+        bench = await self.workbenches.create_workspace(self.suggest_workspace_name(folder), folder)
+        await self.workbenches.recolour_workspace(bench.id, colour)
+        return bench
+
+    def suggest_workspace_name(self, folder: Path) -> str:
+        """Returns the folder's name, with its parent folder if another workspace has that name."""
+        taken = {row.name.casefold() for row in self.listed}
+        name = folder.name[:LONGEST_NAME_LENGTH] or str(folder)
+        if name.casefold() not in taken:
+            return name
+        longer = f"{name} ({folder.parent.name})"[:LONGEST_NAME_LENGTH]
+        if longer.casefold() not in taken:
+            return longer
+        return f"{name[: LONGEST_NAME_LENGTH - 5]} ({len(taken) + 1})"
+
+    def open_last_workspace(self) -> None:
+        """Opens the last workspace, or any other. Without one, shows the welcome page."""
+        self.refresh_workspaces(self._open_last_or_first)
+
+    def _open_last_or_first(self) -> None:
+        # A workspace may have been requested meanwhile, as by the link the program started with.
+        if self._wanted_workspace:
+            return
+        last = self._parts.state_file.get_remembered("workspace", default="")
+        if self.row_of(last) is not None:
+            self.go_to_workspace(last)
+        elif self.listed:
+            self.go_to_workspace(self.listed[0].id)
+        else:
+            self._parts.requests.page_wanted.emit("welcome")
+            self._parts.actions.update_enabled()
+
+    def change_and_reopen_workspace(
+        self,
+        workspace: str,
+        work: Coroutine[Any, Any, Workbench],
+        then: Callable[[Workbench], object] = lambda _bench: None,
+    ) -> None:
+        """Reopens a workspace after `work` has changed it. If that fails, reopens it unchanged."""
+        self.stop_following_workspace(workspace)
+
+        def show_reopened(bench: Workbench) -> None:
+            if self._parts.showing.bench is None:
+                self.bring_to_front(bench)
+            then(bench)
+
+        def reopen_unchanged(error: HelixError) -> None:
+            if self._parts.showing.bench is None:
+                self.go_to_workspace(workspace)
+            self._parts.notices.show_error_notice(error)
+
+        self._parts.run_for_window(work, then=show_reopened, failed=reopen_unchanged)
+
+    def leave_trashed_workspace(self, workspace: str) -> None:
+        """Shows another workspace or the welcome page, because this one was moved to the trash."""
+        self.stop_following_workspace(workspace)
+        if self._parts.showing.bench is None:
+            self.open_last_workspace()
+        else:
+            self.refresh_workspaces()
+
+    # --- What happens in the open workspaces
+
+    def follow_workspace(self, bench: Workbench) -> None:
+        if bench.id in self.activity_by_workspace:
+            return
+        activity = WorkspaceActivity(bench, self._parts.state_file, self)
+        self.activity_by_workspace[bench.id] = activity
+        activity.list_changed.connect(partial(self.list_changed.emit, bench))
+        activity.settings_changed.connect(partial(self._pass_on_changed_settings, bench))
+        activity.state_changed.connect(partial(self._show_conversation_state, activity))
+        activity.activity_ended.connect(partial(self.activity_ended.emit, bench.id))
+        failed = ConversationActivity.FAILED
+        for conversation in activity.conversations_in(failed):
+            self._show_conversation_state(activity, conversation, failed)
+
+    def stop_following_workspace(self, workspace: str) -> None:
+        activity = self.activity_by_workspace.pop(workspace, None)
+        if activity is not None:
+            activity.stop_watching_workspace()
+            activity.deleteLater()
+        if self._wanted_workspace == workspace:
+            self._wanted_workspace = ""
+        if self._parts.showing.workspace_id == workspace:
+            self.left.emit()
+
+    def _pass_on_changed_settings(self, bench: Workbench) -> None:
+        self.settings_changed.emit(bench)
+        self.refresh_workspaces()
+
+    def _show_conversation_state(
+        self, activity: WorkspaceActivity, conversation: str, running: ConversationActivity
+    ) -> None:
+        self._rail.show_workspace_state(activity.bench.id, activity.most_urgent_state)
+        self.state_changed.emit(activity, conversation, running)
+
+    @property
+    def shown_activity(self) -> WorkspaceActivity:
+        return self.activity_by_workspace[self._parts.showing.workspace_id]
+
+    def title_of_conversation(self, workspace: str, conversation: str) -> str:
+        activity = self.activity_by_workspace.get(workspace)
+        if activity is None:
+            return ""
+        row = activity.bench.conversation_row(conversation)
+        if row is None:
+            return ""
+        return row.title
+
+    def go_to_next_waiting_conversation(self) -> None:
+        """Shows the conversation after the shown one that waits for the user, or else the first."""
+        waiting: list[tuple[str, str]] = []
+        for workspace, activity in self.activity_by_workspace.items():
+            for conversation in activity.conversations_in(ConversationActivity.ASKING):
+                waiting.append((workspace, conversation))
+        if not waiting:
+            return
+        showing = self._parts.showing
+        shown = (showing.workspace_id, showing.conversation_id)
+        following = 0
+        if shown in waiting:
+            following = (waiting.index(shown) + 1) % len(waiting)
+        self._parts.requests.request_conversation(*waiting[following])
+
+    def count_working_agents(self) -> int:
+        activities = self.activity_by_workspace.values()
+        return sum(len(activity.working_agents()) for activity in activities)

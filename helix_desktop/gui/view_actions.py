@@ -1,0 +1,170 @@
+"""The actions on the window itself: its pages and panels, its look, the settings and the help."""
+
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QKeySequence
+from PySide6.QtWidgets import QApplication, QWidget
+
+from helix_desktop.gui import tab_order
+from helix_desktop.gui.conversation_sides import ConversationSides
+from helix_desktop.gui.frame.command_palette import CommandPalette
+from helix_desktop.gui.frame.top_bar import PAGES
+from helix_desktop.gui.frame.window_layout import WindowFrame
+from helix_desktop.gui.frame.window_pages import WindowPages
+from helix_desktop.gui.window_parts import WindowParts
+from helix_desktop.program_settings import THEME, ZOOM
+
+HELP_OF_PAGES = {"changes": "changes.md", "cache": "cache.md", "timeline": "context.md"}
+
+
+class ViewActions(QObject):
+    def __init__(
+        self,
+        parts: WindowParts,
+        frame: WindowFrame,
+        pages: WindowPages,
+        palette: CommandPalette,
+        sides: ConversationSides,
+    ) -> None:
+        super().__init__(frame)
+        self._parts = parts
+        self._frame = frame
+        self._pages = pages
+        self._palette = palette
+        self._sides = sides
+        self._declare_page_actions()
+        self._declare_look_actions()
+        self._declare_settings_and_help()
+        frame.top.page_chosen.connect(frame.switch_to_page)
+        parts.requests.page_wanted.connect(frame.switch_to_page)
+        pages.page_made.connect(self._connect_built_page)
+        parts.actions.shortcuts_changed.connect(self._show_shortcuts_in_search_fields)
+        self._show_shortcuts_in_search_fields()
+
+    # --- Pages and panels
+
+    def _declare_page_actions(self) -> None:
+        has_workspace = self._parts.showing.has_workspace
+        on = self._parts.actions.set_action_handler
+        for page in PAGES:
+            if page == "changes":  # Without a workspace, it says what it would show.
+                on(page, partial(self._frame.switch_to_page, page))
+            else:
+                on(page, partial(self._frame.switch_to_page, page), when=has_workspace)
+        on("find", self._open_search_of_shown_page, when=has_workspace)
+        on("bottom", self._jump_to_newest_message, when=has_workspace)
+        on("sidebar", self._frame.toggle_sidebar, when=has_workspace)
+        on("inspector", self._frame.toggle_side_panel, when=has_workspace)
+        on("next-area", self._focus_next_area, when=has_workspace)
+
+    def _connect_built_page(self, name: str, page: Any) -> None:
+        if name == "cache":
+            page.over_limit_button.clicked.connect(partial(self._open_settings, "storage"))
+            page.bar.show_find_shortcut(self._shortcut_hint("find"))
+        elif name == "inspector":
+            page.close_button.clicked.connect(self._frame.toggle_side_panel)
+
+    def _open_search_of_shown_page(self) -> None:
+        """Searches the shown page, or everything if the page has no search."""
+        page = self._parts.showing.page
+        if page == "chat":
+            self._sides.current.transcript.open_find_bar()
+        elif page == "cache":
+            self._pages.cache.focus_entry_search()
+        else:
+            self._palette.open_palette("")
+
+    def _jump_to_newest_message(self) -> None:
+        self._sides.current.transcript.view.jump_to_end()
+
+    def _focus_next_area(self) -> None:
+        """Moves the focus to the next area: list, each conversation and its composer or
+        another page, inspector.
+        """
+        areas = [area for area in self._list_areas() if area.isVisible()]
+        if not areas:
+            return
+        focused = QApplication.focusWidget()
+        following = 0
+        for number, area in enumerate(areas):
+            if focused is not None and (area is focused or area.isAncestorOf(focused)):
+                following = (number + 1) % len(areas)
+                break
+        tab_order.focus_first_stop(areas[following])
+
+    def _list_areas(self) -> list[QWidget]:
+        areas: list[QWidget] = [self._frame.sidebar.list]
+        if self._parts.showing.page == "chat":
+            for side in self._sides.sides:
+                areas.append(side.transcript)
+                areas.append(side.composer.text)
+        else:
+            areas.append(self._frame.page_area)
+        if self._frame.is_preview_shown:
+            areas.append(self._pages.preview)
+        elif self._frame.is_side_panel_shown:
+            areas.append(self._pages.inspector)
+        return areas
+
+    def _show_shortcuts_in_search_fields(self) -> None:
+        self._frame.sidebar.search.show_shortcut_in_field(self._shortcut_hint("palette"))
+        if self._pages.is_page_built("cache"):
+            self._pages.cache.bar.show_find_shortcut(self._shortcut_hint("find"))
+
+    def _shortcut_hint(self, action: str) -> str:
+        return self._parts.actions.format_shortcut(action).replace("+", " ")
+
+    # --- The look
+
+    def _declare_look_actions(self) -> None:
+        actions = self._parts.actions
+        on = actions.set_action_handler
+        change_setting = self._parts.settings.change_setting
+        on("light", partial(change_setting, THEME, "light"))
+        on("dark", partial(change_setting, THEME, "dark"))
+        on("as-system", partial(change_setting, THEME, "system"))
+        on("zoom-in", partial(self._change_and_save_text_zoom, 1))
+        on("zoom-out", partial(self._change_and_save_text_zoom, -1))
+        on("zoom-usual", partial(self._change_and_save_text_zoom, 0))
+        on("full-screen", self._toggle_full_screen)
+        # On many keyboards, "+" needs Shift, and the key without it is "=".
+        zoom_in = actions["zoom-in"]
+        zoom_in.setShortcuts([zoom_in.shortcut(), QKeySequence("Ctrl+=")])
+        self._parts.theme.changed.connect(self._frame.update)
+
+    def _change_and_save_text_zoom(self, steps: int) -> None:
+        theme = self._parts.theme
+        theme.zoom_by_steps(steps)
+        self._parts.settings.change_setting(ZOOM, round(theme.text_zoom * 100))
+
+    def _toggle_full_screen(self) -> None:
+        top_window = self._frame.window()
+        top_window.setWindowState(top_window.windowState() ^ Qt.WindowState.WindowFullScreen)
+
+    # --- Settings, help and the end
+
+    def _declare_settings_and_help(self) -> None:
+        has_workspace = self._parts.showing.has_workspace
+        on = self._parts.actions.set_action_handler
+        on("settings", partial(self._open_settings, ""))
+        on(
+            "workspace-settings",
+            partial(self._open_settings, "workspace"),
+            when=has_workspace,
+        )
+        on("brought", partial(self._open_settings, "brought"), when=has_workspace)
+        on("shortcuts", partial(self._open_settings, "shortcuts"))
+        on("doctor", partial(self._open_settings, "about"))
+        on("about", partial(self._open_settings, "about"))
+        on("help", self._show_help_of_page)
+        on("quit", lambda: self._frame.window().close())
+
+    def _open_settings(self, page: str) -> None:
+        self._parts.requests.settings_wanted.emit(page)
+
+    def _show_help_of_page(self) -> None:
+        from helix_desktop.gui.help_dialog import CONTENTS, open_help
+
+        open_help(self._frame, HELP_OF_PAGES.get(self._parts.showing.page, CONTENTS))
