@@ -12,15 +12,19 @@ from helix_desktop.engine import facts
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_conversation import parts_from_pieces
 from helix_desktop.gateway.conversations_port import Arrival
+from helix_desktop.histories.seen_twice import names_of_session
 from helix_desktop.protocols.gateway_message import PieceKind, Speaker, Wired
 from helix_desktop.workbench.open_workbench import Workbench
-from helix_desktop.workbench.session_intake import id_of_imported_session
+from helix_desktop.workbench.session_intake import NEWEST, id_of_imported_session
 from helix_desktop.workbench.session_seen_live import (
     ToldMessage,
     is_continued_here,
     match_first_messages,
     told_message_from_texts,
 )
+
+# So many conversations are compared with a request of an agent that does not name its session.
+MOST_LOOKED_AT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,23 @@ async def find_imported_session(
     """Return the imported conversation that a request continues, or None. What the user has
     continued here, thrown away or works on with another machine stays as it is.
     """
-    conversation = id_of_imported_session(arrival.agent, arrival.session)
-    if not conversation:
+    if not any(message.speaker is Speaker.ASSISTANT for message in messages):
         return None
+    if arrival.session:
+        candidates = [id_of_imported_session(arrival.agent, arrival.session)]
+    else:
+        candidates = await _list_conversations_that_begin_alike(bench, arrival.agent, messages)
+    best: ImportedSession | None = None
+    for conversation in candidates:
+        imported = await _compare_with_imported(bench, conversation, messages)
+        if imported is not None and (best is None or len(imported.seqs) > len(best.seqs)):
+            best = imported
+    return best
+
+
+async def _compare_with_imported(
+    bench: Workbench, conversation: str, messages: Sequence[Wired]
+) -> ImportedSession | None:
     row = bench.conversation_row(conversation)
     if row is None or row.trashed or bench.sharing.other_machine_writing(conversation):
         return None
@@ -55,6 +73,36 @@ async def find_imported_session(
         return None
     starts = [one.fact for one in recorded_facts if isinstance(one.fact, facts.ConversationStarted)]
     return ImportedSession(conversation, seqs, starts[-1], row.archived)
+
+
+async def _list_conversations_that_begin_alike(
+    bench: Workbench, agent: str, messages: Sequence[Wired]
+) -> list[str]:
+    """Return the imported conversations of an agent that names no sessions, by their first words
+    and the first reply.
+    """
+    name = names_of_session(_facts_of_beginning(agent, messages))
+    imported = [row for row in bench.list_conversations() if row.recorded_from == agent]
+    imported.sort(key=lambda row: -row.updated)
+    alike: list[str] = []
+    for row in imported[:MOST_LOOKED_AT]:
+        first_facts = await bench.workspace.journal.read_facts(row.id, limit=NEWEST)
+        if name & names_of_session([recorded.fact for recorded in first_facts]):
+            alike.append(row.id)
+    return alike
+
+
+def _facts_of_beginning(agent: str, messages: Sequence[Wired]) -> list[facts.Fact]:
+    """Return what a request's messages are as facts, up to the first reply."""
+    beginning: list[facts.Fact] = [facts.ConversationStarted(agent=agent)]
+    for message in messages:
+        if message.speaker is Speaker.ASSISTANT:
+            parts = parts_from_pieces(message.pieces)
+            beginning.append(facts.ModelReplied(parts, "", facts.Stop.END))
+            break
+        texts = [facts.Text(piece.text) for piece in message.pieces_of_kind(PieceKind.TEXT)]
+        beginning.append(facts.UserSaid(tuple(texts)))
+    return beginning
 
 
 def facts_that_connect_agent(imported: ImportedSession, arrival: Arrival) -> list[facts.Fact]:

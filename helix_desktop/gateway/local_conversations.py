@@ -112,7 +112,7 @@ class LocalAgentConversations:
         await self._read_stored_lines_once()
         if (ahead := self._find_running_import(arrival)) is None:
             sent = await self._receive_when_free(arrival, messages, known_count)
-            self._bench.replies_under_way.remember_request(sent.ticket.conversation)
+            self._bench.replies_under_way.remember_asked_reply(sent.ticket.conversation)
             self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
             return sent
         line, ticket = ahead
@@ -625,7 +625,7 @@ class LocalAgentConversations:
             await self._record_reply_or_cost(ticket, replied, shown_key)
         finally:
             if ticket.messages:  # What is beside the conversation may end earlier.
-                self._bench.replies_under_way.forget_request(ticket.conversation)
+                self._bench.replies_under_way.forget_asked_reply(ticket.conversation)
 
     async def _record_reply_or_cost(
         self, ticket: Ticket, replied: Replied | None, shown_key: str

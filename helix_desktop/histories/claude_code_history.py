@@ -466,7 +466,7 @@ def _read_subagent(
         session,
         parent=parent,
         parent_call=_find_call_with_task(main, task),
-        title=_short_title(task),
+        title=_title_from_claude_text(task),
     )
 
 
@@ -474,7 +474,7 @@ def _task_of_subagent(session: RecordedSession) -> str:
     return session.messages[0].text if session.messages else ""
 
 
-def _short_title(task: str) -> str:
+def _title_from_claude_text(task: str) -> str:
     return " ".join(task.split())[:60]
 
 
@@ -498,7 +498,7 @@ def _mark_as_subagent(
 ) -> list[RecordedSession]:
     """Mark a sub-agent's session. Its rows or its folder name the session that started it."""
     parent = _first_session_id(rows) or path.parent.parent.name
-    title = _short_title(_task_of_subagent(sessions[0])) if sessions else ""
+    title = _title_from_claude_text(_task_of_subagent(sessions[0])) if sessions else ""
     marked = []
     for session in sessions:
         if not session.forked_from:

@@ -88,7 +88,7 @@ def read_cline_recordings(
         tuple(timed),
         KIND,
         path.parent.name,
-        title=_short_title(_task_shown(beside)),
+        title=_title_from_cline_text(_task_shown(beside)),
         folder=_folder_in_messages(messages),
         compactions=_compactions_from_cuts(beside, messages_by_row, timed),
     )
@@ -104,12 +104,12 @@ def _with_description(session: RecordedSession, path: Path) -> RecordedSession:
         name = f"{session.session}__{path.name.removesuffix(END_OF_NAME)}"
         return replace(session, session=name, parent=session.session)
     if about:
-        title = _short_title(text_at(about, "metadata", "title"))
+        title = _title_from_cline_text(text_at(about, "metadata", "title"))
         return replace(session, title=title, folder=text_at(about, "cwd"))
     return session
 
 
-def _short_title(text: str) -> str:
+def _title_from_cline_text(text: str) -> str:
     return " ".join(text.split())[:60]
 
 

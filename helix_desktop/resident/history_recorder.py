@@ -199,7 +199,7 @@ class HistoryRecorder:
             for kind, one, about in listed
             if find_history_of_changed_file(kind, one) == one
         }
-        there = set(filter(_is_plain_file, changed))
+        there = set(filter(_is_regular_file, changed))
         recent = {file for file in there if time.time() - changed[file] < RECENT_SECONDS}
         self._copy_changed_files(folders, recent)
         self.queue_files_for_import(there - recent)
@@ -281,10 +281,10 @@ class HistoryRecorder:
         directly = {
             file
             for file in databases
-            if not (_is_plain_file(file) and self._copies.copy_database(file))
+            if not (_is_regular_file(file) and self._copies.copy_database(file))
         }
         directly -= self._copies.postponed
-        for file in filter(_is_plain_file, files - databases):
+        for file in filter(_is_regular_file, files - databases):
             if self._is_ending.is_set():
                 return
             try:
@@ -428,6 +428,6 @@ def build_folder_polling(folders: Folders) -> Callable[..., set[tuple[int, str]]
     return wait_for_changes
 
 
-def _is_plain_file(path: Path) -> bool:
+def _is_regular_file(path: Path) -> bool:
     """Return False for a link, which could lead to a file that is no history."""
     return path.is_file() and not path.is_symlink()

@@ -329,15 +329,13 @@ async def _undo_imported_facts(workspace: StoredWorkspace, brought: facts.Record
 async def find_recorded_conversations(
     workspace: StoredWorkspace, kinds: Collection[str] = (), before: float = math.inf
 ) -> list[str]:
-    """Return conversations imported from these programs, or from all, and their forks.
-    `before`: last changed.
+    """Return conversations imported from these programs, or from all, and their forks. Those that
+    the gateway or ACP saw first are not among them. `before`: last changed.
     """
     conversations = set[str]()
     for recorded in await workspace.journal.facts_about_imports():
-        if not isinstance(recorded.fact, facts.BroughtIn):
-            continue
-        kind = recorded.fact.origin.kind
-        if kind and (not kinds or kind in kinds):
+        fact = recorded.fact
+        if isinstance(fact, facts.BroughtIn) and _began_with_import_from(fact, kinds):
             conversations.add(recorded.conversation)
     rows = await workspace.journal.list_conversations()
     # Forks of forks, too, until a look finds no other one.
@@ -347,6 +345,14 @@ async def find_recorded_conversations(
             break
         conversations |= forks
     return [row.id for row in rows if row.id in conversations and row.updated < before]
+
+
+def _began_with_import_from(fact: facts.BroughtIn, kinds: Collection[str]) -> bool:
+    """Whether this import made the conversation, and is from one of these programs, or from any."""
+    kind = fact.origin.kind
+    if not kind or fact.first > 1:
+        return False
+    return not kinds or kind in kinds
 
 
 async def list_import_runs(workspace: StoredWorkspace) -> list[tuple[str, int, bool]]:

@@ -276,7 +276,7 @@ def _match_first_messages(here: ConversationHere, session: SessionInFile) -> Mat
         # Earlier versions read no usage of a reply of Codex before a compaction.
         if recorded.seq in folded and isinstance(fact, ModelReplied) and not fact.usage.input:
             fact = replace(fact, usage=getattr(draft.fact, "usage", fact.usage))
-        is_equal = _text_of(draft.fact) == _text_of(fact)
+        is_equal = _comparable_text_of(draft.fact) == _comparable_text_of(fact)
         if not is_equal and not here.has_forgotten_text:
             break
         places[number] = recorded.seq
@@ -298,8 +298,8 @@ def _align_with_damaged_file(
     numbers = session.message_numbers()
     if not (session.is_damaged and here.messages and numbers):
         return None
-    texts_here = [_text_of(one.fact) for one in here.messages]
-    texts_there = [_text_of(session.draft(number).fact) for number in numbers]
+    texts_here = [_comparable_text_of(one.fact) for one in here.messages]
+    texts_there = [_comparable_text_of(session.draft(number).fact) for number in numbers]
     matcher = difflib.SequenceMatcher(None, texts_here, texts_there, autojunk=False)
     steps = [AlignedPart(*step) for step in matcher.get_opcodes()]
     tail: Sequence[Recorded] = []
@@ -369,7 +369,7 @@ def _places_of_aligned_messages(
 
 def _is_typed(draft: FactDraft) -> bool:
     """Whether it has words of the user, and is no output whose call was damaged."""
-    return isinstance(draft.fact, UserSaid) and STRAY.strip() not in _text_of(draft.fact)
+    return isinstance(draft.fact, UserSaid) and STRAY.strip() not in _comparable_text_of(draft.fact)
 
 
 def _continues_reply(old: Fact, new: Fact) -> bool:
@@ -413,8 +413,8 @@ def _count_kept_messages(
     here: Sequence[Recorded], numbers: Sequence[int], session: SessionInFile
 ) -> int:
     """Return how many of the last messages here are the first ones in the file."""
-    texts_here = [_text_of(one.fact) for one in here]
-    texts_there = [_text_of(session.draft(number).fact) for number in numbers]
+    texts_here = [_comparable_text_of(one.fact) for one in here]
+    texts_there = [_comparable_text_of(session.draft(number).fact) for number in numbers]
     for length in range(min(len(texts_here), len(texts_there)), 0, -1):
         if texts_here[len(texts_here) - length :] == texts_there[:length]:
             return length
@@ -504,7 +504,7 @@ def cover_with_places(cover: Cover, places: Places) -> Cover | None:
     return Span(first, last) if first and last else None
 
 
-def _text_of(fact: Fact) -> str:
+def _comparable_text_of(fact: Fact) -> str:
     return history_facts.comparable_text(fact)
 
 

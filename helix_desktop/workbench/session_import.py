@@ -208,7 +208,7 @@ class SessionWriter:
             if await self._was_text_forgotten(facts):
                 # The lines that are not read may contain the text again.
                 self.held = replace(self.held, unread=())
-            decision = self._decide(facts)
+            decision = self._decide_what_is_new(facts)
             await self._act_on_decision(facts, decision)
         if isinstance(decision, Reject):
             self.held = self.held.with_unique_session_name()
@@ -218,7 +218,7 @@ class SessionWriter:
             self.conversation = self._conversation_beside_the_one_seen_live()
             await self.write_session()
 
-    def _decide(self, facts: Sequence[Recorded]) -> ImportDecision | Apart:
+    def _decide_what_is_new(self, facts: Sequence[Recorded]) -> ImportDecision | Apart:
         if was_seen_live(facts):
             is_under_way = self.is_reply_under_way(self.conversation)
             return decide_for_session_seen_live(
@@ -410,7 +410,7 @@ class SessionWriter:
         )
         self.recorded = appended[-1]
         title = history_facts.title_of_recording(self.held.recording)
-        self.brought = _describe_imported(appended, state, title, brought.origin)
+        self.brought = _imported_conversation_from_facts(appended, state, title, brought.origin)
 
     async def _build_import_fact(
         self, new_facts: Sequence[Fact], before: Sequence[Recorded]
@@ -433,7 +433,7 @@ class SessionWriter:
         )
 
 
-def _describe_imported(
+def _imported_conversation_from_facts(
     appended: Sequence[Recorded], state: str, title: str, origin: Origin
 ) -> ImportedConversation:
     messages = 0

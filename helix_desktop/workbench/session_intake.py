@@ -44,10 +44,10 @@ class RepliesUnderWay:
     def __init__(self) -> None:
         self._asked: dict[str, float] = {}
 
-    def remember_request(self, conversation: str) -> None:
+    def remember_asked_reply(self, conversation: str) -> None:
         self._asked[conversation] = clock.monotonic()
 
-    def forget_request(self, conversation: str) -> None:
+    def forget_asked_reply(self, conversation: str) -> None:
         self._asked.pop(conversation, None)
 
     def is_reply_under_way(self, conversation: str) -> bool:

@@ -54,6 +54,7 @@ class WatchedAgent:
     lines: list[dict[str, Any]] = field(default_factory=list)
     replies: list[str] = field(default_factory=list)
     session: str = "session-1"
+    sent_name: str | None = None  # The session's name in requests, if it is another one.
 
     @property
     def file(self) -> Path:
@@ -108,7 +109,8 @@ class WatchedAgent:
     async def ask(self, room: LocalAgentConversations) -> Sent:
         said = anthropic_gateway.parse_messages({"messages": self.units})
         chain = compute_message_hashes("anthropic", said)
-        arrival = Arrival("anthropic", "Claude Code", self.session, "head", MODEL, "Be good.", TOOLS, chain)  # fmt: skip
+        name = self.session if self.sent_name is None else self.sent_name
+        arrival = Arrival("anthropic", "Claude Code", name, "head", MODEL, "Be good.", TOOLS, chain)  # fmt: skip
         sent = await room.receive_request(arrival, said)
         assert list(sent.entries) == [As(position) for position in range(len(said))]
         return sent
@@ -224,6 +226,29 @@ async def test_an_imported_session_goes_on_through_the_gateway_in_its_own_conver
         agent.say("question 3")
         assert (await agent.ask(room)).ticket.conversation == conversation
         await room.aclose()
+
+
+async def test_an_agent_that_names_no_session_is_recognised_by_how_it_began(tmp_path: Path) -> None:
+    """Pi and Gemini CLI send no name. Of two sessions that begin alike, the longer one is meant."""
+    async with bench(tmp_path / "home") as made:
+        short, _ = await imported_session(made, tmp_path)
+        lines = [{**line, "sessionId": "session-2"} for line in short.lines]
+        agent = WatchedAgent(made, tmp_path, [*short.units], lines, session="session-2")
+        reply = agent.next_reply("answer 2", calls=False)
+        agent.write_reply(reply)
+        agent.units.append(reply)
+        await agent.read_file()
+        longer = max(made.list_conversations(), key=lambda row: row.updated).id
+        agent.say("question 3")
+        agent.sent_name = ""
+        room = LocalAgentConversations(made, _nobody)
+        assert (await agent.ask(room)).ticket.conversation == longer
+        other = WatchedAgent(made, tmp_path, sent_name="")
+        other.units = [*agent.units]
+        other.units[1] = other.next_reply("Another first answer.", calls=False)
+        assert (await other.ask(room)).ticket.conversation not in (longer, short.session)
+        await room.aclose()
+        assert len(made.list_conversations()) == 3
 
 
 @pytest.mark.parametrize("change", ["continued", "trashed", "another answer", "another session"])

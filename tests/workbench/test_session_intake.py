@@ -13,7 +13,9 @@ from helix_desktop.engine.facts import (
     ConversationStarted,
     Fact,
     ModelReplied,
+    Purpose,
     Received,
+    Spent,
     Stop,
     Text,
     ToolCall,
@@ -148,17 +150,71 @@ async def test_two_sessions_that_begin_alike_do_not_share_a_conversation(
     assert origins == {"session-1"}
 
 
+async def test_what_was_seen_live_is_not_among_what_was_recorded_of_an_agent(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """`conversation delete --agent` deletes what came from files alone."""
+    lines = written.claude_session()
+    await see_live(workspace, lines)
+    await record(workspace, written.lines(tmp_path / "session-1.jsonl", lines))
+    other = [{**line, "sessionId": "session-2"} for line in lines[6:]]
+    (own,) = (await record(workspace, written.lines(tmp_path / "session-2.jsonl", other))).imported
+    find = history_imports.find_recorded_conversations
+    assert await find(workspace, ["claude-code"]) == [own.id]
+    assert await find(workspace) == [own.id]
+
+
+async def test_a_session_over_acp_is_not_stored_again_and_goes_on_in_its_conversation(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    """Its replies have other names for tools and no usage: the agent states the cost itself."""
+    lines = written.claude_session()
+    second = datetime.fromisoformat(lines[2]["timestamp"]).timestamp()
+    call = ToolCall("t1", "execute", '{"title":"ls"}')
+    seen: list[Fact] = [
+        ConversationStarted("list the files", acp_agent="Claude Code"),
+        UserSaid((Text("list the files"),)),
+        Received((), (), "session-1"),
+        ModelReplied((Text("I look."), call), "Claude Code", Stop.CALLS),
+        ModelReplied((Text("Done."),), "Claude Code", Stop.END),
+        Spent(Purpose.OTHER, "Claude Code", Usage(200, output=40, cost=0.5)),
+    ]
+    await workspace.journal.append_imported_facts("acp", [(second, fact) for fact in seen])
+    path = tmp_path / "session-1.jsonl"
+    assert (await record(workspace, written.lines(path, lines[:6]))).imported == []
+    (more,) = (await record(workspace, written.lines(path, lines))).imported
+    assert (more.id, more.messages) == ("acp", 2)
+    (row,) = await workspace.journal.list_conversations()
+    assert row.cost == 0.5
+
+
+async def test_nothing_is_read_into_a_conversation_in_which_an_agent_is_answering(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    lines = written.claude_session()
+    await see_live(workspace, lines)
+    path = written.lines(tmp_path / "session-1.jsonl", lines)
+    before = await workspace.journal.read_facts("live")
+    preparation = SessionPreparation(copies=tmp_path / "copies")
+    answering = HistoryImport(
+        workspace, Words(), preparation, is_reply_under_way=lambda name: name == "live"
+    )
+    result = await answering.import_files([path])
+    assert (result.imported, result.here) == ([], {"live"})
+    assert await workspace.journal.read_facts("live") == before
+
+
 def test_a_reply_under_way_is_over_when_it_ends_or_never_came() -> None:
     replies = RepliesUnderWay()
     assert not replies.is_reply_under_way("c")
-    replies.remember_request("c")
+    replies.remember_asked_reply("c")
     assert replies.is_reply_under_way("c")
     assert not replies.is_reply_under_way("d")
     replies._asked["c"] -= REPLY_SECONDS
     assert not replies.is_reply_under_way("c")
-    replies.remember_request("c")
-    replies.forget_request("c")
-    replies.forget_request("c")
+    replies.remember_asked_reply("c")
+    replies.forget_asked_reply("c")
+    replies.forget_asked_reply("c")
     assert not replies.is_reply_under_way("c")
 
 
