@@ -273,6 +273,31 @@ class ConversationSides(QObject):
 
     # --- Two conversations side by side
 
+    def open_last_conversations(self, bench: Workbench) -> None:
+        """Shows the conversations that were shown when the user last left this workspace."""
+        last = self._state_file.get_remembered("conversation", bench.id, default="")
+        beside = self._state_file.get_remembered("beside", bench.id, default="")
+        place = self._state_file.get_remembered("place-beside", bench.id, default="")
+        if not _can_be_shown(bench, last):
+            self.show_session_or_new(None)
+        elif not _can_be_shown(bench, beside):
+            self._open_first_conversation(bench, last)
+        elif place == "left":
+            self._open_first_conversation(bench, beside)
+            self.go_to_conversation(last, beside=True)
+        else:
+            self._open_first_conversation(bench, last)
+            self.go_to_conversation(beside, beside=True)
+            self.go_to_other_side()
+
+    def _open_first_conversation(self, bench: Workbench, conversation: str) -> None:
+        # While a workspace opens, the content of the previous one must not be visible.
+        self.show_session_or_new(None, awaited=conversation)
+        row = bench.conversation_row(conversation)
+        if row is not None:
+            self.current.show_foreign_writer_or_composer(row.agent)
+        self.go_to_conversation(conversation)
+
     def find_side(self, conversation: str) -> ChatPage | None:
         """Returns the side that shows a conversation or waits for it. An empty name
         means a new conversation.
@@ -300,6 +325,10 @@ class ConversationSides(QObject):
                 if side is not self.current:
                     beside = side.composer.draft_place[1]
             self._remember_shown("beside", workspace, beside)
+            place = ""
+            if self.current is not self.sides[0]:
+                place = "left"
+            self._state_file.remember_value("place-beside", workspace, value=place)
         self.current_changed.emit()
 
     def _remember_shown(self, key: str, workspace: str, conversation: str) -> None:
@@ -372,10 +401,12 @@ class ConversationSides(QObject):
         """
         workspace = self._showing.workspace_id
         beside = self._state_file.get_remembered("beside", workspace, default="")
+        place = self._state_file.get_remembered("place-beside", workspace, default="")
         others = [side for side in self.sides if side is not self.current]
         for side in others:
             self.close_side(side)
         self._state_file.remember_value("beside", workspace, value=beside)
+        self._state_file.remember_value("place-beside", workspace, value=place)
         self.current.leave_session()
 
     # --- Messages that are being written
@@ -409,6 +440,11 @@ class ConversationSides(QObject):
         for side in self.sides:
             if side.session is session:
                 side.transcript.view.jump_to_end()
+
+
+def _can_be_shown(bench: Workbench, conversation: str) -> bool:
+    row = bench.conversation_row(conversation)
+    return row is not None and not row.trashed
 
 
 def _shorten_workspace_name(name: str) -> str:

@@ -223,8 +223,6 @@ class MainWindow(WindowFrame):
         self.sides.close_second_side_and_leave_session()
         self.notices.discard_offers()
         self.showing.set_shown_workspace(bench)
-        last = self.state_file.get_remembered("conversation", bench.id, default="")
-        beside = self.state_file.get_remembered("beside", bench.id, default="")
         self.state_file.remember_value("workspace", value=bench.id)
         self.workspaces.follow_workspace(bench)
         if self.workspaces.row_of(bench.id) is not None:
@@ -235,24 +233,10 @@ class MainWindow(WindowFrame):
         self._show_policy_model_and_permissions()
         self.restore_window_layout(bench.id)
         self.sides.refresh_conversations()
-        self._open_last_conversations(bench, last, beside)
+        self.sides.open_last_conversations(bench)
         if begins_new:
             self.sides.begin_new_conversation()
         self.workbench_shown.emit()
-
-    def _open_last_conversations(self, bench: Workbench, last: str, beside: str) -> None:
-        row = bench.conversation_row(last)
-        if row is None or row.trashed or not last:
-            self.sides.show_session_or_new(None)
-            return
-        # While a workspace opens, the content of the previous one must not be visible.
-        self.sides.show_session_or_new(None, awaited=last)
-        self.chat.show_foreign_writer_or_composer(row.agent)
-        self.sides.go_to_conversation(last)
-        row_beside = bench.conversation_row(beside)
-        if row_beside is not None and not row_beside.trashed:
-            self.sides.go_to_conversation(beside, beside=True)
-            self.sides.go_to_other_side()
 
     def _leave_shown_workspace(self) -> None:
         self.sides.close_second_side_and_leave_session()

@@ -305,6 +305,24 @@ def test_another_workspace_comes_alone(
     assert window.chat.composer.text.toPlainText() == "not yet sent"
 
 
+@pytest.mark.parametrize("current", [0, 1])
+def test_both_sides_keep_their_places_when_another_workspace_was_shown_meanwhile(
+    window: MainWindow, sides: list[ChatPage], current: int
+) -> None:
+    """The current side came back at the left, wherever it had been."""
+
+    def conversations() -> list[str]:
+        return [side.composer.draft_place[1] for side in window.sides.sides]
+
+    window.sides.go_to_side(sides[current])
+    before = conversations()
+    for _time in range(2):
+        window.workspaces.go_to_workspace("parser")
+        window.workspaces.go_to_workspace(WORKSPACE)
+        assert conversations() == before
+        assert window.chat is window.sides.sides[current]
+
+
 def test_where_there_is_no_room_for_two_the_current_one_is_shown(
     window: MainWindow, sides: list[ChatPage]
 ) -> None:
@@ -478,7 +496,7 @@ def test_what_was_open_beside_a_conversation_is_there_again(
     kept = {
         key: value
         for key, value in json.loads(window.state_file._file.read_text()).items()
-        if "beside" in key
+        if "beside" in key and value
     }
     assert kept == {"beside/storage-engine": "other"}
     window.workspaces.bring_to_front(bench)
