@@ -103,7 +103,7 @@ class GatewayMemory:
         self.last_requests.forget_requests_of_closed_workspaces(self.list_open_conversations())
         headers = incoming.headers_for_provider()
         last = LastAgentRequest(request, body, sending.url, headers, sending.client, conversations)
-        self.last_requests.remember_request(conversation, last)
+        self.last_requests.remember_last_request(conversation, last)
         places = request.body.places
         if len(places.content) > request_forwarding.LARGE_BODY_BYTES:
             self.tasks.spawn_task(asyncio.to_thread(places.pack_content), name="pack")

@@ -71,7 +71,7 @@ async def serve_gateway(
             ]
         return made[0]
 
-    def list_open_conversations() -> tuple[AgentConversations, ...]:
+    def list_conversations_of_gateway() -> tuple[AgentConversations, ...]:
         if not made:
             return ()
         return made[0].list_open_conversations()
@@ -87,7 +87,7 @@ async def serve_gateway(
 
     kept = where.run / CONVERSATIONS_FILE if registration_lines is not None else None
     gateway = GatewayApp(registrations, use_conversations, kept)
-    gateway.memory.list_open_conversations = list_open_conversations
+    gateway.memory.list_open_conversations = list_conversations_of_gateway
     server = _build_http_server(gateway)
     if registration_lines is not None:
         hear = partial(_follow_registrations, registration_lines, registrations, server)

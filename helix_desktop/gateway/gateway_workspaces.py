@@ -149,11 +149,11 @@ class GatewayWorkspaces:
         counting = asyncio.to_thread(bench.token_counter.count_tokens, USUAL_WORKSPACE_NAME)
         self._tasks.spawn_task(counting, name="load the vocabulary")
 
-        def release() -> None:
+        def close_when_asked() -> None:
             closing = self._close_for_other_process(identity)
             self._tasks.spawn_task(closing, name="let a workspace go")
 
-        _release_handlers[identity] = release
+        _release_handlers[identity] = close_when_asked
         return LocalAgentConversations(bench, self._ask)
 
     async def _close_for_other_process(self, identity: str) -> None:

@@ -59,7 +59,7 @@ class LastAgentRequests:
     def __init__(self) -> None:
         self.by_conversation: OrderedDict[str, LastAgentRequest] = OrderedDict()
 
-    def remember_request(self, conversation: str, last: LastAgentRequest) -> None:
+    def remember_last_request(self, conversation: str, last: LastAgentRequest) -> None:
         self.by_conversation[conversation] = last
         self.by_conversation.move_to_end(conversation)
         while len(self.by_conversation) > MOST_HELD_REQUESTS:

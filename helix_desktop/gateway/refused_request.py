@@ -79,10 +79,10 @@ class RefusedRequest:
         size = len(self.sending.incoming.content)
         has_tools = self.body.has_tools
         build = partial(build_sent_body, self.request, shorter, has_tools=has_tools)
-        return await self._send(await run_in_thread_if_large(size, build))
+        return await self._send_changed_body(await run_in_thread_if_large(size, build))
 
     async def _send_as_it_came(self) -> AnsweredBody | ProviderRefusal:
-        outcome = await self._send(await self._build_own_body())
+        outcome = await self._send_changed_body(await self._build_own_body())
         if isinstance(outcome, AnsweredBody):
             self.memory.refused_conversations.add(self.sent.ticket.conversation)
         return outcome
@@ -97,7 +97,7 @@ class RefusedRequest:
         paired = folded_request.pair_calls_with_results(parsed.wire, own.value, messages)
         if paired is None:
             return None
-        outcome = await self._send(SentBody(parsed.encode_changed_body(paired), paired))
+        outcome = await self._send_changed_body(SentBody(parsed.encode_changed_body(paired), paired))
         return outcome if isinstance(outcome, AnsweredBody) else None
 
     async def _build_own_body(self) -> SentBody:
@@ -106,7 +106,7 @@ class RefusedRequest:
         build = self.memory.taken_out.build_body_without_taken_out
         return SentBody(*await run_in_thread_if_large(size, build, self.request))
 
-    async def _send(self, body: SentBody) -> AnsweredBody | ProviderRefusal:
+    async def _send_changed_body(self, body: SentBody) -> AnsweredBody | ProviderRefusal:
         response = await self.sending.send_to_provider(body.pieces, reads_reply=body.has_tools)
         if response.status_code >= 400:
             return await read_refusal(response)

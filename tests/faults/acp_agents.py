@@ -262,6 +262,7 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
             print(json.dumps({**found, "done": model.done}), flush=True)
             if len(facts(session, ModelReplied)) == before and not killed:
                 found["wrong"].append(f"nothing was said after kill {found['kills']}")
+        watch.refuses = agent != "codex"
         said = await one_turn(session, "the last message", found)
         if kills and session.turns.last_end and session.turns.last_end.reason is not TurnEnd.DONE:
             found["wrong"].append(f"the last turn: {said}")

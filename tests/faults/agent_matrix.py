@@ -118,12 +118,12 @@ def list_cells(folder: Path, steps: int) -> Iterator[Cell]:
         module = "tests.faults.wrap_matrix"
         yield Cell(agent, name, module, given + with_steps, must_refuse=True)
     for agent in ONLY_WRAPPED:
-        given = (str(folder), "--agent", agent)
+        named = (str(folder), "--agent", agent)
         module = "tests.benchmarks.gateway_other_agents"
-        yield Cell(agent, "wrap, plain", module, given + with_steps)
+        yield Cell(agent, "wrap, plain", module, named + with_steps)
         for ending in ("SIGINT", "SIGTERM"):
             ended = ("--ended-by", ending)
-            yield Cell(agent, f"wrap, {ending}", module, given + with_steps + ended)
+            yield Cell(agent, f"wrap, {ending}", module, named + with_steps + ended)
     for agent, acp_folder in WITH_ACP.items():
         kills = ("--kills", "1")
         module = "tests.faults.acp_agents"
