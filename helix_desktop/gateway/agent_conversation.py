@@ -51,16 +51,21 @@ class ConnectedAgentModel:
     remember: Callable[[Request, str], AbstractContextManager[None]] = lambda *_: nullcontext()
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
-        said = [part.text for part in request.messages[-1].parts if isinstance(part, facts.Text)]
-        is_alone = request.system == ASKED_ALONE
-        question = "\n\n".join(said) if is_alone else said[-1]
-        system = request.system if is_alone else ""
+        texts = [part.text for part in request.messages[-1].parts if isinstance(part, facts.Text)]
+        if request.system == ASKED_ALONE:
+            question = "\n\n".join(texts)
+            system = request.system
+        else:
+            question = texts[-1]
+            system = ""
         with self.remember(replace(request, model=self.model_name), question):
             text, usage, model = await self.ask(
                 self.conversation, question, system, request.max_output
             )
         yield TextDelta(text)
-        parts = (facts.Text(text),) if text else ()
+        parts: tuple[facts.Text, ...] = ()
+        if text:
+            parts = (facts.Text(text),)
         priced = _price_usage(usage, model, self.model_name)
         yield Reply(parts, facts.Stop.END, priced, self.model_name)
 
@@ -194,20 +199,33 @@ class OpenAgentConversation:
         """Count tokens, in a thread if texts are long or the vocabulary is being
         loaded. Counting again is free.
         """
-        count = self.bench.token_counter.count_tokens
-        if token_counting.is_any_vocabulary_loaded() and sum(map(len, texts)) <= COUNTED_HERE:
-            return sum(map(count, texts))
-        return await asyncio.to_thread(lambda: sum(map(count, texts)))
+
+        def count_all() -> int:
+            return sum(map(self.bench.token_counter.count_tokens, texts))
+
+        is_short = sum(map(len, texts)) <= COUNTED_HERE
+        if is_short and token_counting.is_any_vocabulary_loaded():
+            return count_all()
+        return await asyncio.to_thread(count_all)
 
     def _policy_to_apply(self, *, fold: bool) -> facts.PolicySet:
+        if not fold:
+            return system_prompt_and_settings.build_policy_fact("none", {})
         settings = self.bench.workspace.settings
-        preset, changes = (settings.preset, settings.policy) if fold else ("none", {})
-        return system_prompt_and_settings.build_policy_fact(preset, changes)
+        return system_prompt_and_settings.build_policy_fact(settings.preset, settings.policy)
 
     def settings_of_arrival(self, arrival: Arrival) -> tuple[object, ...]:
+        """Return what the facts of a request's settings are made of, to compare it."""
         settings = self.bench.workspace.settings
-        asked = (arrival.system, arrival.tools, arrival.model, arrival.effort, arrival.fold)
-        return (*asked, settings.preset, settings.policy)
+        return (
+            arrival.system,
+            arrival.tools,
+            arrival.model,
+            arrival.effort,
+            arrival.fold,
+            settings.preset,
+            settings.policy,
+        )
 
     def cannot_make_fold_due(self, fresh: Sequence[Wired]) -> bool:
         """Whether there are only short user texts and results of running calls, so no
@@ -232,36 +250,30 @@ class OpenAgentConversation:
 
     async def append_messages(self, messages: Sequence[Wired], tip: int) -> list[int]:
         """Append the messages as facts. Return for each message the number of its last fact."""
-        texts = []
-        for message in messages:
-            for piece in message.pieces:
-                if piece.kind is not PieceKind.IMAGE:
-                    texts.append(piece.text)
-        await self.count_tokens_of_texts(texts)
+        # Counted here at once, in a thread: the counter remembers what it has counted.
+        await self.count_tokens_of_texts(_countable_texts(messages))
         stored = await self._store_call_outputs(messages)
-        outputs: list[tuple[int, AgentOutput]] = []  # With the positions of their messages.
+        waiting: list[_WaitingOutput] = []
         seqs: dict[int, int] = {}
-        for at, message in enumerate(messages):
-            answered = {output.call for _, output in outputs}
+        for position, message in enumerate(messages):
+            answered = {output.result.call for output in waiting}
             results, others = self._split_off_awaited_results(message, answered, stored)
             # Results of one reply are recorded together, before anything else is said.
-            if outputs and (not results or message.speaker is Speaker.ASSISTANT):
-                await self._append_call_results(outputs, seqs)
-            outputs.extend((at, output) for output in results)
+            if not results or message.speaker is Speaker.ASSISTANT:
+                await self._append_waiting_outputs(waiting, seqs)
+            waiting.extend(_WaitingOutput(position, result) for result in results)
             if not others:
                 continue
-            if outputs:
-                await self._append_call_results(outputs, seqs)
+            await self._append_waiting_outputs(waiting, seqs)
             await self._append_one_message(message, others, steering=bool(results))
-            seqs[at] = self.conversation.state.seq
+            seqs[position] = self.conversation.state.seq
             await asyncio.sleep(0)  # Let other agents' requests be handled.
-        if outputs:
-            await self._append_call_results(outputs, seqs)
+        await self._append_waiting_outputs(waiting, seqs)
         # A message without facts of its own has the last one before it.
         last_seqs = []
         last = tip
-        for at in range(len(messages)):
-            last = max(last, seqs.get(at, tip))
+        for position in range(len(messages)):
+            last = max(last, seqs.get(position, tip))
             last_seqs.append(last)
         return last_seqs
 
@@ -297,24 +309,28 @@ class OpenAgentConversation:
                 others.append(piece)
         return results, others
 
-    async def _append_call_results(
-        self, outputs: list[tuple[int, AgentOutput]], seqs_to_fill: dict[int, int]
+    async def _append_waiting_outputs(
+        self, waiting: "list[_WaitingOutput]", seqs_to_fill: dict[int, int]
     ) -> None:
+        """Append the outputs that wait for each other, if there are any, and empty the list."""
+        if not waiting:
+            return
         before = self.conversation.state.seq
-        await self.follower.record_outputs([output for _, output in outputs])
-        positions = {output.call: at for at, output in outputs}
+        await self.follower.record_outputs([output.result for output in waiting])
+        positions = {output.result.call: output.position for output in waiting}
         for recorded in self.conversation.state.facts[before:]:
             if isinstance(recorded.fact, facts.ToolReturned) and recorded.fact.call in positions:
                 seqs_to_fill[positions[recorded.fact.call]] = recorded.seq
-        seqs_to_fill[outputs[-1][0]] = self.conversation.state.seq
-        outputs.clear()
+        seqs_to_fill[waiting[-1].position] = self.conversation.state.seq
+        waiting.clear()
 
     async def _append_one_message(
         self, message: Wired, pieces: Sequence[Piece], *, steering: bool
     ) -> None:
         if message.speaker is Speaker.ASSISTANT:
-            has_calls = bool(message.pieces_of_kind(PieceKind.CALL))
-            stop = facts.Stop.CALLS if has_calls else facts.Stop.END
+            stop = facts.Stop.END
+            if message.pieces_of_kind(PieceKind.CALL):
+                stop = facts.Stop.CALLS
             reply = facts.ModelReplied(parts_from_pieces(pieces), "", stop)
             await self.follower.record_reply(reply, self.conversation.state.seq)
             return
@@ -354,11 +370,11 @@ class OpenAgentConversation:
         state = self.conversation.state
         sent = estimate_billed_tokens(state.counted_tokens, state)
         last = self._usage_of_last_reply()
-        is_cached = bool(last.cache_read or last.cache_write)
-        cache_read = min(sent, last.input) if is_cached else 0
-        return replace(
-            replied, usage=replace(usage, input=sent, cache_read=cache_read, output=output)
-        )
+        cache_read = 0
+        if last.cache_read or last.cache_write:
+            cache_read = min(sent, last.input)
+        estimated = replace(usage, input=sent, cache_read=cache_read, output=output)
+        return replace(replied, usage=estimated)
 
     def _usage_of_last_reply(self) -> facts.Usage:
         for recorded in reversed(self.conversation.state.facts):
@@ -382,6 +398,23 @@ class OpenAgentConversation:
             seconds=replied.seconds,
             raw=replied.raw,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitingOutput:
+    """A call's output that is not recorded yet. `position`: that of its message."""
+
+    position: int
+    result: AgentOutput
+
+
+def _countable_texts(messages: Sequence[Wired]) -> list[str]:
+    texts = []
+    for message in messages:
+        for piece in message.pieces:
+            if piece.kind is not PieceKind.IMAGE:
+                texts.append(piece.text)
+    return texts
 
 
 def _as_words_of_system(part: facts.UserPart) -> facts.UserPart:

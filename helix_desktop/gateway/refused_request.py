@@ -97,7 +97,9 @@ class RefusedRequest:
         paired = folded_request.pair_calls_with_results(parsed.wire, own.value, messages)
         if paired is None:
             return None
-        outcome = await self._send_changed_body(SentBody(parsed.encode_changed_body(paired), paired))
+        outcome = await self._send_changed_body(
+            SentBody(parsed.encode_changed_body(paired), paired)
+        )
         return outcome if isinstance(outcome, AnsweredBody) else None
 
     async def _build_own_body(self) -> SentBody:

@@ -171,9 +171,11 @@ class ViewEntriesBuilder:
         """Providers want the user to speak first."""
         if not self.seqs:
             return
-        first = self.out[0] if self.out else None
-        if isinstance(first, Says) or (isinstance(first, As | Changed) and first.at == 0):
-            return
+        if self.out:
+            first = self.out[0]
+            is_first_message = isinstance(first, As | Changed) and first.at == 0
+            if isinstance(first, Says) or is_first_message:
+                return
         self.out.insert(0, Says(message_blocks.EXCLUDED))
 
     def find_taken_out(self) -> Iterator[Changed]:
@@ -244,11 +246,11 @@ class ViewEntriesBuilder:
 
     def _facts_of_message(self, at: int) -> list[facts.Recorded]:
         state = self.conversation.state
-        first = self.seqs[at - 1] + 1 if at else 1
-        return [
-            state.facts[seq - 1]
-            for seq in state.branch.covered_messages(facts.Span(first, self.seqs[at]))
-        ]
+        first = 1
+        if at:
+            first = self.seqs[at - 1] + 1
+        seqs = state.branch.covered_messages(facts.Span(first, self.seqs[at]))
+        return [state.facts[seq - 1] for seq in seqs]
 
     def _entries_of_message(self, at: int, blocks: Sequence[Block]) -> Iterator[Entry]:
         recorded_facts = self._facts_of_message(at)
@@ -256,7 +258,10 @@ class ViewEntriesBuilder:
             yield from self._entries_of_hidden_reply(at, recorded_facts, blocks)
             return
         changed = self._changed_message(at, recorded_facts, blocks)
-        yield changed if changed.parts else As(at)
+        if changed.parts:
+            yield changed
+        else:
+            yield As(at)
 
     def _changed_message(
         self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
@@ -288,7 +293,9 @@ class ViewEntriesBuilder:
     def _describe_changed_part(
         self, fact: facts.Fact, place: int, part: object, block: Block | None
     ) -> Iterator[Part]:
-        text = None if block is None else self._shown_text_of_block(block)
+        text: str | None = None
+        if block is not None:
+            text = self._shown_text_of_block(block)
         if isinstance(fact, facts.ToolReturned):
             if place == 0:  # The others are pictures of the same result.
                 yield Part("result", fact.call, 0, text or "")
@@ -315,7 +322,6 @@ class ViewEntriesBuilder:
         self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
     ) -> Iterator[Entry]:
         shown = {block.source: block for block in blocks}
-        calls = self.conversation.state.branch.calls
         seen = {ref.seq for ref in shown if isinstance(ref, facts.PartRef)}
         for recorded in recorded_facts:
             fact = recorded.fact
@@ -323,12 +329,23 @@ class ViewEntriesBuilder:
                 continue  # A fold replaces this whole step.
             if isinstance(fact, facts.ModelReplied):
                 changes = tuple(self._find_changed_parts(recorded, blocks))
-                yield Hidden(fact.raw, changes) if fact.raw else As(at)
+                if fact.raw:
+                    yield Hidden(fact.raw, changes)
+                else:
+                    yield As(at)
             elif isinstance(fact, facts.ToolReturned):
                 block = shown.get(facts.PartRef(recorded.seq))
-                name = calls[fact.call].call.name if fact.call in calls else ""
-                text = self._shown_text_of_block(block) if block else message_blocks.EXCLUDED
-                yield Returned(fact.call, name, text, fact.ok)
+                yield self._returned_of_hidden_call(fact, block)
+
+    def _returned_of_hidden_call(self, fact: facts.ToolReturned, block: Block | None) -> Returned:
+        calls = self.conversation.state.branch.calls
+        name = ""
+        if fact.call in calls:
+            name = calls[fact.call].call.name
+        text = message_blocks.EXCLUDED
+        if block is not None:
+            text = self._shown_text_of_block(block)
+        return Returned(fact.call, name, text, fact.ok)
 
     def _insert_messages_without_facts(self, first: int, known: int) -> None:
         """Leave empty messages, which have no facts, in place unless a fold covers them."""
@@ -348,7 +365,8 @@ class ViewEntriesBuilder:
         if empty:
             # Entries that are no message of the agent's stay behind the one before them.
             positions = accumulate((getattr(entry, "at", -1) for entry in self.out[known:]), max)
-            placed = [*zip(positions, self.out[known:], strict=True), *empty]
+            placed: list[tuple[int, Entry]] = list(zip(positions, self.out[known:], strict=True))
+            placed.extend(empty)
             placed.sort(key=itemgetter(0))
             self.out[known:] = [entry for _, entry in placed]
 
@@ -358,17 +376,24 @@ class ViewEntriesBuilder:
             return content.arguments
         if not isinstance(content, facts.Stored | facts.Attachment):
             return content.text
-        stored = content if isinstance(content, facts.Stored) else content.stored
-        found = self.contents.get(stored)
-        if found is None:
+        if isinstance(content, facts.Stored):
+            stored = content
+        else:
+            stored = content.stored
+        shown = self.contents.get(stored)
+        if shown is None:
             self.missing[stored] = block
-        return found if isinstance(found, str) else "[image]"
+        if isinstance(shown, str):
+            return shown
+        return "[image]"
 
     def _text_kept_word_for_word(self, block: Block) -> str:
         text = self._shown_text_of_block(block)
         if isinstance(block.content, facts.ToolCall):
             return f"[Kept word for word: call of {block.content.name}]\n{text}"
-        return f"[Kept word for word: output of call {block.call}]\n{text}" if block.call else text
+        if block.call:
+            return f"[Kept word for word: output of call {block.call}]\n{text}"
+        return text
 
 
 def _only_adds_to(view: View, before: ViewEntries) -> bool:
@@ -389,4 +414,6 @@ def without_taken_out(count: int, taken_out: Sequence[Changed]) -> tuple[Entry, 
 
 def parse_hidden_messages(raw: str) -> list[object]:
     value = json.loads(raw)
-    return value if isinstance(value, list) else [value]
+    if isinstance(value, list):
+        return value
+    return [value]

@@ -36,8 +36,9 @@ def fetch_gateway_status(url: str, patience_seconds: float = 3.0) -> dict[str, A
 
 
 def command_of_this_program(where: ProgramFolders) -> list[str]:
-    is_own_home = os.environ.get("HELIX_HOME") or where.data == where.config
-    return own_program_command("--home", str(where.data)) if is_own_home else own_program_command()
+    if os.environ.get("HELIX_HOME") or where.data == where.config:
+        return own_program_command("--home", str(where.data))
+    return own_program_command()
 
 
 def build_registration_for_run(
@@ -104,7 +105,9 @@ def run_agent(agent: KnownAgent, start: AgentStart) -> int:
         for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(wanted, lambda number, _: os.kill(process.pid, number))
         code = process.wait()
-    return code if code >= 0 else 128 - code
+    if code < 0:  # It was ended by a signal: shells say so in this way.
+        return 128 - code
+    return code
 
 
 def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") -> str:
@@ -113,7 +116,9 @@ def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") 
     """
     if unrecorded:
         left = f"Helix Desktop: requests were not recorded, and went on as they came. {unrecorded}"
-        return f"{format_run_summary(figures)}\n{left}" if figures else left
+        if figures:
+            return f"{format_run_summary(figures)}\n{left}"
+        return left
     if not figures:
         return "Helix Desktop: no request to a model was answered through the gateway."
     sent = _sum_of(figures, "sent")
@@ -124,12 +129,13 @@ def format_run_summary(figures: Sequence[dict[str, Any]], unrecorded: str = "") 
         return f"Helix Desktop: {requests} recorded, and no tokens were saved."
     paid = _sum_of(figures, "paid")
     paid_without = _sum_of(figures, "paid_without")
-    is_priced = all(float(one["paid"]) for one in figures) and paid < paid_without
-    money = f", ${paid:.2f} instead of ${paid_without:.2f}" if is_priced else ""
+    money = ""
+    if paid < paid_without and all(float(figure["paid"]) for figure in figures):
+        money = f", ${paid:.2f} instead of ${paid_without:.2f}"
     saved = f"{1 - sent / without:.0%} saved"
     recalls = format_things(int(_sum_of(figures, "recalls")), "recall", "recalls")
     return f"Helix Desktop: {sent:,.0f} tokens sent instead of {without:,.0f} ({saved}){money}; {recalls}."
 
 
 def _sum_of(figures: Sequence[dict[str, Any]], name: str) -> float:
-    return sum(float(one[name]) for one in figures)
+    return sum(float(figure[name]) for figure in figures)
