@@ -11,18 +11,15 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop import concurrency, running_instance
 from helix_desktop.acp_agent.workspace_switch import WorkspacePipe, WorkspaceSwitch
 from helix_desktop.commands import workspace_access
 from helix_desktop.commands.option_parsing import Subparsers, add_command
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import project_workspace
 
 if TYPE_CHECKING:
-    from helix_desktop.acp_agent.editor_requests import EditorAgent
     from helix_desktop.store.stored_workspace import StoredWorkspace
-    from helix_desktop.workbench import Workbench
 
 
 async def run_acp_command(arguments: Namespace) -> int:
@@ -92,34 +89,8 @@ async def serve_editor_in_workspace(
             await agents.EditorAgent(bench).serve_editor(console)
             return 0
         await interrupted_turns.end_interrupted_turns(bench)
-        return await _serve_until_released(bench, agents.EditorAgent(bench), console)
-
-
-async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: Console) -> int:
-    """Serves the editor until it disconnects, or until a window wants to open the
-    workspace and nothing is running.
-    """
-    from helix_desktop.gateway import gateway_workspaces
-
-    owner, released = concurrency.OwnedTasks("editor"), False
-
-    def release() -> None:
-        nonlocal released
-        if not all(session.is_idle for session in bench.sessions):
-            raise ActionRefused(
-                "The agent is working in this workspace.",
-                remedy="Wait until the agent has finished.",
-            )
-        released = serving.cancel()
-
-    serving = owner.spawn_task(agent.serve_editor(console), name="serve an editor")
-    withdraw = gateway_workspaces.set_release_handler(bench.id, release)
-    try:
-        await asyncio.wait({serving})
-        return running_instance.LATER if released else 0
-    finally:
-        withdraw()
-        await owner.aclose(limit=2)
+        serving = agents.EditorAgent(bench).serve_editor(console)
+        return await workspace_access.serve_until_released(bench, serving)
 
 
 def add_acp_commands(nouns: Subparsers) -> None:

@@ -17,7 +17,7 @@ import asyncio
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -333,6 +333,38 @@ async def _serve_guest_until_released(
     try:
         await asyncio.wait({serving})
         return running_instance.LATER if serving.cancelled() else serving.result()
+    finally:
+        withdraw()
+        await tasks.aclose(limit=2)
+
+
+async def serve_until_released(bench: Workbench, serve: Coroutine[Any, Any, object]) -> int:
+    """Serves a client that drives agents until it leaves, or until a window wants to open the
+    workspace and no agent works. Returns LATER then.
+    """
+    from helix_desktop.gateway import gateway_workspaces
+
+    tasks = OwnedTasks("client")
+    serving = tasks.spawn_task(serve, name="serve a client")
+    is_released = asyncio.Event()
+
+    def release_workspace() -> None:
+        if not all(session.is_idle for session in bench.sessions):
+            raise errors.ActionRefused(
+                "The agent is working in this workspace.",
+                remedy="Wait until the agent has finished.",
+            )
+        is_released.set()
+        serving.cancel()
+
+    withdraw = gateway_workspaces.set_release_handler(bench.id, release_workspace)
+    try:
+        await asyncio.wait({serving})
+        # A client's server may end without an error when it is cancelled.
+        if is_released.is_set():
+            return running_instance.LATER
+        serving.result()
+        return 0
     finally:
         withdraw()
         await tasks.aclose(limit=2)

@@ -317,6 +317,10 @@ class Workbench:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def text_of_reply_in_progress(self, conversation: str) -> str:
+        """Return what a model has written of a reply that is not a fact yet."""
+        return self._partial.text_in_progress(conversation)
+
     async def open_session(self, conversation: str, *, writer: Writer | None = None) -> Session:
         """`writer`: who writes its folds, given its main model, if a connected agent
         works in it.

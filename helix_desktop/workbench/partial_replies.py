@@ -77,6 +77,13 @@ class PartialReplies:
                 case ToolReturned(call=call):
                     self._drop_text(_key_of_output(event.recorded.conversation, call))
 
+    def text_in_progress(self, conversation: str) -> str:
+        """Return what the model has written of a reply that is not a fact yet."""
+        streaming = self._of.get(conversation)
+        if streaming is None:
+            return ""
+        return "".join(streaming.pieces)
+
     def _add_text(self, key: str, conversation: str, text: str) -> _StreamedReply:
         session = self._sessions.find_open_session(conversation)
         last = session.conversation.state.seq if session is not None else 0

@@ -1,0 +1,1 @@
+"""What may be asked of the process that has a workspace open, in that process and from others."""

@@ -1,0 +1,83 @@
+"""What a client knows of a conversation, computed from facts by the engine's own functions.
+
+So a page that shows it need not know where the host is, and two clients with the same facts have
+the same view.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from helix_desktop.engine import session_events
+from helix_desktop.engine.facts import ModelReplied, Recorded, TurnEnded
+from helix_desktop.engine.messages import TextDelta
+from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.session_events import ConversationActivity, MessagesQueued
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.view import ConversationState, build_state
+from helix_desktop.workspace_host.host_interface import (
+    ConversationEvent,
+    FactsAdded,
+    HistoryReplaced,
+    LiveState,
+)
+
+
+class FollowedConversation:
+    """Apply the events of a `ConversationFollower` in their order. `known_facts`: those that this
+    client has already, if it follows from a later number on.
+    """
+
+    def __init__(self, known_facts: Iterable[Recorded] = ()) -> None:
+        self.state = build_state(known_facts)
+        self.running = ConversationActivity.IDLE
+        self.why = ""
+        self.questions: dict[int, PermissionQuestion] = {}
+        self.queued: MessagesQueued | None = None
+        self.reply_text = ""
+        self.has_caught_up = False
+
+    def apply_event(self, event: ConversationEvent) -> None:
+        match event:
+            case FactsAdded():
+                for recorded in event.facts:
+                    self._add_fact(recorded)
+            case HistoryReplaced():
+                self.state = ConversationState()
+                self.has_caught_up = False
+            case LiveState():
+                self._replace_live_state(event)
+            case session_events.ActivityChanged():
+                self.running = event.running
+                self.why = event.why
+            case session_events.QuestionAsked():
+                self.questions[event.number] = event.question
+            case session_events.QuestionAnswered():
+                self.questions.pop(event.number, None)
+            case session_events.MessagesQueued():
+                self.queued = event
+            case session_events.ReplyStreamed(delta=TextDelta(text)):
+                self.reply_text += text
+            case _:
+                pass  # Progress that nothing here shows.
+
+    def _add_fact(self, recorded: Recorded) -> None:
+        self.state.advance_state(recorded)
+        if isinstance(recorded.fact, ModelReplied | TurnEnded):
+            self.reply_text = ""
+
+    def _replace_live_state(self, live: LiveState) -> None:
+        self.running = live.running
+        self.why = live.why
+        self.questions = {asked.number: asked.question for asked in live.questions}
+        self.queued = live.queued
+        self.reply_text = live.reply_text
+        self.has_caught_up = True
+
+
+def digest_of_view(state: ConversationState) -> Digest:
+    """Equal for two states that a model would be sent the same of."""
+    view = state.get_view()
+    # Not how much of it is unchanged since the last request, which an undone fold changes.
+    sent = (view.blocks, view.tools, view.effort, view.temperature, view.top_p)
+    return Digest.of_content(msgspec.msgpack.encode(sent))

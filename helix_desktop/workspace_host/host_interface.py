@@ -1,0 +1,264 @@
+"""What a host does for those who show or drive its workspace.
+
+The host is the process that has the workspace open. `WorkspaceHost` is the same in that process
+(`local_workspace_host.py`) and in any other (`remote_workspace_host.py`), so whoever uses it does
+not know where the host is. A client sends commands, follows conversations and the list of them,
+and reads content by its digest. What it knows of a conversation it computes from the facts
+(`followed_conversation.py`), by the engine's own functions.
+"""
+
+import secrets
+from typing import Protocol
+
+import msgspec
+
+from helix_desktop.engine import facts, session_events
+from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.errors import CacheCorrupt
+from helix_desktop.fast_dataclass import dataclass
+
+# The most bytes that one answer carries. Longer content is read range by range.
+LONGEST_RANGE = 1 << 20
+
+
+# --- Commands
+
+
+class HostCommand(msgspec.Struct, frozen=True, tag_field="command", tag=True):
+    """What a host can be asked to do. The names are part of the protocol between processes."""
+
+
+class StartConversation(HostCommand, frozen=True):
+    title: str = ""
+
+
+class SendMessage(HostCommand, frozen=True):
+    """Sends a message of the user. `steer`: after the turn's present step, not after the turn."""
+
+    conversation: str
+    text: str
+    attachments: tuple[facts.Attachment, ...] = ()
+    steer: bool = False
+
+
+class StopTurn(HostCommand, frozen=True):
+    conversation: str
+
+
+class ResumeTurn(HostCommand, frozen=True):
+    conversation: str
+
+
+class AnswerQuestion(HostCommand, frozen=True):
+    """Answers a permission question. `fingerprint`: of the question that the user has read, as
+    another one may have its number by now.
+    """
+
+    conversation: str
+    number: int
+    fingerprint: str
+    answer: PermissionAnswer
+
+
+class FoldConversation(HostCommand, frozen=True):
+    conversation: str
+    kind: facts.FoldKind
+    wish: str = ""
+
+
+class UndoFold(HostCommand, frozen=True):
+    conversation: str
+    fold: str
+
+
+class RepeatFold(HostCommand, frozen=True):
+    conversation: str
+    fold: str
+
+
+class RewindConversation(HostCommand, frozen=True):
+    conversation: str
+    seq: int
+
+
+class AnswerAgain(HostCommand, frozen=True):
+    """Asks the model again for the answer at `seq`, or for the last one."""
+
+    conversation: str
+    seq: int = 0
+
+
+class ForkConversation(HostCommand, frozen=True):
+    conversation: str
+    last_seq: int = 0
+    title: str = ""
+
+
+class UndoFileChanges(HostCommand, frozen=True):
+    """Undoes what was done to files after the fact `seq`. What others have changed since stays."""
+
+    conversation: str
+    seq: int
+
+
+class ChangeConversation(HostCommand, frozen=True):
+    """Changes what is not None."""
+
+    conversation: str
+    title: str | None = None
+    is_archived: bool | None = None
+    is_trashed: bool | None = None
+    is_pinned: bool | None = None
+
+
+class StoreContent(HostCommand, frozen=True):
+    """Stores what the user attaches to a message."""
+
+    name: str
+    content: bytes
+    conversation: str = ""
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """`conversation`: that was started or forked. `paths`: of files that an undo has restored.
+    `left_alone`: those that it has not. `attachments`: what content was stored as.
+    """
+
+    conversation: str = ""
+    paths: tuple[str, ...] = ()
+    left_alone: tuple[str, ...] = ()
+    attachments: tuple[facts.Attachment, ...] = ()
+
+
+def new_command_id() -> str:
+    """A command that is sent twice with the same id is done once."""
+    return secrets.token_hex(12)
+
+
+# --- What is told of a conversation
+
+
+@dataclass(frozen=True, slots=True)
+class FactsAdded:
+    """Facts in the order of their numbers, without a gap to those told before."""
+
+    facts: tuple[facts.Recorded, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryReplaced:
+    """Recorded facts have changed. All of them follow again, from the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveState:
+    """What is not stored, at the moment when all facts have been told: at the beginning, and again
+    when events were left out because the client was slow.
+    """
+
+    running: session_events.ConversationActivity
+    why: str
+    questions: tuple[session_events.QuestionAsked, ...]
+    queued: session_events.MessagesQueued
+    reply_text: str  # What the model has written of the reply that is not a fact yet.
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyDelayed:
+    """The model is asked again after a pause."""
+
+    conversation: str
+    why: str
+    seconds: float
+
+
+ConversationEvent = (
+    FactsAdded
+    | HistoryReplaced
+    | LiveState
+    | ReplyDelayed
+    | session_events.ReplyStreamed
+    | session_events.ToolPrinted
+    | session_events.CallStageChanged
+    | session_events.ActivityChanged
+    | session_events.QuestionAsked
+    | session_events.QuestionAnswered
+    | session_events.FoldProgress
+    | session_events.MessagesQueued
+    | session_events.MeterChanged
+)
+# The end of a stream has the whole reply, which follows as a fact, and is not told.
+ToldDelta = TextDelta | ReasoningDelta | CallDelta
+
+
+class HostListRow(msgspec.Struct, frozen=True):
+    """A conversation in the list. `why`: what it waits for, or why it failed."""
+
+    row: ConversationListRow
+    running: session_events.ConversationActivity
+    why: str = ""
+
+
+class ConversationFollower(Protocol):
+    async def next_events(self) -> tuple[ConversationEvent, ...]:
+        """Waits for the next event, and returns all that have come. OwnerEnded if the host ended."""
+
+    async def close_follower(self) -> None: ...
+
+
+class ListFollower(Protocol):
+    async def next_rows(self) -> tuple[HostListRow, ...]:
+        """Waits for rows that are new or have changed: at first all. OwnerEnded as above."""
+
+    async def close_follower(self) -> None: ...
+
+
+class WorkspaceHost(Protocol):
+    """One workspace, wherever it is open."""
+
+    @property
+    def workspace(self) -> str:
+        """Return the workspace's id."""
+
+    @property
+    def workspace_name(self) -> str: ...
+
+    async def run_host_command(self, command: HostCommand, command_id: str = "") -> CommandResult:
+        """Does it, or raises the HelixError that the session raised."""
+
+    async def follow_conversation(
+        self, conversation: str, after: int = 0
+    ) -> ConversationFollower: ...
+
+    async def follow_list(self) -> ListFollower: ...
+
+    async def read_content_range(self, digest: Digest, start: int, length: int) -> bytes:
+        """Reads at most LONGEST_RANGE bytes."""
+
+    async def close_host(self) -> None: ...
+
+
+async def read_stored_content(host: WorkspaceHost, stored: facts.Stored) -> bytes:
+    """Reads whole content range by range, and checks it against its digest."""
+    content = bytearray()
+    while len(content) < stored.size:
+        length = min(LONGEST_RANGE, stored.size - len(content))
+        piece = await host.read_content_range(stored.digest, len(content), length)
+        if not piece:
+            break
+        content += piece
+    whole = bytes(content)
+    if Digest.of_content(whole) != stored.digest:
+        raise CacheCorrupt(
+            f"The content {stored.digest.short_hex} arrived damaged. It was not used.",
+            remedy="Try again, or check the workspace where it is open.",
+        )
+    return whole
+
+
+def question_fingerprint(question: PermissionQuestion) -> str:
+    """Stands for every word of a question, so that nobody allows another one by mistake."""
+    return Digest.of_content(msgspec.msgpack.encode(question)).hex

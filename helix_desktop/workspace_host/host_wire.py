@@ -1,0 +1,384 @@
+"""How a client and a host write and read what they say to each other.
+
+The stream is a row of frames: four bytes with the length (big endian), and a message in MessagePack.
+Each side first sends `Greeting` with its version. Facts are the same JSON as in the journal, in their
+own versions. Whatever does not fit raises BrokenStream, and nothing that comes from the other side is
+trusted to fit: a host on another computer may be hostile, and so may a client.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from helix_desktop.engine import fact_encoding, facts, session_events
+from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
+from helix_desktop.errors import HelixError, JournalCorrupt, WrittenByNewerVersion
+from helix_desktop.workspace_host import host_interface
+from helix_desktop.workspace_host.host_interface import (
+    CommandResult,
+    ConversationEvent,
+    FactsAdded,
+    HistoryReplaced,
+    HostListRow,
+    LiveState,
+    ReplyDelayed,
+)
+
+PROTOCOL_VERSION = 1
+LENGTH = struct.Struct(">I")
+# A message and a model's reply may be long, and are one fact. Other content comes in ranges.
+LONGEST_FRAME = 64 << 20
+
+
+class BrokenStream(HelixError):
+    """What came over the line is not what this version of the program says or understands."""
+
+
+class WireMessage(msgspec.Struct, frozen=True, tag_field="m", tag=True):
+    """A message. `number`, where there is one, is the client's, and the host's answers bear it."""
+
+
+class Greeting(WireMessage, frozen=True):
+    version: int
+    program: str = ""  # The version of the program, for people.
+    workspace: str = ""  # From the host: which workspace it is, and what it is called.
+    name: str = ""
+
+
+class RunCommand(WireMessage, frozen=True):
+    number: int
+    command_id: str
+    command: (
+        host_interface.StartConversation
+        | host_interface.SendMessage
+        | host_interface.StopTurn
+        | host_interface.ResumeTurn
+        | host_interface.AnswerQuestion
+        | host_interface.FoldConversation
+        | host_interface.UndoFold
+        | host_interface.RepeatFold
+        | host_interface.RewindConversation
+        | host_interface.AnswerAgain
+        | host_interface.ForkConversation
+        | host_interface.UndoFileChanges
+        | host_interface.ChangeConversation
+        | host_interface.StoreContent
+    )
+
+
+class FollowConversation(WireMessage, frozen=True):
+    number: int
+    conversation: str
+    after: int = 0
+
+
+class FollowList(WireMessage, frozen=True):
+    number: int
+
+
+class ReadRange(WireMessage, frozen=True):
+    number: int
+    digest: bytes
+    start: int
+    length: int
+
+
+class StopFollowing(WireMessage, frozen=True):
+    number: int
+
+
+class CommandDone(WireMessage, frozen=True):
+    number: int
+    result: CommandResult
+
+
+class RequestFailed(WireMessage, frozen=True):
+    """A request was refused or failed. `kind` is the class of the error, as both sides know it."""
+
+    number: int
+    kind: str
+    what: str
+    remedy: str = ""
+
+
+class RangeRead(WireMessage, frozen=True):
+    number: int
+    content: bytes
+
+
+class RowsChanged(WireMessage, frozen=True):
+    number: int
+    rows: tuple[HostListRow, ...]
+
+
+class WireFact(msgspec.Struct, frozen=True, array_like=True):
+    seq: int
+    time: float
+    text: str
+
+
+class FactsSent(WireMessage, frozen=True):
+    number: int
+    conversation: str
+    facts: tuple[WireFact, ...]
+
+
+class EventSent(WireMessage, frozen=True):
+    """`body`: the event of the class `name` in MessagePack."""
+
+    number: int
+    name: str
+    body: bytes
+
+
+ClientMessage = Greeting | RunCommand | FollowConversation | FollowList | ReadRange | StopFollowing
+HostMessage = (
+    Greeting | CommandDone | RequestFailed | RangeRead | RowsChanged | FactsSent | EventSent
+)
+_encoder = msgspec.msgpack.Encoder()
+_client_decoder = msgspec.msgpack.Decoder(ClientMessage)
+_host_decoder = msgspec.msgpack.Decoder(HostMessage)
+
+
+def encode_frame(message: WireMessage) -> bytes:
+    content = _encoder.encode(message)
+    if len(content) > LONGEST_FRAME:
+        raise BrokenStream(
+            f"A message of {len(content):,} bytes is too long to be sent.",
+            remedy="Nothing was lost. Open the conversation where its workspace is open.",
+        )
+    return LENGTH.pack(len(content)) + content
+
+
+class FrameReader:
+    """Takes the pieces of a stream as they come, and returns the frames that are whole."""
+
+    def __init__(self) -> None:
+        self._unread = bytearray()
+
+    def take_whole_frames(self, piece: bytes) -> list[bytes]:
+        self._unread += piece
+        frames: list[bytes] = []
+        start = 0
+        while len(self._unread) - start >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(self._unread, start)
+            if length > LONGEST_FRAME:
+                raise BrokenStream(
+                    f"The other side announced a message of {length:,} bytes. The connection was closed."
+                )
+            end = start + LENGTH.size + length
+            if len(self._unread) < end:
+                break
+            frames.append(bytes(self._unread[start + LENGTH.size : end]))
+            start = end
+        del self._unread[:start]
+        return frames
+
+    def check_ends_whole(self) -> None:
+        """Raises BrokenStream if the stream has ended within a frame."""
+        if self._unread:
+            raise BrokenStream("The connection broke off in the middle of a message.")
+
+
+def decode_client_message(frame: bytes) -> ClientMessage:
+    message: ClientMessage = _decode_or_raise(_client_decoder, frame)
+    return message
+
+
+def decode_host_message(frame: bytes) -> HostMessage:
+    message: HostMessage = _decode_or_raise(_host_decoder, frame)
+    return message
+
+
+def _decode_or_raise(decoder: Any, frame: bytes) -> Any:
+    # msgspec raises ValueError for a digest of another length, which our own class refuses.
+    try:
+        return decoder.decode(frame)
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError) as error:
+        raise BrokenStream(
+            "The other side sent a message that this version does not understand. The connection was closed."
+        ) from error
+
+
+def check_greeting(message: WireMessage) -> Greeting:
+    if not isinstance(message, Greeting):
+        raise BrokenStream("The other side did not greet first. The connection was closed.")
+    if message.version != PROTOCOL_VERSION:
+        raise BrokenStream(
+            f"The other side speaks version {message.version} of the protocol between processes, "
+            f"and this program version {PROTOCOL_VERSION}.",
+            remedy="Update Helix Desktop on both sides, and start it again.",
+        )
+    return message
+
+
+# --- Events and facts
+
+
+class _QueuedOnWire(msgspec.Struct, frozen=True):
+    """Messages that wait. Each is the JSON of a fact, as parts are of several classes."""
+
+    conversation: str
+    messages: tuple[str, ...]
+    taken_back: tuple[str, ...]
+    steering_count: int
+
+
+class _LiveStateOnWire(msgspec.Struct, frozen=True):
+    running: session_events.ConversationActivity
+    why: str
+    questions: tuple[session_events.QuestionAsked, ...]
+    queued: _QueuedOnWire
+    reply_text: str
+
+
+class _StreamedTextOnWire(msgspec.Struct, frozen=True):
+    conversation: str
+    text: str
+
+
+class _StreamedCallOnWire(msgspec.Struct, frozen=True):
+    conversation: str
+    delta: CallDelta
+
+
+# Events that are sent as they are, by name.
+_PLAIN_EVENTS: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        ReplyDelayed,
+        session_events.ToolPrinted,
+        session_events.CallStageChanged,
+        session_events.ActivityChanged,
+        session_events.QuestionAsked,
+        session_events.QuestionAnswered,
+        session_events.FoldProgress,
+        session_events.MeterChanged,
+    )
+}
+
+
+def encode_event(number: int, event: ConversationEvent) -> bytes:
+    """Returns the frame of an event for the follower with this number."""
+    if isinstance(event, FactsAdded):
+        conversation = event.facts[0].conversation
+        told = [
+            WireFact(recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact))
+            for recorded in event.facts
+        ]
+        return encode_frame(FactsSent(number, conversation, tuple(told)))
+    name = type(event).__name__
+    body: Any = event
+    if isinstance(event, HistoryReplaced):
+        body = None
+    elif isinstance(event, LiveState):
+        queued = _encode_queued(event.queued)
+        body = _LiveStateOnWire(event.running, event.why, event.questions, queued, event.reply_text)
+    elif isinstance(event, session_events.MessagesQueued):
+        body = _encode_queued(event)
+    elif isinstance(event, session_events.ReplyStreamed):
+        name = type(event.delta).__name__
+        body = _encode_delta(event)
+    return encode_frame(EventSent(number, name, _encoder.encode(body)))
+
+
+def _encode_queued(event: session_events.MessagesQueued) -> _QueuedOnWire:
+    return _QueuedOnWire(
+        event.conversation,
+        tuple(_encode_parts(parts) for parts in event.messages),
+        tuple(_encode_parts(parts) for parts in event.taken_back),
+        event.steering_count,
+    )
+
+
+def _encode_parts(parts: tuple[facts.UserPart, ...]) -> str:
+    return fact_encoding.encode_fact(facts.UserSaid(parts))
+
+
+def _encode_delta(event: session_events.ReplyStreamed) -> Any:
+    delta = event.delta
+    if isinstance(delta, TextDelta | ReasoningDelta):
+        return _StreamedTextOnWire(event.conversation, delta.text)
+    if isinstance(delta, CallDelta):
+        return _StreamedCallOnWire(event.conversation, delta)
+    raise BrokenStream(f"{type(delta).__name__} is not sent to clients.")
+
+
+def decode_event(message: FactsSent | EventSent) -> ConversationEvent:
+    """Reads an event of a host. Raises BrokenStream for what is none."""
+    try:
+        if isinstance(message, FactsSent):
+            return _decode_facts(message)
+        return _decode_other_event(message)
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError) as error:
+        raise BrokenStream(
+            f"The other side sent an event ({message.__class__.__name__}) that cannot be read. The connection was closed."
+        ) from error
+
+
+def _decode_facts(message: FactsSent) -> FactsAdded:
+    if not message.facts:
+        raise ValueError("an event without facts")
+    told: list[facts.Recorded] = []
+    for wire_fact in message.facts:
+        fact = _decode_foreign_fact(wire_fact.text)
+        fact_encoding.require_valid_time(wire_fact.time)
+        told.append(facts.Recorded(message.conversation, wire_fact.seq, wire_fact.time, fact))
+    return FactsAdded(tuple(told))
+
+
+def _decode_foreign_fact(text: str) -> facts.Fact:
+    try:
+        return fact_encoding.decode_fact(text, is_foreign=True)
+    except WrittenByNewerVersion:
+        raise
+    except JournalCorrupt as error:
+        raise ValueError(error.what) from error
+
+
+def _decode_other_event(message: EventSent) -> ConversationEvent:
+    name = message.name
+    body = message.body
+    plain = _PLAIN_EVENTS.get(name)
+    if plain is not None:
+        event: ConversationEvent = msgspec.msgpack.decode(body, type=plain)
+        return event
+    if name == "HistoryReplaced":
+        return HistoryReplaced()
+    if name == "LiveState":
+        live = msgspec.msgpack.decode(body, type=_LiveStateOnWire)
+        queued = _decode_queued(live.queued)
+        return LiveState(live.running, live.why, live.questions, queued, live.reply_text)
+    if name == "MessagesQueued":
+        return _decode_queued(msgspec.msgpack.decode(body, type=_QueuedOnWire))
+    return _decode_streamed(name, body)
+
+
+def _decode_streamed(name: str, body: bytes) -> session_events.ReplyStreamed:
+    if name == "CallDelta":
+        call = msgspec.msgpack.decode(body, type=_StreamedCallOnWire)
+        return session_events.ReplyStreamed(call.conversation, call.delta)
+    text = msgspec.msgpack.decode(body, type=_StreamedTextOnWire)
+    if name == "TextDelta":
+        return session_events.ReplyStreamed(text.conversation, TextDelta(text.text))
+    if name == "ReasoningDelta":
+        return session_events.ReplyStreamed(text.conversation, ReasoningDelta(text.text))
+    raise ValueError("an unknown event")
+
+
+def _decode_queued(queued: _QueuedOnWire) -> session_events.MessagesQueued:
+    return session_events.MessagesQueued(
+        queued.conversation,
+        tuple(_decode_parts(text) for text in queued.messages),
+        tuple(_decode_parts(text) for text in queued.taken_back),
+        queued.steering_count,
+    )
+
+
+def _decode_parts(text: str) -> tuple[facts.UserPart, ...]:
+    fact = _decode_foreign_fact(text)
+    if not isinstance(fact, facts.UserSaid):
+        raise ValueError("a waiting message that is none")  # noqa: TRY004 - it is foreign data
+    return fact.parts

@@ -1,0 +1,388 @@
+"""The host in its own process: commands are calls of the workbench, events are those of sessions."""
+
+import asyncio
+import weakref
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from helix_desktop.engine import session_events
+from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.engine.messages import Reply, RetryDelay
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workspace_host import host_interface
+from helix_desktop.workspace_host.host_interface import (
+    LONGEST_RANGE,
+    CommandResult,
+    ConversationEvent,
+    FactsAdded,
+    HistoryReplaced,
+    HostCommand,
+    HostListRow,
+    LiveState,
+    ReplyDelayed,
+    new_command_id,
+    question_fingerprint,
+)
+
+MOST_WAITING_EVENTS = 10_000  # A client that is further behind is told facts alone, and catches up.
+MOST_FACTS_AT_ONCE = 500
+MOST_REMEMBERED_COMMANDS = 1_000
+LIST_PAUSE_SECONDS = 0.02  # Changes of the list within this time are told together.
+RunCommand = Callable[[Any], Awaitable[CommandResult]]
+
+
+class CommandMemory:
+    """What all clients of a workbench share: which commands were done, and whose turn it is to send."""
+
+    def __init__(self) -> None:
+        self.tasks_by_id: OrderedDict[str, asyncio.Task[CommandResult]] = OrderedDict()
+        self.sending_locks: dict[str, asyncio.Lock] = {}
+
+    def remember_command(self, command_id: str, task: asyncio.Task[CommandResult]) -> None:
+        self.tasks_by_id[command_id] = task
+        if len(self.tasks_by_id) > MOST_REMEMBERED_COMMANDS:
+            self.tasks_by_id.popitem(last=False)
+
+
+_memories: "weakref.WeakKeyDictionary[Workbench, CommandMemory]" = weakref.WeakKeyDictionary()
+
+
+class LocalWorkspaceHost:
+    """A `WorkspaceHost` that calls the workbench of this process."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._memory = _memories.setdefault(bench, CommandMemory())
+        self._runners: Mapping[type[HostCommand], RunCommand] = {
+            host_interface.StartConversation: self._start_conversation,
+            host_interface.SendMessage: self._send_message,
+            host_interface.StopTurn: self._stop_turn,
+            host_interface.ResumeTurn: self._resume_turn,
+            host_interface.AnswerQuestion: self._answer_question,
+            host_interface.FoldConversation: self._fold_conversation,
+            host_interface.UndoFold: self._undo_fold,
+            host_interface.RepeatFold: self._repeat_fold,
+            host_interface.RewindConversation: self._rewind_conversation,
+            host_interface.AnswerAgain: self._answer_again,
+            host_interface.ForkConversation: self._fork_conversation,
+            host_interface.UndoFileChanges: self._undo_file_changes,
+            host_interface.ChangeConversation: self._change_conversation,
+            host_interface.StoreContent: self._store_content,
+        }
+
+    @property
+    def workspace(self) -> str:
+        return self._bench.id
+
+    @property
+    def workspace_name(self) -> str:
+        return self._bench.name
+
+    async def run_host_command(self, command: HostCommand, command_id: str = "") -> CommandResult:
+        """A command whose id has been seen is not done again: its result is returned."""
+        key = command_id or new_command_id()
+        task = self._memory.tasks_by_id.get(key)
+        if task is None:
+            run = self._runners[type(command)]
+            # In a task of its own: a client that goes away must not stop it halfway.
+            task = self._bench.tasks.spawn_task(
+                _run_to_result(run, command), name="command of a client"
+            )
+            self._memory.remember_command(key, task)
+        return await asyncio.shield(task)
+
+    async def follow_conversation(
+        self, conversation: str, after: int = 0
+    ) -> "LocalConversationFollower":
+        session = await self._bench.open_session(conversation)
+        return LocalConversationFollower(self._bench, session, after)
+
+    async def follow_list(self) -> "LocalListFollower":
+        return LocalListFollower(self._bench)
+
+    async def read_content_range(self, digest: Digest, start: int, length: int) -> bytes:
+        if start < 0 or not 0 <= length <= LONGEST_RANGE:
+            raise InvalidInput(f"A range of content has 0 to {LONGEST_RANGE:,} bytes.")
+        return await self._bench.workspace.cache.read_range(digest, start, length)
+
+    async def close_host(self) -> None:
+        """The workbench is not closed: others use it, too."""
+
+    # --- Commands
+
+    async def _start_conversation(self, command: host_interface.StartConversation) -> CommandResult:
+        session = await self._bench.start_users_conversation()
+        if command.title:
+            await session.set_title(command.title)
+        return CommandResult(conversation=session.id)
+
+    async def _send_message(self, command: host_interface.SendMessage) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        said: tuple[UserPart, ...] = command.attachments
+        if command.text.strip():
+            said = (Text(command.text), *said)
+        if not said:
+            raise InvalidInput("The message is empty.")
+        # A slash command may run and ask first. The next message must not overtake it.
+        lock = self._memory.sending_locks.setdefault(command.conversation, asyncio.Lock())
+        async with lock:
+            parts = await self._bench.slash_commands.expand_command_message(session, said)
+            session.send_message(parts, steer=command.steer)
+        return CommandResult()
+
+    async def _stop_turn(self, command: host_interface.StopTurn) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        session.stop_turn()
+        return CommandResult()
+
+    async def _resume_turn(self, command: host_interface.ResumeTurn) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        session.resume_turn()
+        return CommandResult()
+
+    async def _answer_question(self, command: host_interface.AnswerQuestion) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        question = session.questions.get(command.number)
+        # After a restart, another question may have the same number.
+        if question is None or question_fingerprint(question) != command.fingerprint:
+            raise ActionRefused(
+                "This question is no longer open. It was answered elsewhere, or its turn has ended.",
+                remedy="Nothing was done with this answer.",
+            )
+        session.answer_question(command.number, command.answer)
+        return CommandResult()
+
+    async def _fold_conversation(self, command: host_interface.FoldConversation) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        await session.fold_on_request(command.kind, wish=command.wish)
+        return CommandResult()
+
+    async def _undo_fold(self, command: host_interface.UndoFold) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        await session.folding.unfold(command.fold)
+        return CommandResult()
+
+    async def _repeat_fold(self, command: host_interface.RepeatFold) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        await session.folding.refold(command.fold)
+        return CommandResult()
+
+    async def _rewind_conversation(
+        self, command: host_interface.RewindConversation
+    ) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        await session.rewind_to(command.seq)
+        return CommandResult()
+
+    async def _answer_again(self, command: host_interface.AnswerAgain) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        await session.ask_again(command.seq)
+        return CommandResult()
+
+    async def _fork_conversation(self, command: host_interface.ForkConversation) -> CommandResult:
+        session = await self._bench.fork_conversation(
+            command.conversation, command.last_seq, title=command.title
+        )
+        return CommandResult(conversation=session.id)
+
+    async def _undo_file_changes(self, command: host_interface.UndoFileChanges) -> CommandResult:
+        await self._bench.open_session(command.conversation)
+        changes = self._bench.file_changes_of(command.conversation)
+        files = await changes.changes_after_fact(command.conversation, command.seq)
+        undone = await changes.undo_file_changes(files, conversation=command.conversation)
+        left_alone = tuple(path for path, _ in undone.paths_left_alone)
+        return CommandResult(paths=undone.restored, left_alone=left_alone)
+
+    async def _change_conversation(
+        self, command: host_interface.ChangeConversation
+    ) -> CommandResult:
+        session = await self._bench.open_session(command.conversation)
+        if command.title is not None:
+            await session.set_title(command.title)
+        if command.is_archived is not None:
+            await session.set_archived(archived=command.is_archived)
+        if command.is_trashed is not None:
+            await session.set_trashed(trashed=command.is_trashed)
+        if command.is_pinned is not None:
+            await session.set_pinned(pinned=command.is_pinned)
+        return CommandResult()
+
+    async def _store_content(self, command: host_interface.StoreContent) -> CommandResult:
+        attached = await self._bench.attach_file(
+            command.name, command.content, command.conversation
+        )
+        return CommandResult(attachments=attached)
+
+
+async def _run_to_result(run: RunCommand, command: HostCommand) -> CommandResult:
+    return await run(command)
+
+
+class LocalConversationFollower:
+    """Tells a client the facts of a conversation from a number on, and events as they come.
+
+    Facts are told from the session's own list, so none is lost however slow the client is. Events
+    wait in a queue. If it gets too long it is dropped, and the client catches up: it is told the
+    facts that it lacks, and then what is not stored.
+    """
+
+    def __init__(self, bench: Workbench, session: Session, after: int) -> None:
+        self._bench = bench
+        self._session = session
+        self._last_told = min(max(after, 0), len(session.all_facts))
+        self._last_waiting = 0
+        self._events: list[ConversationEvent] = []
+        self._has_news = asyncio.Event()
+        self._must_catch_up = True
+        self._is_replaced = False
+        self._unsubscribe = session.subscribe_to_events(self._receive_event)
+
+    async def next_events(self) -> tuple[ConversationEvent, ...]:
+        while True:
+            if self._is_replaced:
+                return (self._begin_again(),)
+            if self._must_catch_up:
+                return (self._catch_up(),)
+            if self._events:
+                return self._pop_events()
+            self._has_news.clear()
+            await self._has_news.wait()
+
+    async def close_follower(self) -> None:
+        self._unsubscribe()
+
+    def _begin_again(self) -> HistoryReplaced:
+        self._is_replaced = False
+        self._last_told = 0
+        self._catch_up_later()
+        return HistoryReplaced()
+
+    def _catch_up(self) -> FactsAdded | LiveState:
+        start = self._last_told
+        untold = tuple(self._session.all_facts[start : start + MOST_FACTS_AT_ONCE])
+        if untold:
+            self._last_told = untold[-1].seq
+            return FactsAdded(untold)
+        # Nothing is awaited from here to the end, so no event falls between the two.
+        self._must_catch_up = False
+        self._last_waiting = self._last_told
+        return self._describe_live_state()
+
+    def _describe_live_state(self) -> LiveState:
+        session = self._session
+        questions = tuple(
+            session_events.QuestionAsked(session.id, number, question)
+            for number, question in session.questions.items()
+        )
+        queued = session_events.MessagesQueued(
+            session.id,
+            tuple(waiting.parts for waiting in session.queue),
+            steering_count=sum(waiting.steer for waiting in session.queue),
+        )
+        reply_text = self._bench.text_of_reply_in_progress(session.id)
+        return LiveState(session.running, session.why, questions, queued, reply_text)
+
+    def _pop_events(self) -> tuple[ConversationEvent, ...]:
+        events = tuple(self._events)
+        self._events.clear()
+        self._last_told = self._last_waiting
+        return events
+
+    def _receive_event(self, event: session_events.Event) -> None:
+        self._has_news.set()
+        if isinstance(event, session_events.ConversationReplaced):
+            self._is_replaced = True
+            return
+        if self._must_catch_up:
+            return
+        if isinstance(event, session_events.FactAppended):
+            self._receive_fact(event)
+            return
+        told = _event_for_clients(event)
+        if told is not None:
+            self._add_event(told)
+
+    def _receive_fact(self, event: session_events.FactAppended) -> None:
+        seq = event.recorded.seq
+        if seq <= self._last_waiting:
+            return  # It was in the session's list already when this client caught up.
+        if seq > self._last_waiting + 1:
+            self._catch_up_later()
+            return
+        self._last_waiting = seq
+        self._add_event(FactsAdded((event.recorded,)))
+
+    def _add_event(self, event: ConversationEvent) -> None:
+        if len(self._events) >= MOST_WAITING_EVENTS:
+            self._catch_up_later()
+            return
+        self._events.append(event)
+
+    def _catch_up_later(self) -> None:
+        self._events.clear()
+        self._must_catch_up = True
+
+
+def _event_for_clients(event: Any) -> ConversationEvent | None:
+    """What clients are told of an event that is no fact. None: they need not know of it."""
+    if not isinstance(event, session_events.ReplyStreamed):
+        told: ConversationEvent = event
+        return told
+    if isinstance(event.delta, Reply):
+        return None  # The fact follows.
+    if isinstance(event.delta, RetryDelay):
+        return ReplyDelayed(event.conversation, event.delta.why, event.delta.seconds)
+    return event
+
+
+class LocalListFollower:
+    """Tells a client the rows of the list that have changed."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._changed = {row.id for row in bench.list_conversations()}
+        self._has_news = asyncio.Event()
+        self._is_first = True
+        self._unsubscribe = bench.subscribe_to_events(self._receive_event)
+
+    async def next_rows(self) -> tuple[HostListRow, ...]:
+        while not self._changed and not self._is_first:
+            self._has_news.clear()
+            await self._has_news.wait()
+            await asyncio.sleep(LIST_PAUSE_SECONDS)
+        self._is_first = False
+        changed = self._changed
+        self._changed = set()
+        rows: list[HostListRow] = []
+        for conversation in changed:
+            row = self._bench.conversation_row(conversation)
+            if row is None:
+                continue  # It was deleted for good. Before, it was in the trash.
+            session = self._bench.sessions.find_open_session(conversation)
+            if session is None:
+                rows.append(HostListRow(row, session_events.ConversationActivity.IDLE))
+            else:
+                rows.append(HostListRow(row, session.running, session.why))
+        return tuple(rows)
+
+    async def close_follower(self) -> None:
+        self._unsubscribe()
+
+    def _receive_event(self, event: session_events.Event) -> None:
+        match event:
+            case session_events.FactAppended():
+                conversation = event.recorded.conversation
+            case (
+                session_events.ActivityChanged()
+                | session_events.ConversationReplaced()
+                | session_events.MeterChanged()
+            ):
+                conversation = event.conversation
+            case _:
+                return
+        self._changed.add(conversation)
+        self._has_news.set()

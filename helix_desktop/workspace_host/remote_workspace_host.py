@@ -1,0 +1,351 @@
+"""A workspace's host in another process, as its client sees it over a stream of frames."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from helix_desktop import __version__, errors
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.workspace_host import host_wire
+from helix_desktop.workspace_host.byte_streams import ByteStream
+from helix_desktop.workspace_host.host_interface import (
+    CommandResult,
+    ConversationEvent,
+    FactsAdded,
+    HistoryReplaced,
+    HostCommand,
+    HostListRow,
+    new_command_id,
+)
+
+GREETING_SECONDS = 30.0  # The other side may have to open its workspace first.
+MOST_UNREAD_EVENTS = 10_000
+LONGEST_SENTENCE = 2_000
+HOST_GONE = "The program that has the workspace open has closed the connection."
+# Errors that callers tell apart. Any other is a HelixError with its sentence.
+_ERRORS: Mapping[str, Callable[..., errors.HelixError]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.NotFound,
+        errors.AmbiguousName,
+        errors.InvalidInput,
+        errors.ActionRefused,
+        errors.StoreFailed,
+        errors.StoreFull,
+        errors.CacheCorrupt,
+        errors.JournalCorrupt,
+        errors.ModelFailed,
+        errors.StoppedByUser,
+        host_wire.BrokenStream,
+    )
+}
+
+
+class RemoteWorkspaceHost:
+    """A `WorkspaceHost` at the other end of a stream. Create one with `connect_over_stream`."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._reader = host_wire.FrameReader()
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._followers: dict[int, RemoteConversationFollower | RemoteListFollower] = {}
+        self._tasks = OwnedTasks("client of a workspace host")
+        self._greeting: asyncio.Future[host_wire.Greeting] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._ended: errors.HelixError | None = None
+        self.has_ended = asyncio.Event()
+
+    @classmethod
+    async def connect_over_stream(cls, stream: ByteStream) -> "RemoteWorkspaceHost":
+        """Greets the host and waits for its greeting. OwnerEnded or BrokenStream if none comes."""
+        host = cls(stream)
+        host._tasks.spawn_task(host._receive_until_ended(), name="receive")
+        try:
+            await stream.write_bytes(
+                host_wire.encode_frame(host_wire.Greeting(host_wire.PROTOCOL_VERSION, __version__))
+            )
+            async with asyncio.timeout(GREETING_SECONDS):
+                await asyncio.shield(host._greeting)
+        except TimeoutError:
+            await host.close_host()
+            raise errors.OwnerEnded(
+                "The program that has the workspace open does not answer.", remedy="Try again."
+            ) from None
+        except BaseException:
+            await host.close_host()
+            raise
+        return host
+
+    @property
+    def workspace(self) -> str:
+        return self._greeting.result().workspace
+
+    @property
+    def workspace_name(self) -> str:
+        return self._greeting.result().name
+
+    async def run_host_command(self, command: HostCommand, command_id: str = "") -> CommandResult:
+        number = next(self._numbers)
+        message = host_wire.RunCommand(number, command_id or new_command_id(), command)  # type: ignore[arg-type]
+        result: CommandResult = await self._ask_host(number, message)
+        return result
+
+    async def read_content_range(self, digest: Digest, start: int, length: int) -> bytes:
+        number = next(self._numbers)
+        message = host_wire.ReadRange(number, digest.raw, start, length)
+        content: bytes = await self._ask_host(number, message)
+        if len(content) > length:
+            raise host_wire.BrokenStream("The other side sent more content than was asked for.")
+        return content
+
+    async def follow_conversation(
+        self, conversation: str, after: int = 0
+    ) -> "RemoteConversationFollower":
+        follower = RemoteConversationFollower(self, conversation, after)
+        await follower.start_following()
+        return follower
+
+    async def follow_list(self) -> "RemoteListFollower":
+        follower = RemoteListFollower(self)
+        number = self.register_follower(follower)
+        follower.number = number
+        await self._ask_host(number, host_wire.FollowList(number))
+        return follower
+
+    async def close_host(self) -> None:
+        self._end(errors.OwnerEnded("The connection to the workspace was closed."))
+        await self._stream.close_stream()
+        await self._tasks.aclose(limit=1)
+
+    # --- For the followers
+
+    def register_follower(self, follower: "RemoteConversationFollower | RemoteListFollower") -> int:
+        number = next(self._numbers)
+        self._followers[number] = follower
+        return number
+
+    async def begin_following(self, number: int, conversation: str, after: int) -> None:
+        try:
+            await self._ask_host(number, host_wire.FollowConversation(number, conversation, after))
+        except errors.HelixError:
+            self._followers.pop(number, None)
+            raise
+
+    async def stop_following(self, number: int) -> None:
+        if self._followers.pop(number, None) is not None and self._ended is None:
+            await self._send_message(host_wire.StopFollowing(number))
+
+    def raise_if_ended(self) -> None:
+        if self._ended is not None:
+            raise self._ended
+
+    # --- Sending and receiving
+
+    async def _ask_host(self, number: int, message: host_wire.WireMessage) -> Any:
+        self.raise_if_ended()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            await self._send_message(message)
+            return await answer
+        finally:
+            self._answers.pop(number, None)
+
+    async def _send_message(self, message: host_wire.WireMessage) -> None:
+        try:
+            await self._stream.write_bytes(host_wire.encode_frame(message))
+        except ConnectionError as error:
+            raise errors.OwnerEnded(HOST_GONE, remedy="Try again.") from error
+
+    async def _receive_until_ended(self) -> None:
+        try:
+            while piece := await self._stream.read_bytes():
+                for frame in self._reader.take_whole_frames(piece):
+                    self._handle_message(host_wire.decode_host_message(frame))
+            self._reader.check_ends_whole()
+            self._end(errors.OwnerEnded(HOST_GONE, remedy="Try again."))
+        except errors.HelixError as error:
+            self._end(error)
+            await self._stream.close_stream()
+
+    def _handle_message(self, message: host_wire.HostMessage) -> None:
+        if not self._greeting.done():
+            if isinstance(message, host_wire.RequestFailed):
+                raise _rebuild_error(message)
+            self._greeting.set_result(host_wire.check_greeting(message))
+            return
+        match message:
+            case host_wire.CommandDone():
+                self._set_answer(message.number, message.result)
+            case host_wire.RangeRead():
+                self._set_answer(message.number, message.content)
+            case host_wire.RequestFailed():
+                self._handle_failure(message)
+            case host_wire.RowsChanged():
+                self._handle_rows(message)
+            case host_wire.FactsSent() | host_wire.EventSent():
+                self._handle_event(message)
+            case _:
+                raise host_wire.BrokenStream("The other side greeted twice.")
+
+    def _set_answer(self, number: int, value: Any) -> None:
+        answer = self._answers.get(number)
+        if answer is not None and not answer.done():
+            answer.set_result(value)
+
+    def _handle_failure(self, message: host_wire.RequestFailed) -> None:
+        error = _rebuild_error(message)
+        if message.number == 0:  # It is about the connection, which the host closes now.
+            raise error
+        answer = self._answers.get(message.number)
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
+            return
+        follower = self._followers.pop(message.number, None)
+        if follower is not None:
+            follower.fail(error)
+
+    def _handle_rows(self, message: host_wire.RowsChanged) -> None:
+        follower = self._followers.get(message.number)
+        if isinstance(follower, RemoteListFollower):
+            follower.receive_rows(message.rows)
+
+    def _handle_event(self, message: host_wire.FactsSent | host_wire.EventSent) -> None:
+        # Read in any case: what cannot be read is never passed over.
+        event = host_wire.decode_event(message)
+        follower = self._followers.get(message.number)
+        if isinstance(follower, RemoteConversationFollower):
+            follower.receive_event(event)
+
+    def _end(self, error: errors.HelixError) -> None:
+        if self._ended is not None:
+            return
+        self._ended = error
+        self.has_ended.set()
+        if not self._greeting.done():
+            self._greeting.set_exception(error)
+            self._greeting.exception()  # It is raised where the connection is opened.
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(error)
+        for follower in self._followers.values():
+            follower.fail(error)
+        self._followers.clear()
+
+
+class RemoteConversationFollower:
+    """Events of a conversation, in order. A reader that is too slow loses events, never facts."""
+
+    def __init__(self, host: RemoteWorkspaceHost, conversation: str, after: int) -> None:
+        self._host = host
+        self._conversation = conversation
+        self._number = 0
+        self._last_received = after
+        self._last_told = after
+        self._events: list[ConversationEvent] = []
+        self._has_news = asyncio.Event()
+        self._is_behind = False
+        self._error: errors.HelixError | None = None
+
+    async def start_following(self) -> None:
+        self._last_received = self._last_told
+        self._is_behind = False
+        self._number = self._host.register_follower(self)
+        await self._host.begin_following(self._number, self._conversation, self._last_told)
+
+    async def next_events(self) -> tuple[ConversationEvent, ...]:
+        while not self._events:
+            if self._error is not None:
+                raise self._error
+            if self._is_behind:
+                await self._host.stop_following(self._number)
+                await self.start_following()
+                continue
+            self._has_news.clear()
+            await self._has_news.wait()
+        events = tuple(self._events)
+        self._events = []
+        if not self._is_behind:
+            self._last_told = self._last_received
+        return events
+
+    async def close_follower(self) -> None:
+        await self._host.stop_following(self._number)
+
+    def receive_event(self, event: ConversationEvent) -> None:
+        if self._is_behind:
+            return
+        if isinstance(event, HistoryReplaced):
+            # Nothing that was told before holds, and nothing that waits to be told.
+            self._last_received = 0
+            self._last_told = 0
+            self._events.clear()
+        elif isinstance(event, FactsAdded):
+            self._check_numbers(event)
+        if len(self._events) >= MOST_UNREAD_EVENTS:
+            # They are told again, from the last fact that was taken.
+            is_replaced = isinstance(self._events[0], HistoryReplaced)
+            self._events = [HistoryReplaced()] if is_replaced else []
+            self._is_behind = True
+        else:
+            self._events.append(event)
+        self._has_news.set()
+
+    def _check_numbers(self, event: FactsAdded) -> None:
+        for recorded in event.facts:
+            if recorded.conversation != self._conversation:
+                raise host_wire.BrokenStream("The other side sent facts of another conversation.")
+            if recorded.seq != self._last_received + 1:
+                raise host_wire.BrokenStream(
+                    f"The other side sent the fact {recorded.seq} after {self._last_received}."
+                )
+            self._last_received = recorded.seq
+
+    def fail(self, error: errors.HelixError) -> None:
+        self._error = error
+        self._has_news.set()
+
+
+class RemoteListFollower:
+    """Rows of the list that have changed. Of a row that changes twice, only the last is told."""
+
+    def __init__(self, host: RemoteWorkspaceHost) -> None:
+        self._host = host
+        self.number = 0
+        self._changed: dict[str, HostListRow] = {}
+        self._has_rows = False
+        self._has_news = asyncio.Event()
+        self._error: errors.HelixError | None = None
+
+    async def next_rows(self) -> tuple[HostListRow, ...]:
+        while not self._has_rows:
+            if self._error is not None:
+                raise self._error
+            self._has_news.clear()
+            await self._has_news.wait()
+        rows = tuple(self._changed.values())
+        self._changed = {}
+        self._has_rows = False
+        return rows
+
+    async def close_follower(self) -> None:
+        await self._host.stop_following(self.number)
+
+    def receive_rows(self, rows: tuple[HostListRow, ...]) -> None:
+        for listed in rows:
+            self._changed[listed.row.id] = listed
+        self._has_rows = True
+        self._has_news.set()
+
+    def fail(self, error: errors.HelixError) -> None:
+        self._error = error
+        self._has_news.set()
+
+
+def _rebuild_error(message: host_wire.RequestFailed) -> errors.HelixError:
+    kind = _ERRORS.get(message.kind, errors.HelixError)
+    return kind(message.what[:LONGEST_SENTENCE], remedy=message.remedy[:LONGEST_SENTENCE])

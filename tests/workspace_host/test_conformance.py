@@ -1,0 +1,375 @@
+"""The same stories in the host's process, over a socket, and as a command at the owner."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import (
+    Decided,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    TurnEnd,
+    TurnEnded,
+    Unfolded,
+    UserSaid,
+)
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import ReplyStreamed
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
+from helix_desktop.workbench import Workbench
+from helix_desktop.workspace_host import local_workspace_host
+from helix_desktop.workspace_host.followed_conversation import digest_of_view
+from helix_desktop.workspace_host.host_interface import (
+    LONGEST_RANGE,
+    AnswerAgain,
+    AnswerQuestion,
+    ChangeConversation,
+    FoldConversation,
+    ForkConversation,
+    HistoryReplaced,
+    HostListRow,
+    LiveState,
+    RepeatFold,
+    ResumeTurn,
+    RewindConversation,
+    SendMessage,
+    StartConversation,
+    StopTurn,
+    StoreContent,
+    UndoFileChanges,
+    UndoFold,
+    WorkspaceHost,
+    question_fingerprint,
+    read_stored_content,
+)
+from tests.workspace_host.conftest import NewHost
+from tests.workspace_host.viewer import Viewer
+
+
+async def begun(host: WorkspaceHost) -> Viewer:
+    started = await host.run_host_command(StartConversation())
+    return await Viewer.begin(host, started.conversation)
+
+
+async def session_of(bench: Workbench, viewer: Viewer) -> Session:
+    return await bench.open_session(viewer.conversation)
+
+
+async def check_same_as_host(bench: Workbench, viewer: Viewer) -> None:
+    session = await session_of(bench, viewer)
+    await viewer.until_as_far_as(session)
+    assert list(viewer.state.facts) == list(session.all_facts)
+    assert viewer.view == digest_of_view(session.conversation.state).hex
+
+
+async def allow(viewer: Viewer, *, allowed: bool = True, words: str = "") -> int:
+    await viewer.until(lambda: bool(viewer.questions))
+    number, question = next(iter(viewer.questions.items()))
+    answer = PermissionAnswer(allowed=allowed, words=words)
+    command = AnswerQuestion(viewer.conversation, number, question_fingerprint(question), answer)
+    await viewer.host.run_host_command(command)
+    return number
+
+
+async def test_a_turn_is_seen_as_the_host_has_it(host: WorkspaceHost, bench: Workbench) -> None:
+    viewer = await begun(host)
+    await viewer.say("hello")
+    await viewer.say("read README.md")
+    assert any(isinstance(fact, ModelReplied) for fact in viewer.facts)
+    assert any(isinstance(event, ReplyStreamed) for event in viewer.events)
+    assert viewer.reply_text == ""
+    await check_same_as_host(bench, viewer)
+
+
+async def test_who_comes_later_has_the_same_from_any_number_on(
+    host: WorkspaceHost, new_host: NewHost, bench: Workbench
+) -> None:
+    first = await begun(host)
+    await first.say("read README.md")
+    later = await Viewer.begin(await new_host(), first.conversation)
+    assert later.view == first.view
+    assert later.added == list(range(1, first.state.seq + 1))
+    from_there = await Viewer.begin(await new_host(), first.conversation, list(first.state.facts))
+    assert from_there.added == []
+    assert from_there.view == first.view
+    await first.say("hello")
+    await later.until_as_far_as(await session_of(bench, first))
+    assert from_there.state.seq < later.state.seq
+    await check_same_as_host(bench, later)
+    await check_same_as_host(bench, from_there)
+    assert from_there.added == later.added[-len(from_there.added) :]
+
+
+async def test_permission_is_asked_of_all_and_answered_once(
+    host: WorkspaceHost, new_host: NewHost, bench: Workbench, folder: Path
+) -> None:
+    viewer = await begun(host)
+    other = await Viewer.begin(await new_host(), viewer.conversation)
+    await host.run_host_command(SendMessage(viewer.conversation, "write b.txt: text"))
+    await viewer.until(lambda: bool(viewer.questions))
+    await other.until(lambda: bool(other.questions))
+    assert viewer.questions == other.questions
+    assert not (folder / "b.txt").exists()
+    number, question = next(iter(other.questions.items()))
+    await allow(viewer)
+    late = AnswerQuestion(
+        viewer.conversation, number, question_fingerprint(question), PermissionAnswer(allowed=False)
+    )
+    await viewer.until_ended(1)
+    with pytest.raises(ActionRefused, match="no longer open"):
+        await other.host.run_host_command(late)
+    assert (folder / "b.txt").read_text() == "text\n"
+    assert not viewer.questions
+    await other.until(lambda: not other.questions)
+    decisions = [fact for fact in viewer.facts if isinstance(fact, Decided) and fact.by == "user"]
+    assert [fact.allowed for fact in decisions] == [True]
+    await check_same_as_host(bench, viewer)
+
+
+async def test_an_answer_to_other_words_is_refused(host: WorkspaceHost, folder: Path) -> None:
+    viewer = await begun(host)
+    await host.run_host_command(SendMessage(viewer.conversation, "write b.txt: text"))
+    await viewer.until(lambda: bool(viewer.questions))
+    number = next(iter(viewer.questions))
+    wrong = AnswerQuestion(viewer.conversation, number, "00" * 32, PermissionAnswer(allowed=True))
+    with pytest.raises(ActionRefused, match="no longer open"):
+        await host.run_host_command(wrong)
+    await allow(viewer, allowed=False, words="use another name")
+    await viewer.until_ended(1)
+    assert not (folder / "b.txt").exists()
+    assert any("use another name" in getattr(fact, "head", "") for fact in viewer.facts)
+
+
+async def test_a_question_that_is_open_is_told_to_who_comes_later(
+    host: WorkspaceHost, new_host: NewHost
+) -> None:
+    viewer = await begun(host)
+    await host.run_host_command(SendMessage(viewer.conversation, "write b.txt: text"))
+    await viewer.until(lambda: bool(viewer.questions))
+    later = await Viewer.begin(await new_host(), viewer.conversation)
+    assert later.questions == viewer.questions
+    assert later.running.value == "waiting for you"
+    await allow(later)
+    await later.until_ended(1)
+
+
+async def test_a_command_that_is_sent_twice_is_done_once(
+    host: WorkspaceHost, new_host: NewHost
+) -> None:
+    viewer = await begun(host)
+    command = SendMessage(viewer.conversation, "hello")
+    again = await new_host()
+    await host.run_host_command(command, "the same")
+    await again.run_host_command(command, "the same")
+    await viewer.until_ended(1)
+    first = await host.run_host_command(StartConversation(), "one more")
+    second = await again.run_host_command(StartConversation(), "one more")
+    assert first == second
+    assert sum(isinstance(fact, UserSaid) for fact in viewer.facts) == 1
+
+
+async def test_a_turn_is_stopped_and_goes_on(host: WorkspaceHost, bench: Workbench) -> None:
+    viewer = await begun(host)
+    await host.run_host_command(SendMessage(viewer.conversation, "write b.txt: text"))
+    await viewer.until(lambda: bool(viewer.questions))
+    await host.run_host_command(SendMessage(viewer.conversation, "hello"))
+    await viewer.until(lambda: viewer.queued is not None and bool(viewer.queued.messages))
+    await host.run_host_command(StopTurn(viewer.conversation))
+    await viewer.until_ended(1)
+    end = next(fact for fact in viewer.facts if isinstance(fact, TurnEnded))
+    assert end.reason is TurnEnd.STOPPED
+    await host.run_host_command(ResumeTurn(viewer.conversation))
+    await viewer.until_ended(2)
+    await check_same_as_host(bench, viewer)
+
+
+async def test_folds_are_made_undone_and_repeated(
+    host: WorkspaceHost, bench: Workbench, folder: Path
+) -> None:
+    for name in ("one.txt", "two.txt", "three.txt"):
+        lines = [f"Line {number} of {name} says little." for number in range(200)]
+        (folder / name).write_text("\n".join(lines))
+    await bench.choose_permission_mode("allow all")
+    viewer = await begun(host)
+    for words in ("Read one.txt", "Read two.txt", "Read three.txt", "hello"):
+        await viewer.say(words)
+    before = viewer.view
+    await host.run_host_command(FoldConversation(viewer.conversation, FoldKind.HANDOVER))
+    await viewer.until(
+        lambda: any(isinstance(f, Folded) and f.kind is FoldKind.HANDOVER for f in viewer.facts)
+    )
+    fold = next(f for f in viewer.facts if isinstance(f, Folded) and f.kind is FoldKind.HANDOVER)
+    folded = viewer.view
+    assert folded != before
+    await host.run_host_command(UndoFold(viewer.conversation, fold.fold))
+    await viewer.until(lambda: any(isinstance(fact, Unfolded) for fact in viewer.facts))
+    assert viewer.view == before
+    await host.run_host_command(RepeatFold(viewer.conversation, fold.fold))
+    await check_same_as_host(bench, viewer)
+    assert viewer.view == folded
+
+
+async def test_rewinding_asking_again_and_forking(host: WorkspaceHost, bench: Workbench) -> None:
+    viewer = await begun(host)
+    await viewer.say("hello")
+    seq = viewer.state.seq
+    await viewer.say("read README.md")
+    await host.run_host_command(RewindConversation(viewer.conversation, seq))
+    await check_same_as_host(bench, viewer)
+    ends = viewer.ends
+    await host.run_host_command(AnswerAgain(viewer.conversation))
+    await viewer.until_ended(ends + 1)
+    await check_same_as_host(bench, viewer)
+    forked = await host.run_host_command(ForkConversation(viewer.conversation, title="Other"))
+    fork = await Viewer.begin(host, forked.conversation)
+    assert fork.state.title == "Other"
+    await fork.say("hello")
+    await check_same_as_host(bench, fork)
+
+
+async def test_files_are_undone(host: WorkspaceHost, folder: Path) -> None:
+    viewer = await begun(host)
+    seq = viewer.state.seq
+    await host.run_host_command(SendMessage(viewer.conversation, "write b.txt: text"))
+    await allow(viewer)
+    await viewer.until_ended(1)
+    assert (folder / "b.txt").exists()
+    undone = await host.run_host_command(UndoFileChanges(viewer.conversation, seq))
+    assert [Path(path).name for path in undone.paths] == ["b.txt"]
+    assert undone.left_alone == ()
+    assert not (folder / "b.txt").exists()
+
+
+async def test_a_conversation_is_changed_and_listed(host: WorkspaceHost, new_host: NewHost) -> None:
+    listing = await (await new_host()).follow_list()
+    assert await listing.next_rows() == ()
+    viewer = await begun(host)
+    command = ChangeConversation(
+        viewer.conversation, title="A name", is_pinned=True, is_archived=True, is_trashed=False
+    )
+    await host.run_host_command(command)
+    async with asyncio.timeout(60):
+        rows: dict[str, HostListRow] = {}
+        while "A name" not in [each.row.title for each in rows.values() if each.row.pinned]:
+            rows |= {each.row.id: each for each in await listing.next_rows()}
+        assert rows[viewer.conversation].row.archived
+        await host.run_host_command(SendMessage(viewer.conversation, "write b.txt: text"))
+        while rows[viewer.conversation].running.value != "waiting for you":
+            rows |= {each.row.id: each for each in await listing.next_rows()}
+        assert "b.txt" in rows[viewer.conversation].why
+    await host.run_host_command(ChangeConversation(viewer.conversation, is_trashed=True))
+    async with asyncio.timeout(60):
+        while not rows[viewer.conversation].row.trashed:
+            rows |= {each.row.id: each for each in await listing.next_rows()}
+    await listing.close_follower()
+
+
+async def test_content_comes_by_digest_and_range(host: WorkspaceHost) -> None:
+    content = bytes(range(256)) * 12_000
+    text = ("a line of text\n" * 100_000).encode()
+    for whole in (content[:0] + b"one", text):
+        stored = await host.run_host_command(StoreContent("a.txt", whole))
+        (attachment,) = stored.attachments
+        assert await read_stored_content(host, attachment.stored) == whole
+        part = await host.read_content_range(attachment.stored.digest, 1, 2)
+        assert part == whole[1:3]
+    with pytest.raises(NotFound):
+        await host.read_content_range(Digest.of_content(b"unknown"), 0, 10)
+    with pytest.raises(InvalidInput, match="range"):
+        await host.read_content_range(attachment.stored.digest, 0, LONGEST_RANGE + 1)
+
+
+async def test_an_attachment_is_sent_with_a_message(host: WorkspaceHost) -> None:
+    viewer = await begun(host)
+    stored = await host.run_host_command(StoreContent("notes.txt", b"some notes"))
+    await host.run_host_command(SendMessage(viewer.conversation, "hello", stored.attachments))
+    await viewer.until_ended(1)
+    said = next(fact for fact in viewer.facts if isinstance(fact, UserSaid))
+    assert said.parts[1] == stored.attachments[0]
+
+
+async def test_what_cannot_be_done_is_refused_with_the_same_error(host: WorkspaceHost) -> None:
+    viewer = await begun(host)
+    with pytest.raises(NotFound, match="no conversation nowhere"):
+        await host.follow_conversation("nowhere")
+    with pytest.raises(NotFound, match="no conversation nowhere"):
+        await host.run_host_command(SendMessage("nowhere", "hello"))
+    with pytest.raises(InvalidInput, match="empty"):
+        await host.run_host_command(SendMessage(viewer.conversation, "  "))
+    with pytest.raises(NotFound, match="regenerated"):
+        await host.run_host_command(AnswerAgain(viewer.conversation))
+    await host.run_host_command(SendMessage(viewer.conversation, "write b.txt: text"))
+    await viewer.until(lambda: bool(viewer.questions))
+    with pytest.raises(ActionRefused, match="Cannot rewind") as refused:
+        await host.run_host_command(RewindConversation(viewer.conversation, 1))
+    assert refused.value.remedy == "Stop the agent first (Esc)."
+    await allow(viewer, allowed=False)
+
+
+async def test_what_is_forgotten_is_told_again_from_the_first_fact(
+    host: WorkspaceHost, bench: Workbench
+) -> None:
+    viewer = await begun(host)
+    await viewer.say("hello, the word is gooseberry")
+    assert any("gooseberry" in str(fact) for fact in viewer.facts)
+    await bench.forget_content(text="gooseberry")
+    await viewer.until(lambda: isinstance(viewer.events[-1], HistoryReplaced))
+    await viewer.until(lambda: viewer.has_caught_up)
+    assert not any("gooseberry" in str(fact) for fact in viewer.facts)
+    await check_same_as_host(bench, viewer)
+
+
+async def test_a_slow_viewer_loses_events_but_no_fact(
+    host: WorkspaceHost, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_workspace_host, "MOST_WAITING_EVENTS", 3)
+    viewer = await begun(host)
+    session = await session_of(bench, viewer)
+    await host.run_host_command(SendMessage(viewer.conversation, "read README.md"))
+    await session.wait_until_idle()
+    await viewer.until_as_far_as(session)
+    assert viewer.added == list(range(1, session.conversation.state.seq + 1))
+    await check_same_as_host(bench, viewer)
+
+
+async def test_many_follow_one_conversation_and_see_the_same(
+    new_host: NewHost, bench: Workbench
+) -> None:
+    viewer = await begun(await new_host())
+    others = [await Viewer.begin(await new_host(), viewer.conversation) for _ in range(8)]
+    await viewer.say("read README.md")
+    session = await session_of(bench, viewer)
+    for other in others:
+        await other.until_as_far_as(session)
+    assert {other.view for other in others} == {viewer.view}
+    for other in others:
+        await other.close()
+
+
+async def test_who_joins_while_the_model_writes_has_what_was_written(
+    host: WorkspaceHost, new_host: NewHost
+) -> None:
+    viewer = await begun(host)
+    await host.run_host_command(SendMessage(viewer.conversation, "hello"))
+    await viewer.until(lambda: bool(viewer.reply_text) or viewer.ends == 1)
+    later = await Viewer.begin(await new_host(), viewer.conversation)
+    await later.until_ended(1)
+    replies = [fact for fact in later.facts if isinstance(fact, ModelReplied)]
+    assert replies
+    assert later.reply_text == ""
+
+
+async def test_the_state_at_the_beginning_is_told_once(host: WorkspaceHost) -> None:
+    viewer = await begun(host)
+    live = [event for event in viewer.events if isinstance(event, LiveState)]
+    assert len(live) == 1
+    assert host.workspace_name == "Pairs"
+    await viewer.close()
+    with pytest.raises(HelixError):
+        await host.run_host_command(SendMessage("", "x"))

@@ -1,0 +1,376 @@
+"""Frames and messages: what breaks, lies or is hostile ends with one clear error, and no crash."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine import facts
+from helix_desktop.engine.fact_encoding import encode_fact
+from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
+from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    CallStage,
+    CallStageChanged,
+    ConversationActivity,
+    FoldProgress,
+    MessagesQueued,
+    MeterChanged,
+    QuestionAnswered,
+    QuestionAsked,
+    ReplyStreamed,
+    ToolPrinted,
+)
+from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.errors import HelixError, OwnerEnded
+from helix_desktop.workbench import Workbench
+from helix_desktop.workspace_host import host_wire, remote_workspace_host
+from helix_desktop.workspace_host.byte_streams import SocketStream
+from helix_desktop.workspace_host.host_interface import (
+    CommandResult,
+    ConversationEvent,
+    FactsAdded,
+    HistoryReplaced,
+    LiveState,
+    ReplyDelayed,
+    StartConversation,
+)
+from helix_desktop.workspace_host.host_server import serve_host_client
+from helix_desktop.workspace_host.host_wire import BrokenStream
+from helix_desktop.workspace_host.local_workspace_host import LocalWorkspaceHost
+from helix_desktop.workspace_host.remote_workspace_host import RemoteWorkspaceHost
+from tests.conftest import Expect
+from tests.workspace_host.conftest import socket_streams
+
+STORED = facts.Stored(Digest.of_content(b"x"), 1)
+SAID = (facts.Text("hello", 2), facts.Attachment("a", STORED))
+QUESTION = PermissionQuestion(facts.ToolCall("1", "run_command", "{}"), "Run?", "ls")
+EVENTS: list[ConversationEvent] = [
+    FactsAdded((facts.Recorded("c", 1, 2.0, facts.UserSaid(SAID)),)),
+    HistoryReplaced(),
+    LiveState(
+        ConversationActivity.ASKING, "Run?", (QuestionAsked("c", 1, QUESTION),), MessagesQueued("c", (SAID,)), "so far"
+    ),
+    ReplyDelayed("c", "busy", 2.5),
+    ReplyStreamed("c", TextDelta("a")),
+    ReplyStreamed("c", ReasoningDelta("b")),
+    ReplyStreamed("c", CallDelta(0, "1", "ls", "{}")),
+    ToolPrinted("c", "1", "out"),
+    CallStageChanged("c", "1", CallStage.RUNNING),
+    ActivityChanged("c", ConversationActivity.FAILED, "why"),
+    QuestionAsked("c", 1, QUESTION),
+    QuestionAnswered("c", 1),
+    FoldProgress("c", facts.FoldKind.HANDOVER, "why", done=True),
+    MessagesQueued("c", (SAID, SAID), (SAID,), 1),
+    MeterChanged("c"),
+]  # fmt: skip
+
+
+def decoded(frame: bytes) -> ConversationEvent:
+    message = host_wire.decode_host_message(frame[host_wire.LENGTH.size :])
+    assert isinstance(message, host_wire.FactsSent | host_wire.EventSent)
+    return host_wire.decode_event(message)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_every_event_comes_back_as_it_was(event: ConversationEvent) -> None:
+    assert decoded(host_wire.encode_event(7, event)) == event
+
+
+def test_frames_come_whole_however_the_stream_is_cut() -> None:
+    frames = [host_wire.encode_event(1, event) for event in EVENTS]
+    whole = b"".join(frames)
+    for size in (1, 2, 3, 5, 100, 10_000):
+        reader = host_wire.FrameReader()
+        found: list[bytes] = []
+        for start in range(0, len(whole), size):
+            found += reader.take_whole_frames(whole[start : start + size])
+        reader.check_ends_whole()
+        assert [host_wire.LENGTH.pack(len(frame)) + frame for frame in found] == frames
+
+
+def test_a_giant_length_is_refused_before_anything_is_kept() -> None:
+    reader = host_wire.FrameReader()
+    with pytest.raises(BrokenStream, match="announced a message of 4,294,967,295 bytes"):
+        reader.take_whole_frames(b"\xff\xff\xff\xff")
+
+
+def test_a_message_that_is_too_long_to_send_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_wire, "LONGEST_FRAME", 100)
+    with pytest.raises(BrokenStream, match="too long to be sent"):
+        host_wire.encode_event(1, ToolPrinted("c", "1", "a" * 100))
+
+
+# --- A hostile client
+
+
+class Served:
+    """A host that serves a client whose bytes a test writes."""
+
+    def __init__(self, client: SocketStream, serving: asyncio.Task[None]) -> None:
+        self.client = client
+        self._serving = serving
+
+    async def all_that_it_answers(self) -> list[host_wire.HostMessage]:
+        reader = host_wire.FrameReader()
+        frames: list[bytes] = []
+        async with asyncio.timeout(30):
+            while piece := await self.client.read_bytes():
+                frames += reader.take_whole_frames(piece)
+            await asyncio.wait({self._serving})
+        assert self._serving.exception() is None
+        return [host_wire.decode_host_message(frame) for frame in frames]
+
+
+@pytest.fixture
+async def serve(bench: Workbench) -> Any:
+    tasks = OwnedTasks("hosts of a test")
+
+    async def begin() -> Served:
+        here, there = await socket_streams()
+        work = serve_host_client(LocalWorkspaceHost(bench), there)
+        return Served(here, tasks.spawn_task(work, name="serve"))
+
+    yield begin
+    await tasks.aclose(limit=2)
+
+
+def greeting(version: int = host_wire.PROTOCOL_VERSION) -> bytes:
+    return host_wire.encode_frame(host_wire.Greeting(version, "test"))
+
+
+CLIENTS = {
+    "another version": (greeting(9), "version 9"),
+    "a giant length": (greeting() + b"\x7f\xff\xff\xff", "announced"),
+    "no greeting": (host_wire.encode_frame(host_wire.FollowList(1)), "did not greet first"),
+    "two greetings": (greeting() * 2, "greeted twice"),
+    "HTTP": (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "announced"),
+    "half a frame": (greeting() + b"\x00\x00", "broke off"),
+    "no message": (greeting() + b"\x00\x00\x00\x01\xc1", "does not understand"),
+    "deep nesting": (
+        greeting() + host_wire.LENGTH.pack(200_000) + b"\x91" * 200_000,
+        "does not understand",
+    ),
+    "a message of the host": (
+        greeting() + host_wire.encode_frame(host_wire.RangeRead(1, b"")),
+        "does not understand",
+    ),
+    "a follower's number again": (
+        greeting() + host_wire.encode_frame(host_wire.FollowList(1)) * 2,
+        "follows more than",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_a_client_that_is_not_understood_is_told_once_and_closed(
+    name: str, serve: Any, expect: Expect
+) -> None:
+    content, sentence = CLIENTS[name]
+    expect("was not understood")
+    served = await serve()
+    await served.client.write_bytes(content)
+    served.client._writer.write_eof()  # It says no more.
+    answers = await served.all_that_it_answers()
+    await served.client.close_stream()
+    assert isinstance(answers[0], host_wire.Greeting)
+    errors = [each for each in answers if isinstance(each, host_wire.RequestFailed)]
+    assert len(errors) == 1
+    assert sentence in errors[0].what
+    assert errors[0].number == 0
+
+
+def hostile_bytes(chance: random.Random, honest: list[bytes]) -> bytes:
+    """A frame that is damaged, cut, repeated, invented or of other types than it should be."""
+    frame = bytearray(chance.choice(honest))
+    match chance.randrange(6):
+        case 0:
+            for _ in range(chance.randrange(1, 6)):
+                frame[chance.randrange(len(frame))] = chance.randrange(256)
+        case 1:
+            del frame[chance.randrange(len(frame)) :]
+        case 2:
+            frame[4:] = chance.randbytes(len(frame) - 4)
+        case 3:
+            frame = bytearray(chance.randbytes(chance.randrange(1, 200)))
+        case 4:
+            value = msgspec.msgpack.decode(frame[4:])
+            value[chance.choice(list(value))] = chance.choice(
+                [None, -1, 2**63, "x" * 1000, b"\xff", [], {}, 1.5, float("nan"), True, [[]] * 50]
+            )
+            content = msgspec.msgpack.encode(value)
+            frame = bytearray(host_wire.LENGTH.pack(len(content)) + content)
+        case _:
+            frame[0:4] = host_wire.LENGTH.pack(chance.randrange(2**32))
+    return bytes(frame)
+
+
+def client_frames() -> list[bytes]:
+    messages = [
+        host_wire.RunCommand(1, "a", StartConversation("x")),
+        host_wire.FollowConversation(2, "nowhere", 5),
+        host_wire.FollowList(3),
+        host_wire.ReadRange(4, bytes(32), 0, 10),
+        host_wire.StopFollowing(3),
+    ]
+    return [host_wire.encode_frame(message) for message in messages]
+
+
+async def test_1000_hostile_clients_end_with_one_error_and_the_host_goes_on(
+    serve: Any, bench: Workbench, expect: Expect
+) -> None:
+    expect("was not understood")
+    chance = random.Random(72)
+    for number in range(1_000):
+        served = await serve()
+        content = hostile_bytes(chance, client_frames())
+        await served.client.write_bytes(greeting() + content)
+        served.client._writer.write_eof()
+        answers = await served.all_that_it_answers()
+        await served.client.close_stream()
+        last_words = [
+            each
+            for each in answers
+            if isinstance(each, host_wire.RequestFailed) and each.number == 0
+        ]
+        assert len(last_words) <= 1, (number, content)
+    host = LocalWorkspaceHost(bench)
+    assert (await host.run_host_command(StartConversation())).conversation
+
+
+# --- A hostile host
+
+
+def host_frames() -> list[bytes]:
+    frames = [host_wire.encode_event(2, event) for event in EVENTS]
+    frames.append(host_wire.encode_frame(host_wire.RequestFailed(2, "NotFound", "what")))
+    frames.append(host_wire.encode_frame(host_wire.RowsChanged(2, ())))
+    return frames
+
+
+async def hear(content: bytes) -> HelixError:
+    """What a client that follows a conversation is told in the end, by a host that sends this."""
+    here, there = await socket_streams()
+    await there.write_bytes(greeting())
+    host = await RemoteWorkspaceHost.connect_over_stream(here)
+    tasks = OwnedTasks("client of a test")
+    following = tasks.spawn_task(host.follow_conversation("c"), name="follow")
+    while not host._answers:
+        await asyncio.sleep(0)
+    number = next(iter(host._answers))
+    await there.write_bytes(
+        host_wire.encode_frame(host_wire.CommandDone(number, CommandResult())) + content
+    )
+    there._writer.write_eof()
+    try:
+        async with asyncio.timeout(30):
+            follower = await following
+            while True:
+                await follower.next_events()
+    except HelixError as error:
+        return error
+    finally:
+        await host.close_host()
+        await there.close_stream()
+        await tasks.aclose()
+    raise AssertionError("it never ended")
+
+
+async def test_1000_hostile_hosts_end_with_one_error_at_the_client() -> None:
+    chance = random.Random(73)
+    ends: set[str] = set()
+    for _ in range(1_000):
+        error = await hear(hostile_bytes(chance, host_frames()))
+        ends.add(type(error).__name__)
+        assert error.what
+        assert len(error.what) <= remote_workspace_host.LONGEST_SENTENCE
+    assert {"BrokenStream", "OwnerEnded"} <= ends
+
+
+def lying_facts() -> Iterator[tuple[str, Callable[[], bytes]]]:
+    fact = encode_fact(facts.UserSaid(SAID))
+
+    def sent(*rows: host_wire.WireFact, conversation: str = "c") -> bytes:
+        return host_wire.encode_frame(host_wire.FactsSent(1, conversation, rows))
+
+    yield "the fact 2 after 0", lambda: sent(host_wire.WireFact(2, 1.0, fact))
+    yield "the fact 1 after 1", lambda: sent(host_wire.WireFact(1, 1.0, fact)) * 2
+    yield "another conversation", lambda: sent(host_wire.WireFact(1, 1.0, fact), conversation="d")
+    yield "cannot be read", lambda: sent(host_wire.WireFact(1, 1e99, fact))
+    yield (
+        "cannot be read",
+        lambda: sent(host_wire.WireFact(1, 1.0, fact.replace("hello", "\\ud800"))),
+    )
+    yield "cannot be read", lambda: sent(host_wire.WireFact(1, 1.0, "[" * 100_000))
+    yield (
+        "cannot be read",
+        lambda: sent(host_wire.WireFact(1, 1.0, '{"fact":"UserSaid","version":1,"parts":1}')),
+    )
+    yield "cannot be read", sent
+    yield (
+        "newer version",
+        lambda: sent(host_wire.WireFact(1, 1.0, '{"fact":"Unheard","version":1}')),
+    )
+
+
+@pytest.mark.parametrize(("sentence", "content"), list(lying_facts()))
+async def test_facts_that_lie_are_refused(sentence: str, content: Callable[[], bytes]) -> None:
+    error = await hear(content())
+    assert sentence in error.what
+
+
+async def test_more_content_than_was_asked_for_is_refused() -> None:
+    here, there = await socket_streams()
+    await there.write_bytes(greeting())
+    host = await RemoteWorkspaceHost.connect_over_stream(here)
+    await there.write_bytes(host_wire.encode_frame(host_wire.RangeRead(1, b"12345")))
+    tasks = OwnedTasks("client of a test")
+    reading = tasks.spawn_task(host.read_content_range(STORED.digest, 0, 4), name="read")
+    await there.write_bytes(host_wire.encode_frame(host_wire.RangeRead(1, b"12345")))
+    with pytest.raises(BrokenStream, match="more content"):
+        await asyncio.wait_for(reading, 30)
+    await host.close_host()
+    await there.close_stream()
+
+
+async def test_a_host_that_ends_is_said_to_all_who_wait() -> None:
+    here, there = await socket_streams()
+    await there.write_bytes(greeting())
+    host = await RemoteWorkspaceHost.connect_over_stream(here)
+    tasks = OwnedTasks("clients of a test")
+    waiting = [
+        tasks.spawn_task(host.run_host_command(StartConversation()), name="one"),
+        tasks.spawn_task(host.follow_list(), name="two"),
+    ]
+    await asyncio.sleep(0)
+    await there.close_stream()
+    for each in waiting:
+        with pytest.raises(OwnerEnded):
+            await asyncio.wait_for(each, 30)
+    with pytest.raises(OwnerEnded):
+        await host.follow_conversation("c")
+    await host.close_host()
+
+
+async def test_a_host_of_another_version_is_said_with_what_to_do() -> None:
+    here, there = await socket_streams()
+    await there.write_bytes(greeting(2))
+    with pytest.raises(BrokenStream, match="version 2") as refused:
+        await RemoteWorkspaceHost.connect_over_stream(here)
+    assert "Update Helix Desktop" in refused.value.remedy
+    await there.close_stream()
+
+
+async def test_a_program_that_is_no_host_is_no_crash() -> None:
+    here, there = await socket_streams()
+    await there.write_bytes(b"Welcome to Debian GNU/Linux\n")
+    with pytest.raises(BrokenStream):
+        await RemoteWorkspaceHost.connect_over_stream(here)
+    await there.close_stream()
