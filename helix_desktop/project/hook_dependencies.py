@@ -15,10 +15,9 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.processes.starter import find_program
 from helix_desktop.project.project_item import ProjectReading, is_stored_file
 
-SETTINGS_FOLDERS = (
-    ".claude",
-    ".agents",
-)  # Folders in the user's home that contain the configuration of agents.
+# Folders in the user's home that contain the configuration of agents.
+SETTINGS_FOLDERS = (".claude", ".agents")
+_SYSTEM_FOLDERS = frozenset({"/bin", "/dev", "/dev/fd"})
 _SHOWN_BYTES = 256 * 1024
 _MOST_BYTES = 64 << 20
 _MOST_FILES = 50
@@ -47,21 +46,25 @@ def find_files_named_in_command(command: str, folder: Path, reading: ProjectRead
     """Return files that a command's words lead to, from the folder or one that it changes to."""
     reading.count_file_accesses(len(command) >> 2)
     words = [_PROJECT_DIR.sub(str(folder), word) for word in _split_command_words(command)]
-    bases = [folder]
+    start_folders = [folder]
     for word in words:
         if word and os.path.isdir(folder / word):  # noqa: PTH112 -- never raises
-            bases.append(folder / word)
-    files: dict[Path, None] = {}
+            start_folders.append(folder / word)
     names = list(_possible_file_names(words))
-    if len(names) * len(bases) > _MOST_LOOKS:
+    look_count = len(names) * len(start_folders)
+    if look_count > _MOST_LOOKS:
         raise _too_many_files_error()
-    reading.count_file_accesses(len(names) * len(bases))
+    reading.count_file_accesses(look_count)
+    files: dict[Path, None] = {}
     for name in names:
-        for base in bases:
-            path = base / os.path.expanduser(name)  # noqa: PTH111 -- a word, which may be no path
+        expanded = os.path.expanduser(name)  # noqa: PTH111 -- a word, which may be no path
+        for start_folder in start_folders:
+            path = start_folder / expanded
             if _is_file_to_trust_with_hook(path):
                 files.setdefault(path)
-    if len(files) > _MOST_FILES or any(path.stat().st_size > _MOST_BYTES for path in files):
+    if len(files) > _MOST_FILES:
+        raise _too_many_files_error()
+    if any(path.stat().st_size > _MOST_BYTES for path in files):
         raise _too_many_files_error()
     return list(files)
 
@@ -81,15 +84,15 @@ def runs_only_scripts_of_user(
     if not plain or not _CERTAIN.fullmatch(plain):
         return False
     try:
-        words = [os.path.expanduser(word) for word in shlex.split(plain)]  # noqa: PTH111 -- a word, which may be no path
-        within = [root.resolve() for root in roots]
-        if words[0] in _INTERPRETERS and len(words) > 1:
+        words = list(map(os.path.expanduser, shlex.split(plain)))
+        real_roots = [root.resolve() for root in roots]
+        if len(words) > 1 and words[0] in _INTERPRETERS:
             interpreter = find_program(words.pop(0))
-            if not interpreter or _is_within(Path(interpreter), within):
+            if not interpreter or _is_within(Path(interpreter), real_roots):
                 return False
-        if not _is_script_in_users_agent_settings(Path(words[0]), home, within):
+        if not _is_script_in_users_agent_settings(Path(words[0]), home, real_roots):
             return False
-        return not any(_may_be_path_within(word, folder, within) for word in words[1:])
+        return not any(_may_be_path_within(word, folder, real_roots) for word in words[1:])
     except (OSError, ValueError, RuntimeError):
         return False
 
@@ -116,7 +119,11 @@ def _is_script_in_users_agent_settings(path: Path, home: Path, within: Sequence[
 
 def _may_be_path_within(word: str, folder: Path, roots: Sequence[Path]) -> bool:
     """Whether a word, or an option's value after `=`, may be a path in the workspace's folders."""
-    for part in {word, word.partition("=")[2], word.lstrip("-")[1:]} - {""}:
+    value_behind_equals = word.partition("=")[2]
+    value_behind_letter = word.lstrip("-")[1:]
+    for part in (word, value_behind_equals, value_behind_letter):
+        if not part:
+            continue
         path = Path(part)
         if path.is_absolute():
             if _is_within(path, roots):
@@ -129,9 +136,10 @@ def _may_be_path_within(word: str, folder: Path, roots: Sequence[Path]) -> bool:
 def _is_within(path: Path, roots: Sequence[Path]) -> bool:
     as_written = Path(os.path.normpath(path))
     behind_links = path.resolve()
-    return any(
-        as_written.is_relative_to(root) or behind_links.is_relative_to(root) for root in roots
-    )
+    for root in roots:
+        if as_written.is_relative_to(root) or behind_links.is_relative_to(root):
+            return True
+    return False
 
 
 def _split_command_words(command: str) -> list[str]:
@@ -155,25 +163,25 @@ def _possible_file_names(words: Sequence[str]) -> Iterator[str]:
     """Yield possible file names: words, text after `=`, a module after `-m`, and a
     program's recipe.
     """
-    for before, word in zip(["", *words], words, strict=False):
+    previous_word = ""
+    for word in words:
         yield word
         if "=" in word:
             yield word.partition("=")[2]
-        if before == "-m":
+        if previous_word == "-m":
             path = word.replace(".", "/")
-            yield from (f"{path}.py", f"{path}/__main__.py", f"{path}/__init__.py")
+            yield f"{path}.py"
+            yield f"{path}/__main__.py"
+            yield f"{path}/__init__.py"
         yield from _RECIPES.get(word.rpartition("/")[2], ())
+        previous_word = word
 
 
 def _is_file_to_trust_with_hook(path: Path) -> bool:
     try:
         # Under /dev, only what the kernel creates is trusted, because anybody can write
         # to /dev/shm.
-        is_of_system = path.is_relative_to("/usr") or str(path.parent) in {
-            "/bin",
-            "/dev",
-            "/dev/fd",
-        }
+        is_of_system = path.is_relative_to("/usr") or str(path.parent) in _SYSTEM_FOLDERS
         return is_stored_file(path) and not is_of_system
     except (OSError, ValueError, RuntimeError):
         return False
@@ -182,9 +190,10 @@ def _is_file_to_trust_with_hook(path: Path) -> bool:
 def _text_or_hash(path: Path, reading: ProjectReading) -> str:
     try:
         size = path.stat().st_size
-        reading.count_file_accesses(size >> (10 if size <= _SHOWN_BYTES else 16))
         if size <= _SHOWN_BYTES:
+            reading.count_file_accesses(size >> 10)
             return path.read_bytes().decode("utf-8")
+        reading.count_file_accesses(size >> 16)
         with path.open("rb") as file:
             return f"{size:,} bytes, SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
     except UnicodeDecodeError:

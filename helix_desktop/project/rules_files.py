@@ -7,10 +7,12 @@ them is touched; Cursor's rules with `globs`, once a matching file is touched.
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project.project_item import (
     ProjectItem,
     ProjectReading,
@@ -101,52 +103,72 @@ def append_imported_files(
     is_hidden: Callable[[Path], bool] = nothing_is_hidden,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the text followed by every `@file` that it imports, and what could not be imported."""
-    notes: list[str] = []
-    parts = [text]
-    seen = {path}
-    size = len(text)
+    imports = _Imports(reading, is_hidden, parts=[text], size=len(text), seen={path})
+    imports.add_imports_of(text, path, 0)
+    return "\n\n".join(imports.parts), tuple(imports.notes)
 
-    def add_imports(importing: str, beside: Path, depth: int) -> None:
-        nonlocal size
-        for name in _IMPORT.findall(_CODE.sub(" ", importing)):
-            reading.count_file_accesses(1)
-            # Otherwise, a word such as @decorator is meant.
-            looks_like_file = "/" in name or "." in name
-            try:
-                target = (beside.parent / name.rstrip(".")).resolve()
-                if target in seen or not (looks_like_file or target.is_file()):
-                    continue
-            except (OSError, RuntimeError, ValueError):
-                continue  # The name is too long, or links form a circle.
-            seen.add(target)
-            if is_hidden(target):
-                notes.append(
+
+@dataclass(slots=True)
+class _Imports:
+    """Files that rules import, each once, in the order in which they are named."""
+
+    reading: ProjectReading
+    is_hidden: Callable[[Path], bool]
+    parts: list[str]
+    size: int
+    seen: set[Path]
+    notes: list[str] = field(default_factory=list)
+
+    def add_imports_of(self, text: str, path: Path, depth: int) -> None:
+        for name in _IMPORT.findall(_CODE.sub(" ", text)):
+            self.reading.count_file_accesses(1)
+            target = self._find_new_target(name, path)
+            if target is None:
+                continue
+            self.seen.add(target)
+            if self.is_hidden(target):
+                self.notes.append(
                     f"@{name} was not imported, because it is hidden from agents in this workspace."
                 )
                 continue
-            imported = reading.read_text(target) if depth < DEEPEST_IMPORT else None
-            if imported is None or size + len(imported) > MOST_IMPORTED:
-                if "/" in name or "." in name[1:]:
-                    notes.append(
-                        f"@{name} was not imported: it is missing, too large, nested too deeply, or outside the folder."
-                    )
+            imported = None
+            if depth < DEEPEST_IMPORT:
+                imported = self.reading.read_text(target)
+            if imported is None or self.size + len(imported) > MOST_IMPORTED:
+                self._note_missing(name)
                 continue
-            parts.append(f"Imported from {target.relative_to(reading.real_root)}:\n\n{imported}")
-            size += len(parts[-1])
-            add_imports(imported, target, depth + 1)
+            shown_path = target.relative_to(self.reading.real_root)
+            part = f"Imported from {shown_path}:\n\n{imported}"
+            self.parts.append(part)
+            self.size += len(part)
+            self.add_imports_of(imported, target, depth + 1)
 
-    add_imports(text, path, 0)
-    return "\n\n".join(parts), tuple(notes)
+    def _find_new_target(self, name: str, beside: Path) -> Path | None:
+        # The name may be too long, or links may form a circle.
+        with suppress(OSError, RuntimeError, ValueError):
+            target = (beside.parent / name.rstrip(".")).resolve()
+            if target in self.seen:
+                return None
+            # Otherwise, a word such as @decorator is meant.
+            if "/" in name or "." in name or target.is_file():
+                return target
+        return None
+
+    def _note_missing(self, name: str) -> None:
+        if "/" in name or "." in name[1:]:
+            self.notes.append(
+                f"@{name} was not imported: it is missing, too large, nested too deeply, or outside the folder."
+            )
 
 
 def _find_cursor_rules(
     folder: Path, reading: ProjectReading, touched: Sequence[Path]
 ) -> Iterator[ProjectItem]:
     for path in reading.list_files_below(folder / ".cursor" / "rules", 200, ".mdc"):
-        name = path.relative_to(reading.root).as_posix()
         text = reading.read_text(path)
         if text is None:
             continue
+        name = path.relative_to(reading.root).as_posix()
         try:
             values, body = split_front_matter(text)
         except InvalidInput as error:
@@ -154,21 +176,23 @@ def _find_cursor_rules(
             continue
         always = text_or_empty(values.get("alwaysApply")).lower() == "true"
         globs = parse_name_list(values.get("globs"))
-        below = None if always and folder == reading.root else folder
         if not always and not globs:
             continue  # The model can ask for these rules, so they are not sent.
         reading.count_file_accesses(len(globs) * len(touched) >> 5)
-        about = text_or_empty(values.get("description"))
         item = ProjectItem(
-            "rules",
-            name,
-            path,
-            text,
-            body.strip(),
-            about,
-            below=below,
-            globs=() if always else globs,
+            kind="rules",
+            name=name,
+            path=path,
+            text=text,
+            body=body.strip(),
+            about=text_or_empty(values.get("description")),
+            below=folder,
+            globs=globs,
         )
+        if always:
+            item = replace(item, globs=())
+            if folder == reading.root:
+                item = replace(item, below=None)
         why = _explain_cursor_rule(item, touched)
         if why:
             yield replace(item, why=why)

@@ -59,22 +59,23 @@ def _find_mistakes_in_skill_name(value: Any, folder: str) -> list[str]:
     if not project_item.text_or_empty(value):
         return ["The field 'name' must be a non-empty string."]
     name = unicodedata.normalize("NFKC", value.strip())
-    found = []
+    mistakes = []
     if len(name) > LONGEST_NAME:
-        found.append(f"The skill name exceeds the {LONGEST_NAME} character limit ({len(name)}).")
+        mistakes.append(f"The skill name exceeds the {LONGEST_NAME} character limit ({len(name)}).")
     if name != name.lower():
-        found.append(f"The skill name {name!r} must be lowercase.")
-    if name.startswith("-") or name.endswith("-"):
-        found.append("The skill name cannot start or end with a hyphen.")
+        mistakes.append(f"The skill name {name!r} must be lowercase.")
+    if name != name.strip("-"):
+        mistakes.append("The skill name cannot start or end with a hyphen.")
     if "--" in name:
-        found.append("The skill name cannot contain consecutive hyphens.")
-    if not all(letter.isalnum() or letter == "-" for letter in name):
-        found.append(
+        mistakes.append("The skill name cannot contain consecutive hyphens.")
+    letters = name.replace("-", "")
+    if letters and not letters.isalnum():
+        mistakes.append(
             f"The skill name {name!r} contains invalid characters. Use only letters, digits and hyphens."
         )
     if unicodedata.normalize("NFKC", folder) != name:
-        found.append(f"The directory name {folder!r} must match skill name {name!r}.")
-    return found
+        mistakes.append(f"The directory name {folder!r} must match skill name {name!r}.")
+    return mistakes
 
 
 def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
@@ -82,62 +83,74 @@ def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
     for folder in reading.list_folder(place)[:1_000]:
         if not reading.contains(folder):
             continue
-        files = [folder / name for name in ("SKILL.md", "skill.md")]
-        path = next(filter(Path.is_file, files), None)
+        path = _find_skill_file(folder)
         if path is None:
             continue
         text = reading.read_text(path)
-        if text is None:
-            continue
-        try:
-            values, body = parse_skill(text)
-        except InvalidInput as error:
-            yield ProjectItem(
-                "skill",
-                folder.name,
-                path,
-                text,
-                "",
-                own=reading.own,
-                notes=(str(error),),
-                broken=True,
-            )
-            continue
-        given_name = project_item.text_or_empty(values.get("name"))
-        name = unicodedata.normalize("NFKC", given_name) or folder.name
-        description = project_item.text_or_empty(values.get("description"))
-        about = " ".join(description.split())[:LONGEST_DESCRIPTION]
-        others, left = _hash_other_files(folder, path, reading)
-        notes = tuple(find_skill_mistakes(values, folder.name))
-        if left:
-            notes += (
-                f"Your trust in this skill does not cover all of its files ({left} left out), because the skill has more than 500 files or is larger than 20 MB.",
-            )
-        shown = text + others
-        yield ProjectItem(
-            "skill", name, path, shown, body, about, reading.own, values, notes, broken=not about
+        if text is not None:
+            yield _build_skill_item(folder, path, text, reading)
+
+
+def _find_skill_file(folder: Path) -> Path | None:
+    for name in ("SKILL.md", "skill.md"):
+        path = folder / name
+        if path.is_file():
+            return path
+    return None
+
+
+def _build_skill_item(folder: Path, path: Path, text: str, reading: ProjectReading) -> ProjectItem:
+    try:
+        values, body = parse_skill(text)
+    except InvalidInput as error:
+        return ProjectItem(
+            kind="skill",
+            name=folder.name,
+            path=path,
+            text=text,
+            body="",
+            own=reading.own,
+            notes=(str(error),),
+            broken=True,
         )
+    given_name = project_item.text_or_empty(values.get("name"))
+    description = project_item.text_or_empty(values.get("description"))
+    about = " ".join(description.split())[:LONGEST_DESCRIPTION]
+    notes = find_skill_mistakes(values, folder.name)
+    other_files, left_out = _hash_other_files(folder, path, reading)
+    if left_out:
+        notes.append(
+            f"Your trust in this skill does not cover all of its files ({left_out} left out), because the skill has more than 500 files or is larger than 20 MB."
+        )
+    return ProjectItem(
+        kind="skill",
+        name=unicodedata.normalize("NFKC", given_name) or folder.name,
+        path=path,
+        text=text + other_files,
+        body=body,
+        about=about,
+        own=reading.own,
+        values=values,
+        notes=tuple(notes),
+        broken=not about,
+    )
 
 
 def _hash_other_files(folder: Path, skill: Path, reading: ProjectReading) -> tuple[str, int]:
     """Return names and hashes of the files beside SKILL.md, and how many were left out."""
     files = []
     for path in reading.list_files_below(folder, _MOST_LOOKED_AT):
-        if path == skill:
-            continue
-        if project_item.is_stored_file(path) or not reading.contains(path):
+        if path != skill and (project_item.is_stored_file(path) or not reading.contains(path)):
             files.append(path)
     lines: list[str] = []
-    whole_size = 0
+    bytes_left = MOST_BYTES
     for path in files[:MOST_FILES]:
         try:
             if reading.contains(path):
-                size = path.stat().st_size
-                whole_size += size
-                if whole_size > MOST_BYTES:
+                bytes_left -= path.stat().st_size
+                if bytes_left < 0:
                     break
-                reading.count_file_accesses(size >> 16)
-                state = project_item.hash_of_file(path)
+                state = _hash_and_count_accesses(path, reading)
             else:
                 state = f"leads out of the folder, to {path.readlink()}"
         except OSError:
@@ -147,3 +160,8 @@ def _hash_other_files(folder: Path, skill: Path, reading: ProjectReading) -> tup
     if not lines:
         return "", left_out
     return "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n", left_out
+
+
+def _hash_and_count_accesses(path: Path, reading: ProjectReading) -> str:
+    reading.count_file_accesses(path.stat().st_size >> 16)
+    return project_item.hash_of_file(path)

@@ -48,17 +48,29 @@ def find_command_files(place: Path, reading: ProjectReading) -> Iterator[Project
                 "command", name, path, text, "", own=reading.own, notes=(str(error),), broken=True
             )
             continue
-        about = text_or_empty(values.get("description")) or next(
-            (line.strip("# ") for line in body.splitlines() if line.strip()), ""
-        )
-        notes = tuple(
-            f"{key} is not supported in a command and does nothing here."
-            for key in values
-            if key in _UNSUPPORTED
-        )
+        about = text_or_empty(values.get("description")) or _first_line_of_words(body)
+        notes = []
+        for key in values:
+            if key in _UNSUPPORTED:
+                notes.append(f"{key} is not supported in a command and does nothing here.")
         yield ProjectItem(
-            "command", name, path, text, body.strip(), about[:200], reading.own, values, notes
+            kind="command",
+            name=name,
+            path=path,
+            text=text,
+            body=body.strip(),
+            about=about[:200],
+            own=reading.own,
+            values=values,
+            notes=tuple(notes),
         )
+
+
+def _first_line_of_words(body: str) -> str:
+    for line in body.splitlines():
+        if line.strip():
+            return line.strip("# ")
+    return ""
 
 
 def build_command_prompt(item: ProjectItem, arguments: str) -> CommandPrompt:
@@ -67,21 +79,26 @@ def build_command_prompt(item: ProjectItem, arguments: str) -> CommandPrompt:
         words = shlex.split(arguments)
     except ValueError:
         words = arguments.split()
-    shell = tuple(dict.fromkeys(_SHELL.findall(item.body)))
-    files = tuple(dict.fromkeys(_FILE.findall(_SHELL.sub(" ", item.body))))
-    taken = bool(_ARGUMENT.search(item.body))
 
-    def fill(found: re.Match[str]) -> str:
-        if found[1] == "ARGUMENTS":
+    def fill_in_argument(reference: re.Match[str]) -> str:
+        if reference[1] == "ARGUMENTS":
             return arguments
-        number = int(found[1])
-        return words[number - 1] if 0 < number <= len(words) else ""
+        number = int(reference[1])
+        if 0 < number <= len(words):
+            return words[number - 1]
+        return ""
 
-    pieces = _SHELL.split(item.body)  # Plain text and shell lines alternate in this list.
-    text = "".join(
-        _ARGUMENT.sub(fill, piece) if at % 2 == 0 else f"!`{piece}`"
-        for at, piece in enumerate(pieces)
-    )
-    if arguments.strip() and not taken:
+    pieces = []
+    # Plain text and shell lines alternate.
+    for number, piece in enumerate(_SHELL.split(item.body)):
+        if number % 2 == 1:
+            pieces.append(f"!`{piece}`")
+        else:
+            pieces.append(_ARGUMENT.sub(fill_in_argument, piece))
+    text = "".join(pieces)
+    takes_arguments = _ARGUMENT.search(item.body) is not None
+    if arguments.strip() and not takes_arguments:
         text = f"{text}\n\n{arguments.strip()}"
-    return CommandPrompt(text, shell, files)
+    shell_lines = dict.fromkeys(_SHELL.findall(item.body))
+    files = dict.fromkeys(_FILE.findall(_SHELL.sub(" ", item.body)))
+    return CommandPrompt(text, tuple(shell_lines), tuple(files))
