@@ -8,7 +8,7 @@ in the trash, and emptying it again completes this. What they cost is no longer 
 import json
 import re
 import time as clock
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Sequence
 from pathlib import Path
 
 from helix_desktop import atomic_files
@@ -19,8 +19,7 @@ from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.store import journal_backups
 from helix_desktop.store.cache_folder import CacheFolder
-from helix_desktop.store.cache_records import CacheRecord
-from helix_desktop.store.conversation_rows import conversation_id_of_session
+from helix_desktop.store.conversation_rows import StoredConversation, conversation_id_of_session
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
@@ -70,23 +69,32 @@ class TrashEmptying:
     def _conversations_to_delete(self) -> Generator[bool, None, set[str]]:
         """Return the trashed conversations, and those of their sub-agents that no fork shows."""
         rows = self._journal.conversation_rows()
-        gone = set(self._only) or {row.id for row in rows if row.trashed}
-        gone &= {row.id for row in rows}
-        shown: set[str] = set()
+        gone: set[str] = set()
         for row in rows:
-            if row.forked_from and row.id not in gone:
-                for lines in _pages_of_conversation(self._journal, row.id):
-                    for line in lines:
-                        shown |= _child_conversations(line)
-                    yield True
+            is_chosen = row.id in self._only if self._only else bool(row.trashed)
+            if is_chosen:
+                gone.add(row.id)
+        shown = yield from self._children_shown_by_forks(rows, gone)
         parents = {row.id: row.parent for row in rows if row.parent and not row.forked_from}
-        has_found_more = True
-        while has_found_more:  # Sub-agents have sub-agents.
+        more = gone
+        while more:  # Sub-agents have sub-agents.
             children = {name for name, parent in parents.items() if parent in gone}
             more = children - gone - shown
-            has_found_more = bool(more)
             gone |= more
         return gone
+
+    def _children_shown_by_forks(
+        self, rows: Sequence[StoredConversation], gone: Collection[str]
+    ) -> Generator[bool, None, set[str]]:
+        shown: set[str] = set()
+        for row in rows:
+            if not row.forked_from or row.id in gone:
+                continue
+            for lines in _pages_of_conversation(self._journal, row.id):
+                for line in lines:
+                    shown |= _child_conversations(line)
+                yield True
+        return shown
 
     def _sessions_only_of_gone_conversations(self) -> set[str]:
         """Return the ids of agents' sessions that no other conversation has, such as the original
@@ -96,12 +104,13 @@ class TrashEmptying:
         kept: set[str] = set()
         for recorded in self._journal.read_import_facts():
             fact = recorded.fact
-            if isinstance(fact, BroughtIn) and fact.run and fact.origin.session:
-                session = conversation_id_of_session(fact.origin.kind, fact.origin.session)
-                if recorded.conversation in self.gone:
-                    gone.add(session)
-                else:
-                    kept.add(session)
+            if not isinstance(fact, BroughtIn) or not fact.run or not fact.origin.session:
+                continue
+            session = conversation_id_of_session(fact.origin.kind, fact.origin.session)
+            if recorded.conversation in self.gone:
+                gone.add(session)
+            else:
+                kept.add(session)
         return gone - kept
 
     def _collect_entries_of_fact(self, line: StoredFact) -> None:
@@ -121,16 +130,17 @@ class TrashEmptying:
         lines = self._journal.stored_facts_since(self._seen, _PAGE)
         for line in lines:
             self._seen = line.id
-            if line.conversation in self.gone:
-                continue
-            for mention in map(str.lower, _MENTION.findall(line.fact)):
-                first_digits = mention[:_SHORTEST]
-                held = self._own.get(first_digits)
-                if held:
-                    self._own[first_digits] = [
-                        name for name in held if not name.startswith(mention)
-                    ]
+            if line.conversation not in self.gone:
+                for mention in _MENTION.findall(line.fact):
+                    self._spare_mentioned(mention.lower())
         return bool(lines)
+
+    def _spare_mentioned(self, mention: str) -> None:
+        """Spare the entries whose hashes begin so."""
+        first_digits = mention[:_SHORTEST]
+        held = self._own.get(first_digits)
+        if held:
+            self._own[first_digits] = [name for name in held if not name.startswith(mention)]
 
     def remove_trashed_content(self) -> Iterator[bool]:
         names = [name for held in self._own.values() for name in held]
@@ -151,19 +161,22 @@ class TrashEmptying:
     def _remove_unless_used(self, digest: Digest, pinned: frozenset[Digest]) -> None:
         stored_again = self._cache.put_again or set()
         is_mentioned = digest.hex not in self._own[digest.hex[:_SHORTEST]]
-        if digest in pinned or digest in stored_again or is_mentioned:
+        if is_mentioned or digest in pinned or digest in stored_again:
             return
+        size = 0
         try:
-            record: CacheRecord | None = self._cache.reader.record_of_entry(digest)
+            record = self._cache.reader.record_of_entry(digest)
+            # No conversation owns what the user or an outside program stored.
+            if record.about.tool.partition(":")[0] in ("", "outside"):
+                return
+            size = record.kept
         except NotFound:
             return
         except (HelixError, ValueError):
-            record = None  # A damaged entry is deleted, too.
-        # No conversation owns what the user or an outside program stored.
-        if record is None or record.about.tool.partition(":")[0] not in ("", "outside"):
-            self._cache.remove_entry(digest)
-            self._entries += 1
-            self._bytes += record.kept if record else 0
+            pass  # A damaged entry is deleted, too.
+        self._cache.remove_entry(digest)
+        self._entries += 1
+        self._bytes += size
 
     def delete_from_backups(self, workspace: Path) -> None:
         """Delete the conversations from each backup of the journal. An unreadable
@@ -196,7 +209,7 @@ def read_deleted_conversations(workspace: Path) -> dict[str, float]:
     for line in lines:
         name, _, time = line.strip().partition(" ")
         if name:
-            times[name] = float(time) if time else changed
+            times[name] = float(time or changed)
     return times
 
 
@@ -208,13 +221,18 @@ def save_deleted_conversations(workspace: Path, names: Collection[str]) -> None:
 
 def _pages_of_conversation(journal: JournalFile, conversation: str) -> Iterator[list[StoredFact]]:
     after = 0
-    while lines := journal.read_stored_facts(conversation, after, _PAGE):
+    while True:
+        lines = journal.read_stored_facts(conversation, after, _PAGE)
+        if not lines:
+            return
         yield lines
         after = lines[-1].seq
 
 
 def _child_conversations(line: StoredFact) -> set[str]:
+    if '"child"' not in line.fact:
+        return set()
     try:
-        return {json.loads(line.fact)["child"]} if '"child"' in line.fact else set()
+        return {json.loads(line.fact)["child"]}
     except (ValueError, KeyError, TypeError):
         return set()

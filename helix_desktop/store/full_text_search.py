@@ -91,21 +91,27 @@ def search_full_text(
     the newest without words.
     """
     query, filters = split_query_into_words_and_filters(query)
+    # In the order of the statement's parameters.
     chosen = (tool, tool, entries_only, filters.tool, filters.tool, filters.file, filters.file)
     has_filters = filters != SearchFilters()
     terms = search_words.query_terms(query)
     if not terms:
-        return _find_newest(connection, source, filters, chosen, limit) if has_filters else ()
+        if not has_filters:
+            return ()
+        return _find_newest(connection, source, filters, chosen, limit)
     words = without_stop_words(search_words.split_unspaced_terms(terms))
-    most = max(limit * FILTERED if has_filters else limit, WEIGHED)
+    most = max(limit, WEIGHED)
+    if has_filters:
+        most = max(limit * FILTERED, WEIGHED)
+    deep = RANKED if any(chosen) else most
     speakers = query_words_and_user_if_first_person(query)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-        matching = MatchingRows(connection, words, most, RANKED if any(chosen) else most)
-        found = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen))
+        matching = MatchingRows(connection, words, most, deep)
+        cursor = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen))
         reader = _PlaceReader(source, matching, filters, speakers)
         places: list[FoundPlace] = []
         while len(places) < most:
-            rows = found.fetchmany(most)
+            rows = cursor.fetchmany(most)
             if not rows:
                 break
             places += reader.read_places(list(map(FoundRow._make, rows)))
@@ -283,15 +289,21 @@ class _PlaceReader:
         words: list[str] = []
         for row in rows:
             words += self.matching.words_of_row(row.id, text)
-        if not words:
-            return
+        if words:
+            hit = SearchHit("", None, line.conversation, line.seq, 1)
+            worth = self._worth_of_speaker(speaker, text)
+            yield FoundPlace(hit, text, 0, worth, words, line.time)
+
+    def _worth_of_speaker(self, speaker: str, text: str) -> float:
         is_by_user = speaker == "user"
-        said_by = text[:99].partition(":")[0].casefold()
-        worth = BY_USER if is_by_user else 1.0
-        if said_by in self.speakers or (is_by_user and "user" in self.speakers):
+        # Chats of several people begin each message with a name.
+        name = text[:99].partition(":")[0].casefold()
+        worth = 1.0
+        if is_by_user:
+            worth = BY_USER
+        if name in self.speakers or (is_by_user and "user" in self.speakers):
             worth *= BY_SPEAKER
-        hit = SearchHit("", None, line.conversation, line.seq, 1)
-        yield FoundPlace(hit, text, 0, worth, words, line.time)
+        return worth
 
     def _places_of_entry(
         self, rows: Sequence[FoundRow], record: CacheRecord, content: bytes
@@ -342,8 +354,10 @@ def _read_place(cache: OpenCache, journal: JournalFile, row: FoundRow) -> ReadPl
 def _find_fact_line(
     conversation: str, seq: int, _: OpenCache, journal: JournalFile
 ) -> StoredFact | None:
-    found = journal.read_stored_facts(conversation, seq - 1, 1)
-    return found[0] if found and found[0].seq == seq and found[0].is_intact else None
+    lines = journal.read_stored_facts(conversation, seq - 1, 1)
+    if lines and lines[0].seq == seq and lines[0].is_intact:
+        return lines[0]
+    return None
 
 
 def _fact_passes_filters(
@@ -355,24 +369,38 @@ def _fact_passes_filters(
     calls: list[ToolCall] = []
     if isinstance(fact, ModelReplied):
         calls = [part for part in fact.parts if isinstance(part, ToolCall)]
-    if filters.tool and not any(filters.tool in call.name.casefold() for call in calls):
+    called_tools = "\n".join(call.name for call in calls)
+    if filters.tool and filters.tool not in called_tools.casefold():
         return False
-    searched = [text, *(call.arguments for call in calls)]
-    if filters.file and not any(filters.file in each.casefold() for each in searched):
+    texts = [text]
+    texts += [call.arguments for call in calls]
+    if filters.file and filters.file not in "\n".join(texts).casefold():
         return False
-    return not filters.agent or filters.agent in _agent_of_conversation(source, line.conversation)
+    if not filters.agent:
+        return True
+    return filters.agent in _agent_of_conversation(source, line.conversation)
 
 
 def _speaker_of_fact(source: StoresAccess, line: StoredFact, fact: Fact) -> str:
     """Return who said it. What an agent added in its user's name is the agent's."""
-    if isinstance(fact, UserSaid) and is_added_by_agent(fact.parts):
-        return "user" if _agent_of_conversation(source, line.conversation) == "helix" else "agent"
-    return {UserSaid: "user", ModelReplied: "agent", ToolReturned: "tool"}.get(type(fact), "")
+    if isinstance(fact, UserSaid):
+        if not is_added_by_agent(fact.parts):
+            return "user"
+        if _agent_of_conversation(source, line.conversation) == "helix":
+            return "user"
+        return "agent"
+    if isinstance(fact, ModelReplied):
+        return "agent"
+    if isinstance(fact, ToolReturned):
+        return "tool"
+    return ""
 
 
 def _agent_of_conversation(source: StoresAccess, conversation: str) -> str:
     line = source.run_on_stores(partial(_find_fact_line, conversation, 1))
-    fact = decode_fact(line.fact) if line is not None else None
+    if line is None:
+        return "helix"
+    fact = decode_fact(line.fact)
     if not isinstance(fact, ConversationStarted):
         return "helix"
     return (fact.agent or fact.origin.kind or "Helix").casefold()

@@ -53,14 +53,19 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
     if len(content) < _HEADER.size + _FRAME.size:
         return None
     page = _log_page_size(path, content)
-    if not (frames := list(_iterate_frames(content, page))):
+    frames = list(_iterate_frames(content, page))
+    if not frames:
         return None
     header = _HEADER.unpack_from(content)
     salts = (header[4], header[5])
-    if salts not in frames[0][1:]:  # The header is damaged, so use the frames' most common salts.
-        salts = Counter(salts for _, salts in frames).most_common(1)[0][0]
-    commits = (number for number, (size, found) in enumerate(frames, 1) if size and found == salts)
-    return WriteAheadLog(content, page, salts, max(commits, default=0))
+    if frames[0].salts != salts:
+        # The header is damaged, so the frames' most common salts are used.
+        salts = Counter(frame.salts for frame in frames).most_common(1)[0][0]
+    committed = 0
+    for number, frame in enumerate(frames, 1):
+        if frame.is_commit and frame.salts == salts:
+            committed = number
+    return WriteAheadLog(content, page, salts, committed)
 
 
 def _log_page_size(path: Path, content: bytes) -> int:
@@ -78,14 +83,23 @@ def _database_page_size(path: Path) -> int:
     with path.open("rb") as file:
         head = file.read(18)
     size = int.from_bytes(head[16:18], "big")
-    return 65536 if size == 1 else size
+    if size == 1:  # The largest size does not fit into two bytes.
+        return 65536
+    return size
 
 
-def _iterate_frames(content: bytes, page: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield for each frame the database's size if it is a commit, and its salts."""
-    for at in range(_HEADER.size, len(content) - _FRAME.size - page + 1, _FRAME.size + page):
-        _, size, first, second, _, _ = _FRAME.unpack_from(content, at)
-        yield size, (first, second)
+@dataclass(frozen=True, slots=True)
+class _LogFrame:
+    is_commit: bool
+    salts: tuple[int, int]
+
+
+def _iterate_frames(content: bytes, page: int) -> Iterator[_LogFrame]:
+    frame_size = _FRAME.size + page
+    for start in range(_HEADER.size, len(content) - frame_size + 1, frame_size):
+        # A frame that commits has the database's new size.
+        _, database_size, first_salt, second_salt, _, _ = _FRAME.unpack_from(content, start)
+        yield _LogFrame(database_size > 0, (first_salt, second_salt))
 
 
 def with_valid_checksums(log: WriteAheadLog) -> bytes:
@@ -153,8 +167,11 @@ def salvage_facts(path: Path, log: WriteAheadLog) -> SalvagedFacts:
 
 def read_intact_facts(path: Path) -> Iterator[StoredFact]:
     """Yield every intact fact of a journal, damaged or not, also those SQLite cannot reach."""
-    log = read_write_ahead_log(path) if path.exists() else None
-    newer_pages = _pages_in_log(log) if log is not None else {}
+    newer_pages: Mapping[int, bytes] = {}
+    if path.exists():
+        log = read_write_ahead_log(path)
+        if log is not None:
+            newer_pages = _pages_in_log(log)
     seen: set[tuple[str, int]] = set()
     for facts in (_facts_read_by_sqlite(path), _carve_facts(path, newer_pages)):
         for line in facts:
@@ -222,29 +239,26 @@ def rebuild_journal(
     damaged: Path, backups: Iterable[Path], more: SalvagedFacts | None, into: Path
 ) -> RepairResult:
     """Create a new journal from all intact facts in the damaged file, its log, and its backups."""
-    found: dict[str, dict[int, StoredFact]] = {}
-    for source in (
-        read_intact_facts(damaged),
-        more.lines if more else (),
-        *map(read_intact_facts, backups),
-    ):
+    sources: list[Iterable[StoredFact]] = [read_intact_facts(damaged)]
+    if more is not None:
+        sources.append(more.lines)
+    sources += map(read_intact_facts, backups)
+    intact: dict[str, dict[int, StoredFact]] = {}
+    for source in sources:
         for line in source:
-            found.setdefault(line.conversation, {}).setdefault(line.seq, line)
-    expected = _conversation_lengths(damaged)
+            intact.setdefault(line.conversation, {}).setdefault(line.seq, line)
+    expected_lengths = _conversation_lengths(damaged)
     lost: list[str] = []
     lines: list[StoredFact] = []
-    for conversation in {**found, **expected}:
-        held = found.get(conversation, {})
-        last = max([expected.get(conversation, 0), *held])
-        lost += (
-            f"Record {seq} of conversation {conversation} was lost."
-            for seq in range(1, last + 1)
-            if seq not in held
-        )
-        lines += (
-            held.get(seq) or _placeholder_for_lost(conversation, seq, held)
-            for seq in range(1, last + 1)
-        )
+    for conversation in dict.fromkeys([*intact, *expected_lengths]):
+        facts_by_seq = intact.get(conversation, {})
+        length = max([expected_lengths.get(conversation, 0), *facts_by_seq])
+        for seq in range(1, length + 1):
+            fact = facts_by_seq.get(seq)
+            if fact is None:
+                lost.append(f"Record {seq} of conversation {conversation} was lost.")
+                fact = _placeholder_for_lost(conversation, seq, facts_by_seq)
+            lines.append(fact)
     lines.sort(key=lambda line: (line.time, line.conversation, line.seq))
     journal = JournalFile(into)
     journal.restore_facts(lines)
@@ -265,13 +279,17 @@ def _conversation_lengths(path: Path) -> dict[str, int]:
     }
 
 
-def _placeholder_for_lost(conversation: str, seq: int, held: dict[int, StoredFact]) -> StoredFact:
-    before = max((each for each in held if each < seq), default=0)
-    time = held[before].time if before else 0.0
+def _placeholder_for_lost(
+    conversation: str, seq: int, facts_by_seq: Mapping[int, StoredFact]
+) -> StoredFact:
+    """Return a mark in place of a fact, with the time of the intact fact before it."""
+    earlier_seqs = [earlier_seq for earlier_seq in facts_by_seq if earlier_seq < seq]
+    time = 0.0
+    if earlier_seqs:
+        time = facts_by_seq[max(earlier_seqs)].time
     text = fact_encoding.encode_fact(Forgotten(facts=1, why=_LOST))
-    return StoredFact(
-        0, conversation, seq, time, text, checksum_of_fact(conversation, seq, time, text)
-    )
+    checksum = checksum_of_fact(conversation, seq, time, text)
+    return StoredFact(0, conversation, seq, time, text, checksum)
 
 
 def append_salvaged_facts(
@@ -282,18 +300,19 @@ def append_salvaged_facts(
     Return their number, the final facts that are missing, named, and whether a
     fact is missing before an intact one, so that the whole journal needs a repair.
     """
-    ends = {row.id: row.last_seq for row in journal.conversation_rows()}
-    added, gap = 0, False
+    lengths = {row.id: row.last_seq for row in journal.conversation_rows()}
+    added_count = 0
+    has_gap = False
     for line in sorted(salvage.lines, key=lambda line: (line.conversation, line.seq)):
-        last = ends.get(line.conversation, 0)
-        if line.seq == last + 1:
+        next_seq = lengths.get(line.conversation, 0) + 1
+        if line.seq == next_seq:
             journal.insert_stored_facts([line])
-            ends[line.conversation] = line.seq
-            added += 1
-        gap |= line.seq > last + 1
-    missing = tuple(
-        f"Record {seq} of conversation {name}"
-        for name, end in salvage.lengths.items()
-        for seq in range(ends.get(name, 0) + 1, end + 1)
-    )
-    return added, missing, gap
+            lengths[line.conversation] = line.seq
+            added_count += 1
+        elif line.seq > next_seq:
+            has_gap = True
+    missing = []
+    for conversation, length in salvage.lengths.items():
+        for seq in range(lengths.get(conversation, 0) + 1, length + 1):
+            missing.append(f"Record {seq} of conversation {conversation}")
+    return added_count, tuple(missing), has_gap

@@ -9,6 +9,7 @@ by the cache itself. Sending twice is harmless.
 import contextlib
 import json
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 
 import zstandard
 
@@ -52,11 +53,11 @@ def list_row_names_of_entry(cipher: RowCipher, digest: Digest, chunk_count: int)
     """Return the names of all rows of an entry, the first row last, since it is put
     after the others.
     """
-    chunks = range(chunk_count) if chunk_count > 1 else ()
-    return [
-        *(_chunk_name(cipher, digest, chunk) for chunk in chunks),
-        entry_row_name(cipher, digest),
-    ]
+    names = []
+    if chunk_count > 1:
+        names = [_chunk_name(cipher, digest, chunk) for chunk in range(chunk_count)]
+    names.append(entry_row_name(cipher, digest))
+    return names
 
 
 def _chunk_name(cipher: RowCipher, digest: Digest, chunk: int) -> bytes:
@@ -69,16 +70,16 @@ def build_first_row(record: CacheRecord, content: bytes) -> bytes:
         "size": record.size,
         "count": record.count_chunks,
         "time": record.time,
+        "tool": record.about.tool,
+        "source": record.about.source,
+        "media_type": record.about.media_type,
     }
-    head |= {name: getattr(record.about, name) for name in ("tool", "source", "media_type")}
-    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
-    )
-    return (
-        len(text).to_bytes(4, "big")
-        + text
-        + (compress_content(content) if record.count_chunks == 1 else b"")
-    )
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
+    encoded = text.encode("utf-8", "surrogatepass")
+    row = len(encoded).to_bytes(4, "big") + encoded
+    if record.count_chunks == 1:
+        row += compress_content(content)
+    return row
 
 
 def compress_content(content: bytes) -> bytes:
@@ -97,8 +98,11 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
                 "This entry was shared by a newer version of Helix Desktop."
             )
         about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
-        count, size = int(head["count"]), int(head["size"])
-        whole = decompress_zstd_frame(content[end:], CHUNK) if count == 1 else b""
+        count = int(head["count"])
+        size = int(head["size"])
+        whole = b""
+        if count == 1:
+            whole = decompress_zstd_frame(content[end:], CHUNK)
         described = DescribedEntry(count, require_valid_time(head["time"]), about, whole)
     except (
         ValueError,
@@ -109,8 +113,9 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
         zstandard.ZstdError,
     ) as error:
         raise corrupt_entry_error(digest) from error
-    is_possible = count == max(1, -(-size // CHUNK)) and count <= MOST_CHUNKS
-    if not is_possible or (count == 1 and Digest.of_content(whole) != digest):
+    if count > MOST_CHUNKS or count != max(1, -(-size // CHUNK)):
+        raise corrupt_entry_error(digest)
+    if count == 1 and Digest.of_content(whole) != digest:
         raise corrupt_entry_error(digest)
     return described
 
@@ -133,14 +138,23 @@ def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
     )
 
 
-MOST_CHUNKS = (
-    1 << 18
-)  # An entry may have no more chunks, because each is a row, and even forgetting names every row.
+# An entry may have no more chunks, because each is a row, and even forgetting names every row.
+MOST_CHUNKS = 1 << 18
 ENTRIES_IN_BATCH = 200  # At most this many entries are sent together.
-_ASK_FROM = (
-    32 << 10
-)  # Bytes. Before sending more, we ask the store which of these entries it lacks.
+# Bytes. Before sending more, we ask the store which of these entries it lacks.
+_ASK_FROM = 32 << 10
 _CHUNKS_IN_CALL = MOST_BYTES_IN_CALL // CHUNK  # So many whole chunks fit in one call to the store.
+
+
+@dataclass(slots=True)
+class _EntriesToSend:
+    """The next entries: small ones with their content, and larger ones. `last_number`: up to
+    here, none is left out.
+    """
+
+    last_number: int
+    small: list[tuple[CacheRecord, bytes]] = field(default_factory=list)
+    large: list[CacheRecord] = field(default_factory=list)
 
 
 class ContentTransfer:
@@ -160,47 +174,47 @@ class ContentTransfer:
         """Send the next entries. Return the number up to which all are sent; `after` if
         none waits.
         """
-        small, large, last = await self._thread.run_work(self._next_batch, after)
-        await self._send_small_entries(small)
-        for record in large:
+        batch = await self._thread.run_work(self._read_next_batch, after)
+        await self._send_small_entries(batch.small)
+        for record in batch.large:
             await self._send_large_entry(record)
-        return last
+        return batch.last_number
 
-    def _next_batch(
-        self, after: int
-    ) -> tuple[list[tuple[CacheRecord, bytes]], list[CacheRecord], int]:
-        """Return small entries with their content, larger entries, and the number up to
-        which none is left out.
-        """
-        small: list[tuple[CacheRecord, bytes]] = []
-        large: list[CacheRecord] = []
-        size, last = 0, after
+    def _read_next_batch(self, after: int) -> "_EntriesToSend":
+        batch = _EntriesToSend(after)
+        size = 0
         for record in self._folder.reader.records_after(after, ENTRIES_IN_BATCH):
             if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
                 # Damaged or deleted entries can't be sent; whoever opens them is told.
                 with contextlib.suppress(NotFound, CacheCorrupt):
-                    if record.count_chunks > 1:
-                        large.append(record)
-                    else:
-                        small.append((record, self._folder.reader.get_content(record.digest)))
+                    self._add_to_batch(batch, record)
                     size += record.size
-            last = record.number
+            batch.last_number = record.number
             if size > MOST_BYTES_IN_CALL:
                 break
-        return small, large, last
+        return batch
+
+    def _add_to_batch(self, batch: "_EntriesToSend", record: CacheRecord) -> None:
+        if record.count_chunks > 1:
+            batch.large.append(record)
+        else:
+            batch.small.append((record, self._folder.reader.get_content(record.digest)))
 
     async def _send_small_entries(self, entries: Sequence[tuple[CacheRecord, bytes]]) -> None:
         if sum(record.size for record, _ in entries) > _ASK_FROM:
-            lacking = await self._remote.find_missing_in_batches(
-                [entry_row_name(self._seal, record.digest) for record, _ in entries]
-            )
-            entries = [
-                each for each in entries if entry_row_name(self._seal, each[0].digest) in lacking
-            ]
+            entries = await self._select_missing_entries(entries)
         if entries:
-            await self._remote.store_in_batches(
-                await self._remote.run_in_thread(self._encrypt_entries, entries)
-            )
+            rows = await self._remote.run_in_thread(self._encrypt_entries, entries)
+            await self._remote.store_in_batches(rows)
+
+    async def _select_missing_entries(
+        self, entries: Sequence[tuple[CacheRecord, bytes]]
+    ) -> list[tuple[CacheRecord, bytes]]:
+        by_name = {}
+        for record, content in entries:
+            by_name[entry_row_name(self._seal, record.digest)] = (record, content)
+        missing = await self._remote.find_missing_in_batches(list(by_name))
+        return [entry for name, entry in by_name.items() if name in missing]
 
     def _encrypt_entries(
         self, entries: Sequence[tuple[CacheRecord, bytes]]
@@ -212,22 +226,20 @@ class ContentTransfer:
         return rows
 
     async def _send_large_entry(self, record: CacheRecord) -> None:
-        *names, first = list_row_names_of_entry(self._seal, record.digest, record.count_chunks)
-        lacking = await self._remote.find_missing_in_batches([*names, first])
-        wanted = [(chunk, name) for chunk, name in enumerate(names) if name in lacking]
+        *names, first_row = list_row_names_of_entry(self._seal, record.digest, record.count_chunks)
+        missing = await self._remote.find_missing_in_batches([*names, first_row])
+        missing_chunks = [chunk for chunk, name in enumerate(names) if name in missing]
         with contextlib.suppress(NotFound, CacheCorrupt):
-            for at in range(0, len(wanted), _CHUNKS_IN_CALL):
-                some = wanted[at : at + _CHUNKS_IN_CALL]
-                found = await self._thread.run_work(
-                    self._read_chunks, record, [chunk for chunk, _ in some]
-                )
-                rows = await self._remote.run_in_thread(
-                    self._encrypt_chunks, [name for _, name in some], found
-                )
+            for start in range(0, len(missing_chunks), _CHUNKS_IN_CALL):
+                chunks = missing_chunks[start : start + _CHUNKS_IN_CALL]
+                contents = await self._thread.run_work(self._read_chunks, record, chunks)
+                chunk_names = [names[chunk] for chunk in chunks]
+                rows = await self._remote.run_in_thread(self._encrypt_chunks, chunk_names, contents)
                 await self._remote.store_in_batches(rows)
-            if first in lacking:
-                sealed = self._seal.encrypt_row(first, build_first_row(record, b""))
-                await self._remote.store_in_batches({first: sealed})
+            # Others look for the first row, so it comes after all the others.
+            if first_row in missing:
+                sealed = self._seal.encrypt_row(first_row, build_first_row(record, b""))
+                await self._remote.store_in_batches({first_row: sealed})
 
     def _read_chunks(self, record: CacheRecord, chunks: Sequence[int]) -> list[bytes]:
         return [self._folder.reader.read_chunk(record, chunk) for chunk in chunks]
@@ -235,32 +247,31 @@ class ContentTransfer:
     def _encrypt_chunks(
         self, names: Sequence[bytes], contents: Sequence[bytes]
     ) -> Mapping[bytes, bytes]:
-        rows = zip(names, contents, strict=True)
-        return {
-            name: self._seal.encrypt_row(name, compress_content(content)) for name, content in rows
-        }
+        rows = {}
+        for name, content in zip(names, contents, strict=True):
+            rows[name] = self._seal.encrypt_row(name, compress_content(content))
+        return rows
 
     async def fetch_entries(self, digests: Collection[Digest]) -> frozenset[Digest]:
         """Fetch the entries that the store has, checked. Raises CacheCorrupt only for a
         single entry.
         """
-        wanted = {
-            entry_row_name(self._seal, one): one
-            for one in digests
-            if not self._folder.reader.was_forgotten(one)
-        }
+        wanted = {}
+        for digest in digests:
+            if not self._folder.reader.was_forgotten(digest):
+                wanted[entry_row_name(self._seal, digest)] = digest
         rows = await self._remote.fetch_in_batches(list(wanted))
-        brought = set()
+        fetched = set()
         for name, sealed in rows.items():
             try:
                 await self._store_fetched_entry(wanted[name], name, sealed)
-                brought.add(wanted[name])
+                fetched.add(wanted[name])
             except CacheCorrupt:
                 if len(digests) == 1:
                     raise
             except NotFound:
                 continue
-        return frozenset(brought)
+        return frozenset(fetched)
 
     async def _store_fetched_entry(self, digest: Digest, name: bytes, encrypted: bytes) -> None:
         described = await self._remote.run_in_thread(
@@ -286,18 +297,15 @@ class ContentTransfer:
         await self._thread.run_work(self._folder.commit_staged, [staged])
 
     async def _fetch_chunks(self, digest: Digest, count: int) -> AsyncIterator[bytes]:
-        for at in range(0, count, _CHUNKS_IN_CALL):
-            some = [
-                _chunk_name(self._seal, digest, chunk)
-                for chunk in range(at, min(count, at + _CHUNKS_IN_CALL))
-            ]
-            rows = await self._remote.fetch_in_batches(some)
-            if len(rows) < len(some):
+        for start in range(0, count, _CHUNKS_IN_CALL):
+            chunks = range(start, min(count, start + _CHUNKS_IN_CALL))
+            names = [_chunk_name(self._seal, digest, chunk) for chunk in chunks]
+            rows = await self._remote.fetch_in_batches(names)
+            if len(rows) < len(names):
                 raise NotFound(f"Part of the entry {digest} is missing from the shared store.")
-            for chunk in await self._remote.run_in_thread(
-                list, decrypt_chunk_rows(self._seal, digest, some, rows)
-            ):
-                yield chunk
+            decrypting = decrypt_chunk_rows(self._seal, digest, names, rows)
+            for content in await self._remote.run_in_thread(list, decrypting):
+                yield content
 
     async def send_entries_again(self, digests: Collection[Digest]) -> None:
         """Send these entries again, as far as they are here."""
@@ -316,32 +324,47 @@ class ContentTransfer:
         """Return how many entries exist, were missing, or were damaged. The latter two
         are sent again.
         """
-        seen = missing = damaged = after = 0
-        while records := await self._thread.run_work(
-            self._folder.reader.records_after, after, ENTRIES_IN_BATCH
-        ):
+        entry_count = 0
+        missing_count = 0
+        damaged_count = 0
+        async for record in self._iterate_shared_records():
+            entry_count += 1
+            missing, damaged = await self._compare_rows_of_entry(record)
+            if missing:
+                missing_count += 1
+            if damaged:
+                damaged_count += 1
+            if missing or damaged:
+                await self._remote.remove_in_batches(damaged)
+                await self._send_entry_again(record)
+        return entry_count, missing_count, damaged_count
+
+    async def _iterate_shared_records(self) -> AsyncIterator[CacheRecord]:
+        after = 0
+        while True:
+            records = await self._thread.run_work(
+                self._folder.reader.records_after, after, ENTRIES_IN_BATCH
+            )
+            if not records:
+                return
             after = records[-1].number
             for record in records:
-                if record.state is not EntryState.LIVE or record.about.tool == CHECKPOINT:
-                    continue
-                seen += 1
-                lacking, wrong = await self._compare_rows_of_entry(record)
-                missing, damaged = missing + bool(lacking), damaged + bool(wrong)
-                if lacking or wrong:
-                    await self._remote.remove_in_batches(wrong)
-                    await self._send_entry_again(record)
-        return seen, missing, damaged
+                if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
+                    yield record
 
     async def _compare_rows_of_entry(
         self, record: CacheRecord
     ) -> tuple[frozenset[bytes], list[bytes]]:
+        """Return the rows that the store lacks, and those that are damaged there."""
         names = list_row_names_of_entry(self._seal, record.digest, record.count_chunks)
-        lacking = await self._remote.find_missing_in_batches(names)
-        wrong = []
-        for at in range(0, len(names), _CHUNKS_IN_CALL):
-            rows = await self._remote.fetch_in_batches(names[at : at + _CHUNKS_IN_CALL])
-            wrong += [name for name, sealed in rows.items() if not self._can_decrypt(name, sealed)]
-        return lacking, wrong
+        missing = await self._remote.find_missing_in_batches(names)
+        damaged = []
+        for start in range(0, len(names), _CHUNKS_IN_CALL):
+            rows = await self._remote.fetch_in_batches(names[start : start + _CHUNKS_IN_CALL])
+            for name, sealed in rows.items():
+                if not self._can_decrypt(name, sealed):
+                    damaged.append(name)
+        return missing, damaged
 
     def _can_decrypt(self, name: bytes, encrypted: bytes) -> bool:
         try:

@@ -87,16 +87,22 @@ class _OutgoingSegment:
 
     @property
     def all_facts_to_send(self) -> list[StoredFact]:
-        return [*self.again, *self.fresh]
+        facts = list(self.again)
+        facts += self.fresh
+        return facts
 
     def build_head_after_sending(self, name: bytes, machine: str) -> HeadContents:
-        known, lines = self.known, self.all_facts_to_send
-        before = known.contents.segments if known.contents else ()
-        segment = FactSegment(name, lines[0].seq, lines[-1].seq)
-        kept = before[: len(before) - len(self.replaced)]
-        chain = fact_segments.compute_chain(known.chain, self.fresh)
+        facts = self.all_facts_to_send
+        segment = FactSegment(name, facts[0].seq, facts[-1].seq)
+        segments_before = self.known.segments
+        kept = segments_before[: len(segments_before) - len(self.replaced)]
         return HeadContents(
-            known.conversation, machine, segment.last, chain, (*kept, segment), known.generation
+            self.known.conversation,
+            machine,
+            last=segment.last,
+            chain=fact_segments.compute_chain(self.known.chain, self.fresh),
+            segments=(*kept, segment),
+            generation=self.known.generation,
         )
 
 
@@ -190,33 +196,44 @@ class ConversationSync:
                     continue
                 await self._fetch_released_conversation(conversation)
                 self._refuse_if_used_elsewhere(conversation, name)
-                while await self._send_next_segments([conversation]):
-                    pass
-                known = await self.thread.run_work(
-                    self.sync_state.read_shared_progress, conversation
-                )
-                contents, is_held = (
-                    known.contents,
-                    self.leases.holds_lease(conversation, self.lease / 2),
-                )
-                if not contents or contents.is_removed or is_held:
-                    return
-                if await self._update_heads([(known, replace(contents, machine=self.machine))]):
+                await self._send_all_segments(conversation)
+                if await self._try_to_take_lease(conversation):
                     return
             self._refuse_if_used_elsewhere(conversation, name)
             raise _busy_elsewhere_error(self.leases.last_other_machine(conversation))
 
+    async def _send_all_segments(self, conversation: str) -> None:
+        has_more = True
+        while has_more:
+            has_more = bool(await self._send_next_segments([conversation]))
+
+    async def _try_to_take_lease(self, conversation: str) -> bool:
+        """Whether nobody else can write now: this machine has the lease, or nothing is shared."""
+        known = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
+        contents = known.contents
+        if contents is None or contents.is_removed:
+            return True
+        if self.leases.holds_lease(conversation, self.lease / 2):
+            return True
+        own_head = replace(contents, machine=self.machine)
+        return bool(await self._update_heads([(known, own_head)]))
+
     def _refuse_if_used_elsewhere(self, conversation: str, name: bytes) -> None:
-        if complaint := self.complaints.get(name.hex()):
+        complaint = self.complaints.get(name.hex())
+        if complaint:
             raise JournalCorrupt(
                 complaint, remedy="To work here anyway, continue in a copy of the conversation."
             )
-        if machine := self.leases.find_machine_writing(conversation):
+        machine = self.leases.find_machine_writing(conversation)
+        if machine:
             raise _busy_elsewhere_error(machine)
 
     async def renew_leases(self, at_work: Collection[str]) -> None:
         async with self._busy:
-            ending = [one for one in at_work if self.leases.seconds_left(one) < self.lease / 2]
+            ending = []
+            for conversation in at_work:
+                if self.leases.seconds_left(conversation) < self.lease / 2:
+                    ending.append(conversation)
             if ending:
                 own = await self.thread.run_work(self.sync_state.list_current_own_heads, ending)
                 await self._update_heads(own, force=False)
@@ -231,9 +248,9 @@ class ConversationSync:
         await self.send_new_facts()
         async with self._busy:
             held = self.leases.list_held()
-            for at in range(0, len(held), CONVERSATIONS_IN_BATCH):
-                some = held[at : at + CONVERSATIONS_IN_BATCH]
-                own = await self.thread.run_work(self.sync_state.list_current_own_heads, some)
+            for start in range(0, len(held), CONVERSATIONS_IN_BATCH):
+                batch = held[start : start + CONVERSATIONS_IN_BATCH]
+                own = await self.thread.run_work(self.sync_state.list_current_own_heads, batch)
                 await self._update_heads(own, force=False, seconds=0.0)
 
     async def take_over_lease(self, conversation: str) -> None:
@@ -264,6 +281,22 @@ class ConversationSync:
         left_unread = self._unread - self._waiting.keys()
         if left_unread:
             await self._merge_heads_named(left_unread)
+        heads, reached, is_other_server = await self._fetch_heads_since_mark()
+        is_any_new = any(self._is_new_head(head) for head in heads)
+        if is_any_new:
+            await self.learn_forgotten()
+        for head in heads:
+            await self._merge_head_if_new(head)
+        await self._save_unread_heads_if_changed()
+        self._mark = reached
+        # Otherwise not worth a sync, since a change can be read again.
+        if is_any_new or is_other_server:
+            await self.thread.run_work(self.sync_state.save_mark, reached)
+
+    async def _fetch_heads_since_mark(self) -> tuple[Sequence[ConversationHead], HeadMark, bool]:
+        """Return changed heads, the mark behind them, and whether this is another server, which
+        is sent and asked everything.
+        """
         mark = self._mark
         if mark is None:
             mark = await self.thread.run_work(self.sync_state.read_mark)
@@ -275,16 +308,7 @@ class ConversationSync:
         if is_other_server:
             await self.send_last_again()
             heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, 0)
-        is_any_new = any(self._is_new_head(head) for head in heads)
-        if is_any_new:
-            await self.learn_forgotten()
-        for head in heads:
-            await self._merge_head_if_new(head)
-        await self._save_unread_heads_if_changed()
-        self._mark = reached
-        # Otherwise not worth a sync, since a change can be read again.
-        if is_any_new or is_other_server:
-            await self.thread.run_work(self.sync_state.save_mark, reached)
+        return heads, reached, is_other_server
 
     def _is_new_head(self, head: ConversationHead) -> bool:
         version, _ = self._seen.get(head.name, (0, ""))
@@ -375,24 +399,25 @@ class ConversationSync:
 
     async def _append_fetched_facts(self, seen: SharedProgress, known: SharedProgress) -> None:
         after = known.seq
-        lines = await self._fetch_facts(seen, known)
-        taken = await self.thread.run_work(self.sync_state.blank_forgotten_facts, lines)
-        together, anew = True, taken != lines
+        fetched = await self._fetch_facts(seen, known)
+        lines = await self.thread.run_work(self.sync_state.blank_forgotten_facts, fetched)
+        are_changed = lines != fetched
+        is_appended = True
 
         async def append_or_note_conflict() -> None:
-            nonlocal together
-            together = await self.thread.run_work(
-                self._append_if_compatible, seen, taken, after, anew=anew
+            nonlocal is_appended
+            is_appended = await self.thread.run_work(
+                self._append_if_compatible, seen, lines, after, anew=are_changed
             )
 
         await self.open_conversations.append_facts_of_others(
             seen.conversation, append_or_note_conflict
         )
-        self.on_new_entries(await asyncio.to_thread(_entries_named_by_facts, taken[-_NEW:]))
-        if together:
+        self.on_new_entries(await asyncio.to_thread(_entries_named_by_facts, lines[-_NEW:]))
+        if is_appended:
             return
         async with self.open_conversations.hold_for_change(seen.conversation):
-            branch = await self.thread.run_work(self._branch_if_both_wrote, seen, taken, after)
+            branch = await self.thread.run_work(self._branch_if_both_wrote, seen, lines, after)
         if branch:
             self.leases.taken_over.discard(seen.conversation)
             self.open_conversations.on_local_facts_moved(seen.conversation, branch)
@@ -424,33 +449,37 @@ class ConversationSync:
     def _branch_if_both_wrote(
         self, seen: SharedProgress, lines: list[StoredFact], after: int
     ) -> str:
+        """On the stores' thread: append a continuation, or move what was written here to a
+        branch. Return the branch's id, or an empty string.
+        """
         if self._append_if_compatible(seen, lines, after):
             return ""
         here = self.journal.read_stored_facts(seen.conversation, after)
         common = fact_segments.count_common_facts(here, lines)
+        last_common_seq = after + common
         row = self.journal.conversation_row(seen.conversation)
-        link = fact_segments.compute_chain(fact_segments.NOTHING, here)
-        branch = hashlib.sha256(
-            f"{seen.conversation}\0{self.sync_state.machine.hex()}\0{link.hex()}".encode()
-        ).hexdigest()[:20]
-        at = after + common
+        branch = self._name_branch(seen.conversation, here)
         started = ConversationStarted(
             f"{row.title or row.begins} ({self.machine})",
             forked_from=seen.conversation,
-            forked_at=at,
+            forked_at=last_common_seq,
         )
         self.sync_state.move_own_facts_to_branch(
-            seen.conversation, at, branch, started, lines[common:], seen
+            seen.conversation, last_common_seq, branch, started, lines[common:], seen
         )
         return branch
 
+    def _name_branch(self, conversation: str, facts: Sequence[StoredFact]) -> str:
+        """Return the same id each time, so that a repeated attempt makes no second branch."""
+        link = fact_segments.compute_chain(fact_segments.NOTHING, facts)
+        text = f"{conversation}\0{self.sync_state.machine.hex()}\0{link.hex()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
     async def _fetch_facts(self, seen: SharedProgress, known: SharedProgress) -> list[StoredFact]:
         """Return the facts after the known ones, according to the head."""
-        wanted = []
-        if seen.contents:
-            wanted = [segment for segment in seen.contents.segments if segment.last > known.seq]
-        found = await self.remote.fetch_in_batches([segment.name for segment in wanted])
-        return await asyncio.to_thread(_decrypt_facts, self.seal, seen, known, wanted, found)
+        wanted = [segment for segment in seen.segments if segment.last > known.seq]
+        rows = await self.remote.fetch_in_batches([segment.name for segment in wanted])
+        return await asyncio.to_thread(_decrypt_facts, self.seal, seen, known, wanted, rows)
 
     async def send_new_facts(self) -> None:
         """Send new facts in batches, to block the agents' event loop only briefly.
@@ -518,7 +547,6 @@ class ConversationSync:
 
     async def _send_whole_conversation(self, known: SharedProgress) -> None:
         """Send all of it in new segments, because the old ones contain what was forgotten here."""
-        old = known.contents.segments if known.contents else ()
         lines = await self.thread.run_work(self.journal.read_stored_facts, known.conversation)
         contents = HeadContents(known.conversation, self.machine, generation=known.generation)
         while contents.last < len(lines):
@@ -528,31 +556,33 @@ class ConversationSync:
             _, (contents,) = await _send_segments(self, [segment])
         if await self._update_heads([(known, contents)]):
             new_names = {segment.name for segment in contents.segments}
-            old_names = {segment.name for segment in old}
+            old_names = {segment.name for segment in known.segments}
             await self.remote.remove_in_batches(old_names - new_names)
 
     def _build_next_segment(self, known: SharedProgress) -> tuple[_OutgoingSegment, bool]:
         """Return the next segment, and whether it is the last one waiting."""
-        there = self.journal.read_stored_facts(
+        waiting = self.journal.read_stored_facts(
             known.conversation, known.seq, fact_segments.MOST_FACTS_IN_SEGMENT
         )
-        fresh = _select_facts_that_fit(there)
-        before = known.contents.segments if known.contents else ()
-        old = before[len(before) - fact_segments.count_segments_to_merge(before, len(fresh)) :]
+        fresh = _select_facts_that_fit(waiting)
+        before = known.segments
+        replaced_count = fact_segments.count_segments_to_merge(before, len(fresh))
+        replaced = before[len(before) - replaced_count :]
         again: Sequence[StoredFact] = ()
-        if old:
-            first = old[0].first
+        if replaced:
+            first = replaced[0].first
             again = self.journal.read_stored_facts(
                 known.conversation, first - 1, known.seq - first + 1
             )
-        while old:
+        # Small segments are sent again as one. Those that would make it too large stay.
+        while replaced:
             together = [*again, *fresh]
             if len(_select_facts_that_fit(together)) == len(together):
                 break
-            again = again[old[0].fact_count :]
-            old = old[1:]
-        is_whole = len(fresh) == len(there) < fact_segments.MOST_FACTS_IN_SEGMENT
-        return _OutgoingSegment(known, again, fresh, old), is_whole
+            again = again[replaced[0].fact_count :]
+            replaced = replaced[1:]
+        is_whole = len(fresh) == len(waiting) < fact_segments.MOST_FACTS_IN_SEGMENT
+        return _OutgoingSegment(known, again, fresh, replaced), is_whole
 
     async def _update_heads(
         self,
@@ -567,30 +597,26 @@ class ConversationSync:
         if seconds is None:
             seconds = self.lease
         # In the same order everywhere, so that no two machines wait for each other.
-        wanted = sorted(wanted, key=lambda pair: pair[0].conversation)
-        forced = [known.conversation in self.leases.taken_over for known, _ in wanted]
+        in_order = sorted(wanted, key=lambda pair: pair[0].conversation)
+        forced = [known.conversation in self.leases.taken_over for known, _ in in_order]
         if force is not None:
-            forced = [force] * len(wanted)
+            forced = [force] * len(in_order)
         asked = self.now()
-        answers = await self.remote.run_in_thread(self._update_heads_now, wanted, forced, seconds)
-        won: list[SharedProgress] = []
-        unknown: list[SharedProgress] = []
-        for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
-            if is_won and head is not None:
-                won.append(_progress_with_head(known, contents, head))
-            elif head is None or head.version < known.version:
-                # The server was emptied or restored, so all of it is sent again.
-                unknown.append(SharedProgress(known.conversation))
-        if won or unknown:
-            await self.thread.run_work(self.sync_state.save_progress_together, won + unknown)
-        for known in unknown:
-            self._seen.pop(self._head_row_name(known.conversation), None)
-        for known in won:
+        answers = await self.remote.run_in_thread(self._update_heads_now, in_order, forced, seconds)
+        outcome = _sort_head_answers(in_order, answers)
+        await self._save_progress_of_heads(outcome)
+        for known in outcome.won:
             self._note_own_head(known, seconds, asked)
-        other_heads = [head for is_won, head in answers if not is_won and head is not None]
-        for head in other_heads:
+        for head in outcome.other_heads:
             await self._merge_head_if_new(head)
-        return frozenset(known.conversation for known in won)
+        return frozenset(known.conversation for known in outcome.won)
+
+    async def _save_progress_of_heads(self, outcome: "_HeadUpdateOutcome") -> None:
+        changed = outcome.won + outcome.unknown
+        if changed:
+            await self.thread.run_work(self.sync_state.save_progress_together, changed)
+        for known in outcome.unknown:
+            self._seen.pop(self._head_row_name(known.conversation), None)
 
     def _note_own_head(self, known: SharedProgress, seconds: float, asked: float) -> None:
         conversation = known.conversation
@@ -621,29 +647,64 @@ class ConversationSync:
         known = await self.thread.run_work(self.sync_state.read_shared_progress, conversation)
         if known.contents is None or known.contents.is_removed:
             return
-        gone = HeadContents(
+        removal = HeadContents(
             conversation, self.machine, generation=known.contents.generation, is_removed=True
         )
-        if await self._update_heads([(known, gone)], force=False):
-            await self.remote.remove_in_batches([one.name for one in known.contents.segments])
+        if await self._update_heads([(known, removal)], force=False):
+            await self.remote.remove_in_batches([segment.name for segment in known.segments])
 
     def _head_row_name(self, conversation: str) -> bytes:
         return self.seal.keyed_row_name("head", conversation.encode())
 
 
+@dataclass(slots=True)
+class _HeadUpdateOutcome:
+    """What became of heads to update. `won`: now this machine's. `unknown`: the server was
+    emptied or restored, so all of it is sent again. `other_heads`: other machines were quicker.
+    """
+
+    won: list[SharedProgress] = field(default_factory=list)
+    unknown: list[SharedProgress] = field(default_factory=list)
+    other_heads: list[ConversationHead] = field(default_factory=list)
+
+
+def _sort_head_answers(
+    wanted: Sequence[tuple[SharedProgress, HeadContents]],
+    answers: Sequence[tuple[bool, ConversationHead | None]],
+) -> _HeadUpdateOutcome:
+    outcome = _HeadUpdateOutcome()
+    for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
+        if is_won and head is not None:
+            outcome.won.append(_progress_with_head(known, contents, head))
+            continue
+        if head is None or head.version < known.version:
+            outcome.unknown.append(SharedProgress(known.conversation))
+        if head is not None:
+            outcome.other_heads.append(head)
+    return outcome
+
+
 async def list_completely_stored(sync: ConversationSync, ids: Collection[str]) -> list[str]:
     """Return the conversations that, according to the store, it has completely."""
     sent = await sync.thread.run_work(sync.sync_state.list_completely_sent, ids)
-    known = {sync.seal.keyed_row_name("head", one.conversation.encode()): one for one in sent}
-    heads = await sync.remote.run_in_thread(sync.heads.fetch_heads, known.keys())
-    there = [known[head.name] for head in heads if head.version == known[head.name].version]
-    parts = {
-        one.conversation: {each.name for each in one.contents.segments}
-        for one in there
-        if one.contents
-    }
-    missing = await sync.remote.find_missing_in_batches(frozenset[bytes]().union(*parts.values()))
-    return [conversation for conversation, names in parts.items() if missing.isdisjoint(names)]
+    known_by_name = {}
+    for known in sent:
+        name = sync.seal.keyed_row_name("head", known.conversation.encode())
+        known_by_name[name] = known
+    heads = await sync.remote.run_in_thread(sync.heads.fetch_heads, known_by_name.keys())
+    segments_by_conversation: dict[str, set[bytes]] = {}
+    for head in heads:
+        known = known_by_name[head.name]
+        if head.version == known.version:
+            names = {segment.name for segment in known.segments}
+            segments_by_conversation[known.conversation] = names
+    all_names = frozenset[bytes]().union(*segments_by_conversation.values())
+    missing = await sync.remote.find_missing_in_batches(all_names)
+    complete = []
+    for conversation, names in segments_by_conversation.items():
+        if missing.isdisjoint(names):
+            complete.append(conversation)
+    return complete
 
 
 def _decrypt_facts(
@@ -651,18 +712,20 @@ def _decrypt_facts(
     seen: SharedProgress,
     known: SharedProgress,
     wanted: Sequence[FactSegment],
-    found: Mapping[bytes, bytes],
+    rows: Mapping[bytes, bytes],
 ) -> list[StoredFact]:
     """Decrypt segments. Each is checked by its seal, and all by the chain."""
     lines: list[StoredFact] = []
-    for one in wanted:
-        if one.name not in found:
+    for segment in wanted:
+        if segment.name not in rows:
             raise NotFound(
                 f"Part of the conversation {seen.conversation} is missing.",
                 remedy="The missing part will be requested again.",
             )
-        content = seal.decrypt_row(one.name, found[one.name])
-        lines += [line for line in fact_segments.unpack_segment(content) if line.seq > known.seq]
+        content = seal.decrypt_row(segment.name, rows[segment.name])
+        for line in fact_segments.unpack_segment(content):
+            if line.seq > known.seq:
+                lines.append(line)
     if fact_segments.compute_chain(known.chain, lines) == seen.chain:
         fact_segments.check_fetched_facts(lines, seen.conversation, known.seq, seen.seq)
         return lines
@@ -677,10 +740,11 @@ def _decrypt_facts(
 def _select_facts_that_fit(lines: Sequence[StoredFact]) -> Sequence[StoredFact]:
     """Return as many first facts as fit into one segment. A larger fact goes alone."""
     size = 0
-    for at, line in enumerate(lines):
+    for count, line in enumerate(lines):
         size += len(line.fact)
-        if at and (size > _BYTES or at == fact_segments.MOST_FACTS_IN_SEGMENT):
-            return lines[:at]
+        is_full = size > _BYTES or count == fact_segments.MOST_FACTS_IN_SEGMENT
+        if is_full and count > 0:
+            return lines[:count]
     return lines
 
 
@@ -700,13 +764,16 @@ def _encrypt_segments(
     cipher: RowCipher, machine: str, outgoing: Sequence[_OutgoingSegment]
 ) -> tuple[frozenset[Digest], Mapping[bytes, bytes], list[HeadContents]]:
     """Return the entries that the segments refer to, their rows, and the heads' new contents."""
-    rows, contents = dict[bytes, bytes](), list[HeadContents]()
-    for one in outgoing:
-        content = fact_segments.pack_segment(one.all_facts_to_send)
+    rows: dict[bytes, bytes] = {}
+    contents: list[HeadContents] = []
+    fresh: list[StoredFact] = []
+    for segment in outgoing:
+        content = fact_segments.pack_segment(segment.all_facts_to_send)
         name = cipher.keyed_row_name("segment", content)
         rows[name] = cipher.encrypt_row(name, content)
-        contents.append(one.build_head_after_sending(name, machine))
-    return _entries_named_by_facts([line for one in outgoing for line in one.fresh]), rows, contents
+        contents.append(segment.build_head_after_sending(name, machine))
+        fresh += segment.fresh
+    return _entries_named_by_facts(fresh), rows, contents
 
 
 def _is_other_server(mark: HeadMark, reached: HeadMark) -> bool:
@@ -728,8 +795,8 @@ class _ChainDiffers(Exception):
 
 
 def _entries_named_by_facts(lines: Sequence[StoredFact]) -> frozenset[Digest]:
-    return frozenset(
-        digest
-        for line in lines
-        for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact))
-    )
+    digests: set[Digest] = set()
+    for line in lines:
+        fact = fact_encoding.decode_fact(line.fact)
+        digests.update(digest for _, digest in entries_used_by(fact))
+    return frozenset(digests)

@@ -27,7 +27,7 @@ from helix_desktop.store.journal_file import (
 )
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.conversation_heads import HeadMark
-from helix_desktop.store.shared.fact_segments import HeadContents
+from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
 from helix_desktop.store.shared.link_progress import build_machine_name
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.row_encryption import RowCipher
@@ -82,7 +82,16 @@ class SharedProgress:
 
     @property
     def generation(self) -> int:
-        return self.contents.generation if self.contents else 0
+        if self.contents is None:
+            return 0
+        return self.contents.generation
+
+    @property
+    def segments(self) -> tuple[FactSegment, ...]:
+        """Return the segments that the head names."""
+        if self.contents is None:
+            return ()
+        return self.contents.segments
 
     @property
     def must_be_sent_again(self) -> bool:
@@ -135,15 +144,19 @@ class SyncState:
         rows = select_journal_rows(
             self._journal, f"{_PROGRESS} WHERE conversation = ?", conversation
         )
-        return _progress_from_row(rows[0]) if rows else SharedProgress(conversation)
+        if not rows:
+            return SharedProgress(conversation)
+        return _progress_from_row(rows[0])
 
     def read_progress_unless_removed(self, conversation: str) -> SharedProgress:
         """Return the progress, without any facts if the conversation was removed here."""
-        there = select_journal_rows(
+        known = self.read_shared_progress(conversation)
+        is_here = select_journal_rows(
             self._journal, "SELECT 1 FROM conversations WHERE id = ?", conversation
         )
-        known = self.read_shared_progress(conversation)
-        return known if there else replace(known, seq=0, chain=fact_segments.NOTHING)
+        if is_here:
+            return known
+        return replace(known, seq=0, chain=fact_segments.NOTHING)
 
     def list_progress(self) -> tuple[SharedProgress, ...]:
         return tuple(map(_progress_from_row, select_journal_rows(self._journal, _PROGRESS)))
@@ -152,8 +165,7 @@ class SyncState:
         """Return the rows that this machine needs for its conversations."""
         names: list[bytes] = []
         for known in self.list_progress():
-            if known.contents:
-                names += [segment.name for segment in known.contents.segments]
+            names += [segment.name for segment in known.segments]
         return tuple(names)
 
     def mark_conversations_for_resending(self, conversations: Iterable[str]) -> None:
@@ -214,7 +226,9 @@ class SyncState:
         self._journal.replace_fact(ours, fact)
 
     def save_progress(self, known: SharedProgress) -> None:
-        head = fact_segments.encode_head(known.contents) if known.contents else b""
+        head = b""
+        if known.contents:
+            head = fact_segments.encode_head(known.contents)
         with self._journal.in_one_transaction():
             row = (known.conversation, known.seq, known.chain, known.version, known.writer, head)
             self._journal.connection.execute(_SAVE, row)
@@ -234,8 +248,8 @@ class SyncState:
     def save_progress_together(self, known: Iterable[SharedProgress]) -> None:
         """Save several in one transaction, with one sync."""
         with self._journal.in_one_transaction():
-            for one in known:
-                self.save_progress(one)
+            for progress in known:
+                self.save_progress(progress)
 
     def count_facts_to_send(self) -> dict[str, int]:
         """Return how many facts of each conversation others lack, the one waiting longest first."""
@@ -250,16 +264,26 @@ class SyncState:
     def list_completely_sent(self, conversations: Iterable[str]) -> list[SharedProgress]:
         """Return the conversations without facts to send."""
         waiting = self.count_facts_to_send()
-        known = [self.read_shared_progress(one) for one in conversations if one not in waiting]
-        return [one for one in known if one.seq and one.contents and one.contents.last == one.seq]
+        completely_sent = []
+        for conversation in conversations:
+            if conversation in waiting:
+                continue
+            known = self.read_shared_progress(conversation)
+            if known.seq and known.contents and known.contents.last == known.seq:
+                completely_sent.append(known)
+        return completely_sent
 
     def list_current_own_heads(
         self, conversations: Sequence[str]
     ) -> list[tuple[SharedProgress, HeadContents]]:
         """Return the conversations whose head is this machine's and current."""
-        known = [self.read_shared_progress(conversation) for conversation in conversations]
-        own = [one for one in known if one.writer == self.machine and not one.must_be_sent_again]
-        return [(one, one.contents) for one in own if one.contents]
+        own = []
+        for conversation in conversations:
+            known = self.read_shared_progress(conversation)
+            is_own = known.writer == self.machine and not known.must_be_sent_again
+            if is_own and known.contents:
+                own.append((known, known.contents))
+        return own
 
     # --- Changing facts together with what is known of other machines' facts
 
@@ -315,11 +339,14 @@ class SyncState:
         if self._forgotten is None:
             return line
         named = {Digest.from_hex(text) for text in _HEX.findall(line.fact)}
-        gone = [digest for digest in named if self._forgotten(digest)]
-        if not gone:
+        forgotten = list(filter(self._forgotten, named))
+        if not forgotten:
             return line
-        fact = content_forgetting.blank_fact(line, content_forgetting.ForgetRequest("", gone))
-        return line if fact is None else _with_fact_text(line, fact_encoding.encode_fact(fact))
+        request = content_forgetting.ForgetRequest("", forgotten)
+        blanked_fact = content_forgetting.blank_fact(line, request)
+        if blanked_fact is None:
+            return line
+        return _with_fact_text(line, fact_encoding.encode_fact(blanked_fact))
 
     def _text_of_blanked_fact(self, line: StoredFact, row: int) -> str:
         """Return the text here of a fact that was blanked, or only a mark if it no
@@ -327,10 +354,10 @@ class SyncState:
         """
         asked = "SELECT conversation, seq FROM blanked WHERE rowid = ?"
         conversation, seq = self._journal.connection.execute(asked, (row,)).fetchone()
-        there = next(iter(self._journal.read_stored_facts(conversation, seq - 1, 1)), None)
-        if there is None or there.time != line.time:
+        facts = self._journal.read_stored_facts(conversation, seq - 1, 1)
+        if not facts or facts[0].time != line.time:
             return fact_encoding.encode_fact(Forgotten((), 1, content_forgetting.WHY))
-        return there.fact
+        return facts[0].fact
 
     def _remember_changed_fact(self, line: StoredFact) -> None:
         """Remember a fact changed in place by a keyed digest, which reveals nothing
@@ -370,7 +397,9 @@ class SyncState:
 
     def _read_value(self, name: str) -> str:
         rows = select_journal_rows(self._journal, "SELECT value FROM sharing WHERE name = ?", name)
-        return str(rows[0][0]) if rows else ""
+        if not rows:
+            return ""
+        return str(rows[0][0])
 
     def _write_value(self, name: str, value: str) -> None:
         with self._journal.in_one_transaction():
@@ -381,12 +410,11 @@ class SyncState:
 
 def _refuse_other_words(ours: StoredFact, other: StoredFact) -> None:
     """Another machine may forget what was said here, but not put other words in its place."""
-    if ours.fact == other.fact and ours.time == other.time:
-        return
-    if ours.time == other.time and content_forgetting.differ_only_by_forgetting(
-        ours.fact, other.fact
-    ):
-        return
+    if ours.time == other.time:
+        if ours.fact == other.fact:
+            return
+        if content_forgetting.differ_only_by_forgetting(ours.fact, other.fact):
+            return
     raise JournalCorrupt(
         f"Another computer changed record {ours.seq} of the conversation {ours.conversation}.",
         remedy="The change was not taken over. Your own copy is intact.",
@@ -424,5 +452,7 @@ def _merge_versions_blanking_differences(ours: Any, other: Any) -> Any:
 
 def _progress_from_row(row: tuple[str, int, bytes, int, bytes, bytes]) -> SharedProgress:
     conversation, seq, chain, version, writer, head = row
-    contents = fact_segments.decode_head(head) if head else None
+    contents = None
+    if head:
+        contents = fact_segments.decode_head(head)
     return SharedProgress(conversation, seq, chain, version, writer, contents)
