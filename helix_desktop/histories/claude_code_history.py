@@ -111,10 +111,12 @@ class _ClaudeCodeFile:
     def read_recordings(
         self, rows: Sequence[HistoryRow], session_id: str, name: str
     ) -> list[RecordedSession]:
-        tree, title = HistoryTree(), ""
+        tree = HistoryTree()
+        title = ""
         kept: list[str] = []
         for index, row in enumerate(rows):
-            self.report.row, value = row, row.value
+            value = row.value
+            self.report.row = row
             kind = text_at(value, "type")
             if kind in _TITLES:
                 title = text_at(value, _TITLES[kind]) or title
@@ -122,9 +124,7 @@ class _ClaudeCodeFile:
             if node is None:
                 tree.skip_row(text_at(value, "uuid"), text_at(value, "parentUuid"))
                 if kind not in _TITLES:
-                    self.report.add_left_out_row(
-                        "/".join(filter(None, (kind or "no type", text_at(value, "subtype"))))
-                    )
+                    self.report.add_left_out_row(_name_of_kind(value))
                 continue
             tree.add_node(index, node)
             if value.get("subtype") == "compact_boundary":
@@ -136,38 +136,57 @@ class _ClaudeCodeFile:
     def _build_claude_recordings(
         self, rows: Sequence[HistoryRow], tree: HistoryTree, session_id: str, name: str, title: str
     ) -> list[RecordedSession]:
-        first = next((row.value for row in rows if text_at(row.value, "cwd")), {})
+        folder = ""
+        version = ""
+        for row in rows:
+            folder = text_at(row.value, "cwd")
+            if folder:
+                version = text_at(row.value, "version")
+                break
 
         def read(indices: Sequence[int], report: ReadingReport) -> _ClaudeCodeMessages:
-            messages = _ClaudeCodeMessages(report, beside=self.beside).read_rows(
-                rows[i] for i in indices
-            )
+            messages = _ClaudeCodeMessages(report, beside=self.beside)
+            messages.read_rows(rows[index] for index in indices)
             messages.correct_message_times()
             return messages
 
-        whole = RecordedSession(
-            name, (), KIND, session_id, title, text_at(first, "cwd"), text_at(first, "version")
-        )
+        whole = RecordedSession(name, (), KIND, session_id, title, folder, version)
         return build_branch_sessions(
             tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.report
         )
 
 
+def _name_of_kind(value: Mapping[str, object]) -> str:
+    """Return a row's kind as reports name it, such as "system/turn_duration"."""
+    kind = text_at(value, "type") or "no type"
+    subtype = text_at(value, "subtype")
+    return f"{kind}/{subtype}" if subtype else kind
+
+
 def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
     """Return an event's place in the tree, or None if it is no part of the conversation."""
-    kind, message = value.get("type"), object_at(value, "message")
-    boundary = kind == "system" and value.get("subtype") == "compact_boundary"
-    printed = kind == "system" and value.get("subtype") == "local_command"
-    shown = kind == "attachment" and isinstance(value.get("attachment"), Mapping)
-    if not (boundary or printed or shown or (kind in ("user", "assistant") and message)):
+    if not _is_part_of_conversation(value):
         return None
+    kind = value.get("type")
+    message = object_at(value, "message")
+    own_id = text_at(value, "uuid")
     parent = first_text(value, "parentUuid", "logicalParentUuid")
-    if not parent and "parentUuid" in value and not boundary:
+    if not parent and "parentUuid" in value and value.get("subtype") != "compact_boundary":
         parent = ROOT
-    step = text_at(message, "id") or text_at(value, "uuid") if kind == "assistant" else ""
-    return HistoryNode(
-        text_at(value, "uuid"), parent, kind == "user" and _is_typed_by_person(value, message), step
-    )
+    if kind == "assistant":
+        step = text_at(message, "id") or own_id
+        return HistoryNode(own_id, parent, step=step)
+    is_typed = kind == "user" and _is_typed_by_person(value, message)
+    return HistoryNode(own_id, parent, begins=is_typed)
+
+
+def _is_part_of_conversation(value: Mapping[str, object]) -> bool:
+    kind = value.get("type")
+    if kind == "system":
+        return value.get("subtype") in ("compact_boundary", "local_command")
+    if kind == "attachment":
+        return isinstance(value.get("attachment"), Mapping)
+    return kind in ("user", "assistant") and bool(object_at(value, "message"))
 
 
 def _is_typed_by_person(value: Mapping[str, object], message: Mapping[str, object]) -> bool:
@@ -178,27 +197,25 @@ def _is_typed_by_person(value: Mapping[str, object], message: Mapping[str, objec
     if isinstance(content, str):
         return not content.startswith(("<local-command-", "<command-", "[Request interrupted"))
     blocks = objects_at(content)
-    first = text_at(blocks[0], "text") if blocks else ""
-    return all(block.get("type") != "tool_result" for block in blocks) and not first.startswith(
-        "[Request interrupted"
-    )
+    if any(block.get("type") == "tool_result" for block in blocks):
+        return False
+    return not blocks or not text_at(blocks[0], "text").startswith("[Request interrupted")
 
 
 def _row_ids_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
     details = object_at(boundary, "compactMetadata")
     segment = object_at(details, "preservedSegment")
-    names = [
-        name for name in list_at(details, "preservedMessages", "uuids") if isinstance(name, str)
+    row_ids = [
+        row_id
+        for row_id in list_at(details, "preservedMessages", "uuids")
+        if isinstance(row_id, str)
     ]
-    ends = [text_at(segment, "headUuid"), text_at(segment, "tailUuid")]
-    return [
-        *names,
-        *(
-            name
-            for name in [*ends, text_at(boundary, "logicalParentUuid")]
-            if name and name not in names
-        ),
-    ]
+    first = text_at(segment, "headUuid")
+    last = text_at(segment, "tailUuid")
+    for row_id in (first, last, text_at(boundary, "logicalParentUuid")):
+        if row_id and row_id not in row_ids:
+            row_ids.append(row_id)
+    return row_ids
 
 
 # --- Turning a session's lines into messages
@@ -210,9 +227,8 @@ class _ClaudeCodeMessages(HistoryMessages):
 
     beside: Path = Path()
     steps: dict[str, int] = field(default_factory=dict)
-    places: dict[str, int] = field(
-        default_factory=dict
-    )  # Each message's position, by its line's id.
+    # Each message's position, by its line's id.
+    places: dict[str, int] = field(default_factory=dict)
     boundary: Mapping[str, object] | None = None
     # When Anthropic received a reply's request, by the reply's position.
     received: dict[int, float] = field(default_factory=dict)
@@ -229,7 +245,9 @@ class _ClaudeCodeMessages(HistoryMessages):
             if received and not 0 <= time - received < LONGEST_REPLY:
                 time = received
             time = min(time, latest)
-            seconds = max(0.0, time - received) if received else 0.0
+            seconds = 0.0
+            if received:
+                seconds = max(0.0, time - received)
             if (time, seconds) != (message.time, message.seconds):
                 self.made[position] = replace(message, time=time, seconds=seconds)
             latest = received or latest
@@ -289,14 +307,14 @@ class _ClaudeCodeMessages(HistoryMessages):
     ) -> None:
         time = parse_time(value.get("timestamp"))
         content = message.get("content")
-        words: list[object] = []
+        words: object = content
+        if isinstance(content, list):
+            words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
         for block in objects_at(content):
             if block.get("type") == "tool_result":
                 result = self._read_claude_tool_result(value, block, time)
                 self._add_recorded_message(result)
-            else:
-                words.append(block)
-        text, pictures = text_and_pictures(words if isinstance(content, list) else content)
+        text, pictures = text_and_pictures(words)
         if text.strip() or pictures:
             beside = bool(value.get("isMeta")) or not _is_typed_by_person(value, message)
             self._add_recorded_message(
@@ -344,7 +362,8 @@ class _ClaudeCodeMessages(HistoryMessages):
 
     def _read_claude_compaction(self, value: Mapping[str, object], text: str) -> None:
         """Add a compaction with this summary, or a message if the file has nothing before it."""
-        time, boundary = parse_time(value.get("timestamp")), self.boundary or {}
+        time = parse_time(value.get("timestamp"))
+        boundary = self.boundary or {}
         self.boundary = None
         if not self.made:
             self._add_recorded_message(
@@ -353,10 +372,14 @@ class _ClaudeCodeMessages(HistoryMessages):
             return
         details = object_at(boundary, "compactMetadata")
         kept = list_at(details, "preservedMessages", "uuids")
-        first_kept = text_at(details, "preservedSegment", "headUuid") or next(iter(kept), "")
-        keep = self.places.get(str(first_kept), len(self.made))
+        first_kept = text_at(details, "preservedSegment", "headUuid")
+        if not first_kept and kept:
+            first_kept = str(kept[0])
+        keep = self.places.get(first_kept, len(self.made))
+        why = "Claude Code compacted the conversation here"
         trigger = text_at(details, "trigger")
-        why = "Claude Code compacted the conversation here" + (f" ({trigger})" if trigger else "")
+        if trigger:
+            why += f" ({trigger})"
         self.add_compaction(text, time, why, keep)
         self.steps.clear()
 
@@ -368,9 +391,13 @@ def parse_time_of_request_id(request_id: str) -> float:
     digits = request_id.removeprefix("req_01")
     if len(digits) != 22 or not set(digits) <= set(BASE_58):
         return 0.0
-    number = sum(BASE_58.index(digit) * 58**place for place, digit in enumerate(reversed(digits)))
+    number = 0
+    for digit in digits:
+        number = number * 58 + BASE_58.index(digit)
     is_version_7 = number >> 76 & 15 == 7 and number >> 62 & 3 == 2
-    return (number >> 80) / 1_000 if is_version_7 else 0.0
+    if not is_version_7:
+        return 0.0
+    return (number >> 80) / 1_000
 
 
 def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
@@ -384,9 +411,8 @@ def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
         elif kind in ("thinking", "redacted_thinking"):
             parts.append(read_claude_thinking(block, TAG, model))
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-            parts.append(
-                checked_tool_call(text_at(block, "id"), text_at(block, "name"), block.get("input"))
-            )
+            call_id = text_at(block, "id")
+            parts.append(checked_tool_call(call_id, text_at(block, "name"), block.get("input")))
         else:
             parts.append(Text(text_of_message_content([block])))
     return parts
@@ -397,13 +423,12 @@ def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> R
     if block.get("type") == "redacted_thinking":
         opaque = format_opaque_json(type="redacted_thinking", data=text_at(block, "data"))
         return Reasoning("", opaque=opaque, provider=tag, model=model)
-    text, signature = text_at(block, "thinking"), text_at(block, "signature")
-    opaque = (
-        format_opaque_json(type="thinking", thinking=text, signature=signature) if signature else ""
-    )
-    return Reasoning(
-        text, opaque=opaque, provider=tag if opaque else "", model=model if opaque else ""
-    )
+    text = text_at(block, "thinking")
+    signature = text_at(block, "signature")
+    if not signature:
+        return Reasoning(text)
+    opaque = format_opaque_json(type="thinking", thinking=text, signature=signature)
+    return Reasoning(text, opaque=opaque, provider=tag, model=model)
 
 
 def text_shown_by_line(value: Mapping[str, object]) -> str:
@@ -416,10 +441,11 @@ def text_shown_by_line(value: Mapping[str, object]) -> str:
         return ""
     if kind == "queued_command":
         return text_of_message_content(attachment.get("prompt"))
-    rendered = "\n".join(
+    rendered = [
         text_of_message_content(one.get("content")) for one in objects_at(value, "rendered")
-    )
-    return f"{SHOWED}{kind}]\n{rendered or _text_of_claude_attachment(attachment)}"
+    ]
+    text = "\n".join(rendered) or _text_of_claude_attachment(attachment)
+    return f"{SHOWED}{kind}]\n{text}"
 
 
 def _text_of_claude_attachment(attachment: Mapping[str, object]) -> str:
@@ -429,11 +455,11 @@ def _text_of_claude_attachment(attachment: Mapping[str, object]) -> str:
         if isinstance(value, str) and value.strip():
             names = first_text(attachment, "filename", "path")
             return f"{names}\n{value}" if names else value
-    if isinstance(lines := attachment.get("addedLines"), list):
+    lines = attachment.get("addedLines")
+    if isinstance(lines, list):
         return "\n".join(map(str, lines))
-    return json.dumps(
-        {name: value for name, value in attachment.items() if name != "type"}, ensure_ascii=False
-    )
+    rest = {name: value for name, value in attachment.items() if name != "type"}
+    return json.dumps(rest, ensure_ascii=False)
 
 
 # --- Sub-agents and their conversations
@@ -442,11 +468,13 @@ def _text_of_claude_attachment(attachment: Mapping[str, object]) -> str:
 def _group_by_subagent(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:
     """Group rows by sub-agent: each begins with a row whose parent is not among the rows."""
     groups: dict[str, list[HistoryRow]] = {}
-    of: dict[str, str] = {}
+    root_by_row: dict[str, str] = {}
     for row in rows:
-        name, parent = text_at(row.value, "uuid"), text_at(row.value, "parentUuid")
-        root = of.get(parent) or text_at(row.value, "agentId") or name
-        of[name] = root
+        row_id = text_at(row.value, "uuid")
+        root = root_by_row.get(text_at(row.value, "parentUuid"), "")
+        if not root:
+            root = text_at(row.value, "agentId") or row_id
+        root_by_row[row_id] = root
         groups.setdefault(root, []).append(row)
     return list(groups.values())
 
@@ -471,7 +499,9 @@ def _read_subagent(
 
 
 def _task_of_subagent(session: RecordedSession) -> str:
-    return session.messages[0].text if session.messages else ""
+    if not session.messages:
+        return ""
+    return session.messages[0].text
 
 
 def _title_from_claude_text(task: str) -> str:
@@ -498,12 +528,13 @@ def _mark_as_subagent(
 ) -> list[RecordedSession]:
     """Mark a sub-agent's session. Its rows or its folder name the session that started it."""
     parent = _first_session_id(rows) or path.parent.parent.name
-    title = _title_from_claude_text(_task_of_subagent(sessions[0])) if sessions else ""
     marked = []
     for session in sessions:
-        if not session.forked_from:
-            session = replace(session, parent=parent, title=title)  # noqa: PLW2901
-        marked.append(session)
+        if session.forked_from:
+            marked.append(session)
+        else:
+            title = _title_from_claude_text(_task_of_subagent(sessions[0]))
+            marked.append(replace(session, parent=parent, title=title))
     return marked
 
 
@@ -517,9 +548,13 @@ def _link_results_to_subagents(
         if not message.child:
             return message
         name = f"agent-{message.child}"
-        is_there = any((place / f"{name}.jsonl").is_file() for place in (folder, path.parent))
-        return replace(message, child=name if is_there else "")
+        for place in (folder, path.parent):
+            if (place / f"{name}.jsonl").is_file():
+                return replace(message, child=name)
+        return replace(message, child="")
 
-    return [
-        replace(one, messages=tuple(map(with_existing_child, one.messages))) for one in sessions
-    ]
+    linked = []
+    for session in sessions:
+        messages = tuple(map(with_existing_child, session.messages))
+        linked.append(replace(session, messages=messages))
+    return linked

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import concurrency
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.folder_trees import delete_folder_tree, list_tree_files
 from helix_desktop.histories.history_finding import (
     HistoryPlaces,
@@ -36,10 +37,9 @@ from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSetti
 from helix_desktop.tools.changes.folder_watch import FolderWatch
 
 log = logging.getLogger(__name__)
-REST_MILLISECONDS, ACTIVE_MILLISECONDS = (
-    100,
-    10,
-)  # The intervals between checks when idle, and after a change.
+# The intervals between checks when idle, and after a change.
+REST_MILLISECONDS = 100
+ACTIVE_MILLISECONDS = 10
 ACTIVE_SECONDS = 30.0  # For this many seconds after a change, the system is checked more often.
 FOLDERS_MILLISECONDS = 1000  # How often the recorder looks for new folders of agents.
 POLL_SECONDS = 2.0  # How often all files are looked at while the kernel refuses to watch folders.
@@ -47,7 +47,8 @@ REFUSED_SECONDS = 600.0  # After this many seconds, the kernel is asked again.
 SETTINGS_SECONDS = 60.0  # The user's list of excluded agents is read after this many seconds.
 IDLE_SECONDS = 60.0  # After this many seconds without work, the process that imports is ended.
 # After an import: the shortest pause in seconds, and the pause as a multiple of the import's time.
-SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
+SHORTEST_PAUSE_SECONDS = 1.0
+PAUSE_SHARE = 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 5_000
 RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed within this many seconds.
@@ -66,12 +67,11 @@ def read_names_of_unrecorded_agents(where: ProgramFolders) -> set[str]:
 def list_history_folders_to_record(own_folders: ProgramFolders, places: HistoryPlaces) -> Folders:
     """Return the history folders, existing or not, of all agents that are not excluded."""
     left_out = read_names_of_unrecorded_agents(own_folders)
-    return [
-        (kind, folder)
-        for kind, folders in history_folders(places).items()
-        if not left_out & {kind, NAMES[kind].casefold()}
-        for folder in folders
-    ]
+    to_record: list[tuple[str, Path]] = []
+    for kind, folders in history_folders(places).items():
+        if kind not in left_out and NAMES[kind].casefold() not in left_out:
+            to_record += [(kind, folder) for folder in folders]
+    return to_record
 
 
 def folder_of_pending_copies(where: ProgramFolders) -> Path:
@@ -92,10 +92,30 @@ def compute_import_pause(last_import_seconds: float, failures_in_a_row: int) -> 
     workspace is retried soon.
     """
     longer = 2.0 ** min(failures_in_a_row, 6)
-    return min(
-        max(SHORTEST_PAUSE_SECONDS * longer, PAUSE_SHARE * last_import_seconds),
-        LONGEST_PAUSE_SECONDS * longer,
-    )
+    shortest = SHORTEST_PAUSE_SECONDS * longer
+    longest = LONGEST_PAUSE_SECONDS * longer
+    return min(max(shortest, PAUSE_SHARE * last_import_seconds), longest)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTimes:
+    """How long one wait for changes lasts, in milliseconds: changes that come together within
+    `together`, checked each `step`, and at most `longest` without any.
+    """
+
+    together: int
+    step: int
+    longest: int
+
+    @classmethod
+    def choose(cls, *, is_active: bool, will_rest: bool, is_copy_postponed: bool) -> "WatchTimes":
+        step = REST_MILLISECONDS
+        if is_active or will_rest:
+            step = ACTIVE_MILLISECONDS
+        longest = FOLDERS_MILLISECONDS
+        if is_copy_postponed or will_rest:
+            longest = REST_MILLISECONDS
+        return cls(5 * step, step, longest)
 
 
 class HistoryRecorder:
@@ -111,7 +131,8 @@ class HistoryRecorder:
         importing: "ImportingProcess | None" = None,
         past: "HistoryRecorder | None" = None,
     ) -> None:
-        self._where, self._places = where, places
+        self._where = where
+        self._places = places
         self._importing = importing or ImportingProcess([*command, "recorder", "--run"])
         self._copies = PendingCopies(folder_of_pending_copies(where))
         self._files: set[Path] = set()  # Files that are imported directly, not from a copy.
@@ -121,25 +142,32 @@ class HistoryRecorder:
         self._wait_for_threads: list[Callable[[float], None]] = []
         self._recorded: Folders = ()
         self._settings_read = -SETTINGS_SECONDS
-        self._end_read = self._end_write = -1  # A pipe that ends the wait for a change.
-        self._failures = self._deaths = 0
+        # A pipe that ends the wait for a change.
+        self._end_read = -1
+        self._end_write = -1
+        self._failures = 0
+        self._deaths = 0
         self.trouble = ""
-        self.last_import: float = past.last_import if past else 0.0
-        self.damaged: dict[str, None] = (
-            past.damaged if past else {}
-        )  # Sentences, also of the recorder before.
-        self.keys: dict[str, None] = past.keys if past else {}
-        self.unread: dict[str, None] = past.unread if past else {}
+        self.last_import = 0.0
+        # Sentences, also of the recorder before.
+        self.damaged: dict[str, None] = {}
+        self.keys: dict[str, None] = {}
+        self.unread: dict[str, None] = {}
+        if past is not None:
+            self.last_import = past.last_import
+            self.damaged = past.damaged
+            self.keys = past.keys
+            self.unread = past.unread
 
     def start_recording(self) -> None:
         self._end_read, self._end_write = os.pipe()
-        for work, name in (
-            (self._watch_folders, "watch histories"),
-            (self.import_until_ended, "import histories"),
-        ):
-            self._wait_for_threads.append(
-                concurrency.start_thread(work, name=name, daemon=True).join
-            )
+        watching = concurrency.start_thread(
+            self._watch_folders, name="watch histories", daemon=True
+        )
+        importing = concurrency.start_thread(
+            self.import_until_ended, name="import histories", daemon=True
+        )
+        self._wait_for_threads += [watching.join, importing.join]
 
     def stop_recording(self) -> None:
         """Stop recording. The current import gets a moment to finish; other copies are
@@ -154,33 +182,19 @@ class HistoryRecorder:
             wait_for_thread(END_SECONDS)
 
     def recorder_status_as_json(self) -> dict[str, Any]:
-        told = {
+        return {
             "last_import": self.last_import,
             "trouble": self.trouble,
             "pid": self._importing.pid,
+            "damaged": [*self.damaged],
+            "keys": [*self.keys],
+            "unread": [*self.unread],
         }
-        seen = {"damaged": [*self.damaged], "keys": [*self.keys], "unread": [*self.unread]}
-        return {**told, **seen}
 
     def _watch_folders(self) -> None:
-        from watchfiles._rust_notify import RustNotify
-
         while not self._is_ending.is_set():
             folders = self._existing_folders()
-            try:
-                watch, until = (
-                    RustNotify([str(one) for _, one in folders], False, False, 0, True, True).watch,
-                    math.inf,
-                )
-            except (
-                OSError,
-                RuntimeError,
-            ) as error:  # A folder was removed, or others use all watches of the kernel.
-                log.warning(
-                    "recording: the history folders are looked through, as they cannot be watched: %s",
-                    error,
-                )
-                watch, until = build_folder_polling(folders), time.monotonic() + REFUSED_SECONDS
+            watch, until = self._start_watch(folders)
             try:
                 self._copy_existing_files(folders)
                 self._copy_changes_until_folders_change(watch, folders, until)
@@ -189,111 +203,140 @@ class HistoryRecorder:
                 self._is_ending.wait(POLL_SECONDS)
         os.close(self._end_read)
 
+    def _start_watch(self, folders: Folders) -> tuple[Callable[..., Any], float]:
+        """Return how to wait for changes, and when to ask the kernel again if it refused."""
+        from watchfiles._rust_notify import RustNotify
+
+        names = [str(folder) for _, folder in folders]
+        try:
+            return RustNotify(names, False, False, 0, True, True).watch, math.inf
+        except (OSError, RuntimeError) as error:
+            # A folder was removed, or others use all watches of the kernel.
+            log.warning(
+                "recording: the history folders are looked through, as they cannot be watched: %s",
+                error,
+            )
+            return build_folder_polling(folders), time.monotonic() + REFUSED_SECONDS
+
     def _copy_existing_files(self, folders: Folders) -> None:
         """Copy the files that agents wrote to recently, because they may be gone before
         they are imported.
         """
-        listed = ((kind, *one) for kind, folder in folders for one in list_tree_files(folder))
-        changed = {
-            one: about.st_mtime
-            for kind, one, about in listed
-            if find_history_of_changed_file(kind, one) == one
-        }
-        there = set(filter(_is_regular_file, changed))
-        recent = {file for file in there if time.time() - changed[file] < RECENT_SECONDS}
+        recent: set[Path] = set()
+        older: set[Path] = set()
+        for kind, folder in folders:
+            for file, about in list_tree_files(folder):
+                is_history = find_history_of_changed_file(kind, file) == file
+                if not is_history or not _is_regular_file(file):
+                    continue
+                if time.time() - about.st_mtime < RECENT_SECONDS:
+                    recent.add(file)
+                else:
+                    older.add(file)
         self._copy_changed_files(folders, recent)
-        self.queue_files_for_import(there - recent)
+        self.queue_files_for_import(older - recent)
 
     def _existing_folders(self) -> Folders:
         if time.monotonic() - self._settings_read >= SETTINGS_SECONDS:
             self._recorded = list_history_folders_to_record(self._where, self._places)
             self._settings_read = time.monotonic()
-        return [one for one in self._recorded if one[1].is_dir()]
+        return [(kind, folder) for kind, folder in self._recorded if folder.is_dir()]
 
     def _copy_changes_until_folders_change(
         self, watch: Callable[..., Any], folders: Folders, until: float
     ) -> None:
-        active_until, can_rest = 0.0, True
+        """Copy what changes. After a while without changes, rest until the kernel tells of one.
+
+        Before a rest, one more short wait makes sure that nothing has changed since the
+        watches for it were set up.
+        """
+        active_until = 0.0
+        can_rest = True
         while True:
             is_active = time.monotonic() < active_until or bool(self._copies.postponed)
-            watch_at_rest = self._watch_everything() if can_rest and not is_active else None
-            can_rest = is_active or watch_at_rest is not None
-            pause = ACTIVE_MILLISECONDS if is_active or watch_at_rest else REST_MILLISECONDS
-            longest = (
-                REST_MILLISECONDS
-                if self._copies.postponed or watch_at_rest
-                else FOLDERS_MILLISECONDS
+            rest: FolderWatch | None = None
+            if can_rest and not is_active:
+                rest = self._watch_everything()
+                # If the kernel has no watches left, it is asked again after the next change.
+                can_rest = rest is not None
+            elif is_active:
+                can_rest = True
+            times = WatchTimes.choose(
+                is_active=is_active,
+                will_rest=rest is not None,
+                is_copy_postponed=bool(self._copies.postponed),
             )
-            changes = watch(5 * pause, pause, longest, self._is_ending)
-            changed = {Path(name) for _, name in changes} if isinstance(changes, set) else set()
-            active_until = time.monotonic() + ACTIVE_SECONDS if changed else active_until
+            changed = self._wait_for_changes(watch, times)
+            if changed:
+                active_until = time.monotonic() + ACTIVE_SECONDS
             self._copy_changed_files(folders, changed | self._copies.postponed)
-            if (
-                self._is_ending.is_set()
-                or self._existing_folders() != folders
-                or time.monotonic() > until
-            ):
+            if self._must_watch_anew(folders, until):
                 return
-            if watch_at_rest and not changed and not self._copies.postponed:
-                watch_at_rest.wait_for_change(self._end_read)
-                places = map(Path, watch_at_rest.pop_changed_folders())
-                if any(place.is_relative_to(folder) for place in places for _, folder in folders):
+            if rest is not None and not changed and not self._copies.postponed:
+                rest.wait_for_change(self._end_read)
+                if _is_in_any_folder(rest.pop_changed_folders(), folders):
                     active_until = time.monotonic() + ACTIVE_SECONDS
+
+    def _wait_for_changes(self, watch: Callable[..., Any], times: WatchTimes) -> set[Path]:
+        changes = watch(times.together, times.step, times.longest, self._is_ending)
+        if not isinstance(changes, set):  # The library says so if there was none.
+            return set()
+        return {Path(name) for _, name in changes}
+
+    def _must_watch_anew(self, folders: Folders, until: float) -> bool:
+        if self._is_ending.is_set() or time.monotonic() > until:
+            return True
+        return self._existing_folders() != folders
 
     def _watch_everything(self) -> FolderWatch | None:
         """Watch all folders of histories, those that lead to them, and the settings.
         None if that is impossible.
         """
-        found = FolderWatch()
-        found.forget_changes_before_walk()
+        everything = FolderWatch()
+        everything.forget_changes_before_walk()
 
         def watch_folder(folder: str | Path) -> None:
             with suppress(OSError):  # It does not exist.
                 handle = os.open(folder, os.O_RDONLY)
-                found.watch_listed_folder(str(folder), handle)
+                everything.watch_listed_folder(str(folder), handle)
                 os.close(handle)
 
-        recorded, home = [folder for _, folder in self._recorded], self._places.home
-        above = {
-            parent for folder in recorded for parent in folder.parents if parent not in home.parents
-        }
-        for leading in (self._where.settings_file.parent, *above):
-            watch_folder(leading)
-        for folder in recorded:
+        watch_folder(self._where.settings_file.parent)
+        above_home = set(self._places.home.parents)
+        leading: set[Path] = set()
+        for _, folder in self._recorded:
+            leading.update(folder.parents)
+        for folder in leading - above_home:
+            watch_folder(folder)
+        for _, folder in self._recorded:
             deque(list_tree_files(folder, on_folder=watch_folder), maxlen=0)
-        self._settings_read = (
-            -SETTINGS_SECONDS
-        )  # Read them at once: earlier changes are not notified.
-        return None if found.is_in_doubt else found
+        # Read the settings at once: nobody tells of earlier changes.
+        self._settings_read = -SETTINGS_SECONDS
+        return None if everything.is_in_doubt else everything
 
     def _copy_changed_files(self, folders: Folders, changed: set[Path]) -> None:
-        in_new_folders = {
-            file for path in changed if path.is_dir() for file, _ in list_tree_files(path)
-        }
-        kinds = [
-            (kind, path)
-            for path in changed | in_new_folders
-            for kind, folder in folders
-            if path.is_relative_to(folder)
-        ]
-        files = {file for kind, path in kinds if (file := find_history_of_changed_file(kind, path))}
+        files = _list_changed_histories(folders, changed)
         databases = {file for file in files if file.suffix == ".db"}
-        directly = {
-            file
-            for file in databases
-            if not (_is_regular_file(file) and self._copies.copy_database(file))
-        }
-        directly -= self._copies.postponed
-        for file in filter(_is_regular_file, files - databases):
+        directly: set[Path] = set()
+        for file in databases:
+            is_copied = _is_regular_file(file) and self._copies.copy_database(file)
+            if not is_copied and file not in self._copies.postponed:
+                directly.add(file)
+        for file in files - databases:
             if self._is_ending.is_set():
                 return
-            try:
-                self._copies.copy_file(file)
-            except OSError as error:
-                self.trouble = f"{file} could not be copied: {error.strerror}."
+            if _is_regular_file(file) and not self._try_to_copy_file(file):
                 directly.add(file)
         if files:
             self.queue_files_for_import(directly)
+
+    def _try_to_copy_file(self, file: Path) -> bool:
+        try:
+            self._copies.copy_file(file)
+        except OSError as error:
+            self.trouble = f"{file} could not be copied: {error.strerror}."
+            return False
+        return True
 
     def queue_files_for_import(self, files: Iterable[Path]) -> None:
         with self._lock:
@@ -329,16 +372,16 @@ class HistoryRecorder:
         """Import files from where they are. New copies are imported in between, so that
         they need not wait.
         """
-        while portion := self._pop_next_files():
-            if (
-                not self._try_import({"files": [str(file) for file in portion]})
-                and self._deaths < MOST_DEATHS
-            ):
+        while True:
+            portion = self._pop_next_files()
+            if not portion:
+                return True
+            is_imported = self._try_import({"files": [str(file) for file in portion]})
+            if not is_imported and self._deaths < MOST_DEATHS:
                 self.queue_files_for_import(portion)
                 return False
             if not self._import_copies():
                 return False
-        return True
 
     def _pop_next_files(self) -> Sequence[Path]:
         with self._lock:
@@ -350,20 +393,29 @@ class HistoryRecorder:
         if self._is_ending.is_set():
             return False
         answer = self._importing.ask_process(request)
-        self._deaths = self._deaths + 1 if answer is None else 0
-        self.trouble = answer["trouble"] if answer is not None else "The importing process ended."
-        self.damaged |= dict.fromkeys((answer or {}).get("damaged", ()))
-        self.keys |= dict.fromkeys((answer or {}).get("keys", ()))
-        unread = self.unread | dict.fromkeys((answer or {}).get("unread", ()))
+        if answer is None:
+            self._deaths += 1
+            self.trouble = "The importing process ended."
+        else:
+            self._deaths = 0
+            self.trouble = answer["trouble"]
+            self._remember_sentences(answer)
+        if self.trouble:
+            self._failures += 1
+            log.warning("recording: %s", self.trouble)
+            return False
+        self._failures = 0
+        if answer is not None and answer["imported"]:
+            self.last_import = time.time()
+        return True
+
+    def _remember_sentences(self, answer: Mapping[str, Any]) -> None:
+        self.damaged |= dict.fromkeys(answer.get("damaged", ()))
+        self.keys |= dict.fromkeys(answer.get("keys", ()))
+        unread = self.unread | dict.fromkeys(answer.get("unread", ()))
         if unread != self.unread:
             self.unread = unread
             note_sentences(self._where.data, [*unread])
-        self._failures = self._failures + 1 if self.trouble else 0
-        if self.trouble:
-            log.warning("recording: %s", self.trouble)
-        elif answer is not None and answer["imported"]:
-            self.last_import = time.time()
-        return not self.trouble
 
 
 class ImportingProcess:
@@ -398,7 +450,8 @@ class ImportingProcess:
 
     def end_importing(self) -> None:
         """Let the process finish its current request and end. Kill it if it takes too long."""
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is None:
             return
         starter.close_or_kill_process(process, 3)
@@ -412,20 +465,50 @@ def build_folder_polling(folders: Folders) -> Callable[..., set[tuple[int, str]]
     """
 
     def read_file_stamps() -> set[tuple[str, int, int, int]]:
-        listed = (one for _, folder in folders for one in list_tree_files(folder))
-        return {(str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino) for file, stat in listed}
+        stamps = set[tuple[str, int, int, int]]()
+        for _, folder in folders:
+            for file, stat in list_tree_files(folder):
+                stamps.add((str(file), stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return stamps
 
-    files = read_file_stamps()
+    last_stamps = read_file_stamps()
 
     def wait_for_changes(
         _together: int, _step: int, _longest: int, is_ending: threading.Event
     ) -> set[tuple[int, str]]:
-        nonlocal files
+        nonlocal last_stamps
         is_ending.wait(POLL_SECONDS)
-        before, files = files, read_file_stamps()
-        return {(0, name) for name, *_ in before ^ files}
+        stamps = read_file_stamps()
+        changed = stamps ^ last_stamps
+        last_stamps = stamps
+        return {(0, name) for name, *_ in changed}
 
     return wait_for_changes
+
+
+def _list_changed_histories(folders: Folders, changed: set[Path]) -> set[Path]:
+    """Return the history to which each changed file belongs, if any. Of a folder that is new, all
+    files have changed.
+    """
+    changed_files = set(changed)
+    for path in changed:
+        if path.is_dir():
+            changed_files.update(file for file, _ in list_tree_files(path))
+    histories: set[Path] = set()
+    for path in changed_files:
+        for kind, folder in folders:
+            if path.is_relative_to(folder):
+                history = find_history_of_changed_file(kind, path)
+                if history is not None:
+                    histories.add(history)
+    return histories
+
+
+def _is_in_any_folder(names: Iterable[str], folders: Folders) -> bool:
+    for name in names:
+        if any(Path(name).is_relative_to(folder) for _, folder in folders):
+            return True
+    return False
 
 
 def _is_regular_file(path: Path) -> bool:
