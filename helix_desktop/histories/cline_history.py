@@ -11,7 +11,7 @@ becomes a fold (not tested with real files).
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -32,7 +32,14 @@ from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
 )
-from helix_desktop.json_values import number_at, object_at, objects_at, parse_json_or_none, text_at
+from helix_desktop.json_values import (
+    list_at,
+    number_at,
+    object_at,
+    objects_at,
+    parse_json_or_none,
+    text_at,
+)
 
 KIND = "cline"
 NAME = "api_conversation_history.json"
@@ -47,7 +54,7 @@ _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
 _TYPED = re.compile(r'<user_input mode="\w*">(.*)</user_input>', re.DOTALL)
 _FOLDER = re.compile(r"# Current Working Directory \((.{0,1024}?)\) Files")
 # Cline adds texts that begin like this to the user's messages.
-_NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
+_NOT_SAID = ("<environment_details>", "# task_progress", "# TODO LIST", "# todo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +84,10 @@ def read_cline_recordings(
     ]
     messages = [message for own in messages_by_row for message in own]
     beside = objects_at(_read_json_beside(path, "ui_messages.json"))
-    begun = parse_time(int(path.parent.name)) if path.parent.name.isdecimal() else 0.0
-    time_of_message = _build_time_spreader(beside, begun)
-    timed = [
-        replace(message, time=message.time or time_of_message(position, len(messages)))
-        for position, message in enumerate(messages)
-    ]
+    begun = 0.0
+    if path.parent.name.isdecimal():
+        begun = parse_time(int(path.parent.name))
+    timed = _with_spread_times(messages, beside, begun)
     session = RecordedSession(
         str(path),
         tuple(timed),
@@ -129,10 +134,12 @@ def _folder_in_messages(messages: Sequence[RecordedMessage]) -> str:
 
 
 def is_cline_file(path: Path) -> bool:
+    if path.name == NAME:
+        return True
+    if not path.name.endswith(END_OF_NAME):
+        return False
     session = path.name.removesuffix(END_OF_NAME)
-    return path.name == NAME or (
-        session != path.name and (session == path.parent.name or session.startswith("agent_"))
-    )
+    return session == path.parent.name or session.startswith("agent_")
 
 
 def read_about_cline_session(path: Path) -> Mapping[str, object]:
@@ -140,8 +147,10 @@ def read_about_cline_session(path: Path) -> Mapping[str, object]:
 
 
 def working_folder_in_cline_text(text: str) -> str:
-    found = _FOLDER.search(text)
-    return found[1] if found else ""
+    folder = _FOLDER.search(text)
+    if folder is None:
+        return ""
+    return folder[1]
 
 
 def _fields_between_tags(text: str) -> dict[str, str]:
@@ -154,11 +163,15 @@ def _fields_between_tags(text: str) -> dict[str, str]:
     fields: dict[str, str] = {}
     after = 0
     for tag in tags:
+        name = tag[2]
         if tag[1]:
-            closings[tag[2]].popleft()  # It cannot close a later tag.
-        elif tag.start() >= after and (own := closings.get(tag[2])):
-            fields[tag[2]] = text[tag.end() : own[0].start()].strip("\n")
-            after = own[0].end()
+            closings[name].popleft()  # It cannot close a later tag.
+            continue
+        own_closings = closings.get(name)
+        if tag.start() >= after and own_closings:
+            closing = own_closings[0]
+            fields[name] = text[tag.end() : closing.start()].strip("\n")
+            after = closing.end()
     return fields
 
 
@@ -168,30 +181,39 @@ def _convert_tagged_calls_to_blocks(rows: Sequence[HistoryRow]) -> list[HistoryR
     """
     values = [dict(row.value) for row in rows]
     for number, (asked, answered) in enumerate(pairwise(values)):
-        blocks = objects_at(asked, "content")
-        back = objects_at(answered, "content")
-        call = _find_tagged_call(blocks)
-        result = _find_tagged_result(back)
-        if asked.get("role") != "assistant" or call is None or result is None:
-            continue
-        if call.tool != result.tool:
-            continue
-        identity = f"cline_{number}"
-        use = {
-            "type": "tool_use",
-            "id": identity,
-            "name": call.tool,
-            "input": _fields_between_tags(call.inside),
-        }
-        words = {**blocks[call.place], "text": call.said}
-        said = [words] if call.said.strip() else []
-        asked["content"] = [*blocks[: call.place], *said, use, *blocks[call.place + 1 :]]
-        # Older versions of Cline put the output into a separate block.
-        end = result.place + 1 if result.text else result.place + 2
-        content = result.text or text_of_message_content(back[result.place + 1 : end])
-        output = {"type": "tool_result", "tool_use_id": identity, "content": content}
-        answered["content"] = [*back[: result.place], output, *back[end:]]
+        if asked.get("role") == "assistant":
+            _convert_tagged_call_and_result(asked, answered, f"cline_{number}")
     return [HistoryRow(value, row.place) for value, row in zip(values, rows, strict=True)]
+
+
+def _convert_tagged_call_and_result(
+    asked: dict[str, object], answered: dict[str, object], call_id: str
+) -> None:
+    """Change a reply that ends in a tagged call, and the user's message with its result."""
+    blocks = objects_at(asked, "content")
+    back = objects_at(answered, "content")
+    call = _find_tagged_call(blocks)
+    result = _find_tagged_result(back)
+    if call is None or result is None or call.tool != result.tool:
+        return
+    called: list[Mapping[str, object]] = []
+    if call.said.strip():
+        called.append({**blocks[call.place], "text": call.said})
+    fields = _fields_between_tags(call.inside)
+    called.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": fields})
+    asked["content"] = blocks[: call.place] + called + blocks[call.place + 1 :]
+    end = result.place + 1
+    content: object = result.text
+    if not result.text:
+        # Older versions of Cline put the output into a separate block.
+        content = text_of_message_content(back[end : end + 1])
+        end += 1
+    output: Mapping[str, object] = {
+        "type": "tool_result",
+        "tool_use_id": call_id,
+        "content": content,
+    }
+    answered["content"] = [*back[: result.place], output, *back[end:]]
 
 
 def _find_tagged_call(blocks: Sequence[Mapping[str, object]]) -> TaggedCall | None:
@@ -220,50 +242,63 @@ def _find_tagged_result(blocks: Sequence[Mapping[str, object]]) -> TaggedResult 
 
 def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[RecordedMessage]:
     """Yield what the user or the model wrote, and then what Cline added to it."""
-    info, metrics = object_at(row.value, "modelInfo"), object_at(row.value, "metrics")
-    tokens, value = object_at(metrics, "tokens"), dict(row.value)
-    if info:
-        read = number_at(tokens, "cached") or number_at(metrics, "cacheReadTokens")
-        fresh = max(0, (number_at(tokens, "prompt") or number_at(metrics, "inputTokens")) - read)
-        written = tokens.get("completion", metrics.get("outputTokens"))
-        usage = {"input_tokens": fresh, "cache_read_input_tokens": read, "output_tokens": written}
-        value |= {"model": text_at(info, "modelId") or text_at(info, "id"), "usage": usage}
-    if value.get("role") == "user":
-        value["content"] = [
-            _without_cline_wrapping(one) for one in objects_at(value, "content")
-        ] or value["content"]
-    blocks = objects_at(value, "content") if value.get("role") == "user" else []
-    added = [block for block in blocks if text_at(block, "text").lstrip().startswith(_NOT_SAID)]
-    if added:
-        value["content"] = [block for block in blocks if block not in added]
-    yield from AnthropicMessages(report).read_rows([replace(row, value=value)]).made
+    value = {**row.value, **_model_and_usage_of_row(row.value)}
+    added: list[Mapping[str, object]] = []
+    blocks = objects_at(value, "content")
+    if value.get("role") == "user" and blocks:
+        said: list[Mapping[str, object]] = []
+        for block in map(_without_cline_wrapping, blocks):
+            is_added = text_at(block, "text").lstrip().startswith(_NOT_SAID)
+            (added if is_added else said).append(block)
+        value["content"] = said
+    messages = AnthropicMessages(report).read_rows([replace(row, value=value)])
+    yield from messages.made
     for block in added:
-        yield RecordedMessage(
-            "user", text_at(block, "text").strip(), time=parse_time(value.get("ts")), beside=True
-        )
+        text = text_at(block, "text").strip()
+        yield RecordedMessage("user", text, time=parse_time(value.get("ts")), beside=True)
+
+
+def _model_and_usage_of_row(value: Mapping[str, object]) -> dict[str, object]:
+    """Return a reply's model and usage under Anthropic's names, in which two versions of Cline
+    have theirs.
+    """
+    info = object_at(value, "modelInfo")
+    if not info:
+        return {}
+    metrics = object_at(value, "metrics")
+    tokens = object_at(metrics, "tokens")
+    read = number_at(tokens, "cached") or number_at(metrics, "cacheReadTokens")
+    prompt = number_at(tokens, "prompt") or number_at(metrics, "inputTokens")
+    usage = {
+        "input_tokens": max(0, prompt - read),
+        "cache_read_input_tokens": read,
+        "output_tokens": tokens.get("completion", metrics.get("outputTokens")),
+    }
+    return {"model": text_at(info, "modelId") or text_at(info, "id"), "usage": usage}
 
 
 def _without_cline_wrapping(block: Mapping[str, object]) -> Mapping[str, object]:
     """Return what the user typed, or the outputs of a call that does several things at once."""
-    if typed := _TYPED.fullmatch(text_at(block, "text")):
+    typed = _TYPED.fullmatch(text_at(block, "text"))
+    if typed is not None:
         return {**block, "text": typed[1]}
-    if outputs := [one for one in objects_at(block, "content") if "result" in one]:
-        content = [
-            {"type": "text", "text": history_rows.format_arguments(one["result"])}
-            for one in outputs
-        ]
-        return {
-            **block,
-            "content": content,
-            "is_error": not all(one.get("success", True) for one in outputs),
-        }
-    return block
+    outputs = [output for output in objects_at(block, "content") if "result" in output]
+    if not outputs:
+        return block
+    content = []
+    is_error = False
+    for output in outputs:
+        content.append({"type": "text", "text": history_rows.format_arguments(output["result"])})
+        is_error = is_error or not output.get("success", True)
+    return {**block, "content": content, "is_error": is_error}
 
 
 def _read_cline_version(path: Path) -> str:
     """Return the version of Cline that last worked on the task."""
     environments = objects_at(_read_json_beside(path, "task_metadata.json"), "environment_history")
-    return text_at(environments[-1], "cline_version") if environments else ""
+    if not environments:
+        return ""
+    return text_at(environments[-1], "cline_version")
 
 
 def _read_json_beside(path: Path, name: str) -> object:
@@ -272,16 +307,29 @@ def _read_json_beside(path: Path, name: str) -> object:
     return None
 
 
-def _build_time_spreader(
-    ui_messages: Sequence[Mapping[str, object]], begun: float
-) -> Callable[[int, int], float]:
-    """Return a function that spreads times evenly over the task, since the history
-    contains none.
+def _with_spread_times(
+    messages: Sequence[RecordedMessage],
+    ui_messages: Sequence[Mapping[str, object]],
+    begun: float,
+) -> list[RecordedMessage]:
+    """Return the messages with times spread evenly over the task, since older histories contain
+    none.
     """
-    shown = [time for one in ui_messages if (time := parse_time(one.get("ts")))]
-    first = shown[0] if shown else begun
-    last = max(shown[-1] if shown else begun, first)
-    return lambda at, count: first + (last - first) * at / max(1, count - 1)
+    shown: list[float] = []
+    for ui_message in ui_messages:
+        time = parse_time(ui_message.get("ts"))
+        if time:
+            shown.append(time)
+    first = begun
+    last = begun
+    if shown:
+        first = shown[0]
+        last = max(shown[-1], first)
+    pause = (last - first) / max(1, len(messages) - 1)
+    return [
+        replace(message, time=message.time or first + position * pause)
+        for position, message in enumerate(messages)
+    ]
 
 
 def _compactions_from_cuts(
@@ -290,18 +338,27 @@ def _compactions_from_cuts(
     made: Sequence[RecordedMessage],
 ) -> tuple[RecordedCompaction, ...]:
     """Return the last cut. Cline leaves out a range of rows, and keeps the task before it."""
-    ranges = [message.get("conversationHistoryDeletedRange") for message in shown]
     cuts = [
-        cut
-        for cut in ranges
-        if isinstance(cut, list) and len(cut) == 2 and all(isinstance(row, int) for row in cut)
+        message["conversationHistoryDeletedRange"]
+        for message in shown
+        if _has_deleted_range(message)
     ]
     if not cuts or not all(by_row):
         return ()
-    first_row, last_row = cuts[-1]
+    first_row, last_row = list_at(cuts[-1])
     keep = sum(map(len, by_row[: last_row + 1]))
-    before_cut = [message for own in by_row[:first_row] for message in own]
-    typed = [one.text for one in before_cut if one.role == "user" and not one.beside]
-    text = "\n\n".join([*typed, CUT])
+    texts: list[str] = []
+    for row_messages in by_row[:first_row]:
+        for message in row_messages:
+            if message.role == "user" and not message.beside:
+                texts.append(message.text)
+    texts.append(CUT)
     time = made[-1].time if made else 0.0
-    return (RecordedCompaction(len(made), keep, text, time, "Cline cut here"),)
+    return (RecordedCompaction(len(made), keep, "\n\n".join(texts), time, "Cline cut here"),)
+
+
+def _has_deleted_range(ui_message: Mapping[str, object]) -> bool:
+    deleted = ui_message.get("conversationHistoryDeletedRange")
+    if not isinstance(deleted, list) or len(deleted) != 2:
+        return False
+    return all(isinstance(row, int) for row in deleted)
