@@ -89,14 +89,19 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 
 
 def _texts_of_system(system: Json) -> list[str]:
-    texts = [system] if isinstance(system, str) else []
-    if isinstance(system, list):
+    texts: list[str] = []
+    if isinstance(system, str):
+        texts = [system]
+    elif isinstance(system, list):
         texts = [text_at(part, "text") for part in system]
     return [text for text in texts if text and not text.startswith(_CHANGING)]
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    return [*before, *map(parse_message, list_at(body, "messages")[len(before) :])]
+    messages = list(before)
+    for unit in list_at(body, "messages")[len(before) :]:
+        messages.append(parse_message(unit))
+    return messages
 
 
 def parse_message(unit: Json) -> Wired:
@@ -104,13 +109,12 @@ def parse_message(unit: Json) -> Wired:
     role = text_at(value, "role")
     speaker = _SPEAKERS.get(role, Speaker.USER)
     content = value.get("content")
+    pieces: list[Piece] = []
     if isinstance(content, str):
-        pieces = [Piece(PieceKind.TEXT, content, (0, "content"))]
+        pieces.append(Piece(PieceKind.TEXT, content, (0, "content")))
     else:
-        pieces = [
-            _piece_of_block(object_at(block), (0, "content", at))
-            for at, block in enumerate(list_at(content))
-        ]
+        for position, block in enumerate(list_at(content)):
+            pieces.append(_piece_of_block(object_at(block), (0, "content", position)))
     if _goes_on_as_a_whole(value, role):
         return Wired(speaker, (unit,), loaded_state.mark_all(pieces, value))
     return Wired(speaker, (unit,), loaded_state.mark_loaded_state(pieces))
@@ -134,33 +138,30 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
         case "thinking" | "redacted_thinking":
             return Piece(PieceKind.REASONING, text_at(block, "thinking"), path)
         case "tool_use":
-            arguments, name = format_json_value(block.get("input", {})), text_at(block, "name")
+            name = text_at(block, "name")
+            arguments = format_json_value(block.get("input", {}))
             return Piece(PieceKind.CALL, arguments, path, text_at(block, "id"), name)
         case "tool_result":
             content = block.get("content", "")
-            ok = not block.get("is_error")
             return Piece(
                 PieceKind.RESULT,
                 gateway_message.text_of_content(content),
                 path,
                 text_at(block, "tool_use_id"),
-                ok=ok,
+                ok=not block.get("is_error"),
                 outlives_folds=loaded_state.has_other_parts(content, FOLDED_RESULT_PARTS),
             )
-        case "image" if object_at(block, "source").get("type") == "base64":
-            source = object_at(block, "source")
-            return Piece(
-                PieceKind.IMAGE,
-                text_at(source, "data"),
-                path,
-                media_type=text_at(source, "media_type"),
-            )
+        case "image" if text_at(block, "source", "type") == "base64":
+            data = text_at(block, "source", "data")
+            media_type = text_at(block, "source", "media_type")
+            return Piece(PieceKind.IMAGE, data, path, media_type=media_type)
     kind = text_at(block, "type")
-    # A search of tools by the provider itself is a call and a result in the same reply.
-    call = text_at(block, _CALL_OF_SERVER[kind]) if kind in _CALL_OF_SERVER else ""
-    return gateway_message.unknown_piece(
-        block, path, call, outlives_folds=kind not in FOLDED_BLOCKS
-    )
+    call = ""
+    if kind in _CALL_OF_SERVER:
+        # A search of tools by the provider itself is a call and a result in the same reply.
+        call = text_at(block, _CALL_OF_SERVER[kind])
+    outlives_folds = kind not in FOLDED_BLOCKS
+    return gateway_message.unknown_piece(block, path, call, outlives_folds=outlives_folds)
 
 
 def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
@@ -177,7 +178,9 @@ def _path_and_value_of_edit(
         content = value_at(units, *piece.path, "content")
         return ("content",), gateway_message.replace_text_in_content(content, text, "text")
     is_plain_text = len(piece.path) == 2  # The message's content is a text, and no list.
-    return (() if is_plain_text else ("text",)), text
+    if is_plain_text:
+        return (), text
+    return ("text",), text
 
 
 def user_message(text: str) -> Json:
@@ -186,8 +189,10 @@ def user_message(text: str) -> Json:
 
 def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     del name
-    block = {"type": "tool_result", "tool_use_id": call, "content": text}
-    return {"role": "user", "content": [block if ok else {**block, "is_error": True}]}
+    block: dict[str, Json] = {"type": "tool_result", "tool_use_id": call, "content": text}
+    if not ok:
+        block["is_error"] = True
+    return {"role": "user", "content": [block]}
 
 
 def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
@@ -199,9 +204,9 @@ def merge_added_messages(units: Sequence[tuple[Json, bool]]) -> list[Json]:
 
 def _content_blocks(unit: Mapping[str, Json]) -> list[Json]:
     content = unit.get("content")
-    return (
-        [{"type": "text", "text": content}] if isinstance(content, str) else list(list_at(content))
-    )
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return list(list_at(content))
 
 
 def with_added_tools(
@@ -212,10 +217,11 @@ def with_added_tools(
 
 
 def tools_as_json(tools: Sequence[ToolSpec]) -> list[dict[str, Json]]:
-    return [
-        {"name": t.name, "description": t.description, "input_schema": schema_of_tool(t)}
-        for t in tools
-    ]
+    values = []
+    for tool in tools:
+        schema = schema_of_tool(tool)
+        values.append({"name": tool.name, "description": tool.description, "input_schema": schema})
+    return values
 
 
 # --- Finding and removing marks for the provider's cache
@@ -244,7 +250,9 @@ def last_cache_mark(unit: Json) -> Json | None:
 
 def count_content_blocks(unit: Json) -> int:
     content = object_at(unit).get("content")
-    return len(content) if isinstance(content, list) else 1
+    if isinstance(content, list):
+        return len(content)
+    return 1
 
 
 def without_cache_marks(unit: Json) -> Json:
@@ -259,9 +267,10 @@ def without_cache_marks(unit: Json) -> Json:
 def with_cache_mark(unit: Json, mark: Json) -> Json:
     """Return the message with a mark on its last block that can have one."""
     blocks = _content_blocks(unit)
-    for at in range(len(blocks) - 1, -1, -1):
-        if blocks[at].get("type") not in THINKING and blocks[at].get("text") != "":
-            blocks[at] = {**blocks[at], "cache_control": mark}
+    for position in reversed(range(len(blocks))):
+        block = blocks[position]
+        if block.get("type") not in THINKING and block.get("text") != "":
+            blocks[position] = {**block, "cache_control": mark}
             return {**unit, "content": blocks}
     return unit
 
@@ -305,8 +314,12 @@ class ReplyAssembler:
                 self._add_block_delta(index, object_at(event, "delta"))
             case "message_delta":
                 self.whole.update(object_at(event, "delta"))
-                told = {k: v for k, v in object_at(event, "usage").items() if v is not None}
-                self.whole["usage"] = {**object_at(self.whole, "usage"), **told}
+                reported = {
+                    name: value
+                    for name, value in object_at(event, "usage").items()
+                    if value is not None
+                }
+                self.whole["usage"] = {**object_at(self.whole, "usage"), **reported}
             case "message_stop":
                 self.is_done = True
 
@@ -318,14 +331,17 @@ class ReplyAssembler:
         if isinstance(delta.get("partial_json"), str):
             self._json.setdefault(index, []).append(delta["partial_json"])
         if delta.get("type") == "citations_delta":
-            block["citations"] = [*list_at(block, "citations"), delta.get("citation")]
+            citations = list(list_at(block, "citations"))
+            citations.append(delta.get("citation"))
+            block["citations"] = citations
 
     def whole_reply(self) -> dict[str, Json]:
         blocks = [self._finish_block(index, block) for index, block in sorted(self._blocks.items())]
         return {**self.whole, "content": blocks}
 
     def _finish_block(self, index: int, block: dict[str, Json]) -> dict[str, Json]:
-        if not (written := "".join(self._json.get(index, ()))):
+        written = "".join(self._json.get(index, ()))
+        if not written:
             return block
         try:
             return {**block, "input": json.loads(written)}
@@ -345,18 +361,22 @@ class AnthropicCallFilter(NumberedCallFilter):
         kind = text_at(event, "type")
         if event is None or kind in ("ping", "error", ""):
             return raw
-        if kind == "message_start":
-            return b"" if self.replies_before else raw
+        continues_shown_reply = kind == "message_start" and self.replies_before
+        goes_on_in_next_reply = kind == "message_stop" and self.has_only_hidden_calls
+        if continues_shown_reply or goes_on_in_next_reply:
+            return b""
+        if kind in ("message_start", "message_stop"):
+            return raw
         if kind == "message_delta":
             return self._finish_message(raw, event)
-        if kind == "message_stop":
-            return b"" if self.has_only_hidden_calls else raw
         index = number_at(event, "index")
         released = b""
         if kind == "content_block_start":
             block = object_at(event, "content_block")
+            called_tool: str | None = None
+            if block.get("type") == "tool_use":
+                called_tool = text_at(block, "name")
             thinks = block.get("type") in THINKING
-            called_tool = text_at(block, "name") if block.get("type") == "tool_use" else None
             released = self.begin_reply_part(index, thinks=thinks, called_tool=called_tool)
         return released + self.hold_or_show_event(raw, event, index)
 

@@ -104,25 +104,26 @@ class OllamaChat(protocol_dialect.ProtocolDialect):
     def _write_users_words(
         self, message: Message, abilities: protocol_dialect.ModelAbilities
     ) -> list[Json]:
-        texts: list[str] = []
+        """Write what the user said, and the pictures of results: these are texts here."""
+        texts = [part.text for part in message.parts if isinstance(part, Text) and part.text]
         images: list[Image] = []
-        has_result = False
         for part in message.parts:
             if isinstance(part, ToolResult):
-                has_result = True
                 images += part.images
             elif isinstance(part, Image):
                 images.append(part)
-            elif isinstance(part, Text) and part.text:
-                texts.append(part.text)
-        if not abilities.images:
-            texts += [request_parts.text_for_omitted_image(image) for image in images]
-            images = []
-        if has_result and not texts and not images:
+        encoded_images: list[Json] = []
+        for image in images:
+            if abilities.images:
+                encoded_images.append(request_parts.base64_text(image))
+            else:
+                texts.append(request_parts.text_for_omitted_image(image))
+        has_result = any(isinstance(part, ToolResult) for part in message.parts)
+        if has_result and not texts and not encoded_images:
             return []
         written: Object = {"role": "user", "content": "\n\n".join(texts) or "(empty)"}
-        if images:
-            written["images"] = [request_parts.base64_text(image) for image in images]
+        if encoded_images:
+            written["images"] = encoded_images
         return [written]
 
 
@@ -140,7 +141,8 @@ class OllamaReplyReader(ReplyReaderBase):
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         line = json_values.require_object(json_values.parse_json(event.data))
-        if error := protocol_dialect.find_error_in(line):
+        error = protocol_dialect.find_error_in(line)
+        if error:
             raise self._failure_in_stream(500, {"error": error})
         self._model = json_values.text_at(line, "model") or self._model
         message = json_values.object_at(line, "message")

@@ -288,26 +288,34 @@ class ChatCallFilter(HiddenCallFilter):
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
         if event is None:
-            is_end_of_hidden = self.has_only_hidden_calls and b"[DONE]" in raw
-            return b"" if is_end_of_hidden else raw
+            if self.has_only_hidden_calls and b"[DONE]" in raw:
+                return b""  # The next reply continues this one.
+            return raw
         self._id = self._id or event.get("id")
         choices = list_at(event, "choices")
         if not choices:
             return self._add_earlier_usage(raw, event)
-        choice = object_at(choices[0])
-        delta = object_at(choice, "delta")
+        delta = object_at(choices[0], "delta")
         if _is_only_reasoning(delta) and self._hides_reasoning_now(raw, event):
             return b""
         kept = self._filter_delta(delta)
-        is_last = bool(choice.get("finish_reason"))
+        is_last = bool(text_at(choices[0], "finish_reason"))
         released = self._release_reasoning_before(delta, is_last=is_last)
         if delta.get("content") or kept.get("tool_calls"):
             self.shown_count += 1
         if not self._has_something_to_show(kept, is_last=is_last):
             return released
+        return released + self._show_delta(raw, event, kept, is_last=is_last)
+
+    def _show_delta(
+        self, raw: bytes, event: Mapping[str, Json], kept: dict[str, Json], *, is_last: bool
+    ) -> bytes:
+        """Return an event with what is kept of its delta, as it came where nothing changes."""
+        choice = object_at(event, "choices", 0)
         loses_end = self.has_only_hidden_calls and (is_last or "usage" in event)
-        if kept == delta and not loses_end and not self.replies_before:
-            return released + self._add_earlier_usage(raw, event)
+        is_unchanged = kept == object_at(choice, "delta")
+        if is_unchanged and not loses_end and not self.replies_before:
+            return self._add_earlier_usage(raw, event)
         changed_event = {**event, "id": self._id}
         changed_choice = {**choice, "delta": kept}
         if loses_end:
@@ -315,7 +323,7 @@ class ChatCallFilter(HiddenCallFilter):
             changed_event["usage"] = None
             changed_choice["finish_reason"] = None
         changed_event["choices"] = [changed_choice]
-        return released + self._add_earlier_usage(b"", changed_event)
+        return self._add_earlier_usage(b"", changed_event)
 
     def _has_something_to_show(self, kept: Mapping[str, Json], *, is_last: bool) -> bool:
         if not is_last:
