@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop import concurrency
+from tests.faults import wrap_matrix
 
 NODE = "node@24"  # With an older one, npm silently takes old versions of some agents.
 MOST_VERSIONS_TRIED = 3  # A new version may need packages that its registry does not have yet.
@@ -109,10 +110,11 @@ def list_cells(folder: Path, steps: int) -> Iterator[Cell]:
     """Yield the cells, the shortest first, so that few are left when the time is over."""
     with_steps = ("--steps", str(steps))
     for situation in ("plain", "SIGINT", "SIGTERM", "wrap killed", "gateway killed", "goes on"):
-        for agent in WITH_HISTORIES:
+        _, agents = wrap_matrix.SITUATIONS[situation]
+        for agent in agents:
             given = ("--agent", agent, "--situation", situation)
             yield Cell(agent, f"wrap, {situation}", "tests.faults.wrap_matrix", given + with_steps)
-    for agent in ("claude", "codex", "gemini"):
+    for agent in wrap_matrix.SIGNED:
         given = ("--agent", agent, "--situation", "signed")
         name = "wrap, with a provider that cannot be reached"
         module = "tests.faults.wrap_matrix"
