@@ -94,15 +94,15 @@ class SettingsBackend:
             )
         )
         if not result.damaged and not result.notes:
-            entries = format_count(result.checked, "{n} entry", "{n} entries")
+            entries = format_count(result.checked, "{n} stored output", "{n} stored outputs")
             return tr(
-                "{entries}, {size}: every entry matches its hash.",
+                "{entries}, {size}: everything matches its hash.",
                 entries=entries,
                 size=format_byte_size(result.bytes),
             )
         names = [f"{digest.short_hex}: {told(why)}" for digest, why in result.damaged[:20]]
         count = format_count(
-            len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:"
+            len(result.damaged), "{n} stored output is damaged:", "{n} stored outputs are damaged:"
         )
         return "\n".join([count, *names, *map(told, result.notes)])
 
@@ -135,7 +135,9 @@ class SettingsBackend:
                 "No limit is set, so there is no need to free up space. Set a limit above first."
             )
         gone = await workspace.cache.remove_unused_down_to(workspace.settings.limit)
-        entries = format_count(gone.entries, "{n} entry removed", "{n} entries removed")
+        entries = format_count(
+            gone.entries, "{n} stored output removed", "{n} stored outputs removed"
+        )
         return tr("{what}, {size} freed.", what=entries, size=format_byte_size(gone.bytes))
 
     async def back_up_workspace(self, bench: Workbench) -> str:

@@ -39,6 +39,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 ASKED = "requested by the user"
 CHANGED_MEANWHILE = "the messages changed while the text was written"
+# What people read instead of the kinds' own names.
+PLAIN_KINDS = {
+    facts.FoldKind.MARKER: "old outputs",
+    facts.FoldKind.EXCERPT: "excerpts",
+    facts.FoldKind.OBSERVATIONS: "dated notes",
+    facts.FoldKind.REFLECTION: "fewer notes",
+    facts.FoldKind.HANDOVER: "summary",
+    facts.FoldKind.TRUNCATION: "truncation",
+}
 WRITING_SECONDS = 45.0  # A fold for a pause begins this many seconds before the cache expires.
 
 
@@ -194,8 +203,8 @@ class ConversationFolding:
         if plan is None:
             raise ActionRefused(context_usage.NOTHING_TO_FOLD)
         if self._flying is not None:
-            remedy = "Wait for the current fold to finish, or stop it."
-            raise ActionRefused("A fold is already in progress.", remedy=remedy)
+            remedy = "Wait until that is done, or stop it."
+            raise ActionRefused("The conversation is already being shortened.", remedy=remedy)
         reading = fold_document_writer.gather_material(plan, self.current_situation())
         if kind is facts.FoldKind.TRUNCATION:
             name = self.conversation.new_fold_name(kind)
@@ -213,7 +222,7 @@ class ConversationFolding:
         situation = replace(self.current_situation(), is_asked=True)
         clearing = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
         if clearing is None:
-            raise ActionRefused("One-line markers would not be shorter than the old outputs.")
+            raise ActionRefused("One line each would not be shorter than the old outputs.")
         parts = clearing.parts_to_clear(situation)
         return await self._shortener.replace_with_markers(parts, ASKED)
 
@@ -222,9 +231,9 @@ class ConversationFolding:
         state = self.conversation.state
         folded = state.find_fold(fold)
         if folded is None:
-            raise NotFound(f"There is no fold {fold!r} in this conversation.")
+            raise NotFound(f"There is no shortened part {fold!r} in this conversation.")
         if fold not in state.branch.live:
-            raise ActionRefused("This fold has already been undone.")
+            raise ActionRefused("This shortening has already been undone.")
         if state.is_output_forgotten(folded):
             raise ActionRefused(
                 "The output was permanently removed at your request, so it cannot be restored."
@@ -235,8 +244,8 @@ class ConversationFolding:
         free = max(meter.free_tokens, 0)
         if more > free:
             raise ActionRefused(
-                f"Undoing this fold would add {more:,} tokens, but only {free:,} are free: {meter.format_meter()}.",
-                remedy="Fold something else first, or recall only the part you need.",
+                f"Undoing this would add {more:,} tokens, but only {free:,} are free: {meter.format_meter()}.",
+                remedy="Shorten something else first, or recall only the part you need.",
             )
         return await self.conversation.append_facts(facts.Unfolded(fold))
 
@@ -245,13 +254,13 @@ class ConversationFolding:
         branch = self.conversation.state.branch
         folded = branch.folds.get(fold)
         if folded is None:
-            raise NotFound(f"There is no fold {fold!r} in this conversation.")
+            raise NotFound(f"There is no shortened part {fold!r} in this conversation.")
         if fold in branch.live:
-            raise ActionRefused("This fold is already active.")
+            raise ActionRefused("This part is already shortened.")
         if not branch.would_fold_nest(folded.cover):
             raise ActionRefused(
-                "Another fold now replaces some of the same messages.",
-                remedy="Undo the other fold first.",
+                "Some of the same messages are now shortened in another way.",
+                remedy="Undo the other shortening first.",
             )
         return await self.conversation.append_facts(facts.Refolded(fold))
 
@@ -299,16 +308,17 @@ class ConversationFolding:
 
     def describe_next_fold(self) -> str:
         if self._flying_plan is not None:
-            return f"Fold in progress: {self._flying_plan.kind.value}, because {self._flying_plan.why}."
+            kind = PLAIN_KINDS[self._flying_plan.kind]
+            return f"Being shortened: {kind}, because {self._flying_plan.why}."
         situation = self.current_situation(self.conversation.expected_state)
         plan = self._planner.find_due_fold(situation)
         if plan is not None:
-            return f"Next fold: {plan.kind.value}, because {plan.why}."
+            return f"Next: {PLAIN_KINDS[plan.kind]}, because {plan.why}."
         clearing = markers.find_due_clearing(situation)
         if clearing is not None:
-            return f"Next fold: old outputs are replaced with one-line markers ({clearing.why})."
+            return f"Next: old outputs are shortened to one line each ({clearing.why})."
         outlook = describe_policy_outlook(situation)
-        return f"Nothing needs folding yet: {situation.meter.format_meter()}. {outlook}"
+        return f"Nothing needs shortening yet: {situation.meter.format_meter()}. {outlook}"
 
     def tokens_freed_by_markers_on_demand(self) -> int:
         """Return the tokens that markers would free, or 0 if the policy makes them at
@@ -349,7 +359,7 @@ class ConversationFolding:
     def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
         situation = replace(self.current_situation(), is_asked=True)
         if kind not in STRATEGIES:
-            raise ActionRefused("Only new outputs can be shortened to excerpts.", remedy="For old outputs, use markers instead.")  # fmt: skip
+            raise ActionRefused("Only new outputs can be shortened to excerpts.", remedy="Old outputs can be shortened to one line instead.")  # fmt: skip
         span = STRATEGIES[kind].span(situation)
         return None if span is None else FoldPlan(kind, span, ASKED, wish=wish, is_asked=True)
 
@@ -407,12 +417,12 @@ class ConversationFolding:
                 fact.why.partition("; ")[0] for fact in later if isinstance(fact, facts.FoldFailed)
             ]
             raise fold_document_writer.NoDocumentWritten(
-                f"Nothing was folded: {failures[-1] if failures else 'you stopped it'}"
+                f"Nothing was shortened: {failures[-1] if failures else 'you stopped it'}"
             )
         recorded = await self.adopt_ready_fold()
         if not recorded and self._ready is None:
             raise fold_document_writer.NoDocumentWritten(
-                "Nothing was folded: the messages changed in the meantime"
+                "Nothing was shortened: the messages changed in the meantime"
             )
         return recorded
 
@@ -553,20 +563,20 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
     policy = situation.policy
     later = []
     if policy.caching == "steps":
-        later.append(f"outputs older than {policy.caching_steps} steps are replaced with markers")
+        later.append(
+            f"outputs older than {policy.caching_steps} steps are shortened to one line each"
+        )
     if policy.caching == "pays":
-        later.append("old outputs are replaced with one-line markers if that saves money")
+        later.append("old outputs are shortened to one line each if that saves money")
     if policy.observation:
         least = policy.observation_share * situation.meter.window
-        later.append(f"above {least:,.0f} tokens, older messages become observations")
+        later.append(f"above {least:,.0f} tokens, older messages become dated notes")
     if policy.handover == "pays":
         least = handover.least_tokens_for_paying_handover(situation)
-        later.append(
-            f"above {least:,.0f} tokens, a handover document is written if that saves money"
-        )
+        later.append(f"above {least:,.0f} tokens, a summary is written if that saves money")
     if policy.handover in ("share", "pays"):
         most = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
-        later.append(f"a handover document is always written at {most:,.0f} tokens")
+        later.append(f"a summary is always written at {most:,.0f} tokens")
     if not later:
-        return "This preset never folds (shortens) anything."
+        return "This preset never shortens anything."
     return f"Later: {'; '.join(later)}."

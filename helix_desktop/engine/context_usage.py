@@ -27,7 +27,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 PER_MILLION = 1_000_000
 NOTHING_TO_FOLD = (
-    "There is nothing to fold yet: the most recent part of a conversation is never folded."
+    "There is nothing to shorten yet: the most recent part of a conversation is never shortened."
 )
 SPARE = 0.05  # A handover starts when this share of the window, besides the reserve, is left.
 

@@ -185,7 +185,7 @@ class ConversationContext:
     async def edit_fold_text(self, fold: str, text: str) -> None:
         """Replace the text of a handover or of observations by the user's own."""
         if self._conversation.state.find_fold(fold) is None:
-            raise NotFound(f"There is no fold {fold} in this conversation.")
+            raise NotFound(f"There is no shortened part {fold} in this conversation.")
         tokens = self._services.tokens.count_tokens(text)
         await self._conversation.append_facts(facts.DocumentEdited(fold, text, tokens))
 

@@ -231,10 +231,7 @@ class FoldDocumentWriter:
                 self._build_document_fold(reading, making, document, model, took), reading
             )
         reasons = [failure.rstrip(".").replace(";", ",") for failure in failures]
-        raise NoDocumentWritten(
-            "; ".join(reasons)
-            or "No model is available to write the handover document or the summary."
-        )
+        raise NoDocumentWritten("; ".join(reasons) or "No model is available to write the summary.")
 
     async def _plan_document(
         self, reading: DocumentMaterial, fold: str, limit: int, number: int | None = None
@@ -274,7 +271,7 @@ class FoldDocumentWriter:
         """Return why a document could not be shorter than what it replaces, or an empty string."""
         if self._document_limit_tokens(reading) >= LEAST_DOCUMENT_TOKENS:
             return ""
-        return f"There is too little to fold: the text would replace {reading.shown:,} tokens and be about as long."
+        return f"There is too little to shorten: the text would replace {reading.shown:,} tokens and be about as long."
 
     async def wait_and_return_why_given_up(
         self, work: asyncio.Task[T], policy: Policy, seconds: float
@@ -550,7 +547,7 @@ class FoldDocumentWriter:
         is_short = self.tokens.count_tokens(text) < LEAST_DOCUMENT_TOKENS
         if is_short and not handover.has_handover_heading(text):
             # Instead of a summary, the model wrote the next message of the conversation.
-            raise ModelFailed("The model's reply was not a handover document.")
+            raise ModelFailed("The model's reply was not a summary.")
         return text
 
     async def _build_passages(self, texts: Sequence[str]) -> AsyncIterator[SpanText]:

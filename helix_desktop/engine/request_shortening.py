@@ -75,7 +75,7 @@ class RequestShortener:
             tried = True
         if tried and not self._target_is_met():
             figures = self._conversation.current_meter().format_meter()
-            why = f"everything that can be folded is already folded, and the context window still contains {figures}"
+            why = f"everything that can be shortened is already shortened, and the context window still contains {figures}"
             failed = FoldFailed(FoldKind.TRUNCATION, why)
             # Record the failure only once, even if the request is tried several times.
             if self._conversation.state.facts[-1].fact != failed:

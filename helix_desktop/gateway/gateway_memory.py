@@ -24,7 +24,7 @@ from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.protocols.gateway_message import Json
 
 OpenConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
-NOT_FOLDED = "The agent is signed in with a subscription. With a subscription, folding is off unless you turn it on."
+NOT_FOLDED = "The agent is signed in with a subscription. With a subscription, shortening is off unless you turn it on."
 
 
 @dataclass(slots=True)

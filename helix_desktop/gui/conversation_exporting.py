@@ -108,7 +108,7 @@ class ConversationExport:
         ways.append((tr("Shorten older parts first"), partial(save, 0, is_folded=True)))
         name = AGENTS_TO_CONTINUE_IN[agent]
         text = tr("“{title}” is saved as a new session where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name, title=self.row.title)  # fmt: skip
-        more = tr("Folding older parts may incur a charge from your provider, and adds this workspace's MCP server to the agent's settings, so that the agent can read the originals.")  # fmt: skip
+        more = tr("Shortening older parts may incur a charge from your provider, and adds this workspace's MCP server to the agent's settings, so that the agent can read the originals.")  # fmt: skip
         title = tr("Continue in {agent}", agent=name)
         ask_to_choose_one(self.parts.widget, title, f"{text}\n\n{more}", "", ways)
 
@@ -126,7 +126,7 @@ class ConversationExport:
 
     def _offer_folding(self, agent: str, compaction: int) -> None:
         name = AGENTS_TO_CONTINUE_IN[agent]
-        text = tr("This conversation is too long for {agent}. Its older parts can be folded in a copy of the conversation. Your provider may charge for this. This workspace's MCP server is then added to the agent's settings, so that the agent can read the originals.", agent=name)  # fmt: skip
+        text = tr("This conversation is too long for {agent}. Its older parts can be shortened in a copy of the conversation. Your provider may charge for this. This workspace's MCP server is then added to the agent's settings, so that the agent can read the originals.", agent=name)  # fmt: skip
         fold = partial(self._save_session, agent, compaction, is_folded=True)
         title = tr("Continue in {agent}", agent=name)
         ask_to_choose_one(self.parts.widget, title, text, "", [(tr("Shorten older parts"), fold)])

@@ -172,11 +172,11 @@ class ForgetTextDialog(widgets.TransientDialog):
 def describe_forgotten(purged: ForgetResult) -> str:
     """Describes what was forgotten, then one line for each place the user has to clean up."""
     if not purged.entries and not purged.facts:
-        first = tr("Not found: no message or entry in this workspace contains this text.")
+        first = tr("Not found: no message or stored output in this workspace contains this text.")
     else:
         first = tr(
             "Removed: {entries}. Changed: {messages}. Cleaned up: {backups}.",
-            entries=format_count(len(purged.entries), "{n} entry", "{n} entries"),
+            entries=format_count(len(purged.entries), "{n} stored output", "{n} stored outputs"),
             messages=format_count(purged.facts, "{n} record", "{n} records"),
             backups=format_count(purged.backups, "{n} backup", "{n} backups"),
         )
@@ -190,7 +190,7 @@ def _explain_forgetting(workspace: str) -> list[str]:
             name=workspace,
         ),
         tr(
-            "The text is removed from the journal of every conversation, the cache (every entry that contains the text is removed entirely), the index, the backups and your drafts. Messages that contained the text will show that something was removed."
+            "The text is removed from the history of every conversation, the cache (every stored output that contains the text is removed entirely), the index, the backups and your drafts. Messages that contained the text will show that something was removed."
         ),
         tr(
             "This cannot be undone. Text already sent to a provider, files in the workspace's folders, files you exported and other agents' own files (for example, in ~/.claude) are not affected. If a key was leaked, replace it as well."

@@ -243,8 +243,8 @@ class WorkspaceActions(QObject):
             names += ", …"
         left_out = format_count(
             len(damaged),
-            "{n} entry is damaged and was left out:",
-            "{n} entries are damaged and were left out:",
+            "{n} stored output is damaged and was left out:",
+            "{n} stored outputs are damaged and were left out:",
         )
         self._parts.notices.show_notice(
             f"{words}\n{left_out} {names}", shown_ms=NOTICE_MILLISECONDS

@@ -406,9 +406,9 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     form = FORMATS[restored.agent]
     yield f"Written to {path}. Messages: {restored.messages:,}; compactions: {restored.compactions}."
     if restored.is_folded:
-        yield "Older parts were folded to fit the context window of the agent's model. The originals stay in this workspace's cache."
+        yield "Older parts were shortened to fit the context window of the agent's model. The originals stay in this workspace's cache."
     if not restored.fits:
-        yield "The session may still be too long for the agent: the rest cannot be folded."
+        yield "The session may still be too long for the agent: the rest cannot be shortened."
     if restored.is_original:
         yield "The session file contains the agent's own lines, unchanged except for a new session ID and title."
     if restored.left_out_reasoning:

@@ -88,7 +88,7 @@ def _request_failure(
     if refusal.status == 413 or says_too_long:
         return errors.ContextTooLong(
             sentence,
-            remedy="Fold more of the conversation, or choose a model with a larger context window.",
+            remedy="Shorten more of the conversation, or choose a model with a larger context window.",
             window=_window_in_refusal(refusal.body, sentence=evidence),
         )
     if known_refusals.NO_TOOLS.search(evidence):

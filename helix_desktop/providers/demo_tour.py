@@ -253,7 +253,7 @@ def _recall_record(scene: DemoScene, digest: str) -> ScriptedReply:
 
 def _recall_beginning(scene: DemoScene, digest: str) -> ScriptedReply:
     words = scene.say(
-        "An earlier output is now only a marker with a hash. I recall the beginning of the original."
+        "An earlier output is now only one line with a hash. I recall the beginning of the original."
     )
     return ScriptedReply(words, ((ToolName.RECALL, {"sha256": digest, "lines": "1-20"}),))
 
@@ -292,9 +292,7 @@ def _closing_words(scene: DemoScene) -> str:
         if result is not None and not result.ok:
             failed_tools.add(call.name)
     if folded:
-        sentence = (
-            "From now on, I am sent markers for {n} older outputs. The originals are in the cache."
-        )
+        sentence = "From now on, I am sent one line for each of {n} older outputs. The originals are in the cache."
         lines.append(say(sentence, n=folded))
     if failed_tools:
         tools = ", ".join(sorted(failed_tools))

@@ -221,7 +221,7 @@ async def test_a_writer_that_hangs_costs_a_turn_no_time_as_long_as_there_is_room
     kept = await keeping(window=12_000, hangs=True, **FULL)
     await kept.say("a task")
     await worked(kept, 22, 300)
-    assert kept.folding.describe_next_fold().startswith("Fold in progress: handover, because")
+    assert kept.folding.describe_next_fold().startswith("Being shortened: summary, because")
     assert await lasted(kept.folding.apply_due_folds()) < 1
     await kept.folding.aclose()
 
@@ -262,7 +262,7 @@ async def test_only_one_fold_is_in_flight_and_it_can_be_cancelled() -> None:
     await kept.say("a task")
     await worked(kept, 22, 300)
     assert len([task for task in kept.tasks._running if "handover" in task.get_name()]) == 1
-    with pytest.raises(ActionRefused, match="already in progress"):
+    with pytest.raises(ActionRefused, match="already being shortened"):
         await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert kept.folding.kind_in_progress is FoldKind.HANDOVER
     kept.folding.cancel_fold_in_work()
@@ -281,7 +281,7 @@ async def test_a_fold_that_the_user_stops_is_said_to_be_stopped_and_not_an_older
     folding = kept.tasks.spawn_task(kept.folding.fold_on_demand(FoldKind.HANDOVER), name="asked")
     await asyncio.sleep(0)
     kept.folding.cancel_fold_in_work()
-    with pytest.raises(NoDocumentWritten, match="Nothing was folded: you stopped it"):
+    with pytest.raises(NoDocumentWritten, match="Nothing was shortened: you stopped it"):
         await folding
 
 
@@ -414,7 +414,7 @@ async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_
 async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> None:
     for change in (Pinned(PartRef(4)), Excluded(PartRef(4)), Rewound(6)):
         kept, gate = await being_written()
-        assert kept.folding.describe_next_fold().startswith("Fold in progress: handover, because")
+        assert kept.folding.describe_next_fold().startswith("Being shortened: summary, because")
         await kept.conversation.append_facts(change)
         gate.set()
         await kept.settled()
@@ -738,19 +738,19 @@ async def test_a_strategy_switched_off_by_the_user_rests() -> None:
 async def test_the_forecast_says_what_comes_next_and_why() -> None:
     kept = await keeping("helix", window=100_000, handover_share=0.2)
     assert kept.folding.describe_next_fold().endswith(
-        "outputs older than 10 steps are replaced with markers; a handover document is always written at 20,000 tokens."
+        "outputs older than 10 steps are shortened to one line each; a summary is always written at 20,000 tokens."
     )
     await kept.say("a task")
     await worked(kept, 20, 600)
     kept.writers["main"].hangs = kept.writers["fast"].hangs = True
     await worked(kept, 1, 600)
     assert kept.folding.describe_next_fold() == (
-        "Next fold: old outputs are replaced with one-line markers (older than 10 steps and at least 500 tokens long)."
+        "Next: old outputs are shortened to one line each (older than 10 steps and at least 500 tokens long)."
     )
     await worked(kept, 60, 400)
     assert (
         kept.folding.describe_next_fold()
-        == "Fold in progress: handover, because the context window is 20% full."
+        == "Being shortened: summary, because the context window is 20% full."
     )
     await kept.folding.aclose()
 
@@ -758,9 +758,9 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
 @pytest.mark.parametrize(
     ("preset", "words"),
     [
-        ("layered", "above 6,000 tokens, a handover document is written if that saves money"),
-        ("observational", "above 6,000 tokens, older messages become observations"),
-        ("none", "This preset never folds (shortens) anything."),
+        ("layered", "above 6,000 tokens, a summary is written if that saves money"),
+        ("observational", "above 6,000 tokens, older messages become dated notes"),
+        ("none", "This preset never shortens anything."),
     ],
 )
 async def test_the_forecast_of_an_empty_conversation_is_its_policy(preset: str, words: str) -> None:

@@ -71,7 +71,7 @@ async def test_a_fold_of_many_requests_stops_at_the_limit() -> None:
     sent = len(made.model.requests)
     made.model.script[:] = [write] * 9
     with pytest.raises(
-        HelixError, match=r"Nothing was folded: Today has cost \$5\.00, the limit is \$5\.00"
+        HelixError, match=r"Nothing was shortened: Today has cost \$5\.00, the limit is \$5\.00"
     ):
         await made.session.fold_on_request(FoldKind.HANDOVER)
     assert len(made.model.requests) == sent + 1

@@ -227,7 +227,7 @@ async def test_where_no_rung_works_the_first_reason_is_told_and_what_each_said_i
     kept.writers["main"].answer = is_busy
     kept.writers["fast"].answer = empty
     first = "main, using this conversation's context: it is busy, try later"
-    with pytest.raises(NoDocumentWritten, match=f"^Nothing was folded: {first}$"):
+    with pytest.raises(NoDocumentWritten, match=f"^Nothing was shortened: {first}$"):
         await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert kept.failures()[0].why.startswith(f"{first}; fast, with the text in one part: ")
     assert "empty" in kept.failures()[0].why
@@ -427,7 +427,7 @@ async def test_too_little_to_save_is_not_written() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("the task")
     await worked(kept, 9, 20)
-    with pytest.raises(ActionRefused, match="too little to fold"):
+    with pytest.raises(ActionRefused, match="too little to shorten"):
         await kept.folding.fold_on_demand(FoldKind.HANDOVER)
     assert not any(isinstance(each.fact, FoldFailed) for each in kept.conversation.state.facts)
     assert all(writer.requests == [] for writer in kept.writers.values())

@@ -112,7 +112,7 @@ def shown_by_boxes(text: str) -> Seen:
     lines = text.splitlines()
     yield "used of window", lines[0].removeprefix("Context · ")
     for words, figure in (line.split("  ") for line in lines if line.count("  ") == 1):
-        kind = "Handover" if words.startswith("Handover ") else words
+        kind = "Summary" if words.startswith("Summary ") else words
         if (
             kind in NAMED_ROWS
         ):  # The largest blocks have names of their own: a call and its output share one.

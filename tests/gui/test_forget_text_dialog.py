@@ -34,7 +34,7 @@ def test_what_it_means_is_said_and_the_text_is_hidden(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
     dialog = opened(window)
-    for place in ("journal", "cache", "index", "backups", "cannot be undone", "storage-engine"):
+    for place in ("history", "cache", "index", "backups", "cannot be undone", "storage-engine"):
         assert place in words(dialog)
     assert dialog.text.echoMode() is QLineEdit.EchoMode.Password
     assert not dialog.forget_button.isEnabled()
@@ -56,7 +56,7 @@ def test_the_result_is_told_and_the_window_remembers_nothing(
     dialog.text.setText(" sk-live-77\n")
     press(dialog.forget_button)
     assert bench.forgotten == ["sk-live-77"]
-    assert "Removed: 2 entries. Changed: 3 records. Cleaned up: 1 backup." in words(dialog)
+    assert "Removed: 2 stored outputs. Changed: 3 records. Cleaned up: 1 backup." in words(dialog)
     assert "line 2: edit that." in words(dialog)
     assert dialog.text.text() == ""
     assert window.chat.composer.text.toPlainText() == "my key is , is it?"
@@ -82,7 +82,7 @@ def test_how_far_it_is_can_be_seen_and_closing_does_not_end_it(
     window.background_runner._spawn = now
     held.let()
     assert bench.forgotten == ["sk-live-77"]
-    assert "Removed: 2 entries." in window.notices.shown_text
+    assert "Removed: 2 stored outputs." in window.notices.shown_text
 
 
 def test_it_can_be_stopped_until_something_is_removed(

@@ -71,7 +71,7 @@ async def test_journal_and_cache_of_a_real_workspace_no_longer_hold_it(
     (work,) = later.work
     await work
     assert gone == [SECRET]
-    assert told == ["Removed: 1 entry. Changed: 1 record. Cleaned up: 0 backups."]
+    assert told == ["Removed: 1 stored output. Changed: 1 record. Cleaned up: 0 backups."]
     assert holding(bench.workspace.folder) == []
     assert "[forgotten]" in str([recorded.fact for recorded in session.all_facts])
     assert "sk-live" not in caplog.text

@@ -970,7 +970,7 @@ def test_a_fold_that_a_model_writes_is_asked_about_with_its_price(
     [
         ("own/scripted", None, "The price is not known"),
         ("ollama/llama", None, "costs nothing"),
-        ("own/scripted", 0.0, "nothing to fold yet"),
+        ("own/scripted", 0.0, "nothing to shorten yet"),
     ],
 )
 def test_a_fold_without_a_price_says_why(

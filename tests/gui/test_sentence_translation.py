@@ -55,7 +55,11 @@ PUT_TOGETHER = {
     "What describes this copy cannot be read.",  # both are first values of a copy, and then raised
     # in folds that earlier versions wrote
     "The text was written again, because {} of its sentences had no basis in these messages.",
-    "Nothing was folded: you stopped it",  # in the source, of several pieces
+    "keeping these messages has cost {} input tokens so far, and a handover document would cost {}",
+    "observations take up {} of the context window",
+    "unfolded history takes up {} of the context window",
+    "replaced now, because another fold changes the context anyway",
+    "Nothing was shortened: you stopped it",  # in the source, of several pieces
     "it closed the connection.",
     "it sent a message of more than {} bytes.",
     "the connection was lost.",
@@ -139,12 +143,12 @@ def test_what_is_put_in_stays(language: str) -> None:
     ("text", "other"),
     [
         (
-            "Nothing needs folding yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs are replaced with one-line markers if that saves money; above 24,000 tokens, a handover document is written if that saves money; a handover document is always written at 27,200 tokens.",
-            "暂无需要折叠的内容：8,100 / 32,000 token（25%），为回复预留 8,000。之后：划算时旧输出变为标记；从 24,000 token 起，划算时写交接文档；到 27,200 token 时必定写。",
+            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs are shortened to one line each if that saves money; above 24,000 tokens, a summary is written if that saves money; a summary is always written at 27,200 tokens.",
+            "暂无需要缩短的内容：8,100 / 32,000 token（25%），为回复预留 8,000。之后：划算时旧输出各缩短为一行；从 24,000 token 起，划算时写摘要；到 27,200 token 时必定写摘要。",
         ),
         (
-            "Next fold: handover, because the context window is 86% full.",
-            "接下来：交接文档，因为上下文窗口已占 86%。",
+            "Next: summary, because the context window is 86% full.",
+            "接下来：摘要，因为上下文窗口已占 86%。",
         ),
         (
             "the next request would not fit: 3 parts, 9,000 tokens in total",
@@ -186,12 +190,12 @@ def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, o
     ("text", "other"),
     [
         (
-            "Nothing needs folding yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs are replaced with one-line markers if that saves money; above 24,000 tokens, a handover document is written if that saves money; a handover document is always written at 27,200 tokens.",
-            "Noch muss nichts gefaltet werden: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort reserviert. Später: alte Ausgaben werden zu Markern, wenn es sich lohnt; ab 24,000 Tokens wird eine Übergabe geschrieben, wenn es sich lohnt; bei 27,200 Tokens in jedem Fall.",
+            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs are shortened to one line each if that saves money; above 24,000 tokens, a summary is written if that saves money; a summary is always written at 27,200 tokens.",
+            "Noch muss nichts gekürzt werden: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort reserviert. Später: alte Ausgaben werden auf je eine Zeile gekürzt, wenn es sich lohnt; ab 24,000 Tokens wird eine Zusammenfassung geschrieben, wenn es sich lohnt; bei 27,200 Tokens wird in jedem Fall eine Zusammenfassung geschrieben.",
         ),
         (
-            "Next fold: handover, because the context window is 86% full.",
-            "Als Nächstes: Übergabe. Grund: das Kontextfenster ist zu 86% voll.",
+            "Next: summary, because the context window is 86% full.",
+            "Als Nächstes: Zusammenfassung. Grund: das Kontextfenster ist zu 86% voll.",
         ),
         (
             "Cannot rewind while the agent is working.",
@@ -227,7 +231,7 @@ def test_in_english_nothing_is_looked_at() -> None:
     "text",
     [
         "In a: " * 50_000,
-        "Nothing was folded: " * 20_000,
+        "Nothing was shortened: " * 20_000,
         ". " * 100_000,
         "Cannot " + "{fold} while " * 30_000,
         "A fold, is; being. made " * 20_000,
@@ -264,7 +268,7 @@ def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(them
     parent = QWidget()
     card = PermissionQuestionCard(theme, asked, parent)
     assert [label.text() for label in card.findChildren(QLabel)][:2] == [
-        "新建 a.py",
+        "新建 a.py？",
         "此工作区在修改前询问",
     ]
     page = PermissionQuestion(
@@ -284,14 +288,12 @@ def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(them
 @pytest.mark.usefixtures("chinese")
 def test_ends_failures_and_servers_are_told_in_the_language() -> None:
     ended = TurnEnded(TurnEnd.SPENDING_LIMIT, "Today has cost $3.00; the limit is $2.00.")
-    failed = FoldFailed(
-        FoldKind.HANDOVER, "No model is available to write the handover document or the summary."
-    )
+    failed = FoldFailed(FoldKind.HANDOVER, "No model is available to write the summary.")
     items = TranscriptItems()
     items.add_many_facts([Recorded("c", 1, 0.0, ended), Recorded("c", 2, 0.0, failed)])
     assert [item.text for item in items.all] == [
         "已达到花费上限。今天已花费 $3.00；上限为 $2.00。",
-        "摘要：没有可用来写的模型。",
+        "摘要：没有可用来写摘要的模型。",
     ]
     server = listed_server("x", "x", "failed", "It closed the connection. Retrying in 5 s.")
     assert describe_server_state(server) == "失败 · 它关闭了连接。5 秒后重试。"
@@ -307,11 +309,11 @@ def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
         )
         assert ("3,00" in spent, "1.250,50" in spent) == (True, True)
         told = translate_sentences(
-            "Nothing needs folding yet: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply."
+            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply."
         )
         assert (
             told
-            == "Noch muss nichts gefaltet werden: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort reserviert."
+            == "Noch muss nichts gekürzt werden: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort reserviert."
         )
     finally:
         QLocale.setDefault(before)

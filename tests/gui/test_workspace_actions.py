@@ -70,9 +70,7 @@ def test_a_workspace_is_exported_and_what_is_left_out_or_refuses_is_said(
     desk.damaged = ("41f3" * 16, "ab12" * 16, "cd34" * 16, "ef56" * 16)
     window.window_actions["export-workspace"].trigger()
     chosen(window, tmp_path / "w.helix")
-    left_out = (
-        "4 entries are damaged and were left out: 41f341f341f3, ab12ab12ab12, cd34cd34cd34, …"
-    )
+    left_out = "4 stored outputs are damaged and were left out: 41f341f341f3, ab12ab12ab12, cd34cd34cd34, …"
     assert window.notices.shown_text.splitlines()[1] == left_out
     window.window_actions["export-workspace"].trigger()
     chosen(window, tmp_path / "nowhere" / "w.helix")

@@ -99,7 +99,7 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     experience = measure_fold_experience(situation)
     if not fold_economics.handover_pays(paid, saved, whole_cost, experience):
         return None
-    why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover document would cost {costs:,.0f}"
+    why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a summary would cost {costs:,.0f}"
     if rewritten:
         why += "; after this pause, they would have to be written to the provider's cache again"
     return FoldPlan(FoldKind.HANDOVER, span, why)

@@ -129,7 +129,7 @@ def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedCl
     """Plan to clear everything before `end`, as another fold changes the prefix anyway."""
     if not situation.branch.order:
         return None
-    why = "replaced now, because another fold changes the context anyway"
+    why = "replaced now, because the context is shortened anyway"
     clearing = PlannedClearing(situation.branch.order[0], end, why)
     if not _clears_anything(situation, clearing):
         return None

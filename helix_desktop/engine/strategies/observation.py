@@ -24,7 +24,7 @@ def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
     if span is None:
         return None
     share = unfolded / meter.window
-    why = f"unfolded history takes up {share:.0%} of the context window"
+    why = f"messages that are not shortened take up {share:.0%} of the context window"
     return FoldPlan(FoldKind.OBSERVATIONS, span, why)
 
 

@@ -18,7 +18,7 @@ def find_due_reflection(situation: FoldSituation) -> FoldPlan | None:
     if span is None:
         return None
     share = observed / meter.window
-    why = f"observations take up {share:.0%} of the context window"
+    why = f"dated notes take up {share:.0%} of the context window"
     return FoldPlan(FoldKind.REFLECTION, span, why)
 
 

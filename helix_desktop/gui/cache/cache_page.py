@@ -270,7 +270,7 @@ class CachePage(QWidget):
 
     def _select_and_open_row(self, row: EntryRow | None) -> None:
         if row is None or self._shown.catalogue is None:
-            self._show_text_above_table(tr("This workspace does not contain this entry."))
+            self._show_text_above_table(tr("This workspace does not contain this output."))
             return
         number = self.model.row_number_of_entry(row.stored.digest)
         if number >= 0:
@@ -312,7 +312,7 @@ class CachePage(QWidget):
         if self.model.shows_search_hits:
             return
         parts = [
-            format_count(stats.entries, "{n} entry", "{n} entries"),
+            format_count(stats.entries, "{n} stored output", "{n} stored outputs"),
             tr(
                 "{size}, compressed to {kept}",
                 size=format_byte_size(stats.size),
@@ -371,10 +371,10 @@ class CachePage(QWidget):
 def _describe_search_hits(hits: Sequence[EntrySearchHit]) -> str:
     complete = sum(hit.has_all_words for hit in hits)
     similar = len(hits) - complete
-    matching_words = format_count(complete, "{n} matching entry", "{n} matching entries")
+    matching_words = format_count(complete, "{n} matching output", "{n} matching outputs")
     if not similar:
         return matching_words
     if not complete:
         matching_words = tr("no exact match")
-    similar_words = format_count(similar, "{n} similar entry", "{n} similar entries")
+    similar_words = format_count(similar, "{n} similar output", "{n} similar outputs")
     return f"{matching_words}, {similar_words}"

@@ -98,7 +98,7 @@ class EntryActions(QObject):
             )
 
         name = entry_tasks.suggest_entry_file_name(row)
-        ask_new_file(self._page, tr("Save the entry as"), name, save_entry_as)
+        ask_new_file(self._page, tr("Save the stored output as"), name, save_entry_as)
 
     def _show_save_progress(self, done: int, total: int) -> None:
         self.reported.emit(
@@ -159,7 +159,7 @@ class EntryActions(QObject):
         def ask(uses: Sequence[EntryUse]) -> None:
             question = entry_tasks.describe_forgetting(row, uses)
             ways = [(tr("Forget permanently"), forget_shown_entry)]
-            ask_to_choose_one(self._page, tr("Forget this entry"), question, tr("Keep"), ways)
+            ask_to_choose_one(self._page, tr("Forget this output"), question, tr("Keep"), ways)
 
         # It may have been used since it was shown.
         find_uses = catalogue.index.find_entry_uses(row.stored.digest)

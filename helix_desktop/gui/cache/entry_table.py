@@ -165,7 +165,7 @@ class EntryTable(QtWidgets.QTableView):
         self.setWordWrap(False)
         self.setCornerButtonEnabled(False)
         self.setCornerWidget(QtWidgets.QWidget(self))
-        self.setAccessibleName(tr("Cache entries"))
+        self.setAccessibleName(tr("Stored outputs"))
         self._set_up_header()
         self.verticalHeader().hide()
         self.verticalHeader().setSectionResizeMode(QtWidgets.QHeaderView.ResizeMode.Fixed)

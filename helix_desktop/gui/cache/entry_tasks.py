@@ -118,9 +118,9 @@ async def save_entry_to_file(
             report(min(start + PAGE_BYTES, stored.size), stored.size)
         await asyncio.to_thread(beside.replace_target)
     except OSError as error:
-        what = tr("The entry could not be saved: {why}.", why=error.strerror or str(error))
+        what = tr("The stored output could not be saved: {why}.", why=error.strerror or str(error))
         raise StoreFailed(
-            what, remedy=tr("The entry is still in the cache. Choose another location.")
+            what, remedy=tr("The output is still in the cache. Choose another location.")
         ) from error
     finally:
         if beside is not None:
@@ -132,7 +132,7 @@ async def read_two_entry_texts(
 ) -> tuple[str, str]:
     if one.size + two.size > LARGEST_COMPARED_BYTES:
         raise InvalidInput(
-            tr("These entries total more than 4 MB, which is too much to compare here.")
+            tr("These outputs total more than 4 MB, which is too much to compare here.")
         )
     contents = [
         await catalogue.cache.read_range(stored.digest, 0, stored.size) for stored in (one, two)
@@ -158,16 +158,16 @@ def describe_forgetting(row: EntryRow, uses: Sequence[EntryUse]) -> str:
     size = format_byte_size(row.stored.size)
     messages = sum(use.how != "fold" for use in uses)
     paragraphs = [
-        tr("Forget this entry permanently?"),
+        tr("Forget this output permanently?"),
         tr("{name}, {size}", name=name, size=size),
         tr(
-            "The entry is removed from the cache, the index, the journal and the backups. Files you exported earlier are not changed."
+            "The output is removed from the cache, the search index, the history and the backups. Files you exported earlier are not changed."
         ),
         format_count(
             messages,
-            "{n} message refers to this entry and will show that it was removed.",
-            "{n} messages refer to this entry and will show that it was removed.",
+            "{n} message refers to this output and will show that it was removed.",
+            "{n} messages refer to this output and will show that it was removed.",
         ),
-        tr("After that, neither you nor the agent can recall the entry. This cannot be undone."),
+        tr("After that, neither you nor the agent can recall it. This cannot be undone."),
     ]
     return "\n\n".join(paragraphs)

@@ -117,7 +117,7 @@ class EntryViewer(QWidget):
         menu.addAction(tr("Show in chat"), self.show_last_use_in_chat)
         menu.addSeparator()
         menu.addAction(tr("Copy the hash"), self._copy_hash)
-        self._pin = menu.addAction(tr("Pin: never remove this entry"), self._toggle_pin)
+        self._pin = menu.addAction(tr("Pin: never remove this output"), self._toggle_pin)
         menu.addAction(tr("Verify"), self.verify_wanted.emit)
         self.compare_button = menu.addAction(tr("Compare selected"), self.compare_wanted.emit)
         menu.addSeparator()
@@ -132,7 +132,7 @@ class EntryViewer(QWidget):
         self._uses_button.setText("")
         for chip in (self._checked_chip, self._uses_button, self._shape_button):
             chip.hide()
-        self.content_view.show_sentence(tr("Select an entry to see its content."))
+        self.content_view.show_sentence(tr("Select an output to see its content."))
 
     def show_entry_in_viewer(self, catalogue: StoredWorkspace, row: EntryRow) -> None:
         """Shows an entry. If it is shown already, only updates its figures."""
@@ -145,7 +145,7 @@ class EntryViewer(QWidget):
         if row.pinned:
             self._pin.setText(tr("Unpin"))
         else:
-            self._pin.setText(tr("Pin: never remove this entry"))
+            self._pin.setText(tr("Pin: never remove this output"))
         if same:
             return
         self.uses = ()
@@ -158,7 +158,7 @@ class EntryViewer(QWidget):
         if row.gone:
             what = make_safe_text(f"{row.about.tool} {row.about.source}").strip()
             words = tr(
-                "The content of this entry was removed to free up space. Description: {what}.",
+                "This output was removed to free up space. Description: {what}.",
                 what=what,
             )
             self.content_view.show_sentence(
@@ -257,7 +257,9 @@ class EntryViewer(QWidget):
         if messages:
             words = format_count(messages, "used in {n} message", "used in {n} messages")
         elif uses:
-            words = format_count(len(uses), "used in {n} fold", "used in {n} folds")
+            words = format_count(
+                len(uses), "used in {n} shortened place", "used in {n} shortened places"
+            )
         else:
             words = tr("not used")
         self._uses_button.setText(words)

@@ -39,7 +39,7 @@ class EntryFilterBar(QWidget):
         super().__init__(parent)
         self.filter = EntryFilter()
         self._tools: Sequence[tuple[str, int]] = ()
-        words = tr("Search inside cached outputs, or paste a hash")
+        words = tr("Search inside stored outputs, or paste a hash")
         self.field = build_line_edit(words, words, self, clearButtonEnabled=True)
         self.field.installEventFilter(self)
         self._hint = build_plain_label("", "kbd", self.field, wraps=False)

@@ -44,9 +44,9 @@ def fold_title(fold: Folded, folds: int = 1) -> str:
     if agent:
         return tr("Compaction by {agent}", agent=agent)
     if fold.kind is FoldKind.HANDOVER and fold.number:
-        return tr("Handover {n}", n=fold.number)
+        return tr("Summary {n}", n=fold.number)
     if fold.kind is FoldKind.HANDOVER:
-        return tr("Handover")
+        return tr("Summary")
     title = _name_for_count("title of a fold", "title of folds", fold.kind, folds)
     return title or describe_fold_kind(fold.kind).capitalize()
 

@@ -82,4 +82,4 @@ def format_block_content(block: Block, texts: Mapping[facts.Stored, str]) -> str
     if content in texts:
         return texts[content]
     size = format_byte_size(content.size)
-    return tr("[entry {hash}, {size}]", hash=content.digest.short_hex, size=size)
+    return tr("[stored output {hash}, {size}]", hash=content.digest.short_hex, size=size)

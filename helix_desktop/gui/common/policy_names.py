@@ -22,15 +22,15 @@ def list_fold_thresholds(chosen: Policy, meter: WindowMeter) -> list[FoldThresho
     thresholds: list[FoldThreshold] = []
     if chosen.observation:
         observe = chosen.observation_share
-        words = tr("observe {share}", share=format_percent(observe))
+        words = tr("dated notes at {share}", share=format_percent(observe))
         thresholds.append((words, ContextKind.OBSERVATIONS, observe))
         reflect = chosen.reflection_share
-        words = tr("reflect {share}", share=format_percent(reflect))
+        words = tr("notes merged at {share}", share=format_percent(reflect))
         thresholds.append((words, ContextKind.OBSERVATIONS, reflect))
     if chosen.handover != "off":
         tokens = tokens_at_which_handover_must_start(meter, chosen)
         handover = tokens / max(1, meter.window)
-        words = tr("handover document at {share}", share=format_percent(handover))
+        words = tr("summary at {share}", share=format_percent(handover))
         thresholds.append((words, ContextKind.HANDOVER, handover))
     return thresholds
 

@@ -112,7 +112,7 @@ class CopyableCommandLine(QWidget):
 
 def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float) -> str:
     if row.reason_not_folded and not row.last_failure:
-        return tr("Not folded: the agent is signed in with a subscription")
+        return tr("Not shortened: the agent is signed in with a subscription")
     if row.requests:
         return _describe_agent_requests(row, now)
     if row.connected:

@@ -360,7 +360,7 @@ class ContextInspector(QWidget):
                 offer_change(tr("Pin: never shorten"), lambda: session.context.pin_part(ref))
             offer_change(tr("Exclude from context"), lambda: session.context.exclude_part(ref))
         if block.kind is ContextKind.OUTPUT and not block.fold:
-            markers = tr("Replace old outputs with markers now")
+            markers = tr("Shorten old outputs to one line now")
             offer_change(markers, lambda: session.fold_on_request(FoldKind.MARKER))
         return menu
 

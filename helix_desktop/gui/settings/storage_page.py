@@ -47,10 +47,12 @@ class StoragePage(SettingsPage):
         self._add_maintenance_button(
             tr("Back up now"), about, partial(program.back_up_workspace, bench)
         )
-        about = tr("Reads all entries and compares their content with their hashes.")
+        about = tr("Reads everything that is stored and compares it with its hash.")
         verify = partial(program.verify_workspace_entries, bench, self._show_maintenance_progress)
-        self._add_maintenance_button(tr("Verify all entries"), about, verify, stoppable=True)
-        about = tr("Repairs damaged files of the cache, and restores lost entries from where else they are.")  # fmt: skip
+        self._add_maintenance_button(
+            tr("Verify everything that is stored"), about, verify, stoppable=True
+        )
+        about = tr("Repairs damaged files of the cache, and restores lost outputs from where else they are.")  # fmt: skip
         repair = partial(program.repair_workspace_cache, bench)
         self._add_maintenance_button(tr("Repair the cache"), about, repair)
         self._free_space_button = self.add_page_button(
@@ -80,7 +82,7 @@ class StoragePage(SettingsPage):
         kept, backup = measured
         figures = tr(
             "{entries}, {size}, compressed to {taken}",
-            entries=format_count(kept.entries, "{n} entry", "{n} entries"),
+            entries=format_count(kept.entries, "{n} stored output", "{n} stored outputs"),
             size=format_byte_size(kept.size),
             taken=format_byte_size(kept.kept),
         )
@@ -114,7 +116,7 @@ class StoragePage(SettingsPage):
             words = tr("Nothing to free up.")
             if going.over:
                 words = tr(
-                    "Every entry is used by a conversation. Empty the trash, or raise the limit."
+                    "Every stored output is used by a conversation. Empty the trash, or raise the limit."
                 )
             self._status_label.setText(words)
             return
@@ -123,8 +125,8 @@ class StoragePage(SettingsPage):
             names += "\n…"
         what_goes = format_count(
             going.entries,
-            "{n} entry that no conversation uses will be removed:",
-            "{n} entries that no conversation uses will be removed:",
+            "{n} stored output that no conversation uses will be removed:",
+            "{n} stored outputs that no conversation uses will be removed:",
         )
         what_stays = tr(
             "{size} will be freed. The content can no longer be recalled, but its description is kept.",

@@ -83,7 +83,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _show_upload_amount(self, amount: tuple[int, int, int]) -> None:
         conversations, entries, size_ = amount
         talks = format_count(conversations, "{n} conversation", "{n} conversations")
-        stored = format_count(entries, "{n} cache entry", "{n} cache entries")
+        stored = format_count(entries, "{n} stored output", "{n} stored outputs")
         text = tr(
             "Sharing uploads {conversations} and {entries} ({size}), and everything that is added later. Files in the folder are not uploaded, except for content that agents read.",
             conversations=talks,

@@ -113,7 +113,7 @@ class FoldList(QListView):
         self.setItemDelegate(_FoldRowPainter(theme, self, ROW))
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setAccessibleName(tr("Folds, newest first"))
+        self.setAccessibleName(tr("What was shortened, newest first"))
         self.selectionModel().currentChanged.connect(self._emit_chosen_event)
         theme.changed.connect(self.scheduleDelayedItemsLayout)
         theme.keep_lengths_scaled(self, self.setMinimumHeight, 2 * ROW)

@@ -153,15 +153,15 @@ class FoldPanel(QWidget):
     def clear_fold_panel(self) -> None:
         self._save_open_draft()
         self._shown = None
-        self._title.set_elided_text(tr("Folds"))
+        self._title.set_elided_text(tr("What was shortened"))
         self._kept_details_label.hide()
         self._edit.hide()
         self._compare.hide()
         self.undo_button.hide()
         self._figures.hide()
         empty = tr(
-            "Everything that is folded is listed on this page. Select a fold to see what the model sees "
-            "instead of the original, to compare the two, or to undo the fold."
+            "Everything that was shortened is listed on this page. Select a line to see what the model sees "
+            "instead of the original, to compare the two, or to undo it."
         )
         self.document.show_boxes(lambda ink, width: [build_note_box(ink, width, empty)])
         self._stack.setCurrentIndex(0)
@@ -228,7 +228,7 @@ class FoldPanel(QWidget):
         event = shown.event
         if not event.current_folds:
             yield build_note_box(
-                ink, width, tr("The conversation starts here. Nothing has been folded yet.")
+                ink, width, tr("The conversation starts here. Nothing has been shortened yet.")
             )
             return
         if event.fold_kind in _DOCUMENT_KINDS:
@@ -369,7 +369,7 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
     event = shown.event
     fold = event.current_folds[0]
     if shown.unknown_names:
-        unfounded = tr("In the handover document, but not in the messages that it replaces")
+        unfounded = tr("In the summary, but not in the messages that it replaces")
         yield build_heading_box(ink, width, unfounded, gap=12)
         lines = [f"• {name}" for name in shown.unknown_names[:MOST_UNKNOWN_NAMES]]
         yield build_note_box(ink, width, "\n".join(lines), font=ink.text)

@@ -281,7 +281,7 @@ def describe_fold_details(event: TimelineEvent) -> str:
     if not details.found:
         return ""
     return tr(
-        "Important details found: {found}. The model kept {kept} of them. Helix Desktop added {added} to the document and {entry} to a cache entry.",
+        "Important details found: {found}. The model kept {kept} of them. Helix Desktop added {added} to the summary and {entry} to a stored text beside it.",
         found=details.found,
         kept=details.kept,
         added=details.added,

@@ -111,7 +111,7 @@ class TimelineChart(StepPlot):
             words = tr(
                 "{steps}, {folds}, now {tokens}",
                 steps=format_count(self._story.steps[-1], "{n} step", "{n} steps"),
-                folds=format_count(fold_count, "{n} fold", "{n} folds"),
+                folds=format_count(fold_count, "{n} place shortened", "{n} places shortened"),
                 tokens=describe_token_count(points[-1]),
             )
             self.setAccessibleDescription(words)

@@ -446,9 +446,9 @@ class TimelinePage(QWidget):
         menu = QMenu(self.menu_button)
         kinds: dict[str, frozenset[FoldKind]] = {
             tr("All kinds"): frozenset(),
-            tr("Handovers"): frozenset({FoldKind.HANDOVER, FoldKind.TRUNCATION}),
-            tr("Observations"): frozenset({FoldKind.OBSERVATIONS, FoldKind.REFLECTION}),
-            tr("Cached outputs"): frozenset({FoldKind.MARKER}),
+            tr("Summaries"): frozenset({FoldKind.HANDOVER, FoldKind.TRUNCATION}),
+            tr("Dated notes"): frozenset({FoldKind.OBSERVATIONS, FoldKind.REFLECTION}),
+            tr("Stored outputs"): frozenset({FoldKind.MARKER}),
             tr("Excerpts"): frozenset({FoldKind.EXCERPT}),
         }
         kind_choices: list[tuple[str, Callable[[], None]]] = []

@@ -29,7 +29,7 @@ def describe_fact_if_needed(fact: facts.Fact) -> str:
         case facts.Forgotten(entries=entries, facts=recorded_facts):
             return tr(
                 "Content was permanently removed here: {entries}, {facts}.",
-                entries=format_count(len(entries), "{n} entry", "{n} entries"),
+                entries=format_count(len(entries), "{n} stored output", "{n} stored outputs"),
                 facts=format_count(recorded_facts, "{n} record", "{n} records"),
             )
     return ""

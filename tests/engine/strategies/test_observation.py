@@ -25,7 +25,7 @@ def test_due_when_raw_history_passes_its_share() -> None:
     plan = observation.find_due_observation(situation(talk_of(31_000), OBSERVATIONAL))
     assert plan is not None
     assert plan.kind is FoldKind.OBSERVATIONS
-    assert "unfolded history takes up 32% of the context window" in plan.why
+    assert "messages that are not shortened take up 32% of the context window" in plan.why
     assert (
         observation.find_due_observation(
             situation(talk_of(31_000), context_policy.preset_policy("layered"))

@@ -44,7 +44,7 @@ def shown(page: CachePage) -> str:
 
 
 def test_the_page_says_what_there_is(page: CachePage, catalogue: MemoryCatalogue) -> None:
-    assert page._figures_label.text().startswith("305 entries · ")
+    assert page._figures_label.text().startswith("305 stored outputs · ")
     assert "2 duplicates not stored again" in page._figures_label.text()
     assert page.model.rowCount() == 305
 
@@ -53,7 +53,7 @@ def test_the_page_says_what_there_is(page: CachePage, catalogue: MemoryCatalogue
     ("uses", "words"),
     [
         ([], "not used"),
-        ([EntryUse("c", 7, 1.0, "fold")], "used in 1 fold"),
+        ([EntryUse("c", 7, 1.0, "fold")], "used in 1 shortened place"),
         ([EntryUse("c", 7, 1.0, "fold"), EntryUse("c", 19, 2.0, "output")], "used in 1 message"),
     ],
 )
@@ -145,7 +145,7 @@ def test_choosing_all_and_copying_hashes(
     page.table.select_row_and_open_entry(1)
     settle()
     assert "selected" not in page._figures_label.text()
-    assert page._figures_label.text().startswith("305 entries")
+    assert page._figures_label.text().startswith("305 stored outputs")
     QTest.keyClick(page.table, Qt.Key.Key_A, CONTROL)
     settle()
     text = QGuiApplication.clipboard().text().split("\n")
@@ -183,7 +183,7 @@ def test_a_hash_jumps_and_words_are_searched(
     QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
     settle()
     assert page.model.rowCount() == 1
-    assert page._figures_label.text() == "“upgrade_is_fair”: 1 matching entry"
+    assert page._figures_label.text() == "“upgrade_is_fair”: 1 matching output"
     lines = page.viewer.content_view.lines
     assert list(lines._needles) == ["upgrade_is_fair"]
     page._query = 'tool:read_file "upgrade is" Fairness x'
@@ -219,7 +219,7 @@ def test_a_hash_after_words_shows_all_entries_again(
     page.search_hash_or_text(target.hex[:10])
     settle()
     assert page.model.rowCount() == 305
-    assert page._figures_label.text().startswith("305 entries")
+    assert page._figures_label.text().startswith("305 stored outputs")
     assert header.isSortIndicatorShown()
     assert page.viewer.row is not None
     assert page.viewer.row.stored.digest == target
@@ -228,7 +228,7 @@ def test_a_hash_after_words_shows_all_entries_again(
 def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) -> None:
     page.search_hash_or_text("abce")
     settle()
-    assert page._figures_label.text() == "“abce”: 0 matching entries"
+    assert page._figures_label.text() == "“abce”: 0 matching outputs"
     assert page.viewer.row is None
 
 
@@ -319,7 +319,7 @@ def test_forgetting_says_what_it_means_first(
     (box,) = [
         w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()
     ]
-    assert "3 messages refer to this entry" in box.text()
+    assert "3 messages refer to this output" in box.text()
     assert catalogue.done == []
     QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)
     settle()
@@ -460,7 +460,7 @@ def test_an_answer_about_another_workspace_is_let_be(page: CachePage, settle: Se
     settle()
     held.let()
     settle()
-    assert page._figures_label.text().startswith("1 entry · ")
+    assert page._figures_label.text().startswith("1 stored output · ")
     assert [name for name, _ in page.bar._tools] == ["fetch"]
     assert page.model.rowCount() == 1
 

@@ -99,5 +99,5 @@ def test_consequences_are_said(catalogue: MemoryCatalogue) -> None:
         catalogue.lines[0],
         [EntryUse("c", n, 1.0, how) for n, how in enumerate(("output", "fold", "recall"))],
     )
-    assert "2 messages refer to this entry" in said
+    assert "2 messages refer to this output" in said
     assert "cannot be undone" in said

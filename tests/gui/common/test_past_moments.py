@@ -74,7 +74,7 @@ async def test_a_view_as_text_has_short_outputs_that_the_facts_do_not_hold(theme
     view = build_state(recorded[:first]).get_view()
     texts = await read_short_outputs(facts_shown_whole(view, recorded), cache)
     assert story.TABLE in format_view_as_text(view, texts)
-    assert "[entry " in format_view_as_text(view, {})
+    assert "[stored output " in format_view_as_text(view, {})
 
 
 def _without_output_text(recorded: Recorded) -> Recorded:

@@ -15,4 +15,4 @@ def test_the_share_at_which_a_handover_is_written_leaves_room_for_the_reply() ->
     policy = preset_policy("layered")
     (words, _, share) = list_fold_thresholds(policy, meter)[-1]
     assert share * meter.window == tokens_at_which_handover_must_start(meter, policy)
-    assert words == "handover document at 80%"
+    assert words == "summary at 80%"

@@ -106,7 +106,7 @@ def test_it_shows_the_sessions_own_meter(panel: ContextInspector, session: Comma
     meter = session.context.next_request_meter()
     assert "Context · 43.5K of 128K" in text
     assert abs(meter.used - 43_500) < 100
-    for line in ("System and tools  5.1K", "Handover 3  11.4K", "Tool outputs  16.8K"):
+    for line in ("System and tools  5.1K", "Summary 3  11.4K", "Tool outputs  16.8K"):
         assert line in text
     assert session.folding.describe_next_fold() in text
 
@@ -245,8 +245,8 @@ def test_what_is_left_out_can_be_taken_in_again(
 def test_a_fold_is_restored_and_opened(panel: ContextInspector, session: Commanded) -> None:
     wanted: list[ChatIntent] = []
     panel.intent_requested.connect(wanted.append)
-    choose(panel, "Handover 3", "Restore")
-    choose(panel, "Handover 3", "Show what was shortened")
+    choose(panel, "Summary 3", "Restore")
+    choose(panel, "Summary 3", "Show what was shortened")
     choose(panel, "The guard", "Show in chat")
     assert session.done == ["undo fold-3"]
     assert wanted == [OpenFold("fold-3"), ShowInChat(story.CONVERSATION, 14)]

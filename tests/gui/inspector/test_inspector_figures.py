@@ -79,7 +79,7 @@ def test_a_piece_has_the_tokens_it_was_stored_with_for_ever() -> None:
 def test_blocks_have_names_a_person_knows() -> None:
     now = state()
     names = [part.shown_name.words for part in inspector_figures.list_view_blocks(now)]
-    assert "Handover 3" in names
+    assert "Summary 3" in names
     assert "edit_file src/lock/manager.rs" in names
     assert any(name.startswith("The guard must never") for name in names)
 
@@ -96,7 +96,7 @@ def test_the_largest_come_first() -> None:
 
 def test_what_can_be_recalled() -> None:
     assert state().count_recallable_tokens() in (0, 4_812 + 18_240)
-    assert inspector_figures.newest_handover_name(state()) == "Handover 3"
+    assert inspector_figures.newest_handover_name(state()) == "Summary 3"
 
 
 def test_savings() -> None:

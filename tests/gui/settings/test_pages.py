@@ -641,10 +641,10 @@ def test_storage_says_what_is_kept_and_looks_after_it(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     page = StoragePage(bench, program, window.background_runner)
-    assert "1,284 entries" in said(page)
+    assert "1,284 stored outputs" in said(page)
     assert "Last backup: 20 Nov 2026" in said(page)
     for pressed, answer in (
-        ("Verify all entries", "All of it is whole."),
+        ("Verify everything that is stored", "All of it is whole."),
         ("Back up now", "Backed up."),
     ):
         QTest.mouseClick(button(page, pressed), Qt.MouseButton.LeftButton)
@@ -668,7 +668,7 @@ def test_room_is_made_after_it_was_said_what_would_go(
     box = page.findChildren(QMessageBox)[0]
     for words in (
         "12.0 MB over the limit.",
-        "2 entries that no conversation uses",
+        "2 stored outputs that no conversation uses",
         "read_file a.rs",
         "still be 3.0 MB over",
     ):
@@ -719,7 +719,7 @@ def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
     setup.added = [(OLLAMA, "", "")]
     providers = ProvidersPage(setup, window.background_runner)
     held = window.background_runner._spawn = Held()
-    QTest.mouseClick(button(storage, "Verify all entries"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(storage, "Verify everything that is stored"), Qt.MouseButton.LeftButton)
     QTest.mouseClick(button(servers, "Test"), Qt.MouseButton.LeftButton)
     QTest.mouseClick(button(providers, "Test"), Qt.MouseButton.LeftButton)
     for page in (storage, servers, providers):

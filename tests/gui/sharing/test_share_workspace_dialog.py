@@ -29,7 +29,7 @@ def shown(dialog: ShareWorkspaceDialog) -> str:
 def test_it_says_what_is_sent_and_does_nothing_without_an_address(
     dialog: ShareWorkspaceDialog,
 ) -> None:
-    assert "12 conversations and 345 cache entries (6.7 MB)" in shown(dialog)
+    assert "12 conversations and 345 stored outputs (6.7 MB)" in shown(dialog)
     assert not dialog.test.isEnabled()
     assert not dialog.share.isEnabled()
 

@@ -51,8 +51,8 @@ def test_titles_and_lines(written: Written) -> None:
     assert [fold_sentences.describe_event_title(event) for event in story.events] == [
         "Conversation started",
         "Reduced 3 tool outputs to one line each",
-        "Handover 1",
-        "Handover 2",
+        "Summary 1",
+        "Summary 2",
     ]
     assert (
         fold_sentences.describe_event_briefly(story.events[0], story.model_window)
@@ -80,7 +80,7 @@ def test_titles_and_lines(written: Written) -> None:
         "9.8 s · fast · in the background"
     )
     assert fold_sentences.describe_fold_details(story.events[3]) == (
-        "Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the document and 1 to a cache entry."
+        "Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the summary and 1 to a stored text beside it."
     )
 
 

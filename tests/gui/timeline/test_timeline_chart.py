@@ -104,9 +104,9 @@ def test_a_step_in_words(theme: Theme, written: Written) -> None:
     chart, story = chart_of(theme, written)
     assert chart.describe_point(0).startswith("step 1 · 20K tokens · ")
     assert chart.describe_point(0).endswith("\n$0.010 so far")
-    assert chart.describe_point(story.events[2].point).startswith("Handover 1 · ")
+    assert chart.describe_point(story.events[2].point).startswith("Summary 1 · ")
     assert "\nsaved " in chart.describe_point(story.events[1].point)
-    assert " steps, 3 folds, now " in chart.accessibleDescription()
+    assert " steps, 3 places shortened, now " in chart.accessibleDescription()
 
 
 def test_a_mark_of_a_lane_says_what_happened_and_leads_there(

@@ -141,7 +141,7 @@ def test_the_chosen_fold_stays_in_sight_where_the_list_becomes_small(
 
 def test_the_newest_fold_is_shown(page: Page) -> None:
     timeline, _ = page
-    assert timeline.panel._title._words == "Handover 2"
+    assert timeline.panel._title._words == "Summary 2"
     assert timeline.panel._compare.text() == "Compare with document 1"
     text = timeline.panel.document.all_text()
     assert "Project Background" in text
@@ -150,8 +150,8 @@ def test_the_newest_fold_is_shown(page: Page) -> None:
         str(timeline.list.rows.data(timeline.list.rows.index(i))).split(",")[0] for i in range(4)
     ]
     assert rows == [
-        "Handover 2",
-        "Handover 1",
+        "Summary 2",
+        "Summary 1",
         "Reduced 3 tool outputs to one line each",
         "Conversation started",
     ]
@@ -161,7 +161,7 @@ def test_the_list_and_the_chart_choose_the_same(page: Page, settle: Settle) -> N
     timeline, _ = page
     timeline.list.setFocus()
     QTest.keyClick(timeline.list, Qt.Key.Key_Down)
-    assert timeline.panel._title._words == "Handover 1"
+    assert timeline.panel._title._words == "Summary 1"
     assert timeline.chart._selected is timeline.timeline.events[2]
     timeline.choose_fold("m1")
     assert timeline.list.currentIndex().row() == 2
@@ -358,8 +358,8 @@ def test_bars_show_what_each_request_cost_and_why(page: Page, settle: Settle) ->
 
 def test_kinds_are_filtered(page: Page) -> None:
     timeline, _ = page
-    timeline._show_fold_kinds("Cached outputs", frozenset({FoldKind.MARKER}))
-    assert timeline.menu_button.text() == "Cached outputs ▾"
+    timeline._show_fold_kinds("Stored outputs", frozenset({FoldKind.MARKER}))
+    assert timeline.menu_button.text() == "Stored outputs ▾"
     assert timeline.list.rows.rowCount() == 1
     timeline._show_fold_kinds("All kinds", frozenset())
     assert timeline.list.rows.rowCount() == 4
@@ -421,7 +421,7 @@ def test_it_is_live(page: Page, written: Written, settle: Settle) -> None:
     timeline.update_timeline_from_events([FactAppended(written.facts[-1])])
     settle()
     assert timeline.list.rows.rowCount() == 5
-    assert timeline.panel._title._words == "Handover 2"
+    assert timeline.panel._title._words == "Summary 2"
 
 
 def test_an_empty_conversation_says_what_will_be_here(theme: Theme, settle: Settle) -> None:

@@ -29,10 +29,13 @@ from tests.gui.transcript.facts import Told
         (TurnEnded(TurnEnd.FAILED, "No network."), "The turn failed. No network."),
         (TurnEnded(TurnEnd.SPENDING_LIMIT), "The cost limit was reached."),
         (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Summary: it was too long."),
-        (Forgotten((), 2, ""), "Content was permanently removed here: 0 entries, 2 records."),
+        (
+            Forgotten((), 2, ""),
+            "Content was permanently removed here: 0 stored outputs, 2 records.",
+        ),
         (
             Forgotten((Digest.of_content(b"x"),), 1, ""),
-            "Content was permanently removed here: 1 entry, 1 record.",
+            "Content was permanently removed here: 1 stored output, 1 record.",
         ),
         (UserSaid((Text("hello"),)), ""),
     ],
