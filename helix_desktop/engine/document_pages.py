@@ -52,10 +52,12 @@ def format_document_text(
 ) -> str:
     """Return the text of a document from the titles and texts of its pages."""
     counted = format_things(unit_count, unit, PLURALS[unit])
-    words = "part" if len(pages) != unit_count else unit
+    page_word = unit
+    if len(pages) != unit_count:
+        page_word = "part"
     lines = [f"[Text of the document {_one_line(name)}, {counted}. The original: {original.hex}]\n"]
     for number, (title, text) in enumerate(pages, 1):
-        lines.append(_format_page(words, number, len(pages), title, text))
+        lines.append(_format_page(page_word, number, len(pages), title, text))
     return "\n".join(lines)
 
 
@@ -64,13 +66,16 @@ def parse_document_text(text: str) -> DocumentText | None:
     head = _HEAD.match(text)
     if head is None:
         return None
-    found = list(_PAGE_LINE.finditer(text))
+    page_lines = list(_PAGE_LINE.finditer(text))
+    ends = [page_line.start() for page_line in page_lines[1:]]
+    ends.append(len(text))
     pages: list[PageText] = []
-    for index, line in enumerate(found):
-        end = found[index + 1].start() if index + 1 < len(found) else len(text)
-        body = text[line.end() : end].strip("\n")
-        pages.append(PageText(int(line[2]), line[3] or "", body))
-    unit = found[0][1] if found else "page"
+    unit = "page"
+    for page_line, end in zip(page_lines, ends, strict=False):
+        if not pages:
+            unit = page_line[1]
+        body = text[page_line.end() : end].strip("\n")
+        pages.append(PageText(int(page_line[2]), page_line[3] or "", body))
     return DocumentText(head[1], Digest.from_hex(head[2]), unit, tuple(pages))
 
 
@@ -113,18 +118,23 @@ def format_document_outline(document: DocumentText, source: str, room_tokens: in
     ]
     for start in range(0, len(pages), group_size):
         group = pages[start : start + group_size]
-        last = f"-{group[-1].number}" if len(group) > 1 else ""
+        numbers = str(group[0].number)
+        if len(group) > 1:
+            numbers += f"-{group[-1].number}"
         words = sum(len(page.text.split()) for page in group)
-        label = next((page.title for page in group if page.title), "") or _beginning(group[0].text)
-        lines.append(f"{document.unit} {group[0].number}{last} ({words:,} words): {label}")
+        titles = [page.title for page in group if page.title]
+        titles.append(_beginning(group[0].text))
+        lines.append(f"{document.unit} {numbers} ({words:,} words): {titles[0]}")
     return "\n".join(lines)
 
 
 def _format_page(unit: str, number: int, count: int, title: str, text: str) -> str:
-    named = f": {_one_line(title)}" if title else ""
+    heading = f"{unit} {number} of {count}"
+    if title:
+        heading += f": {_one_line(title)}"
     # A document cannot pretend to have other pages than it has.
     body = _PAGE_LINE.sub(lambda line: f" {line[0]}", text.strip("\n"))
-    return f"=== {unit} {number} of {count}{named} ===\n{body}\n"
+    return f"=== {heading} ===\n{body}\n"
 
 
 def _beginning(text: str) -> str:

@@ -70,7 +70,8 @@ class AgentFollower:
             await self.end_agent_turn()
         counted = tuple(self.with_token_count(part) for part in parts)
         said = facts.UserSaid(counted, steering=steering)
-        await self.conversation.append_facts(*await self.folding.excerpt_large_message(said))
+        excerpted = await self.folding.excerpt_large_message(said)
+        await self.conversation.append_facts(*excerpted)
 
     async def end_agent_turn(self) -> bool:
         """Record the turn's end, as interrupted if calls are open. False if none was running."""
@@ -78,15 +79,15 @@ class AgentFollower:
         if not branch.turn.running or not branch.steps:
             return False
         last = self.conversation.fact_at(branch.steps[-1])
-        calls = isinstance(last, facts.ModelReplied) and last.stop is facts.Stop.CALLS
-        await self.conversation.append_facts(
-            facts.TurnEnded(facts.TurnEnd.STOPPED if calls else facts.TurnEnd.DONE)
-        )
+        reason = facts.TurnEnd.DONE
+        if isinstance(last, facts.ModelReplied) and last.stop is facts.Stop.CALLS:
+            reason = facts.TurnEnd.STOPPED
+        await self.conversation.append_facts(facts.TurnEnded(reason))
         self.folding.start_folds_after_turn()
         return True
 
     async def apply_folds_and_get_view(self) -> View:
-        shown = [*self.conversation.state.branch.items]
+        shown = list(self.conversation.state.branch.items)
         await self.waiting(self.folding.apply_due_folds())
         self.conversation.current_view()
         while len(shown) > FREED_TOGETHER:  # Freed at once, what a fold covers would delay others.
@@ -99,14 +100,15 @@ class AgentFollower:
         in the view it answers.
         """
         parts = tuple(self.with_token_count(part) for part in written.parts)
-        return (
-            await self.conversation.append_facts(replace(written, parts=parts, saw=newest_seq))
-        )[0]
+        reply = replace(written, parts=parts, saw=newest_seq)
+        recorded, *_ = await self.conversation.append_facts(reply)
+        return recorded
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
         """Record outputs of the last reply's calls. Output without a call becomes a message."""
         waiting = {call.id: call.call for call in self.conversation.state.branch.running_calls}
-        batch, stray = [], []
+        batch: list[facts.ToolReturned] = []
+        stray: list[AgentOutput] = []
         for output in outputs:
             call = waiting.pop(output.call, None)
             if call is None:
@@ -120,12 +122,10 @@ class AgentFollower:
             await self.record_user_message((facts.Text(STRAY + output.text),), steering=True)
 
     async def store_output(self, text: str, call: facts.ToolCall) -> facts.Stored:
-        content = (
-            text.encode("utf-8", "surrogatepass") if len(text) <= SLICE else _encode_in_slices(text)
-        )
-        return await self.cache.store_content(
-            content, EntryOrigin(call.name, describe_call_as_source(call.arguments))
-        )
+        origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
+        if len(text) <= SLICE:
+            return await self.cache.store_content(text.encode("utf-8", "surrogatepass"), origin)
+        return await self.cache.store_content(_encode_in_slices(text), origin)
 
     async def _build_tool_result(
         self, output: AgentOutput, call: facts.ToolCall
@@ -133,13 +133,17 @@ class AgentFollower:
         stored = output.stored or await self.store_output(output.text, call)
         self.stored(stored, output.text)
         before = self._remember_read_and_find_earlier(call, stored.digest)
-        self.repeats += before > 0
+        if before > 0:
+            self.repeats += 1
+        head = ""
+        if len(output.text) <= HEAD:
+            head = output.text
         return facts.ToolReturned(
             call=call.id,  # Equal to the output's text, so that it is held in memory only once.
             output=stored,
             tokens=self.tokens.count_tokens(output.text),
             ok=output.ok,
-            head=output.text if len(output.text) <= HEAD else "",
+            head=head,
             images=output.images,
             repeat_of=before,
         )
@@ -147,13 +151,17 @@ class AgentFollower:
     def _remember_read_and_find_earlier(self, call: facts.ToolCall, digest: Digest) -> int:
         """Return the last output with this content if an equal call returned it before, or 0."""
         state = self.conversation.state
-        if before := state.seq_of_last_output_with_content(digest):
-            answered = state.branch.answered[before].call
-            self._reads.add((answered.name, answered.arguments, digest.raw))
-            read = (call.name, call.arguments, digest.raw)
-            before *= read in self._reads
-            self._reads.add(read)
-        return before
+        before = state.seq_of_last_output_with_content(digest)
+        if not before:
+            return 0
+        answered = state.branch.answered[before].call
+        self._reads.add((answered.name, answered.arguments, digest.raw))
+        read = (call.name, call.arguments, digest.raw)
+        if read in self._reads:
+            return before
+        # Another call has happened to return the same, so this is no repetition yet.
+        self._reads.add(read)
+        return 0
 
     def with_token_count(self, part: Any) -> Any:
         if isinstance(part, facts.ToolCall):

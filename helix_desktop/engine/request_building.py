@@ -117,7 +117,10 @@ class _MessageBuilder:
         part = block.content
         if isinstance(part, Attachment | Stored):
             raise TypeError("a reply has no attachments")
-        seq = block.source.seq if isinstance(block.source, PartRef) else block.source.first
+        if isinstance(block.source, PartRef):
+            seq = block.source.seq
+        else:
+            seq = block.source.first
         if seq != self.reply:
             self._ensure_last_is_user()
             self.reply = seq
@@ -130,20 +133,24 @@ class _MessageBuilder:
 
     def _add_tool_result(self, block: Block) -> None:
         """Add a result, or a picture to its call's result. Results without a call are dropped."""
-        content = block.content
-        shown = self.resolve(content) if isinstance(content, Stored) else content
+        shown: object = block.content
+        if isinstance(block.content, Stored):
+            shown = self.resolve(block.content)
         if block.call in self.waiting:
             del self.waiting[block.call]
             text = _text_of_result(shown)
-            result = ToolResult(block.call, text if text.strip() else EMPTY_OUTPUT, block.ok)
-            self._add_parts(Role.USER, [result])
+            if not text.strip():
+                text = EMPTY_OUTPUT
+            self._add_parts(Role.USER, [ToolResult(block.call, text, block.ok)])
         if isinstance(shown, Image):
             self._add_result_picture(block.call, shown)
         if not self.waiting:
             self._flush_held_parts()
 
     def _add_result_picture(self, call: str, image: Image) -> None:
-        parts = self.written[-1][1] if self.written else []
+        if not self.written:
+            return
+        _, parts = self.written[-1]
         for index, part in enumerate(parts):
             if isinstance(part, ToolResult) and part.call == call:
                 parts[index] = ToolResult(part.call, part.text, part.ok, (*part.images, image))
@@ -164,7 +171,9 @@ class _MessageBuilder:
 
     def _picture_or_text(self, stored: Stored, title: str) -> MessagePart:
         shown = self.resolve(stored)
-        return shown if isinstance(shown, Image) else Text(f"{title}\n{shown}")
+        if isinstance(shown, Image):
+            return shown
+        return Text(f"{title}\n{shown}")
 
     def _ensure_last_is_user(self) -> None:
         if self.waiting:  # Each interrupted call gets a result that says so.
@@ -176,7 +185,10 @@ class _MessageBuilder:
         if not self.written:
             self._add_parts(Role.USER, [Text(BEGIN)])
         elif self.written[-1][0] is Role.ASSISTANT:
-            self._add_parts(Role.USER, [Text(CONTINUE if self.is_complete else GO_ON)])
+            request = CONTINUE
+            if not self.is_complete:
+                request = GO_ON
+            self._add_parts(Role.USER, [Text(request)])
 
     def _flush_held_parts(self) -> None:
         if self.held:
@@ -202,7 +214,9 @@ def _text_of_result(shown: object) -> str:
     """Return the text of a call's result. A picture is added to it apart."""
     if isinstance(shown, Text):
         return shown.text
-    return "" if isinstance(shown, Image) else str(shown)
+    if isinstance(shown, Image):
+        return ""
+    return str(shown)
 
 
 def with_plain_name(call: ToolCall) -> ToolCall:

@@ -41,8 +41,12 @@ def split_query_into_words_and_filters(query: str) -> tuple[str, SearchFilters]:
     found: dict[str, Any] = {}
 
     def keep_filter(match: re.Match[str]) -> str:
-        name, value = match[1].lower(), match[2].strip('"')
-        found[name] = _time_of_date(value) if name in ("before", "after") else value.casefold()
+        name = match[1].lower()
+        value = match[2].strip('"')
+        if name in ("before", "after"):
+            found[name] = _time_of_date(value)
+        else:
+            found[name] = value.casefold()
         if name == "by" and found[name] not in ("user", "agent", "tool"):
             raise InvalidInput(
                 f"“by:” does not know “{value}”.", remedy="After “by:”, write user, agent or tool."
@@ -64,28 +68,37 @@ def _time_of_date(value: str) -> float:
     )
 
 
-@functools.lru_cache(
-    1 << 15
-)  # The same words are in many texts, and in the descriptions of thousands of tools.
+# The same words are in many texts, and in the descriptions of thousands of tools.
+@functools.lru_cache(1 << 15)
 def stem_of_word(word: str) -> str:
     """Return the stem of an English or German word. Short and other words stay unchanged."""
     low = word.casefold().rstrip("*")
     if not re.fullmatch("[a-zäöüß]+", low):
         return low
-    ending = next(
-        (end for end in _ENDINGS if low.endswith(end) and len(low) - len(end) >= LEAST_STEM), ""
-    )
-    stem = low[: len(low) - len(ending)]
-    doubled = len(stem) > LEAST_STEM and stem[-1] == stem[-2] and stem[-1] not in "ls"
-    return stem[:-1] if doubled else stem
+    stem = low
+    for ending in _ENDINGS:
+        if low.endswith(ending) and len(low) - len(ending) >= LEAST_STEM:
+            stem = low.removesuffix(ending)
+            break
+    # The last letter of "running" was doubled before the ending; that of "calling" was not.
+    is_doubled = len(stem) > LEAST_STEM and stem[-1] == stem[-2]
+    if is_doubled and stem[-1] not in "ls":
+        return stem[:-1]
+    return stem
 
 
 def query_words_and_user_if_first_person(query: str) -> frozenset[str]:
     """Return the words of a query in lower case, and `user` if the query says "I" or "my"."""
-    words = re.findall(r"\w+", query.casefold())
-    return frozenset(["user", *words] if _FIRST_PERSON.search(query) else words)
+    words = set(re.findall(r"\w+", query.casefold()))
+    if _FIRST_PERSON.search(query):
+        words.add("user")
+    return frozenset(words)
 
 
 def without_stop_words(words: list[str]) -> list[str]:
     """Return the meaningful words, or all if none is."""
-    return [word for word in words if word.casefold().strip(".,;:?!") not in STOP_WORDS] or words
+    meaningful = []
+    for word in words:
+        if word.casefold().strip(".,;:?!") not in STOP_WORDS:
+            meaningful.append(word)
+    return meaningful or words

@@ -181,29 +181,23 @@ async def _sources_of_user_message(
     branch: ConversationBranch, seq: int, fact: facts.UserSaid, cache: ContentCache
 ) -> list[DetailSource]:
     """Return the user's own words, and apart from them what an agent's program added."""
-    shown_parts = []
-    for index, part in enumerate(fact.parts):
-        if not branch.is_excluded(facts.PartRef(seq, index)):
-            shown_parts.append(part)
+    shown_parts = _parts_not_excluded(branch, seq, fact)
     words, additions = split_off_agent_additions(shown_parts)
     own_texts = list(filter(None, [words]))
     added_texts = [text for _, text in additions if text]
     added_numbers = {number for number, _ in additions}
-    attachments = [
-        (number, part)
-        for number, part in enumerate(shown_parts)
-        if isinstance(part, facts.Attachment)
-    ]
-    for number, attachment in attachments:
-        if not attachment.stored.media_type.startswith("text/"):
+    names = []
+    for number, part in enumerate(shown_parts):
+        if isinstance(part, facts.Text):
             continue
-        text = await read_stored_text(cache, attachment.stored)
-        if number in added_numbers:
-            added_texts.append(text)
-        else:
-            own_texts.append(text)
-    names = tuple(f"{part.name} {part.stored.digest.hex}" for _, part in attachments)
-    own_source = DetailSource(seq, "user", "\n".join(own_texts), names=names)
+        names.append(f"{part.name} {part.stored.digest.hex}")
+        if part.stored.media_type.startswith("text/"):
+            text = await read_stored_text(cache, part.stored)
+            if number in added_numbers:
+                added_texts.append(text)
+            else:
+                own_texts.append(text)
+    own_source = DetailSource(seq, "user", "\n".join(own_texts), names=tuple(names))
     if not added_texts:
         return [own_source]
     added_source = DetailSource(seq, "addition", "\n".join(added_texts))
@@ -211,6 +205,16 @@ async def _sources_of_user_message(
     if not own_texts and not names:
         return [added_source]
     return [own_source, added_source]
+
+
+def _parts_not_excluded(
+    branch: ConversationBranch, seq: int, fact: facts.UserSaid
+) -> list[facts.UserPart]:
+    parts = []
+    for index, part in enumerate(fact.parts):
+        if not branch.is_excluded(facts.PartRef(seq, index)):
+            parts.append(part)
+    return parts
 
 
 def sources_of_reply(

@@ -175,10 +175,11 @@ class StateOfWork:
         self.unconfirmed_commit = None
         self.git_since.clear()
         self.changed_by_commit_command.clear()
-        before = {**self.not_added, **self.changes}
-        self.not_added = {
-            path: change for path, change in before.items() if not self._may_be_in(change, git)
-        }
+        changes_before = {**self.not_added, **self.changes}
+        self.not_added = {}
+        for path, change in changes_before.items():
+            if not self._may_be_in(change, git):
+                self.not_added[path] = change
         self.changes.clear()
         self._added.clear()
 
@@ -187,10 +188,12 @@ class StateOfWork:
         is_new = change.is_exact and change.before is None
         if commit.takes_all_changes and not is_new:
             return True
-        named = [*commit.words, *(word for git in self._added for word in git.words)]
-        if any(_names_everything(word) for word in named):
+        words = list(commit.words)
+        for added in self._added:
+            words += added.words
+        if any(_names_everything(word) for word in words):
             return True
-        return any(_is_same_or_within(change.path, word) for word in named)
+        return any(_is_same_or_within(change.path, word) for word in words)
 
     def add_change(self, change: OpenChange, call: str = "") -> None:
         commit = self.commit
@@ -297,7 +300,9 @@ class _RecordReader:
             case facts.Decided(allowed=False) as decided:
                 _add_denial(work, self._calls.get(decided.call), decided.by, recorded.seq)
             case facts.TurnEnded(reason=reason):
-                work.stopped_turn = recorded.seq if reason is facts.TurnEnd.STOPPED else 0
+                work.stopped_turn = 0
+                if reason is facts.TurnEnd.STOPPED:
+                    work.stopped_turn = recorded.seq
             case facts.TodoSet(items=items):
                 work.tasks = (recorded.seq, [text for text, how in items if how != "done"])
 
@@ -397,7 +402,9 @@ async def _lines_about_tests(work: StateOfWork, cache: ContentCache) -> list[str
     answered = work.tests
     if answered is None:
         return []
-    shown = f"`{_on_one_line(answered.command)}`" if answered.command else answered.call.name
+    shown = answered.call.name
+    if answered.command:
+        shown = f"`{_on_one_line(answered.command)}`"
     begin = f"Last test run [{answered.seq}]: {shown}"
     if answered.was_stopped:
         return [f"{begin} was stopped before it ended"]
@@ -413,8 +420,10 @@ def _describe_exit_code(answered: AnsweredCall, output: str) -> str:
     code = answered.result.exit_code
     if code is None:
         code = test_and_commit_commands.read_exit_code(output)
+    if code is None and not answered.result.ok:
+        return "it failed"
     if code is None:
-        return "no exit code is recorded" if answered.result.ok else "it failed"
+        return "no exit code is recorded"
     if answered.command and not test_and_commit_commands.is_exit_code_of_tests(answered.command):
         return f"exit code {code} of the whole command line"
     return f"exit code {code}"
@@ -443,7 +452,7 @@ def _lines_about_commits_and_changes(work: StateOfWork) -> Iterator[str]:
 async def _lines_about_undos(state: ConversationState, cache: ContentCache) -> list[str]:
     files = await read_undone_files(state, cache)
     undone = files.describe_undos(files.made)
-    return [undone] if undone else []
+    return list(filter(None, [undone]))
 
 
 def _lines_about_events(work: StateOfWork) -> Iterator[str]:
@@ -462,18 +471,22 @@ def _lines_about_tasks(work: StateOfWork) -> Iterator[str]:
     if not tasks:
         yield f"Open tasks [{seq}]: none is left on the list"
         return
-    more = f"; and {len(tasks) - MOST_TASKS} more" if len(tasks) > MOST_TASKS else ""
-    shown = "; ".join(
-        shorten_with_mark(" ".join(task.split()), LONGEST_TASK) for task in tasks[:MOST_TASKS]
-    )
-    yield f"Open tasks [{seq}]: {shown}{more}"
+    shown = []
+    for task in tasks[:MOST_TASKS]:
+        one_line = " ".join(task.split())
+        shown.append(shorten_with_mark(one_line, LONGEST_TASK))
+    if len(tasks) > MOST_TASKS:
+        shown.append(f"and {len(tasks) - MOST_TASKS} more")
+    yield f"Open tasks [{seq}]: {'; '.join(shown)}"
 
 
 def _list_files(changes: Iterable[OpenChange]) -> str:
     newest = sorted(changes, key=lambda change: -change.seq)
     names = [printable_path(change.path) + _what_was_done(change) for change in newest[:MOST_FILES]]
-    more = f" and {len(newest) - MOST_FILES:,} more" if len(newest) > MOST_FILES else ""
-    return ", ".join(names) + more
+    listed = ", ".join(names)
+    if len(newest) > MOST_FILES:
+        listed += f" and {len(newest) - MOST_FILES:,} more"
+    return listed
 
 
 def _what_was_done(change: OpenChange) -> str:
@@ -481,12 +494,16 @@ def _what_was_done(change: OpenChange) -> str:
         return ""
     if change.after is None:
         return " (deleted)"
-    return " (new)" if change.before is None else ""
+    if change.before is None:
+        return " (new)"
+    return ""
 
 
 def _on_one_line(command: str) -> str:
     """Return a command's first line, with a mark if that is not all of it."""
-    line = command.strip().split("\n")[0]
-    is_whole = line == command.strip()
+    line, line_break, _ = command.strip().partition("\n")
     shown = shorten_with_mark(line, LONGEST_COMMAND)
-    return shown if is_whole or shown != line else f"{line} [cut]"
+    is_cut_already = shown != line
+    if line_break and not is_cut_already:
+        return f"{line} [cut]"
+    return shown

@@ -45,7 +45,9 @@ class TreeItem(NamedTuple):
 
     @property
     def file_digest(self) -> Digest | None:
-        return Digest(self.content) if self.kind is PathKind.FILE else None
+        if self.kind is not PathKind.FILE:
+            return None
+        return Digest(self.content)
 
 
 class PathChange(NamedTuple):
@@ -57,6 +59,7 @@ class PathChange(NamedTuple):
 
 
 Tree = Mapping[str, TreeItem]
+DIGEST_BYTES = 32
 
 
 def pack_item(item: TreeItem | None) -> bytes:
@@ -84,28 +87,37 @@ def encode_manifest(bodies: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
 
 
 def decode_manifest(content: bytes) -> dict[str, TreeItem]:
-    fields = split_length_fields(_split_header(content, "manifest")[1])
-    items = ((path, unpack_item(body)) for path, body in zip(fields, fields, strict=True))
-    return {decode_path(path): item for path, item in items if item is not None}
+    _, body = _split_header(content, "manifest")
+    fields = split_length_fields(body)
+    items: dict[str, TreeItem] = {}
+    # Paths and packed items take turns.
+    for path, packed in zip(fields, fields, strict=True):
+        item = unpack_item(packed)
+        if item is not None:
+            items[decode_path(path)] = item
+    return items
 
 
 def encode_difference(changes: Iterable[PathChange], behind: Digest) -> bytes:
     """Encode changes after the state `behind`. Both together represent the state after them."""
-    return (_format_header("difference") + behind.raw) + b"".join(
-        prefix_with_length(encode_path(path))
-        + prefix_with_length(pack_item(before))
-        + prefix_with_length(pack_item(after))
-        for path, before, after in changes
-    )
+    pieces = [_format_header("difference"), behind.raw]
+    for path, before, after in changes:
+        pieces.append(prefix_with_length(encode_path(path)))
+        pieces.append(prefix_with_length(pack_item(before)))
+        pieces.append(prefix_with_length(pack_item(after)))
+    return b"".join(pieces)
 
 
 def decode_difference(content: bytes) -> tuple[PathChange, ...]:
     version, body = _split_header(content, "difference")
-    fields = split_length_fields(body[32:] if version > 1 else body)
-    return tuple(
-        PathChange(decode_path(path), unpack_item(before), unpack_item(after))
-        for path, before, after in zip(fields, fields, fields, strict=True)
-    )
+    if version > 1:
+        body = body[DIGEST_BYTES:]
+    fields = split_length_fields(body)
+    changes = []
+    # A path, the item before and the item after take turns.
+    for path, before, after in zip(fields, fields, fields, strict=True):
+        changes.append(PathChange(decode_path(path), unpack_item(before), unpack_item(after)))
+    return tuple(changes)
 
 
 def entries_to_read_first(content: bytes) -> tuple[Digest, ...]:
@@ -117,8 +129,10 @@ def entries_to_read_first(content: bytes) -> tuple[Digest, ...]:
         return tuple(map(Digest.from_hex, (body["manifest"], *body["differences"])))
     if not content.startswith(b"helix difference "):
         return ()
-    version, left = _split_header(content, "difference")
-    return (Digest(bytes(left[:32])),) if version > 1 else ()
+    version, body = _split_header(content, "difference")
+    if version == 1:
+        return ()
+    return (Digest(bytes(body[:DIGEST_BYTES])),)
 
 
 def items_set_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
@@ -126,53 +140,63 @@ def items_set_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
     if content.startswith(b"helix manifest "):
         yield from decode_manifest(content).items()
     elif content.startswith(b"helix difference "):
-        yield from ((path, after) for path, _, after in decode_difference(content))
+        for path, _, after in decode_difference(content):
+            yield path, after
 
 
 def build_tree(contents: Iterable[bytes]) -> dict[str, TreeItem]:
     """Build the state that results from entries, applied in order."""
     state: dict[str, TreeItem] = {}
-    for path, item in (each for content in contents for each in items_set_by_entry(content)):
-        if item is None:
-            state.pop(path, None)
-        else:
-            state[path] = item
+    for content in contents:
+        for path, item in items_set_by_entry(content):
+            if item is None:
+                state.pop(path, None)
+            else:
+                state[path] = item
     return state
 
 
 def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
-    gone = [
-        PathChange(path, item, after.get(path))
-        for path, item in before.items()
-        if after.get(path) != item
-    ]
-    come = [PathChange(path, None, item) for path, item in after.items() if path not in before]
-    return tuple(sorted(gone + come))
+    changes = []
+    for path, item in before.items():
+        if after.get(path) != item:
+            changes.append(PathChange(path, item, after.get(path)))
+    for path, item in after.items():
+        if path not in before:
+            changes.append(PathChange(path, None, item))
+    return tuple(sorted(changes))
 
 
 def merge_changes_and_find_paths_changed_by_others(
     changes: Iterable[PathChange],
 ) -> tuple[tuple[PathChange, ...], frozenset[str]]:
     """Merge all changes of a path into one, without changes that cancel each other out."""
-    whole: dict[str, PathChange] = {}
-    broken = set()
-    for path, before, after in changes:
-        held = whole.get(path)
-        if held is not None and held.after != before:
-            broken.add(path)
-        whole[path] = PathChange(path, before if held is None else held.before, after)
-    left = (change for change in whole.values() if change.before != change.after)
-    return tuple(sorted(left, key=lambda change: change.path)), frozenset(broken)
+    merged: dict[str, PathChange] = {}
+    changed_by_others = set()
+    for change in changes:
+        earlier = merged.get(change.path)
+        if earlier is None:
+            merged[change.path] = change
+            continue
+        if earlier.after != change.before:
+            changed_by_others.add(change.path)
+        merged[change.path] = PathChange(change.path, earlier.before, change.after)
+    remaining = [change for change in merged.values() if change.before != change.after]
+    remaining.sort(key=lambda change: change.path)
+    return tuple(remaining), frozenset(changed_by_others)
 
 
 def without_folders_beside_files(changes: Sequence[PathChange]) -> list[PathChange]:
     """Leave out folders if files changed, too, because people count files; of folders
     alone, those above others.
     """
-    if files := [change for change in changes if not is_change_of_folder(change)]:
+    files = [change for change in changes if not is_change_of_folder(change)]
+    if files:
         return files
-    holding = {above for change in changes for above in _parent_paths(change.path)}
-    return [change for change in changes if change.path not in holding]
+    parents: set[str] = set()
+    for change in changes:
+        parents.update(_parent_paths(change.path))
+    return [change for change in changes if change.path not in parents]
 
 
 def _parent_paths(path: str) -> Iterator[str]:

@@ -56,7 +56,9 @@ class TurnOfChanges:
     @property
     def turn_numbers(self) -> str:
         """Return the number, or a range such as 2–4."""
-        return f"{self.number}–{self.last}" if self.last > self.number else str(self.number)
+        if self.last <= self.number:
+            return str(self.number)
+        return f"{self.number}–{self.last}"
 
     @property
     def first_checkpoint(self) -> Digest:
@@ -84,7 +86,9 @@ class FileChange:
     @property
     def both_halves(self) -> "tuple[FileChange, ...]":
         """Return the change, for a renamed file after the deletion under its old name."""
-        return (self.moved_from, self) if self.moved_from is not None else (self,)
+        if self.moved_from is None:
+            return (self,)
+        return self.moved_from, self
 
     @property
     def path_of_change(self) -> str:
@@ -95,7 +99,9 @@ class FileChange:
         """Return "added", "deleted" or "changed"."""
         if self.change.before is None:
             return "added"
-        return "deleted" if self.change.after is None else "changed"
+        if self.change.after is None:
+            return "deleted"
+        return "changed"
 
 
 def mark_renames(files: Sequence[FileChange]) -> list[FileChange]:
@@ -175,7 +181,9 @@ class _TurnGrouping:
 
     def _add_calls(self, parts: Sequence[facts.ReplyPart]) -> None:
         self._steps += 1
-        turn = self.turns[-1].seq if self.turns else 0
+        turn = 0
+        if self.turns:
+            turn = self.turns[-1].seq
         for part in parts:
             if isinstance(part, facts.ToolCall):
                 self._calls[part.id] = _CallOfTurn(part.name, self._steps, turn)
@@ -189,8 +197,10 @@ class _TurnGrouping:
         if not seqs:
             # After a kill, a call may be recorded in a later turn; a command in the
             # background goes on in it.
-            is_of_call = call.turn and fact.by != "background"
-            seqs = (call.turn if is_of_call else self.turns[-1].seq,)
+            if call.turn and fact.by != "background":
+                seqs = (call.turn,)
+            else:
+                seqs = (self.turns[-1].seq,)
         _add_change_to_turn(self.turns, source, seqs)
 
 
@@ -202,7 +212,8 @@ def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[Tur
         grouping.add_fact(recorded)
         end = recorded.seq
     turns = grouping.turns
-    ends = [turn.seq - 1 for turn in turns[1:]] + [end]
+    ends = [turn.seq - 1 for turn in turns[1:]]
+    ends.append(end)
     return tuple(replace(turn, end=last) for turn, last in zip(turns, ends, strict=False))
 
 
@@ -217,12 +228,16 @@ def _add_change_to_turn(
     while stop > begin + 1 and turns[stop - 1].seq > max(seqs):
         stop -= 1
     changed = turns[begin:stop]
-    sources = [each for turn in changed for each in turn.sources]
-    children = [child for turn in changed for child in turn.children]
+    sources: list[ChangeSource] = []
+    children: list[str] = []
+    for turn in changed:
+        sources += turn.sources
+        children += turn.children
+    sources.append(source)
     joined = replace(
         changed[0],
         last=changed[-1].last,
-        sources=(*sources, source),
+        sources=tuple(sources),
         children=tuple(children),
     )
     turns[begin:stop] = [joined]
