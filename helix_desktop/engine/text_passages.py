@@ -202,7 +202,7 @@ class _PassageChoice:
                 last = min(last, span.first - 1)
         for around in (MOST_LINES_AROUND, MOST_LINES_AROUND // 2, MOST_LINES_AROUND // 4, 0):
             span = LineSpan(max(first, hit - around), min(last, hit + around))
-            if self._count_tokens(span, {}) <= self.free_tokens:
+            if self._count_passage_tokens(span, {}) <= self.free_tokens:
                 return span
         if self.passages:
             return None
@@ -213,9 +213,9 @@ class _PassageChoice:
         for number in span.line_numbers():
             self._shown_lines.add(self.lines[number - 1].strip())
             self._shown_words.update(self.hits.get(number, ()))
-        self.free_tokens -= self._count_tokens(span, self.hits)
+        self.free_tokens -= self._count_passage_tokens(span, self.hits)
 
-    def _count_tokens(self, span: LineSpan, hits: Hits) -> int:
+    def _count_passage_tokens(self, span: LineSpan, hits: Hits) -> int:
         return self.tokens.count_tokens("\n".join(_lines_of_passage(self.lines, span, hits)))
 
 
