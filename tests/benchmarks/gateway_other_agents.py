@@ -141,7 +141,9 @@ def try_agent(folder: Path, agent: OtherAgent, steps: int, ended_by: str = "") -
             else:
                 _run_to_its_end(trial, process, agent, steps)
         # The resident ends a moment after its last agent.
-        wait_until(lambda: not _processes_of(home))
+        wait_until(lambda: not _processes_of(home, ours=True))
+        for left in _processes_of(home, ours=False):
+            os.kill(left, signal.SIGKILL)
         return trial
 
 
@@ -221,12 +223,16 @@ def _environment(folder: Path, agent: OtherAgent, home: str) -> dict[str, str]:
     return environment
 
 
-def _processes_of(home: str) -> list[int]:
+def _processes_of(home: str, *, ours: bool) -> list[int]:
+    """The processes of this program with that home, or all others: Cline leaves a daemon."""
     processes = []
-    for file in Path("/proc").glob("[0-9]*/environ"):
+    for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if f"HOME={home}".encode() in file.read_bytes().split(b"\0"):
-                processes.append(int(file.parent.name))
+            if f"HOME={home}".encode() not in (folder / "environ").read_bytes().split(b"\0"):
+                continue
+            is_ours = b"helix_desktop" in (folder / "cmdline").read_bytes()
+            if is_ours is ours:
+                processes.append(int(folder.name))
     return processes
 
 
