@@ -23,7 +23,7 @@ from helix_desktop.store.shared.shared_store_link import SENT_AGAIN, SHARED, Sha
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import unshare_workspace
-from helix_desktop.workbench.worker_claims import WorkerClaims
+from helix_desktop.workbench.worker_claims import WorkerClaim, WorkerClaims
 
 EVERY = 1.0  # While the store can be reached, facts are exchanged after this many seconds.
 # While the store is out of reach, the pause between attempts grows up to this many
@@ -224,18 +224,22 @@ class WorkspaceSharing:
             return True
         run_in_store_thread = conversations.thread.run_work
         sync_state = conversations.sync_state
-        row = await run_in_store_thread(conversations.journal.conversation_row, conversation)
+        try:
+            row = await run_in_store_thread(conversations.journal.conversation_row, conversation)
+        except NotFound:  # Nothing has been written in it yet.
+            return True
         # Sending may move this conversation's facts to a branch, so its end is read before.
         last_seq = row.last_seq
-        await self.wait_until_sent()
         progress = await run_in_store_thread(sync_state.read_shared_progress, conversation)
-        if progress.writer != sync_state.machine:
-            return False
-        if conversation in self.synced_sessions.branch_by_conversation:
-            return False
-        if progress.seq < last_seq:
-            raise _unconfirmed_error()
-        return True
+        if progress.writer != sync_state.machine or progress.seq < last_seq:
+            await self.wait_until_sent()
+            progress = await run_in_store_thread(sync_state.read_shared_progress, conversation)
+        is_own = progress.writer == sync_state.machine
+        if is_own and conversation not in self.synced_sessions.branch_by_conversation:
+            if progress.seq < last_seq:
+                raise _unconfirmed_error()
+            return True
+        return False
 
     async def stop_sharing(self) -> str:
         """Stop sharing from this machine, and delete nothing. Returns a sentence if the
@@ -302,10 +306,9 @@ class WorkspaceSharing:
         """
         may_wait = partial(self._may_wait_for_room, conversation)
         async with self.unsent.reserve_facts(count, may_wait, self._poke.set):
-            # A worker that hung for long must not write beside the one that took over.
             claim = self._bench.claims.find_claim(conversation)
             if claim is not None:
-                await claim.ensure_may_write()
+                await self._prepare_for_facts_of_worker(claim, conversation, count)
             machine = self.other_machine_writing(conversation)
             if machine:
                 raise ActionRefused(
@@ -316,6 +319,21 @@ class WorkspaceSharing:
             if session is not None and not session.is_idle:
                 self._working.add(conversation)
             yield
+
+    async def _prepare_for_facts_of_worker(
+        self, claim: WorkerClaim, conversation: str, count: int
+    ) -> None:
+        """Make sure that what a worker writes next cannot split the conversation if the
+        worker hangs or dies: others have all that it wrote before, and it still has the
+        lease. What it writes next only counts once others have it.
+        """
+        if self._may_wait_for_room(conversation):
+            await claim.ensure_sent(conversation)
+        if self._conversations is not None:
+            note = self._conversations.sync_state.note_facts_of_worker
+            await self._conversations.thread.run_work(note, conversation, count)
+        # Last, since a worker that hung for long must not write beside the one that took over.
+        await claim.ensure_may_write()
 
     def _may_wait_for_room(self, conversation: str) -> bool:
         """Whether writing may wait. Not while others' facts are added, as nothing is sent then."""

@@ -98,6 +98,7 @@ class FleetTaskRun:
             self._await_step_allowed,
             self._ensure_call_allowed,
             claimed.ensure_may_write,
+            self._ensure_conversation_is_sent,
             self._task.order.budget,
             claimed.waiting,
             lambda: claimed.is_ending,
@@ -119,7 +120,7 @@ class FleetTaskRun:
             session = await self._run_turn_until_it_begins()
             if session is None:
                 return self._outcome_of_turn_that_did_not_begin()
-            await self._ensure_conversation_is_sent()
+            await self._ensure_conversation_is_sent(self._task.id)
         except LostFleetTask:
             raise
         except errors.StoppedByUser as error:
@@ -261,6 +262,7 @@ class FleetTaskRun:
 
     async def _await_step_allowed(self) -> None:
         """Wait while a provider must not be asked. Raises BudgetSpent if that costs too much."""
+        await self._ensure_conversation_is_sent(self._task.id)
         while True:
             await self._claimed.ensure_held()
             try_to_begin = partial(
@@ -281,11 +283,14 @@ class FleetTaskRun:
         """
         self.end_last_request()
         await self._claimed.ensure_held()
-        await self._ensure_conversation_is_sent()
+        await self._ensure_conversation_is_sent(self._task.id)
         await self._claimed.ensure_held()
 
-    async def _ensure_conversation_is_sent(self) -> None:
-        sending = partial(self._bench.sharing.ensure_sent, self._task.id)
+    async def _ensure_conversation_is_sent(self, conversation: str) -> None:
+        """Wait until others have what was written in the conversation, the task's or one
+        of its sub-agents'.
+        """
+        sending = partial(self._bench.sharing.ensure_sent, conversation)
         if not await self._claimed.retry_while_held(sending):
             self._claimed.lose_lease(to_another=True)
             raise LostFleetTask("Another computer wrote to this task's conversation.")

@@ -18,7 +18,8 @@ from helix_desktop.tools.toolbox import CallHooks
 class WorkerClaim:
     """`ensure_may_act` waits until the worker may act, and raises StoreFailed if it
     never may again. `ensure_may_call` also waits until others know of the next calls.
-    `ensure_may_write` does so before each fact.
+    `ensure_may_write` does so before each fact, and `ensure_sent` waits until others have
+    the facts of a conversation that were written before.
     `budget`: dollars for the conversation and its sub-agents, 0 for no limit.
     `waiting`: the conversations in which a call waits for other tasks. `is_ending`:
     whether its turn was told to stop.
@@ -27,6 +28,7 @@ class WorkerClaim:
     ensure_may_act: Callable[[], Awaitable[None]]
     ensure_may_call: Callable[[], Awaitable[None]]
     ensure_may_write: Callable[[], Awaitable[None]]
+    ensure_sent: Callable[[str], Awaitable[None]]
     budget: float = 0.0
     waiting: list[str] = field(default_factory=list)
     is_ending: Callable[[], bool] = bool

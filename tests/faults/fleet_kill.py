@@ -18,7 +18,7 @@ have ended.
 
 python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone]
 [--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0] [--lag 0] [--bound
-5000] [--every 0] [--at-once 0] [--traces FOLDER]
+5000] [--every 0] [--pauses 0.2] [--at-once 0] [--traces FOLDER]
 """
 
 from __future__ import annotations
@@ -282,6 +282,7 @@ class Trial:
     seconds: float = 0.0
     lag: float = 0.0
     every: float = 0.0
+    pauses: float = 0.2  # The share of pauses among the faults of workers.
     next_fault: float = field(default=0.0, init=False)
     bound: int = MOST_UNSENT_FACTS
     at_once: int = 0
@@ -401,7 +402,7 @@ class Trial:
             self._kill_server_or_pooler(self.pooler)
             return
         home = self.chance.choice(self.homes)
-        if not self.alone and self.chance.random() < 0.2:
+        if not self.alone and self.chance.random() < self.pauses:
             home.pause_worker(self.chance.choice(home.workers), 2 * LEASE)
             self.found["workers paused"] += 1
             return
@@ -505,7 +506,7 @@ def _check_outcome(trial: Trial) -> None:
     }
     found["taken over"] = sum(task["claims"] > 1 for task in listed)
     _check_effects(trial, set(done.values()))
-    _check_conversations(trial, done)
+    _check_conversations(trial, done, {task["id"] for task in listed})
 
 
 def _check_effects(trial: Trial, done: set[str]) -> None:
@@ -530,8 +531,8 @@ def _check_effects(trial: Trial, done: set[str]) -> None:
         ] = len(unsaid)
 
 
-def _check_conversations(trial: Trial, done: dict[str, str]) -> None:
-    """Each is one, and the same wherever it is; a machine that keeps all has all.
+def _check_conversations(trial: Trial, done: dict[str, str], tasks: set[str]) -> None:
+    """Each is one, never split, and the same wherever it is; a machine that keeps all has all.
     `fleet_leaving` looks at those that left.
     """
     found, journals = trial.found, [_read_facts(home) for home in trial.homes]
@@ -540,7 +541,8 @@ def _check_conversations(trial: Trial, done: dict[str, str]) -> None:
         if len(copies) > 1 or (not trial.keep and any(task not in journal for journal in journals)):
             found["LOST: conversations that differ between machines, or are missing"] += 1
     names = {name for journal in journals for name in journal}
-    found["conversations beside the tasks'"] = len(names) - len(names & done.keys())
+    if split := names - tasks:
+        found["LOST: conversations that were split"] = len(split)
     found["conversations here at most"] = max(map(len, journals))
 
 
@@ -572,6 +574,7 @@ def main() -> int:
         ("seconds", 0),
         ("lag", 0.0),
         ("every", 0.0),
+        ("pauses", 0.2),
         ("bound", MOST_UNSENT_FACTS),
         ("at-once", 0),
     ):
@@ -590,6 +593,7 @@ def main() -> int:
             given.seconds,
             given.lag,
             given.every,
+            given.pauses,
         )
         bounds = (given.bound, given.at_once)
         trial = Trial(

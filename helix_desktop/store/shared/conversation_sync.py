@@ -449,14 +449,20 @@ class ConversationSync:
     def _branch_if_both_wrote(
         self, seen: SharedProgress, lines: list[StoredFact], after: int
     ) -> str:
-        """On the stores' thread: append a continuation, or move what was written here to a
-        branch. Return the branch's id, or an empty string.
+        """On the stores' thread: let another machine's facts take the place of those written
+        here. Return the branch with what was written here, or this conversation if that was
+        only a worker's unfinished work, or an empty string if there was nothing to move.
         """
         if self._append_if_compatible(seen, lines, after):
             return ""
         here = self.journal.read_stored_facts(seen.conversation, after)
         common = fact_segments.count_common_facts(here, lines)
         last_common_seq = after + common
+        if self.sync_state.is_unfinished_work(seen.conversation, last_common_seq):
+            self.sync_state.replace_unfinished_work(
+                seen.conversation, last_common_seq, lines[common:], seen
+            )
+            return seen.conversation
         row = self.journal.conversation_row(seen.conversation)
         branch = self._name_branch(seen.conversation, here)
         started = ConversationStarted(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten
+from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten, UserSaid
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import JournalCorrupt
 from helix_desktop.fast_dataclass import dataclass
@@ -39,6 +39,12 @@ _PROGRESS = "SELECT conversation, seq, chain, version, writer, head FROM in_step
 _SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 _BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
 _SQL = read_sql_statements("sync_statements")
+_WORKERS = "CREATE TABLE IF NOT EXISTS written_by_worker(conversation TEXT PRIMARY KEY, last_seq INTEGER NOT NULL)"
+_NOTE_WORKER = (
+    "INSERT INTO written_by_worker SELECT ?, coalesce((SELECT last_seq FROM conversations WHERE id = ?), 0) + ?"
+    " WHERE true ON CONFLICT(conversation) DO UPDATE SET last_seq = max(excluded.last_seq,"
+    " written_by_worker.last_seq + ?)"
+)
 _HEX = re.compile("[0-9a-f]{64}")
 _NOTE = (
     "DELETE FROM pending WHERE conversation = {0}; INSERT INTO pending SELECT {0} WHERE "
@@ -115,7 +121,7 @@ class SyncState:
         self._forgotten = forgotten
         self.released = ReleasedConversations(journal)
         with journal.errors:
-            for statement in (_SQL["in_step"], _SHARING, _BLANKED, *_PENDING):
+            for statement in (_SQL["in_step"], _SHARING, _BLANKED, _WORKERS, *_PENDING):
                 journal.connection.execute(statement)
         if seal_ is not None:
             journal.replacing = self._remember_changed_fact
@@ -324,6 +330,41 @@ class SyncState:
             self.save_progress(known)
             self._plan_resend_if_different(known)
 
+    def note_facts_of_worker(self, conversation: str, count: int) -> None:
+        """Note, before a worker writes so many facts for a task, that they only count once
+        the store has them: until then, the worker does nothing that is based on them.
+        """
+        with self._journal.in_one_transaction():
+            values = (conversation, conversation, count, count)
+            self._journal.connection.execute(_NOTE_WORKER, values)
+
+    def is_unfinished_work(self, conversation: str, last_common_seq: int) -> bool:
+        """Whether all facts after this one are what a worker had not sent yet when it
+        hung or died, so that for everybody else they never happened.
+        """
+        asked = "SELECT last_seq FROM written_by_worker WHERE conversation = ?"
+        rows = select_journal_rows(self._journal, asked, conversation)
+        facts = self._journal.read_stored_facts(conversation)
+        if not rows or not last_common_seq < facts[-1].seq <= rows[0][0]:
+            return False
+        messages = [line.seq for line in facts if _is_message_of_user(line)]
+        # The first one is the task. Anything else a person has said here since then.
+        return all(seq <= last_common_seq for seq in messages[1:])
+
+    def replace_unfinished_work(
+        self,
+        conversation: str,
+        last_common_seq: int,
+        lines: Sequence[StoredFact],
+        known: SharedProgress,
+    ) -> None:
+        """Put another machine's facts in the place of `is_unfinished_work`."""
+        with self._journal.in_one_transaction():
+            self._journal.delete_facts_after(conversation, last_common_seq)
+            self._journal.insert_stored_facts(lines, trusted=True)
+            self.save_progress(known)
+            self._plan_resend_if_different(known)
+
     def blank_forgotten_facts(self, lines: Sequence[StoredFact]) -> list[StoredFact]:
         """Return another machine's facts without what was forgotten here."""
         known = dict(select_journal_rows(self._journal, "SELECT name, rowid FROM blanked"))
@@ -406,6 +447,11 @@ class SyncState:
             self._journal.connection.execute(
                 "INSERT OR REPLACE INTO sharing VALUES(?, ?)", (name, value)
             )
+
+
+def _is_message_of_user(line: StoredFact) -> bool:
+    fact = line.decode_recorded().fact
+    return isinstance(fact, UserSaid) and not fact.by
 
 
 def _refuse_other_words(ours: StoredFact, other: StoredFact) -> None:

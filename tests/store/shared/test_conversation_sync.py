@@ -1218,6 +1218,54 @@ async def test_what_two_machines_wrote_at_once_is_in_a_branch_that_says_whose_it
     assert await world.two.everything() == await world.one.everything()
 
 
+async def write_as_worker(machine: Machine, *texts_of_agent: str) -> None:
+    for text in texts_of_agent:
+        machine.shared.sync_state.note_facts_of_worker("c", 1)
+        await machine.append("c", UserSaid((Text(text, 1),), by="agent"))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_what_a_worker_that_hung_or_died_had_not_sent_splits_no_conversation(
+    world: World, *, is_killed: bool
+) -> None:
+    """Nothing was based on it, so it is as if the worker had been stopped just before."""
+    await world.two.shared.take_over_lease("c")
+    await world.two.write("c", "the task")
+    await write_as_worker(world.two, "sent")
+    await world.two.step()
+    await world.one.step()
+    await write_as_worker(world.two, "not", "sent any more")
+    world.clock.time += LEASE + 1
+    await world.one.shared.take_over_lease("c")
+    await write_as_worker(world.one, "goes on")
+    await world.one.step()
+    if is_killed:
+        world.two.start()
+        await world.two.shared.read_known_writers()
+    await world.two.step()
+    assert world.two.desk.parted_ == [("c", "c")]
+    assert texts(world.two) == texts(world.one) == ["the task", "sent", "goes on"]
+    await world.all_ends()
+    assert await world.two.everything() == await world.one.everything()
+
+
+async def test_what_a_person_said_after_a_worker_died_is_kept_in_a_branch(world: World) -> None:
+    await world.two.shared.take_over_lease("c")
+    await world.two.write("c", "the task")
+    await write_as_worker(world.two, "sent")
+    await world.two.step()
+    world.two.shared.sync_state.note_facts_of_worker("c", 3)  # It died before it wrote them.
+    await world.two.write("c", "go on here")
+    await world.one.step()
+    await world.one.shared.take_over_lease("c")
+    await write_as_worker(world.one, "goes on")
+    await world.one.step()
+    await world.two.step()
+    ((_, branch),) = world.two.desk.parted_
+    assert branch != "c"
+    assert texts(world.two, branch) == ["the task", "sent", "go on here"]
+
+
 async def test_a_conversation_removed_for_good_stays_with_the_others_and_is_shared_no_more(
     world: World,
 ) -> None:
