@@ -148,7 +148,7 @@ def open_shared_task_list(
     """Return the list of tasks that computers share in this database."""
 
     async def run_in_shared_store(work: Callable[[TableTransaction], T]) -> T:
-        return await run_in_thread(lambda: engine.run_work_in_transaction(work))
+        return await run_in_thread(lambda: engine.run_work_in_store(work))
 
     queue = ProcrastinateTaskQueue(seal.space)
     return FleetTaskList(run_in_shared_store, POSTGRES, queue, seal.space, seal)

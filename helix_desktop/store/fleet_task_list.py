@@ -492,7 +492,7 @@ class FleetTaskList(FleetTaskReader):
         """
         space = self._space
 
-        def remove_rows(transaction: TableTransaction) -> None:
+        def remove_copied_rows(transaction: TableTransaction) -> None:
             (found,) = transaction.run_all([self._statement("find_copy")])
             if found[0][0] is not None:
                 removals = [
@@ -502,7 +502,7 @@ class FleetTaskList(FleetTaskReader):
                 transaction.run_all(removals)
 
         if self.is_shared:  # The copy of a file is a file.
-            await self._run_in_transaction(remove_rows)
+            await self._run_in_transaction(remove_copied_rows)
 
     async def _iterate_tasks(self) -> AsyncIterator[FleetTask]:
         """Yield all tasks, newest first, a page at a time."""

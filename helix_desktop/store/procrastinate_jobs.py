@@ -128,7 +128,7 @@ def _run_without_waiting(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("A function of procrastinate waits where it used not to.")
 
 
-def prepare_tables(transaction: PoolTransaction) -> None:
+def prepare_queue_tables(transaction: PoolTransaction) -> None:
     """Create procrastinate's tables, or run those of its migrations that were not run yet.
     Raises WrittenByNewerVersion if a newer one did.
     """

@@ -129,7 +129,7 @@ class ProcrastinateTaskQueue:
                 remedy=INSTALL,
             ) from error
         if not self._has_tables:
-            procrastinate_jobs.prepare_tables(transaction)
+            procrastinate_jobs.prepare_queue_tables(transaction)
             self._has_tables = True
         return procrastinate_jobs.ProcrastinateJobs(transaction, self._queue_name)
 

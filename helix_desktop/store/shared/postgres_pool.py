@@ -132,11 +132,11 @@ class PostgresPool:
         """
         while (connection := self._pop_free_connection()) is not None:
             try:
-                return self._run_statements(connection, statements)
+                return self._run_pipeline(connection, statements)
             except self._psycopg.Error as error:
                 if not self._is_connection_lost(error) and not self._must_prepare_again(error):
                     raise
-        return self._run_statements(self._open_postgres_connection(), statements)
+        return self._run_pipeline(self._open_postgres_connection(), statements)
 
     def run_work_in_transaction(self, work: Callable[[PoolTransaction], T]) -> T:
         """Run a function in one transaction, which commits when the function returns. It
@@ -176,9 +176,7 @@ class PostgresPool:
         with self._lock:
             return self._free.pop() if self._free else None
 
-    def _run_statements(
-        self, connection: Connection, statements: Sequence[Statement]
-    ) -> list[Rows]:
+    def _run_pipeline(self, connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
         self._unconfirmed.discard(id(connection))
         try:
             with connection.pipeline():

@@ -201,7 +201,7 @@ class PostgresRowStore:
     def run_transaction(self, *statements: "Statement") -> "list[Rows]":
         return self._convert_errors(lambda: self._pool.run_in_transaction(statements))
 
-    def run_work_in_transaction(self, work: "Callable[[PoolTransaction], T]") -> T:
+    def run_work_in_store(self, work: "Callable[[PoolTransaction], T]") -> T:
         """Run a function in a transaction, which commits when it returns."""
         return self._convert_errors(lambda: self._pool.run_work_in_transaction(work))
 

@@ -168,7 +168,7 @@ def test_each_migration_of_procrastinate_is_run_once_and_a_newer_one_is_refused(
         connection.execute("CREATE DATABASE with_migrations")
     url = server.url.replace("/postgres", "/with_migrations")
     engine = PostgresRowStore(url, seal.space)
-    engine.run_work_in_transaction(procrastinate_jobs.prepare_tables)
+    engine.run_work_in_store(procrastinate_jobs.prepare_queue_tables)
     names = "SELECT name FROM helix_queue.migrations_run ORDER BY name"
     first = engine.run_transaction((names, ()))
     assert len(first[0]) == len(procrastinate_jobs._read_migrations())
@@ -178,11 +178,11 @@ def test_each_migration_of_procrastinate_is_run_once_and_a_newer_one_is_refused(
         ("DROP FUNCTION helix_queue.procrastinate_retry_job_v1", ()),
     ]
     engine.run_transaction(*undo)
-    engine.run_work_in_transaction(procrastinate_jobs.prepare_tables)
+    engine.run_work_in_store(procrastinate_jobs.prepare_queue_tables)
     assert engine.run_transaction((names, ())) == first
     engine.run_transaction(("INSERT INTO helix_queue.migrations_run VALUES ('99_later.sql')", ()))
     with pytest.raises(WrittenByNewerVersion, match=r"99_later\.sql"):
-        engine.run_work_in_transaction(procrastinate_jobs.prepare_tables)
+        engine.run_work_in_store(procrastinate_jobs.prepare_queue_tables)
     engine.close()
 
 
