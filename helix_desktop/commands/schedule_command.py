@@ -32,7 +32,7 @@ async def _add_schedule(arguments: Namespace) -> int:
     when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
     more = {"missed": arguments.missed, "options": tuple(options)}
     new = schedules.build_schedule(workspace, " ".join(arguments.text), *when, **more)
-    await _change_schedules(arguments.places, lambda known: [*known, new])
+    await _change_and_tell_refusal(arguments.places, lambda known: [*known, new])
     return await _print_schedules(arguments, [new])
 
 
@@ -46,7 +46,7 @@ async def _remove_schedules(arguments: Namespace) -> int:
         raise NotFound(
             f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules."
         )
-    await _change_schedules(
+    await _change_and_tell_refusal(
         arguments.places, lambda now: [one for one in now if one.id not in arguments.schedules]
     )
     return await _print_schedules(
@@ -54,7 +54,7 @@ async def _remove_schedules(arguments: Namespace) -> int:
     )
 
 
-async def _change_schedules(
+async def _change_and_tell_refusal(
     where: program_folders.ProgramFolders, change: schedules.ScheduleChange
 ) -> None:
     if refused := await schedule_changes.change_schedules(where, change):

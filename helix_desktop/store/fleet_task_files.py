@@ -94,7 +94,7 @@ class SqliteTaskTables:
         unfinished.chmod(0o600)
         unfinished.replace(copy)
 
-    async def run_in_transaction(self, work: Callable[[TableTransaction], T]) -> T:
+    async def run_in_task_file(self, work: Callable[[TableTransaction], T]) -> T:
         return await asyncio.to_thread(self._run_and_commit, work)
 
     def _run_and_commit(self, work: Callable[[TableTransaction], T]) -> T:
@@ -106,7 +106,7 @@ class SqliteTaskTables:
         return [self._connection.execute(text, values).fetchall() for text, values in statements]
 
     def open_list_in_file(self) -> FleetTaskList:
-        return FleetTaskList(self.run_in_transaction, SQLITE, RowTaskQueue(SQLITE, b""))
+        return FleetTaskList(self.run_in_task_file, SQLITE, RowTaskQueue(SQLITE, b""))
 
     def close(self) -> None:
         with self._lock:

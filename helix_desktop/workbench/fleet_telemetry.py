@@ -86,9 +86,9 @@ class FleetTelemetry:
 
     def send_span(self, span: TraceSpan) -> None:
         """Hand over a run's span with its children; a thread of the library sends them."""
-        self._send(span, None)
+        self._send_with_children(span, None)
 
-    def _send(self, span: TraceSpan, parent: object) -> None:
+    def _send_with_children(self, span: TraceSpan, parent: object) -> None:
         from opentelemetry import trace
         from opentelemetry.trace import Status, StatusCode
 
@@ -103,7 +103,7 @@ class FleetTelemetry:
             when = round(event.time * _NANOSECONDS)
             sent.add_event(event.name, dict(event.attributes), when)
         for child in span.children:
-            self._send(child, sent)
+            self._send_with_children(child, sent)
         if span.error:
             sent.set_status(Status(StatusCode.ERROR, span.error))
         sent.end(round(span.end * _NANOSECONDS))
