@@ -73,7 +73,7 @@ class WindowMeter:
 
     def format_meter(self) -> str:
         """Return used tokens, window and reserve on one line, for people."""
-        return f"{self.used:,} of {self.window:,} tokens ({self.used_share:.0%}), {self.reserve:,} reserved for the reply"
+        return f"{self.used:,} of {self.window:,} tokens ({self.used_share:.0%}), {self.reserve:,} reserved for the reply and a summary"
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ class ConversationContext:
         kept = context_usage.count_unfoldable_tokens(self._conversation.expected_state, ref)
         if kept + meter.reserve > meter.window:
             raise ActionRefused(
-                f"If this were pinned, the system prompt, tools, rules and pins would take up {kept:,} tokens in every request. The context window has {meter.window:,} tokens, and {meter.reserve:,} of them are reserved for the reply.",
+                f"If this were pinned, the system prompt, tools, rules and pins would take up {kept:,} tokens in every request. The context window has {meter.window:,} tokens, and {meter.reserve:,} of them are reserved for the reply and a summary.",
                 remedy="Unpin something, or choose a model with a larger context window.",
             )
         await self._conversation.append_facts(facts.Pinned(ref))

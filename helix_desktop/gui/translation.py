@@ -22,9 +22,19 @@ _translations: dict[str, str] = {}
 
 
 def tr(text: str, **values: object) -> str:
-    """Returns the text in the user's language. Values are inserted after translating."""
+    """Returns the text in the user's language. Values are inserted after translating: counts as the
+    language writes them, so that 1499 never stands beside 1,499. The number of a line, which is
+    written without a sign for thousands, is given as text.
+    """
     translated = _translations.get(text, text)
-    return translated.format(**values) if values else translated
+    if not values:
+        return translated
+    written: dict[str, object] = {}
+    for name, value in values.items():
+        written[name] = value
+        if isinstance(value, int) and not isinstance(value, bool):
+            written[name] = format_number(value)
+    return translated.format(**written)
 
 
 @cache

@@ -143,8 +143,8 @@ def test_what_is_put_in_stays(language: str) -> None:
     ("text", "other"),
     [
         (
-            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs are shortened to one line each if that saves money; above 24,000 tokens, a summary is written if that saves money; a summary is always written at 27,200 tokens.",
-            "暂无需要缩短的内容：8,100 / 32,000 token（25%），为回复预留 8,000。之后：划算时旧输出各缩短为一行；从 24,000 token 起，划算时写摘要；到 27,200 token 时必定写摘要。",
+            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply and a summary. Later: old outputs are shortened to one line each if that saves money; above 24,000 tokens, a summary is written if that saves money; a summary is always written at 27,200 tokens.",
+            "暂无需要缩短的内容：8,100 / 32,000 token（25%），为回复和摘要预留 8,000。之后：划算时旧输出各缩短为一行；从 24,000 token 起，划算时写摘要；到 27,200 token 时必定写摘要。",
         ),
         (
             "Next: summary, because the context window is 86% full.",
@@ -190,8 +190,8 @@ def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, o
     ("text", "other"),
     [
         (
-            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs are shortened to one line each if that saves money; above 24,000 tokens, a summary is written if that saves money; a summary is always written at 27,200 tokens.",
-            "Noch muss nichts gekürzt werden: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort reserviert. Später: alte Ausgaben werden auf je eine Zeile gekürzt, wenn es sich lohnt; ab 24,000 Tokens wird eine Zusammenfassung geschrieben, wenn es sich lohnt; bei 27,200 Tokens wird in jedem Fall eine Zusammenfassung geschrieben.",
+            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply and a summary. Later: old outputs are shortened to one line each if that saves money; above 24,000 tokens, a summary is written if that saves money; a summary is always written at 27,200 tokens.",
+            "Noch muss nichts gekürzt werden: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort und eine Zusammenfassung reserviert. Später: alte Ausgaben werden auf je eine Zeile gekürzt, wenn es sich lohnt; ab 24,000 Tokens wird eine Zusammenfassung geschrieben, wenn es sich lohnt; bei 27,200 Tokens wird in jedem Fall eine Zusammenfassung geschrieben.",
         ),
         (
             "Next: summary, because the context window is 86% full.",
@@ -309,11 +309,11 @@ def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
         )
         assert ("3,00" in spent, "1.250,50" in spent) == (True, True)
         told = translate_sentences(
-            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply."
+            "Nothing needs shortening yet: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply and a summary."
         )
         assert (
             told
-            == "Noch muss nichts gekürzt werden: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort reserviert."
+            == "Noch muss nichts gekürzt werden: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort und eine Zusammenfassung reserviert."
         )
     finally:
         QLocale.setDefault(before)

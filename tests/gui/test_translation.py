@@ -152,3 +152,12 @@ def test_a_chosen_language_is_put_into_force(application: QApplication) -> None:
         for translator in translators:
             application.removeTranslator(translator)
         QLocale.setDefault(QLocale("en_GB"))
+
+
+@pytest.mark.parametrize("count", [0, 1, 999, 1_000, 1_499, 12_345_678])
+def test_a_count_is_written_in_one_way_whoever_puts_it_in(count: int) -> None:
+    """1499 stood beside 1,499: one of them had not been formatted."""
+    by_tr = tr("{n} conversations", n=count)
+    assert by_tr == format_count(count, "{n} conversations", "{n} conversations")
+    assert by_tr == f"{count:,} conversations"
+    assert tr("Add line {n} to next message", n=str(count)) == f"Add line {count} to next message"

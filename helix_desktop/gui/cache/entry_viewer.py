@@ -242,9 +242,9 @@ class EntryViewer(QWidget):
         if lines is not None:
             first, last = lines
             if first == last:
-                words = tr("Add line {n} to next message", n=first)
+                words = tr("Add line {n} to next message", n=str(first))
             else:
-                words = tr("Add lines {a}–{b} to next message", a=first, b=last)
+                words = tr("Add lines {a}–{b} to next message", a=str(first), b=str(last))
         self.recall_button.setText(words)
         self._show_fitting_buttons()
 

@@ -67,8 +67,8 @@ def describe_block_source(block: Block) -> str:
     """Describes where a block comes from: the number of its fact, or the range that it covers."""
     cover = block.source
     if isinstance(cover, facts.Span):
-        return tr("#{first} to #{last}", first=cover.first, last=cover.last)
-    return tr("#{n}", n=cover.seq)
+        return tr("#{first} to #{last}", first=str(cover.first), last=str(cover.last))
+    return tr("#{n}", n=str(cover.seq))
 
 
 def format_block_content(block: Block, texts: Mapping[facts.Stored, str]) -> str:

@@ -251,6 +251,7 @@ class ModelChooser(SearchPopup):
         self.inside.setContentsMargins(1, 1, 1, 1)
         self.inside.setSpacing(0)
         self._state = build_plain_label("", "small", self.line, wraps=False)
+        self._refresh_words = ""
         self.inside.addWidget(self._build_chooser_footer())
         self.line.textChanged.connect(lambda _words: self._refill_models())
         self.list.viewport().installEventFilter(self)
@@ -287,26 +288,28 @@ class ModelChooser(SearchPopup):
             shown_models.insert(0, ModelChoice(self._current, provider=provider))
         self._models = shown_models
         if refreshing:
-            self.show_refresh_status(
-                format_count(len(models), "{n} model · refreshing…", "{n} models · refreshing…")
-            )
+            self._refresh_words = tr("refreshing…")
         self._refill_models()
 
     def show_refreshed_models(self, refreshed: RefreshedModels) -> None:
-        self.show_known_models(refreshed.models)
-        words = format_count(len(refreshed.models), "{n} model", "{n} models")
         titles = [title for title, _ in refreshed.silent]
         reasons = [translate_sentences(reason) for _, reason in refreshed.silent]
-        names = ", ".join(titles)
-        if names:
-            status = tr("{models} · no response from {names}", models=words, names=names)
-        else:
-            status = tr("{models} · just refreshed", models=words)
-        self.show_refresh_status(status)
+        self._refresh_words = tr("just refreshed")
+        if titles:
+            self._refresh_words = tr("no response from {names}", names=", ".join(titles))
+        self.show_known_models(refreshed.models, refreshing=False)
         self._state.setToolTip(safe_tooltip("\n".join(reasons)))
 
-    def show_refresh_status(self, words: str) -> None:
-        self._state.setText(words)
+    def _show_count_and_status(self) -> None:
+        """Says how many models are listed, and of how many while words are typed."""
+        listed: set[str] = set()
+        for row in self._model.items:
+            if row.model is not None:
+                listed.add(row.model.name)
+        count = format_count(len(self._models), "{n} model", "{n} models")
+        if len(listed) < len(self._models):
+            count = tr("{n} of {models}", n=len(listed), models=count)
+        self._state.setText(" · ".join(filter(None, (count, self._refresh_words))))
         self._place_refresh_status()
 
     def selectable_rows(self) -> list[int]:
@@ -407,6 +410,7 @@ class ModelChooser(SearchPopup):
             wanted = self._current
         self.highlight_row(self._find_row_of_model_or_first(wanted))
         self.place_popup()
+        self._show_count_and_status()
 
     def _find_row_of_model_or_first(self, name: str) -> int:
         selectable = self.selectable_rows()

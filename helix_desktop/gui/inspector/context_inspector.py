@@ -298,7 +298,7 @@ class ContextInspector(QWidget):
             yield build_note_box(ink, width, tr("and {n} more", n=format_number(unlisted)))
         for ref in state.branch.exclusions:
             first_seq, _ = first_and_last(ref)
-            name = tr("excluded: #{n}", n=first_seq)
+            name = tr("excluded: #{n}", n=str(first_seq))
             include = ToggleSection(("include", ref))
             yield FigureBox(ink, width, name, tr("Include"), accent=True, act=include)
 

@@ -89,7 +89,7 @@ def _name_output(block: Block, state: Moment) -> str:
     _, seq = first_and_last(source)
     answered = state.record.answered.get(seq)
     if answered is None:
-        return tr("output {n}", n=seq)
+        return tr("output {n}", n=str(seq))
     return format_call(answered.call.name, answered.call.arguments)
 
 

@@ -39,7 +39,7 @@ from helix_desktop.gui.transcript.code_highlighting import (
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.markdown_boxes import build_boxes_from_markdown
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.views.large_text_view import TextLineView, split_runs_by_line
 from helix_desktop.gui.workbench_types import PreviewedFile, Workbench
@@ -305,7 +305,7 @@ class PreviewPane(QWidget):
     def _update_comment_button(self) -> None:
         lines = self._selected_lines()
         if lines is not None:
-            first, last = map(format_number, lines)
+            first, last = map(str, lines)  # As the margin counts them.
             words = tr("Comment on line {n}", n=first)
             if first != last:
                 words = tr("Comment on lines {first}–{last}", first=first, last=last)

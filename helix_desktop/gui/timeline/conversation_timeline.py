@@ -13,6 +13,7 @@ that the provider must cache the shorter view again.
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
@@ -61,6 +62,7 @@ class TimelineEvent:
     last_time: float = 0.0
     saved_tokens: float = 0.0
     saved_dollars: float = 0.0
+    saving_requests: int = 0  # The requests that were shorter since, which these sums are of.
 
     @property
     def current_folds(self) -> list[facts.Folded]:
@@ -270,17 +272,26 @@ class ConversationTimeline:
         now = ledger.savings_until(until)
         tokens = (now.without - now.sent) - (credited.without - credited.sent)
         dollars = (now.paid_without - now.paid) - (credited.paid_without - credited.paid)
+        settled_before = self._settled_seq
         self._settled_seq = until
         credited_events = [event for event in self.folded_events if event.has_fold_in_force]
         if not credited_events:
             credited_events = self.folded_events[-1:]
         shares = _shares_of_savings(credited_events)
+        requests = self._steps_until(until) - self._steps_until(settled_before)
         for event, share in zip(credited_events, shares, strict=True):
+            event.saving_requests += requests
             event.saved_tokens += tokens * share
             event.saved_dollars += max(0.0, dollars) * share
         if credited_events:
             # A loss belongs to the newest fold alone: it made the provider cache anew.
             credited_events[-1].saved_dollars += min(0.0, dollars)
+
+    def _steps_until(self, seq: int) -> int:
+        point = bisect_right(self.seqs, seq) - 1
+        if point < 0:
+            return 0
+        return self.steps[point]
 
     def _add_writing_cost_of_fold(self, recorded: facts.Recorded) -> None:
         """Charges the cost of writing a fold to that fold, and to the one before it

@@ -12,7 +12,7 @@ from helix_desktop.gui.common import fold_descriptions
 from helix_desktop.gui.common.figure_formats import DAY_SECONDS, format_dollars, format_duration
 from helix_desktop.gui.common.fold_descriptions import count_covered_messages, describe_token_change
 from helix_desktop.gui.common.policy_names import list_policy_choices
-from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
@@ -152,16 +152,20 @@ def _describe_change_of_event(event: TimelineEvent) -> str:
 
 
 def describe_saving(event: TimelineEvent) -> str:
-    """Describes what the folds of an event have saved until now, in money if prices are known."""
+    """Describes what the folds of an event have saved until now, in money if prices are known,
+    and in how many requests. One output may save more than its length, once in each request.
+    """
+    requests = format_count(event.saving_requests, "{n} request", "{n} requests")
     dollars = event.saved_dollars
     if dollars >= LEAST_DOLLARS:
-        return tr("saved {amount} so far", amount=format_dollars(dollars))
+        return tr("saved {amount} in {requests}", amount=format_dollars(dollars), requests=requests)
     if dollars <= -LEAST_DOLLARS:
         return tr("cost {amount} so far", amount=format_dollars(-dollars))
     tokens = round(event.saved_tokens)
     if dollars or tokens <= 0:
         return ""
-    return tr("saved {n} tokens so far", n=format_token_count(tokens))
+    amount = describe_token_count(tokens)
+    return tr("saved {amount} in {requests}", amount=amount, requests=requests)
 
 
 def describe_timeline(story: ConversationTimeline, agents: float = 0.0) -> str:

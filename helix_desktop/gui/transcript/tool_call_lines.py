@@ -26,7 +26,7 @@ from helix_desktop.gui.transcript.transcript_item import (
     TranscriptItem,
     TranscriptItemKind,
 )
-from helix_desktop.gui.translation import tr, translate_name
+from helix_desktop.gui.translation import format_number, tr, translate_name
 
 _LONGEST = 300
 _FILE_TOOLS = (
@@ -207,7 +207,9 @@ def format_diff_counts(diff: str) -> str:
     signs = [match.group("sign") for match in _COUNTED.finditer(diff)]
     if not signs:
         return ""
-    return f"+{signs.count('+')} −{signs.count('-')}"
+    added = format_number(signs.count("+"))
+    removed = format_number(signs.count("-"))
+    return f"+{added} −{removed}"
 
 
 def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> ToolCallLine:
