@@ -99,6 +99,7 @@ async def check_installation(
         lambda: _check_key_file(secrets),
         lambda: _check_workspaces(where),
         lambda: _check_histories(where),
+        lambda: _check_extensions(where),
     )
     findings: list[DoctorFinding] = []
     for check in checks:
@@ -286,6 +287,22 @@ def _check_histories(where: ProgramFolders) -> Iterator[DoctorFinding]:
     sentences += history_finding.find_unread_databases(places)
     for sentence in dict.fromkeys(sentences):
         yield DoctorFinding("Histories", _NOTE, sentence, "Look for a newer Helix Desktop.")
+
+
+def _check_extensions(where: ProgramFolders) -> Iterator[DoctorFinding]:
+    """Finds allowed extensions that do not run, without running any."""
+    from helix_desktop.extensions import extension_loading, installed_extensions
+
+    extensions = installed_extensions.AllowedExtensions(where)
+    if not extensions.is_any_allowed():
+        return
+    for known in extensions.list_extensions():
+        if known.state is installed_extensions.ExtensionState.CHANGED:
+            sentence = extension_loading.describe_changed_extension(known.installed)
+            yield DoctorFinding("Extensions", _NOTE, sentence)
+        elif known.state is installed_extensions.ExtensionState.FAILED:
+            sentence = extension_loading.describe_failed_extension(known.installed, known.why)
+            yield DoctorFinding("Extensions", _NOTE, sentence)
 
 
 async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFinding]:

@@ -55,6 +55,11 @@ class ProgramFolders:
         return self.data / "tour"
 
     @property
+    def extensions_folder(self) -> Path:
+        """Where users of an installer put extensions: `pip install --target`."""
+        return self.data / "extensions"
+
+    @property
     def workspaces_folder(self) -> Path:
         return self.data / "workspaces"
 

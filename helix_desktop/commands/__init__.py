@@ -19,7 +19,7 @@ from helix_desktop.commands.option_parsing import CommandLineParser
 NOUNS = (
     "workspace", "conversation", "cache", "changes", "copy", "project", "forget", "ask", "acp",
     "task", "worker", "schedule", "fleet", "cost", "gateway", "wrap", "resident", "recorder",
-    "provider", "model", "replay", "mcp", "host", "doctor",
+    "provider", "model", "replay", "mcp", "host", "extension", "doctor",
 )  # fmt: skip
 
 

@@ -134,6 +134,7 @@ async def _import_all(
     arguments: Namespace, workspace: StoredWorkspace, result: ImportResult
 ) -> ImportResult:
     from helix_desktop import token_counting, workbench
+    from helix_desktop.extensions.extension_loading import load_extensions_once
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
     from helix_desktop.workbench.session_preparation import SessionPreparation
 
@@ -154,8 +155,13 @@ async def _import_all(
     named_by_user: frozenset[Path] = frozenset()
     if not arguments.copies and not arguments.found:
         named_by_user = frozenset(arguments.paths)
+    await load_extensions_once(arguments.places)
     preparation = SessionPreparation(
-        kinds, dict.fromkeys(kinds, only_folders), arguments.copies, named_by_user
+        kinds,
+        dict.fromkeys(kinds, only_folders),
+        arguments.copies,
+        named_by_user,
+        places=arguments.places,
     )
     bench = workbench.workbench_of(workspace)
     if bench is not None:

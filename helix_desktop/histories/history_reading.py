@@ -16,6 +16,7 @@ import orjson
 from helix_desktop.errors import InvalidInput, NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import (
+    added_formats,
     claude_code_history,
     cline_history,
     codex_history,
@@ -202,7 +203,10 @@ def _read_sessions_as_written(
                 f"{path} is larger than {LARGEST >> 30} GB.",
                 remedy="Split the file into smaller files at line breaks.",
             )
-        if foreign_sqlite.is_sqlite_file(readable_path):
+        added_format = added_formats.find_added_format(readable_path, kind)
+        if added_format is not None:
+            yield from added_format.read(readable_path)
+        elif foreign_sqlite.is_sqlite_file(readable_path):
             yield from _sessions_in_database(path, report, kind, readable_path)
         elif opencode_history.is_opencode_file(path):
             yield from opencode_history.read_opencode_file(path, report)

@@ -15,6 +15,7 @@ from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.ports import Clock, ClosedSearchResult
 from helix_desktop.errors import HelixError, NotFound, StoreBusy
+from helix_desktop.extensions.extension_loading import load_extensions_once
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -258,9 +259,8 @@ class Workbenches:
             access = ModelAccess(
                 self.configured, self.secrets, self.connections, self.tokens, self._clock
             )
-            kit = replace(
-                _build_program_dependencies(access, self.places), register_route=self.register_route
-            )
+            shared = await _build_program_dependencies(access, self.places)
+            kit = replace(shared, register_route=self.register_route)
             bench = await Workbench.open_workbench(opened, kit)
             undo.push_async_callback(bench.aclose)
             serving = await self._serve(opened) if self._serve else None
@@ -307,7 +307,8 @@ async def open_single_workbench(
         TiktokenCounter(),
         SystemClock(),
     )
-    bench = await Workbench.open_workbench(workspace, _build_program_dependencies(access, places))
+    shared = await _build_program_dependencies(access, places)
+    bench = await Workbench.open_workbench(workspace, shared)
     try:
         yield bench
     finally:
@@ -350,7 +351,9 @@ async def use_workbench(
                 await use.last.aclose()
 
 
-def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> ProgramDependencies:
+async def _build_program_dependencies(
+    access: ModelAccess, places: ProgramFolders
+) -> ProgramDependencies:
     """Any process may change the user's instructions, so they are read again before each step."""
     settings = program_settings.ProgramSettings(places.settings_file)
     instructions = partial(_read_user_setting, places, program_settings.INSTRUCTIONS)
@@ -362,6 +365,7 @@ def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> 
         instructions,
         settings[program_settings.MACHINE],
         partial(_read_user_setting, places, program_settings.ACP_AGENTS),
+        extensions=await load_extensions_once(places),
     )
 
 

@@ -40,6 +40,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
+from helix_desktop.extensions.extension_loading import LoadedExtensions
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.imported_proposals import ImportedQuestion, list_imported_questions
@@ -57,7 +58,7 @@ from helix_desktop.tools.permission import (
     ToolAction,
     list_asked_programs,
 )
-from helix_desktop.tools.toolbox import WorkspacePermissions
+from helix_desktop.tools.toolbox import ForeignTool, WorkspacePermissions
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
 from helix_desktop.workbench import fleet_tools, history_imports, system_prompt_and_settings
 from helix_desktop.workbench.acp_conversations import AcpConversations
@@ -122,6 +123,7 @@ class ProgramDependencies:
     acp_agents: Callable[[], str] = str
     # Registers an agent at the gateway.
     register_route: Callable[..., dict[str, Any] | None] = lambda *_: None
+    extensions: LoadedExtensions | None = None
 
 
 class Workbench:
@@ -582,7 +584,7 @@ class Workbench:
             ),
             start_child=self.workforce.delegate_to_agent,
             place=self.workforce.place_in_tree(conversation.id, depth),
-            more=self.mcp_servers.list_offered_server_tools,
+            more=self._list_foreign_tools,
             allowed_tools=only,
             on_demand=self.project.build_tools_on_demand(
                 conversation, self.token_counter, self.kit.finder
@@ -939,15 +941,22 @@ class Workbench:
             attached.append(await self.attach_content(uri, text, "text/plain"))
         return tuple(attached)
 
+    def _list_foreign_tools(self) -> Sequence[ForeignTool]:
+        """Return the tools of the user's MCP servers and extensions, as they are now."""
+        tools = list(self.mcp_servers.list_offered_server_tools())
+        if self._shared.extensions is not None:
+            tools += self._shared.extensions.list_tools()
+        return tools
+
     @property
     def opening_notes(self) -> Sequence[str]:
         """Return sentences about what was repaired at opening, and about unknown settings."""
-        return (
-            *self.workspace.notes,
-            *self.workspace.settings.warnings,
-            *self._wide,
-            *self.copies.notes,
-        )
+        notes = [*self.workspace.notes, *self.workspace.settings.warnings]
+        notes += self._wide
+        notes += self.copies.notes
+        if self._shared.extensions is not None:
+            notes += self._shared.extensions.complaints
+        return notes
 
     def next_imported_question(self) -> ImportedQuestion | None:
         """Return what is to be asked next about an imported workspace, or None."""

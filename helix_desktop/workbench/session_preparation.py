@@ -23,6 +23,7 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.extensions.extension_loading import load_extensions_in_thread
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import foreign_sqlite, history_facts, history_reading, leaked_keys
 from helix_desktop.histories.history_facts import FactDraft
@@ -36,6 +37,7 @@ from helix_desktop.histories.recorded_session import (
 )
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import DEVNULL, PIPE, open_process
+from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.store.conversation_rows import conversation_id_of_session
 from helix_desktop.store.search_words import text_or_none
 from helix_desktop.workbench.session_import import SessionToImport
@@ -60,6 +62,8 @@ class SessionPreparation:
         frozenset()
     )  # Files that the user named, so that it is told if one has no session.
     settings: RequestSettings | None = None  # What a request contains besides the conversation.
+    # Where allowed extensions are, whose formats are read, too.
+    places: ProgramFolders | None = None
 
     def prepare_files(
         self, files: Sequence[FileToRead], tokens: TokenCounter, much: int = MUCH
@@ -166,6 +170,8 @@ class SessionPreparation:
 def prepare_sessions_for_parent() -> int:
     """Do what the parent asks for. This process also ends if nobody reads its answers."""
     preparation, files, encoding = pickle.load(sys.stdin.buffer)  # noqa: S301 -- from our own process
+    if preparation.places is not None:
+        load_extensions_in_thread(preparation.places)
     tokens, out = token_counting.TiktokenCounter(encoding), sys.stdout.buffer
     for one in itertools.chain(preparation.prepare_files(files, tokens, much=sys.maxsize), (None,)):
         pickle.dump(one, out, pickle.HIGHEST_PROTOCOL)

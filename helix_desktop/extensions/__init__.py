@@ -1,0 +1,1 @@
+"""Extensions: packages of other people that add tools and history formats to the program."""

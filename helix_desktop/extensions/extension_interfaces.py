@@ -1,0 +1,54 @@
+"""What the author of an extension writes: one `Extension`, named by an entry point.
+
+These classes are a promise. Within one `INTERFACE_VERSION`, fields are only added, with a
+default. The help page `extensions.md` shows how they are used.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.recorded_session import RecordedSession
+
+INTERFACE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionTool:
+    """A tool that the agent can call, after the user has allowed the call.
+
+    `schema` is a JSON schema of the arguments. `run` gets the checked arguments and returns
+    the text that the agent reads. It runs in a thread of its own, and may take
+    `limit_seconds`. An exception becomes a failed result with its message.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    run: Callable[[Mapping[str, Any]], Awaitable[str]]
+    limit_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionHistoryFormat:
+    """A format in which another program saves its conversations.
+
+    `recognizes` is asked with a file's path and its first bytes, and must be quick. `read`
+    returns the sessions of a file that it recognized. Both must treat what they read as data.
+    """
+
+    kind: str
+    program: str
+    recognizes: Callable[[Path, bytes], bool]
+    read: Callable[[Path], Iterable[RecordedSession]]
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """All that a package adds. `interface`: the `INTERFACE_VERSION` it was written for."""
+
+    title: str
+    interface: int = INTERFACE_VERSION
+    tools: Sequence[ExtensionTool] = ()
+    history_formats: Sequence[ExtensionHistoryFormat] = ()

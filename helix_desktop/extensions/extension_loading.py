@@ -1,0 +1,290 @@
+"""Runs the code of allowed extensions, and switches off what fails or hangs.
+
+An extension runs in this process with the user's rights: nothing here is a sandbox. What is
+held is the program's own work. An extension that raises, never returns, or takes a name that
+the program has, is switched off with a sentence, and everything else goes on.
+"""
+
+import asyncio
+import importlib
+import logging
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from helix_desktop.concurrency import run_on_detached_thread, start_thread
+from helix_desktop.engine.facts import ToolSpec
+from helix_desktop.engine.ports import CallContext, ForeignToolResult
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.extensions.extension_interfaces import (
+    INTERFACE_VERSION,
+    Extension,
+    ExtensionHistoryFormat,
+    ExtensionTool,
+)
+from helix_desktop.extensions.installed_extensions import (
+    AllowedExtensions,
+    ExtensionState,
+    InstalledExtension,
+)
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import added_formats
+from helix_desktop.json_values import format_json_value
+from helix_desktop.program_folders import ProgramFolders
+
+IMPORT_SECONDS = 10.0
+READING_SECONDS = 120.0  # For one file of a history.
+MOST_FAILURES = 3  # So many failed calls in a row switch an extension off until the next start.
+LONGEST_NAME = 40
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class ExtensionFailed(HelixError):
+    """The code of an extension raised an error, hung, or declared what it may not."""
+
+
+@dataclass(slots=True)
+class RunningExtension:
+    """An extension whose code was loaded. `stopped_because`: why it is not used any more."""
+
+    installed: InstalledExtension
+    declared: Extension
+    failures: int = 0
+    stopped_because: str = ""
+
+
+@dataclass(slots=True)
+class LoadedExtensions:
+    """All extensions that run in this process. `complaints`: a sentence for each that does not."""
+
+    decisions: AllowedExtensions
+    running: list[RunningExtension] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def load_allowed(self) -> None:
+        """Load what the user allowed. Takes no time if nothing is allowed."""
+        if not self.decisions.is_any_allowed():
+            return
+        folder = str(self.decisions.folder)
+        if folder not in sys.path:
+            sys.path.append(folder)  # At the end, so that nothing in it takes a library's place.
+        for known in self.decisions.list_extensions():
+            if known.state is ExtensionState.CHANGED:
+                self.complaints.append(describe_changed_extension(known.installed))
+            if known.state is ExtensionState.ALLOWED:
+                self._load_or_switch_off(known.installed)
+
+    def _load_or_switch_off(self, installed: InstalledExtension) -> None:
+        try:
+            declared = _import_extension(installed)
+            _check_declaration(declared)
+            for history_format in declared.history_formats:
+                _offer_history_format(history_format)
+        except HelixError as error:
+            self.decisions.switch_off_failed(installed, error.what)
+            self.complaints.append(describe_failed_extension(installed, error.what))
+            return
+        self.running.append(RunningExtension(installed, declared))
+
+    def list_tools(self) -> Sequence["ToolOfExtension"]:
+        tools: list[ToolOfExtension] = []
+        for extension in self.running:
+            if extension.stopped_because:
+                continue
+            for declared in extension.declared.tools:
+                tools.append(ToolOfExtension(self, extension, declared))
+        return tools
+
+    def note_failure(self, extension: RunningExtension, why: str, *, is_hanging: bool) -> None:
+        """Count a failed call. One that hangs, or several in a row, switch the extension off."""
+        extension.failures += 1
+        if not is_hanging and extension.failures < MOST_FAILURES:
+            return
+        extension.stopped_because = why
+        if is_hanging:
+            self.decisions.switch_off_failed(extension.installed, why)
+        self.complaints.append(describe_failed_extension(extension.installed, why))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOfExtension:
+    """A tool in the form that the Toolbox takes (`toolbox.ForeignTool`), so that every call is
+    asked about like one of an MCP server.
+    """
+
+    loaded: LoadedExtensions
+    extension: RunningExtension
+    declared: ExtensionTool
+
+    @property
+    def spec(self) -> ToolSpec:
+        name = f"{self.extension.installed.name}__{self.declared.name}"
+        return ToolSpec(name, self.declared.description, format_json_value(self.declared.schema))
+
+    @property
+    def title_for_question(self) -> str:
+        return f"{self.extension.declared.title}: {self.declared.name}"
+
+    @property
+    def has_changed_description(self) -> bool:
+        return False  # With another description, it is another version, which is not allowed yet.
+
+    @property
+    def runs_alone(self) -> bool:
+        return True  # Nobody knows what it changes.
+
+    @property
+    def only_reads(self) -> bool:
+        return False
+
+    def remember_approval(self) -> None:
+        """Do nothing: what is allowed is the extension with all of its files."""
+
+    async def call_foreign_tool(
+        self, values: Mapping[str, Any], context: CallContext
+    ) -> ForeignToolResult:
+        # A thread and a loop of its own: code that never waits would stop the window otherwise.
+        calling = run_on_detached_thread(
+            lambda: _run_tool_to_its_end(self.declared, values),
+            name=f"extension {self.extension.installed.name}",
+        )
+        try:
+            async with asyncio.timeout(self.declared.limit_seconds):
+                text = await calling
+        except TimeoutError:
+            why = f"{self.declared.name} did not return within {self.declared.limit_seconds:.0f} s"
+            self.loaded.note_failure(self.extension, why, is_hanging=True)
+            return ForeignToolResult(
+                f"The extension {self.extension.installed.name} was switched off: {why}.", ok=False
+            )
+        except ExtensionFailed as error:
+            self.loaded.note_failure(self.extension, error.what, is_hanging=False)
+            return ForeignToolResult(error.what, ok=False)
+        self.extension.failures = 0
+        return ForeignToolResult(text)
+
+
+def _run_tool_to_its_end(tool: ExtensionTool, values: Mapping[str, Any]) -> str:
+    """Run a tool's coroutine on a loop of this thread. Raises ExtensionFailed, also where the
+    tool wants to end the program.
+    """
+
+    async def await_result() -> object:
+        return await tool.run(values)
+
+    try:
+        result = asyncio.run(await_result())
+    except BaseException as error:
+        raise ExtensionFailed(f"{tool.name} failed with {type(error).__name__}: {error}") from error
+    if not isinstance(result, str):
+        raise ExtensionFailed(
+            f"{tool.name} failed with TypeError: it returned {type(result).__name__} instead of a text"
+        )
+    return result
+
+
+def describe_changed_extension(installed: InstalledExtension) -> str:
+    return f"The extension {installed.name} has changed since you allowed it, so it is off. To allow it again, run `helix-desktop extension allow {installed.name}`."
+
+
+def describe_failed_extension(installed: InstalledExtension, why: str) -> str:
+    return f"The extension {installed.name} was switched off: {why}."
+
+
+# --- Loading: import, check, offer
+
+_loaded: dict[Path, LoadedExtensions] = {}
+_loading = threading.Lock()
+
+
+async def load_extensions_once(where: ProgramFolders) -> LoadedExtensions:
+    """Return what runs in this process for these folders, and load it the first time."""
+    return await asyncio.to_thread(load_extensions_in_thread, where)
+
+
+def forget_loaded_extensions() -> None:
+    """Let the next call load the extensions again, for tests that share one process."""
+    _loaded.clear()
+
+
+def load_extensions_in_thread(where: ProgramFolders) -> LoadedExtensions:
+    with _loading:
+        if where.config not in _loaded:
+            extensions = LoadedExtensions(AllowedExtensions(where))
+            extensions.load_allowed()
+            _loaded[where.config] = extensions
+        return _loaded[where.config]
+
+
+def _import_extension(installed: InstalledExtension) -> Extension:
+    """Import the package's module and return what its entry point names."""
+    module_name, _, attributes = installed.target.partition(":")
+
+    def import_and_find() -> object:
+        value: object = importlib.import_module(module_name)
+        for attribute in filter(None, attributes.split(".")):
+            value = getattr(value, attribute)
+        return value
+
+    declared = run_with_limit(import_and_find, IMPORT_SECONDS, "its module")
+    if not isinstance(declared, Extension):
+        raise ExtensionFailed(f"{installed.target} is no Extension, but {type(declared).__name__}")
+    return declared
+
+
+def run_with_limit(work: Callable[[], T], seconds: float, what: str) -> T:
+    """Run somebody else's code, which may raise anything or never return. Raises
+    ExtensionFailed. The thread of code that hangs stays behind, but keeps nothing running.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run_and_keep() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - it may even raise SystemExit
+            errors.append(error)
+
+    thread = start_thread(run_and_keep, name="extension", daemon=True)
+    thread.join(seconds)
+    if errors:
+        log.info("an extension failed: %s", type(errors[0]).__name__)
+        raise ExtensionFailed(f"{what} raised {type(errors[0]).__name__}: {errors[0]}")
+    if not results:
+        raise ExtensionFailed(f"{what} did not return within {seconds:.0f} s")
+    return results[0]
+
+
+def _check_declaration(declared: Extension) -> None:
+    if declared.interface != INTERFACE_VERSION:
+        raise ExtensionFailed(
+            f"it was written for version {declared.interface} of the interface, and this program has version {INTERFACE_VERSION}"
+        )
+    names: set[str] = set()
+    for tool in declared.tools:
+        is_plain = tool.name.isascii() and tool.name.replace("_", "").isalnum()
+        if not is_plain or len(tool.name) > LONGEST_NAME:
+            raise ExtensionFailed(
+                f"the name of its tool {tool.name[:LONGEST_NAME]!r} must have only letters, digits and underscores"
+            )
+        if tool.name in names:
+            raise ExtensionFailed(f"it declares the tool {tool.name} twice")
+        names.add(tool.name)
+
+
+def _offer_history_format(declared: ExtensionHistoryFormat) -> None:
+    def read(path: Any) -> list[Any]:
+        what = f"reading a history of {declared.program}"
+        return run_with_limit(lambda: list(declared.read(path)), READING_SECONDS, what)
+
+    try:
+        added_formats.add_format(
+            added_formats.AddedFormat(declared.kind, declared.program, declared.recognizes, read)
+        )
+    except InvalidInput as error:
+        raise ExtensionFailed(error.what.rstrip(".")) from error

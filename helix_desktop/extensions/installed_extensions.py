@@ -1,0 +1,223 @@
+"""Which extensions are installed, and which of them the user has allowed.
+
+Finding an extension reads only the files of its package. No code of it runs before the user
+has allowed it. What was allowed is that version with exactly these files: a package that has
+changed since is off until the user allows it again.
+"""
+
+import hashlib
+import importlib.machinery
+import importlib.metadata
+import json
+import logging
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+from helix_desktop import atomic_files
+from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import Object, object_at, parse_object, text_at
+from helix_desktop.program_folders import ProgramFolders
+
+ENTRY_POINT_GROUP = "helix_desktop.extensions"
+log = logging.getLogger(__name__)
+
+
+class ExtensionState(StrEnum):
+    OFF = "off"
+    ALLOWED = "allowed"
+    CHANGED = "changed"  # It was allowed, but its version or its files are others now.
+    FAILED = "failed"  # It was allowed, and was switched off because it failed.
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledExtension:
+    """A package with an entry point. `files_sha256`: a digest of all of its files.
+
+    `target` names what the entry point stands for, such as "word_tools:extension".
+    """
+
+    name: str
+    package: str
+    version: str
+    target: str
+    files: tuple[Path, ...]
+    files_sha256: str
+    installed_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownExtension:
+    """An installed extension and its state. `why` says what made a failed one fail."""
+
+    installed: InstalledExtension
+    state: ExtensionState
+    why: str = ""
+
+
+class AllowedExtensions:
+    """The user's decisions, in `extensions.json` of the settings folder."""
+
+    def __init__(self, where: ProgramFolders) -> None:
+        self.path = where.config / "extensions.json"
+        self.folder = where.extensions_folder
+
+    def is_any_allowed(self) -> bool:
+        """Whether packages need to be looked at. Without a decision, a start costs nothing."""
+        return bool(self._read())
+
+    def list_extensions(self) -> list[KnownExtension]:
+        """Return all that are installed, in order of their names."""
+        decisions = self._read()
+        known: list[KnownExtension] = []
+        for installed in find_installed_extensions(self.folder):
+            decision = object_at(decisions, installed.name)
+            known.append(_judge(installed, decision))
+        return known
+
+    def find_extension(self, name: str) -> KnownExtension:
+        known_extensions = self.list_extensions()
+        for known in known_extensions:
+            if known.installed.name == name:
+                return known
+        names = ", ".join(known.installed.name for known in known_extensions)
+        raise NotFound(
+            f"There is no extension named {name!r}.", remedy=f"Installed: {names or 'none'}."
+        )
+
+    def allow_extension(self, extension: InstalledExtension) -> None:
+        """Save that this version with these files may run."""
+        self._save_decision(
+            extension.name,
+            {
+                "package": extension.package,
+                "version": extension.version,
+                "sha256": extension.files_sha256,
+            },
+        )
+
+    def switch_off(self, name: str) -> None:
+        self._save_decision(name, None)
+
+    def switch_off_failed(self, extension: InstalledExtension, why: str) -> None:
+        """Save that an extension failed, so that it is not started again by itself."""
+        self._save_decision(
+            extension.name,
+            {
+                "package": extension.package,
+                "version": extension.version,
+                "sha256": extension.files_sha256,
+                "failed": why,
+            },
+        )
+
+    def _read(self) -> Object:
+        try:
+            content = atomic_files.read_small_file(self.path)
+        except (OSError, InvalidInput):  # Without a readable decision, nothing is allowed.
+            return {}
+        return parse_object(content) or {}
+
+    def _save_decision(self, name: str, decision: Object | None) -> None:
+        with atomic_files.hold_for_change(self.path):
+            decisions = self._read()
+            if decision is None:
+                decisions.pop(name, None)
+            else:
+                decisions[name] = decision
+            text = json.dumps(decisions, ensure_ascii=False, indent=1) + "\n"
+            atomic_files.write_file_atomically(self.path, text, private=True)
+
+
+def _judge(installed: InstalledExtension, decision: Mapping[str, object]) -> KnownExtension:
+    if not decision:
+        return KnownExtension(installed, ExtensionState.OFF)
+    is_same_package = text_at(decision, "package") == installed.package
+    is_same_version = text_at(decision, "version") == installed.version
+    has_same_files = text_at(decision, "sha256") == installed.files_sha256
+    if not (is_same_package and is_same_version and has_same_files):
+        return KnownExtension(installed, ExtensionState.CHANGED)
+    why = text_at(decision, "failed")
+    if why:
+        return KnownExtension(installed, ExtensionState.FAILED, why)
+    return KnownExtension(installed, ExtensionState.ALLOWED)
+
+
+def find_installed_extensions(folder: Path) -> list[InstalledExtension]:
+    """Return the packages that declare an extension, without importing any of them: those
+    installed beside the program, and those in the folder for extensions.
+
+    If two packages use one name, the one whose package name comes first has it.
+    """
+    search_path = [*sys.path, str(folder)]
+    extensions: list[InstalledExtension] = []
+    for distribution in importlib.metadata.distributions(path=search_path):
+        try:
+            extensions += _extensions_of_package(distribution, search_path)
+        except Exception as error:  # noqa: BLE001 - a package's description can contain anything
+            log.info("a package could not be examined: %s", type(error).__name__)
+    # The newest description first: `pip install --target` leaves that of an earlier version.
+    extensions.sort(key=lambda extension: (extension.package, -extension.installed_at))
+    found: dict[str, InstalledExtension] = {}
+    for extension in extensions:
+        found.setdefault(extension.name, extension)
+    return [found[name] for name in sorted(found)]
+
+
+def _extensions_of_package(
+    distribution: importlib.metadata.Distribution, search_path: Sequence[str]
+) -> Iterator[InstalledExtension]:
+    for entry_point in distribution.entry_points.select(group=ENTRY_POINT_GROUP):
+        files = tuple(_files_of_extension(distribution, entry_point.value, search_path))
+        yield InstalledExtension(
+            entry_point.name,
+            str(distribution.metadata["Name"]),
+            distribution.version,
+            entry_point.value,
+            files,
+            _digest_of_files(files),
+            _time_of_installation(distribution),
+        )
+
+
+def _time_of_installation(distribution: importlib.metadata.Distribution) -> float:
+    for listed in distribution.files or ():
+        if listed.name == "METADATA":
+            return Path(str(distribution.locate_file(listed))).stat().st_mtime
+    return 0.0
+
+
+def _files_of_extension(
+    distribution: importlib.metadata.Distribution, target: str, search_path: Sequence[str]
+) -> Iterator[Path]:
+    """Yield what the package installed, and all that lies in the folder of its code.
+
+    A package that is installed for development has its code elsewhere than its list says.
+    """
+    paths: set[Path] = set()
+    for listed in distribution.files or ():
+        paths.add(Path(str(distribution.locate_file(listed))))
+    # Looking for a module of the top level does not run it.
+    module = target.partition(":")[0]
+    top_module = module.partition(".")[0].strip()
+    specification = importlib.machinery.PathFinder.find_spec(top_module, search_path)
+    if specification is not None:
+        if specification.origin:
+            paths.add(Path(specification.origin))
+        for folder in specification.submodule_search_locations or ():
+            paths.update(Path(folder).rglob("*"))
+    for path in sorted(paths):
+        is_compiled = "__pycache__" in path.parts  # Python writes these again as it likes.
+        if path.is_file() and not is_compiled and path.name != "RECORD":
+            yield path
+
+
+def _digest_of_files(files: tuple[Path, ...]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        digest.update(f"{path}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+        digest.update(content)
+    return digest.hexdigest()

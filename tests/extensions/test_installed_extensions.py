@@ -1,0 +1,107 @@
+"""What is installed is found without running it, and only what was allowed counts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from helix_desktop.extensions.installed_extensions import AllowedExtensions, ExtensionState
+from helix_desktop.program_folders import ProgramFolders
+from tests.extensions.conftest import PACKAGES, Install, WriteExtension
+
+MARKS_ITS_IMPORT = """
+import pathlib
+pathlib.Path(__file__).with_name("was-imported").touch()
+from helix_desktop.extensions.extension_interfaces import Extension
+extension = Extension("Harmless")
+"""
+
+
+def state_of(where: ProgramFolders, name: str) -> ExtensionState:
+    return AllowedExtensions(where).find_extension(name).state
+
+
+def test_a_package_is_off_until_it_is_allowed_and_nothing_of_it_runs_before(
+    where: ProgramFolders, write_extension: WriteExtension
+) -> None:
+    write_extension("harmless", MARKS_ITS_IMPORT)
+    extensions = AllowedExtensions(where)
+    assert not extensions.is_any_allowed()
+    known = extensions.find_extension("harmless")
+    assert known.state is ExtensionState.OFF
+    assert known.installed.version == "1.0"
+    assert not (where.extensions_folder / "was-imported").exists()
+    extensions.allow_extension(known.installed)
+    assert state_of(where, "harmless") is ExtensionState.ALLOWED
+    assert extensions.is_any_allowed()
+    extensions.switch_off("harmless")
+    assert state_of(where, "harmless") is ExtensionState.OFF
+    assert "extension_harmless" not in sys.modules
+
+
+def test_one_changed_byte_or_another_version_asks_again(
+    where: ProgramFolders, write_extension: WriteExtension
+) -> None:
+    write_extension("harmless", MARKS_ITS_IMPORT)
+    extensions = AllowedExtensions(where)
+    extensions.allow_extension(extensions.find_extension("harmless").installed)
+    write_extension("harmless", MARKS_ITS_IMPORT + "#")
+    assert state_of(where, "harmless") is ExtensionState.CHANGED
+    write_extension("harmless", MARKS_ITS_IMPORT)
+    assert state_of(where, "harmless") is ExtensionState.ALLOWED
+    write_extension("harmless", MARKS_ITS_IMPORT, version="1.1")
+    assert state_of(where, "harmless") is ExtensionState.CHANGED
+
+
+def test_what_python_compiles_is_no_change(
+    where: ProgramFolders, write_extension: WriteExtension
+) -> None:
+    write_extension("harmless", MARKS_ITS_IMPORT)
+    extensions = AllowedExtensions(where)
+    extensions.allow_extension(extensions.find_extension("harmless").installed)
+    compiled = where.extensions_folder / "__pycache__" / "extension_harmless.cpython-311.pyc"
+    compiled.parent.mkdir()
+    compiled.write_bytes(b"compiled")
+    assert state_of(where, "harmless") is ExtensionState.ALLOWED
+
+
+def test_a_damaged_file_of_decisions_allows_nothing(
+    where: ProgramFolders, write_extension: WriteExtension
+) -> None:
+    write_extension("harmless", MARKS_ITS_IMPORT)
+    extensions = AllowedExtensions(where)
+    extensions.allow_extension(extensions.find_extension("harmless").installed)
+    for damage in (b"", b"{", b"[]", b'{"harmless": true}', b'{"harmless": {"sha256": 7}}'):
+        extensions.path.write_bytes(damage)
+        assert state_of(where, "harmless") is not ExtensionState.ALLOWED
+
+
+def test_pip_installs_updates_and_the_update_is_asked_again(
+    where: ProgramFolders, install: Install, tmp_path: Path
+) -> None:
+    install(PACKAGES / "word_tools")
+    extensions = AllowedExtensions(where)
+    extensions.allow_extension(extensions.find_extension("words").installed)
+    assert state_of(where, "words") is ExtensionState.ALLOWED
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    for file in (PACKAGES / "word_tools").iterdir():
+        if file.is_file():
+            text = file.read_text("utf-8").replace('version = "1.0"', 'version = "1.1"')
+            (newer / file.name).write_text(text, "utf-8")
+    install(newer)
+    assert state_of(where, "words") is ExtensionState.CHANGED
+
+
+def test_a_package_with_a_nonsensical_description_hides_no_other_one(
+    where: ProgramFolders, write_extension: WriteExtension
+) -> None:
+    write_extension("harmless", MARKS_ITS_IMPORT)
+    for number, target in enumerate(("", ":", "a b:c", "x" * 5_000, "\u202e:\n", "..:.", "/:/")):
+        write_extension(f"strange{number}", "", target=target)
+    folder = where.extensions_folder
+    (folder / "extension_bytes-1.dist-info").mkdir()
+    (folder / "extension_bytes-1.dist-info" / "METADATA").write_bytes(b"\xff\xfe\x00")
+    (folder / "extension_bytes-1.dist-info" / "entry_points.txt").write_bytes(b"\xff[")
+    (folder / "extension_loop").symlink_to(folder)
+    assert state_of(where, "harmless") is ExtensionState.OFF
