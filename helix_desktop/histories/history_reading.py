@@ -40,10 +40,11 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSe
 from helix_desktop.histories.unknown_shapes import known_shapes, unknown_tables
 from helix_desktop.json_values import parse_json_or_none
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LARGEST = 2 << 30  # Files with more bytes are not read.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 # Suffixes of files that lie beside a session but are not sessions themselves.
-_BESIDE = ".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json"
+_BESIDE = (".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json")
 
 _PARTS = ("msg_", "prt_")  # Prefixes of the names of files that hold parts of opencode's sessions.
 
@@ -105,11 +106,8 @@ DATABASES = (
     DatabaseForm(opencode2_history.TABLES, opencode2_history.read_opencode2_database),
     DatabaseForm(goose_history.TABLES, goose_history.read_goose_database),
 )
-KINDS = tuple(
-    dict.fromkeys(
-        [*(form.kind for form in FORMS_OF_ROWS), opencode_history.KIND, cline_history.KIND]
-    )
-)
+_KINDS_OF_ROWS = [form.kind for form in FORMS_OF_ROWS]
+KINDS = tuple(dict.fromkeys([*_KINDS_OF_ROWS, opencode_history.KIND, cline_history.KIND]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,54 +121,56 @@ class ImportedSessions:
 def sessions_for_replay(imported: ImportedSessions) -> ImportedSessions:
     """Return what a replay plays: main branches, as the model saw them, without failed requests."""
     main = [one for one in imported.recordings if not one.forked_from and not one.parent]
-    return replace(
-        imported,
-        recordings=tuple(
-            replace(one, messages=tuple(_messages_as_shown(one)))
-            for one in main or imported.recordings
-        ),
-    )
+    shown: list[RecordedSession] = []
+    for session in main or imported.recordings:
+        shown.append(replace(session, messages=tuple(_messages_as_shown(session))))
+    return replace(imported, recordings=tuple(shown))
 
 
 def _messages_as_shown(recording: RecordedSession) -> Iterator[RecordedMessage]:
     for message in recording.messages:
-        if message.role != "failure":
-            yield replace(message, text=message.shown) if message.shown else message
+        if message.role == "failure":
+            continue
+        yield replace(message, text=message.shown or message.text)
 
 
 def read_history_files(paths: Sequence[Path]) -> ImportedSessions:
     """Return all sessions of the files. In a folder, files without sessions are
     ignored, if others have some.
     """
-    found, useless = list[ImportedSessions](), list[InvalidInput]()
+    read: list[ImportedSessions] = []
+    errors: list[InvalidInput] = []
     for path in paths:
-        for file in list_history_files(path) if path.is_dir() else [path]:
+        if not path.is_dir():
+            read.append(read_history_file(path))
+            continue
+        for file in list_history_files(path):
             try:
-                found.append(read_history_file(file))
+                read.append(read_history_file(file))
             except InvalidInput as error:
-                useless.append(error)
-                if not path.is_dir():
-                    raise
-    if useless and not found:
-        raise useless[0]
-    complaints = (
-        *(complaint for one in found for complaint in one.complaints),
-        *(error.what for error in useless),
-    )
-    return ImportedSessions(
-        tuple(recording for one in found for recording in one.recordings), complaints
-    )
+                errors.append(error)
+    if errors and not read:
+        raise errors[0]
+    recordings: list[RecordedSession] = []
+    complaints: list[str] = []
+    for sessions in read:
+        recordings += sessions.recordings
+        complaints += sessions.complaints
+    complaints += [error.what for error in errors]
+    return ImportedSessions(tuple(recordings), tuple(complaints))
 
 
 def read_history_file(path: Path) -> ImportedSessions:
     """Return the sessions of a file. Raises InvalidInput if there are none."""
     report = ReadingReport()
     recordings = tuple(read_sessions(path, report))
-    if not any(
-        message.role == "assistant" for recording in recordings for message in recording.messages
-    ):
+    if not any(map(_has_reply, recordings)):
         raise no_session_error(path, report)
     return ImportedSessions(recordings, report.complaint_sentences(str(path)))
+
+
+def _has_reply(recording: RecordedSession) -> bool:
+    return any(message.role == "assistant" for message in recording.messages)
 
 
 def no_session_error(path: Path, report: ReadingReport) -> InvalidInput:
@@ -239,24 +239,27 @@ def _read_sessions_from_json_file(
     path: Path, report: ReadingReport, kind: str, readable_path: Path
 ) -> Iterator[RecordedSession]:
     groups = list(_group_into_sessions(list(_read_rows(path, report, readable_path))))
-    several = len(groups) > 1
     for number, rows in enumerate(groups, 1):
         form = _choose_history_form(rows, path, kind)
-        report.shape = form.kind if known_shapes(form.kind) is not None else ""
+        report.shape = ""
+        if known_shapes(form.kind) is not None:
+            report.shape = form.kind
         for row in rows:
             report.note_unknown_fields(row)
         try:
-            made = form.read(rows, report, path)
+            sessions = form.read(rows, report, path)
         except UnreadableRow as error:
             report.complaints.append(f"{path}: {error}; the session was left out.")
             continue
-        for recording in made:
-            report.version = report.version or recording.version
-            if recording.messages:
-                end = f"#{number}" if several else ""
-                yield replace(
-                    recording, name=f"{recording.name}{end}", session=f"{recording.session}{end}"
-                )
+        for session in sessions:
+            report.version = report.version or session.version
+            if not session.messages:
+                continue
+            if len(groups) == 1:
+                yield session
+            else:
+                name = f"{session.name}#{number}"
+                yield replace(session, name=name, session=f"{session.session}#{number}")
 
 
 def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:
@@ -270,43 +273,42 @@ def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> H
         raise InvalidInput(
             f"Unknown kind of history: {kind!r}.", remedy=f"Available: {', '.join(KINDS)}."
         )
-    return next(
-        form
-        for form in FORMS_OF_ROWS
-        if any(form.recognizes(row.value) for row in rows) or form is FORMS_OF_ROWS[-1]
-    )
+    for form in FORMS_OF_ROWS:
+        if any(form.recognizes(row.value) for row in rows):
+            return form
+    return FORMS_OF_ROWS[-1]
 
 
 def list_history_files(folder: Path) -> Sequence[Path]:
-    found = list_files_below(folder, "*.jsonl", "*.json", "*.traj", "*.db")
-    kept = [
-        file
-        for file in found
-        if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS)
-    ]
-    if not kept:
+    files: list[Path] = []
+    for file in list_files_below(folder, "*.jsonl", "*.json", "*.traj", "*.db"):
+        if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS):
+            files.append(file)
+    if not files:
         raise InvalidInput(
             f"There is no .jsonl or .json file under {folder}.",
             remedy="Specify a file or a folder of sessions.",
         )
-    return kept
+    return files
 
 
 def _read_rows(path: Path, report: ReadingReport, readable_path: Path) -> Iterator[HistoryRow]:
     """Yield the rows of one JSON document, or one row per line. Each names its place for people."""
     with readable_path.open("rb") as file:
-        first = (
-            file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].rstrip()
-        )
+        beginning = file.read(1 << 16).removeprefix(BYTE_ORDER_MARK).strip()
+        first_line = beginning.partition(b"\n")[0].rstrip()
         file.seek(0)
-        if first[:1] == b"[" or first == b"{":
+        if first_line.startswith(b"[") or first_line == b"{":
             yield from _rows_of_document(file.read(), path, report.complaints)
             return
         for number, line in enumerate(file, 1):
             if line.isspace():
                 continue
             place = f"{path}, line {number}"
-            value = _parse_json_line(line if number > 1 else line.removeprefix(b"\xef\xbb\xbf"))
+            text = line
+            if number == 1:
+                text = line.removeprefix(BYTE_ORDER_MARK)
+            value = _parse_json_line(text)
             if isinstance(value, Mapping):
                 yield HistoryRow(value, place, line)
             else:
@@ -329,12 +331,13 @@ def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iter
 
 def _objects_before_damage(text: str) -> Iterator[Mapping[str, object]]:
     """Yield the complete objects at the beginning of a list that is cut off or damaged."""
-    decoder, at = json.JSONDecoder(), text.find("[") + 1
-    while at:
-        while at < len(text) and text[at] in " \r\n\t,":
-            at += 1
+    decoder = json.JSONDecoder()
+    position = text.find("[") + 1
+    while position:
+        while position < len(text) and text[position] in " \r\n\t,":
+            position += 1
         try:
-            value, at = decoder.raw_decode(text, at)
+            value, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             return
         if isinstance(value, Mapping):
@@ -344,7 +347,9 @@ def _objects_before_damage(text: str) -> Iterator[Mapping[str, object]]:
 def _rows_of_value(whole: object, path: Path) -> Iterator[HistoryRow]:
     items = whole if isinstance(whole, list) else [whole]
     for number, item in enumerate(items, 1):
-        place = f"{path}, entry {number}" if len(items) > 1 else str(path)
+        place = str(path)
+        if len(items) > 1:
+            place += f", entry {number}"
         if isinstance(item, Mapping):
             yield HistoryRow(item, place)
         elif isinstance(item, list):
@@ -355,17 +360,17 @@ def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[Histor
     """Group rows: each one with a list of messages is a session, and all others
     together are one.
     """
-    plain = []
+    together = []
     for row in rows:
-        inner = openai_history.messages_in_object(row.value)
+        messages = openai_history.messages_in_object(row.value)
         is_trajectory = trajectories.is_whole_trajectory(row.value)
-        if inner is None or is_trajectory or gemini_cli_history.is_gemini_cli_row(row.value):
-            plain.append(row)
+        if messages is None or is_trajectory or gemini_cli_history.is_gemini_cli_row(row.value):
+            together.append(row)
         else:
-            numbered = enumerate(_with_system_prompt(row, inner), 1)
+            numbered = enumerate(_with_system_prompt(row, messages), 1)
             yield [HistoryRow(item, f"{row.place}, message {number}") for number, item in numbered]
-    if plain:
-        yield plain
+    if together:
+        yield together
 
 
 def _with_system_prompt(
@@ -375,11 +380,9 @@ def _with_system_prompt(
     of its own.
     """
     system = row.value.get("system")
-    return (
-        [{"role": "system", "content": system}, *messages]
-        if isinstance(system, str | list) and system
-        else messages
-    )
+    if not isinstance(system, str | list) or not system:
+        return messages
+    return [{"role": "system", "content": system}, *messages]
 
 
 def _parse_json_line(line: bytes) -> object:

@@ -40,22 +40,25 @@ _ABOUT = (
 
 def is_pi_row(value: Mapping[str, object]) -> bool:
     """Whether a row is a session's header or an entry of its tree."""
-    header = value.get("type") == "session" and "cwd" in value and isinstance(value.get("id"), str)
-    return header or (value.get("type") in (*_SHOWN, *_ABOUT) and ("parentId" in value))
+    if "parentId" in value:
+        return value.get("type") in _SHOWN + _ABOUT
+    return value.get("type") == "session" and "cwd" in value and isinstance(value.get("id"), str)
 
 
 def read_pi_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
-    tree, title = HistoryTree(), ""
+    tree = HistoryTree()
+    title = ""
     about: Mapping[str, object] = {}
     for index, row in enumerate(rows):
-        report.row, kind = row, row.value.get("type")
+        report.row = row
+        kind = row.value.get("type")
         if kind == "session":
             about = row.value
         elif kind == "session_info":
             title = text_at(row.value, "name")
-        elif kind not in (*_SHOWN, *_ABOUT):
+        elif kind not in _SHOWN + _ABOUT:
             report.add_left_out_row(str(kind or "no type"))
             tree.skip_row(text_at(row.value, "id"), text_at(row.value, "parentId"))
             continue
@@ -63,7 +66,7 @@ def read_pi_recordings(
             tree.add_node(index, _node_of_pi_entry(row.value))
 
     def read(indices: Sequence[int], report: history_rows.ReadingReport) -> _PiMessages:
-        return _PiMessages(report).read_rows(rows[i] for i in indices)
+        return _PiMessages(report).read_rows(rows[index] for index in indices)
 
     session = text_at(about, "id") or path.stem.rpartition("_")[2]  # If the first line is damaged.
     version = f"format {number_at(about, 'version') or 1}"
@@ -74,11 +77,15 @@ def read_pi_recordings(
 
 
 def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
-    message = object_at(value, "message")
-    parent = text_at(value, "parentId") or (ROOT if "parentId" in value else "")
-    begins = message.get("role") == "user" or value.get("type") == "branch_summary"
-    step = text_at(value, "id") if message.get("role") == "assistant" else ""
-    return HistoryNode(text_at(value, "id"), parent, begins, step)
+    role = text_at(value, "message", "role")
+    entry_id = text_at(value, "id")
+    parent = text_at(value, "parentId")
+    if not parent and "parentId" in value:
+        parent = ROOT
+    if role == "assistant":
+        return HistoryNode(entry_id, parent, step=entry_id)
+    begins = role == "user" or value.get("type") == "branch_summary"
+    return HistoryNode(entry_id, parent, begins)
 
 
 @dataclass(slots=True)
@@ -88,7 +95,8 @@ class _PiMessages(history_rows.HistoryMessages):
 
     def read_row(self, value: Mapping[str, object]) -> None:
         self.places[text_at(value, "id")] = len(self.made)
-        time, kind = history_rows.parse_time(value.get("timestamp")), value.get("type")
+        time = history_rows.parse_time(value.get("timestamp"))
+        kind = value.get("type")
         if kind == "message":
             self._read_pi_message(object_at(value, "message"), time)
         elif kind == "custom_message":
@@ -97,16 +105,16 @@ class _PiMessages(history_rows.HistoryMessages):
             text = f"[Summary of the branch that was left]\n{text_at(value, 'summary')}"
             self.add_user_message(text, time, beside=True)
         elif kind == "compaction":
-            keep = min(
-                self.places.get(text_at(value, "firstKeptEntryId"), len(self.made)), len(self.made)
-            )
+            first_kept = text_at(value, "firstKeptEntryId")
+            keep = min(self.places.get(first_kept, len(self.made)), len(self.made))
             text = text_at(value, "summary")
             if self.made and text:
                 self.add_compaction(text, time, "pi compacted the conversation here", keep)
 
     def _read_pi_message(self, message: Mapping[str, object], time: float) -> None:
         time = history_rows.parse_time(message.get("timestamp")) or time
-        role, content = message.get("role"), message.get("content")
+        role = message.get("role")
+        content = message.get("content")
         if role == "assistant":
             self._read_pi_reply(message, time)
         elif role == "toolResult":
@@ -122,17 +130,16 @@ class _PiMessages(history_rows.HistoryMessages):
             self.add_user_message(text_at(message, "summary"), time, beside=True)
         elif role == "bashExecution":
             self.report.add_left_out_row("bash command outside the context")
-        elif (
-            role != "system"
-        ):  # The prompt and the tools, which pi writes anew where they have changed.
+        elif role != "system":
+            # A system message has prompt and tools, which pi writes anew where they changed.
             raise history_rows.UnknownRow(f"there is no role {role!r}")
 
     def _read_pi_reply(self, message: Mapping[str, object], time: float) -> None:
-        content, model = message.get("content"), text_at(message, "model")
+        content = message.get("content")
+        model = text_at(message, "model")
         if message.get("stopReason") == "error" and not objects_at(content):
-            self.made.append(
-                RecordedMessage("failure", text_at(message, "errorMessage") or "error", time=time)
-            )
+            why = text_at(message, "errorMessage") or "error"
+            self.made.append(RecordedMessage("failure", why, time=time))
             return
         parts = [_pi_reply_part(block, message) for block in objects_at(content)]
         parts = parts or [Text(history_rows.text_of_message_content(content))]
@@ -152,30 +159,26 @@ def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -
 
 def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) -> Reasoning:
     """Return reasoning, signed if Anthropic or OpenAI themselves sent it: others can't read it."""
-    text, signature = text_at(block, "thinking"), text_at(block, "thinkingSignature")
-    api, model = text_at(message, "api"), text_at(message, "model")
-    if signature and api == "anthropic-messages" and message.get("provider") == "anthropic":
-        kind = {"type": "redacted_thinking", "data": signature} if block.get("redacted") else {"type": "thinking", "thinking": text, "signature": signature}  # fmt: skip
-        return Reasoning(
-            text,
-            opaque=format_opaque_json(**kind),
-            provider="anthropic api.anthropic.com",
-            model=model,
-        )
-    if (
-        signature.startswith("{")
-        and api == "openai-responses"
-        and message.get("provider") == "openai"
-    ):
-        return Reasoning(
-            text, opaque=signature, provider="openai-responses api.openai.com", model=model
-        )
+    text = text_at(block, "thinking")
+    signature = text_at(block, "thinkingSignature")
+    api = text_at(message, "api")
+    model = text_at(message, "model")
+    provider = message.get("provider")
+    if signature and api == "anthropic-messages" and provider == "anthropic":
+        if block.get("redacted"):
+            opaque = format_opaque_json(type="redacted_thinking", data=signature)
+        else:
+            opaque = format_opaque_json(type="thinking", thinking=text, signature=signature)
+        return Reasoning(text, opaque=opaque, provider="anthropic api.anthropic.com", model=model)
+    if signature.startswith("{") and api == "openai-responses" and provider == "openai":
+        provider_tag = "openai-responses api.openai.com"
+        return Reasoning(text, opaque=signature, provider=provider_tag, model=model)
     return Reasoning(text)
 
 
-def _pi_usage(found: Mapping[str, object]) -> Usage:
-    read, write = number_at(found, "cacheRead"), number_at(found, "cacheWrite")
-    paid = history_rows.cost_or_zero(object_at(found, "cost").get("total"))
-    return Usage(
-        number_at(found, "input") + read + write, read, write, number_at(found, "output"), cost=paid
-    )
+def _pi_usage(stated: Mapping[str, object]) -> Usage:
+    read = number_at(stated, "cacheRead")
+    write = number_at(stated, "cacheWrite")
+    sent = number_at(stated, "input") + read + write
+    paid = history_rows.cost_or_zero(object_at(stated, "cost").get("total"))
+    return Usage(sent, read, write, number_at(stated, "output"), cost=paid)

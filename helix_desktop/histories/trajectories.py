@@ -35,9 +35,9 @@ _RESULTS = read_table("history_words")["managed_results"]
 
 
 def is_swe_agent_trajectory(value: Mapping[str, object]) -> bool:
-    return isinstance(value.get("trajectory"), list) and not value.keys().isdisjoint(
-        ("history", "environment", "info")
-    )
+    if not isinstance(value.get("trajectory"), list):
+        return False
+    return not value.keys().isdisjoint(("history", "environment", "info"))
 
 
 def is_atif_trajectory(value: Mapping[str, object]) -> bool:
@@ -52,40 +52,40 @@ def is_whole_trajectory(value: Mapping[str, object]) -> bool:
 
 def is_managed_agent_log(value: Mapping[str, object]) -> bool:
     kind = value.get("type")
-    return (
-        isinstance(kind, str)
-        and kind.partition(".")[0] in ("agent", "session", "span")
-        and "." in kind
-    )
+    return isinstance(kind, str) and kind.startswith(("agent.", "session.", "span."))
 
 
 def read_trajectory_recordings(
     rows: Sequence[HistoryRow], report: ReadingReport, path: Path
 ) -> list[RecordedSession]:
     """Return the rows' sessions, in any of the three forms."""
-    made: list[RecordedSession] = []
-    for number_, row in enumerate(row for row in rows if is_whole_trajectory(row.value)):
-        read = _read_swe_agent if is_swe_agent_trajectory(row.value) else _read_atif
-        messages = tuple(_messages_until_unreadable(read(row.value), report, row))
-        name = str(path) if not number_ else f"{path}#{number_ + 1}"
-        made.append(
-            RecordedSession(name, messages, KIND, text_at(row.value, "session_id") or path.stem)
-        )
-    events = [row for row in rows if not is_whole_trajectory(row.value)]
-    if events and not made:
-        made.append(
-            RecordedSession(
-                str(path), tuple(_read_managed_agent_events(events, report)), KIND, path.stem
-            )
-        )
-    return made
+    sessions: list[RecordedSession] = []
+    events: list[HistoryRow] = []
+    for row in rows:
+        if is_swe_agent_trajectory(row.value):
+            messages = _read_swe_agent(row.value)
+        elif is_atif_trajectory(row.value):
+            messages = _read_atif(row.value)
+        else:
+            events.append(row)
+            continue
+        name = str(path)
+        if sessions:
+            name += f"#{len(sessions) + 1}"
+        readable = tuple(_messages_until_unreadable(messages, report, row))
+        session_id = text_at(row.value, "session_id") or path.stem
+        sessions.append(RecordedSession(name, readable, KIND, session_id))
+    if events and not sessions:
+        read_events = tuple(_read_managed_agent_events(events, report))
+        sessions.append(RecordedSession(str(path), read_events, KIND, path.stem))
+    return sessions
 
 
 def _messages_until_unreadable(
-    found: Iterator[RecordedMessage], report: ReadingReport, row: HistoryRow
+    messages: Iterator[RecordedMessage], report: ReadingReport, row: HistoryRow
 ) -> Iterator[RecordedMessage]:
     try:
-        yield from found
+        yield from messages
     except UnreadableRow as error:
         report.complaints.append(f"{row.place}: {error}; what stands behind it was left out.")
 
@@ -96,34 +96,32 @@ def _messages_until_unreadable(
 def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
     """Read the history with its calls, or else each step's thought, action and observation."""
     history = objects_at(value, "history")
-    if any(one.get("tool_calls") for one in history):
-        yield from (
-            OpenaiMessages(ReadingReport())
-            .read_rows(HistoryRow(one, "history") for one in history)
-            .made
-        )
+    if any(message.get("tool_calls") for message in history):
+        rows = (HistoryRow(message, "history") for message in history)
+        yield from OpenaiMessages(ReadingReport()).read_rows(rows).made
         return
-    for (
-        one
-    ) in history:  # The system prompt, demonstrations and task before the agent's first reply.
-        if one.get("role") == "assistant" and not one.get("is_demo"):
+    # The system prompt, demonstrations and task before the agent's first reply.
+    for message in history:
+        if message.get("role") == "assistant" and not message.get("is_demo"):
             break
-        speaker: Speaker = "system" if one.get("role") == "system" else "user"
-        yield RecordedMessage(speaker, text_of_message_content(one.get("content")))
-    for number_, step in enumerate(objects_at(value, "trajectory")):
-        name = f"step-{number_}"
-        action, thought = text_at(step, "action"), text_at(step, "thought")
-        said = thought or text_at(step, "response").removesuffix(action).strip()
-        calls = (
-            [ToolCall(name, "bash", format_arguments({"command": action}))]
-            if action.strip()
-            else []
-        )
-        yield build_recorded_reply([Text(said), *calls])
-        if calls:
-            yield RecordedMessage(
-                "tool", text_of_message_content(step.get("observation")), answers=name
-            )
+        speaker: Speaker = "system" if message.get("role") == "system" else "user"
+        yield RecordedMessage(speaker, text_of_message_content(message.get("content")))
+    for number, step in enumerate(objects_at(value, "trajectory")):
+        yield from _read_swe_agent_step(step, f"step-{number}")
+
+
+def _read_swe_agent_step(step: Mapping[str, object], name: str) -> Iterator[RecordedMessage]:
+    action = text_at(step, "action")
+    said = text_at(step, "thought")
+    if not said:
+        said = text_at(step, "response").removesuffix(action).strip()
+    if not action.strip():
+        yield build_recorded_reply([Text(said)])
+        return
+    call = ToolCall(name, "bash", format_arguments({"command": action}))
+    yield build_recorded_reply([Text(said), call])
+    observation = text_of_message_content(step.get("observation"))
+    yield RecordedMessage("tool", observation, answers=name)
 
 
 # --- Trajectories in the ATIF format
@@ -132,56 +130,61 @@ def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
 def _read_atif(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
     model = text_at(value, "agent", "model_name")
     for step in objects_at(value, "steps"):
-        time, source = parse_time(step.get("timestamp")), step.get("source")
-        message = step.get("message")
+        time = parse_time(step.get("timestamp"))
+        source = step.get("source")
         if source == "agent":
-            yield from _read_atif_reply(step, model, time)
-        elif source in ("user", "system"):
-            yield RecordedMessage(
-                "user" if source == "user" else "system",
-                text_of_message_content(message),
-                time=time,
-            )
+            yield _read_atif_reply(step, model, time)
+            yield from _read_atif_results(step, time)
+        elif source == "user":
+            yield RecordedMessage("user", text_of_message_content(step.get("message")), time=time)
+        elif source == "system":
+            yield RecordedMessage("system", text_of_message_content(step.get("message")), time=time)
         else:
             raise UnreadableRow(f"there is no source {source!r}")
 
 
-def _read_atif_reply(
-    step: Mapping[str, object], model: str, time: float
-) -> Iterator[RecordedMessage]:
+def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> RecordedMessage:
+    parts: list[ReplyPart] = []
     thought = text_at(step, "reasoning_content")
-    parts: list[ReplyPart] = [Reasoning(thought)] if thought else []
+    if thought:
+        parts.append(Reasoning(thought))
     parts.append(Text(text_of_message_content(step.get("message"))))
     calls = objects_at(step, "tool_calls")
-    for at, call in enumerate(calls):
-        name = text_at(call, "tool_call_id") or f"step-{step.get('step_id')}-{at}"
-        parts.append(
-            ToolCall(
-                name,
-                text_at(call, "function_name") or "tool",
-                format_arguments(call.get("arguments")),
-            )
-        )
+    for call, call_id in zip(calls, _ids_of_atif_calls(step), strict=True):
+        tool = text_at(call, "function_name") or "tool"
+        parts.append(ToolCall(call_id, tool, format_arguments(call.get("arguments"))))
     metrics = object_at(step, "metrics")
-    sent, read, written = (
-        number_at(metrics, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
+    usage = Usage(
+        number_at(metrics, "prompt_tokens"),
+        number_at(metrics, "cached_tokens"),
+        0,
+        number_at(metrics, "completion_tokens"),
+        cost=cost_or_zero(metrics.get("cost_usd")),
     )
-    usage = Usage(sent, read, 0, written, cost=cost_or_zero(metrics.get("cost_usd")))
-    yield build_recorded_reply(
-        parts, model=text_at(step, "model_name") or model, time=time, usage=usage
-    )
-    waiting = [part.id for part in parts if isinstance(part, ToolCall)]
+    own_model = text_at(step, "model_name") or model
+    return build_recorded_reply(parts, model=own_model, time=time, usage=usage)
+
+
+def _ids_of_atif_calls(step: Mapping[str, object]) -> list[str]:
+    return [
+        text_at(call, "tool_call_id") or f"step-{step.get('step_id')}-{number}"
+        for number, call in enumerate(objects_at(step, "tool_calls"))
+    ]
+
+
+def _read_atif_results(step: Mapping[str, object], time: float) -> Iterator[RecordedMessage]:
+    waiting = _ids_of_atif_calls(step)
     for result in objects_at(step, "observation", "results"):
-        name = text_at(result, "source_call_id") or (waiting[0] if waiting else "")
-        text, pictures = (
-            text_of_message_content(result.get("content")),
-            pictures_in_content(result.get("content")),
-        )
-        if name in waiting:
-            waiting.remove(name)
-            yield RecordedMessage("tool", text, answers=name, time=time, pictures=pictures)
-        else:
+        call_id = text_at(result, "source_call_id")
+        if not call_id and waiting:
+            call_id = waiting[0]
+        text = text_of_message_content(result.get("content"))
+        if call_id not in waiting:
             yield RecordedMessage("user", text, time=time, beside=True)
+            continue
+        waiting.remove(call_id)
+        pictures = pictures_in_content(result.get("content"))
+        yield RecordedMessage("tool", text, answers=call_id, time=time, pictures=pictures)
 
 
 # --- Events of Anthropic's managed agents
@@ -193,10 +196,13 @@ def _read_managed_agent_events(
     parts: list[ReplyPart] = []
     begun = 0.0
     for row in rows:
-        value, kind = row.value, text_at(row.value, "type")
+        value = row.value
+        kind = text_at(value, "type")
         time = parse_time(value.get("processed_at", value.get("created_at")))
-        if (part := _managed_agent_part(value, kind)) is not None:
-            begun = begun if parts else time
+        part = _managed_agent_part(value, kind)
+        if part is not None:
+            if not parts:
+                begun = time
             parts.append(part)
             continue
         if parts and (kind in _RESULTS or kind == "user.message"):
@@ -205,17 +211,12 @@ def _read_managed_agent_events(
         if kind in _RESULTS:
             answers = first_text(value, _RESULTS[kind], "tool_use_id")
             text = text_of_message_content(value.get("content"))
-            yield RecordedMessage(
-                "tool", text, answers=answers, ok=not value.get("is_error"), time=time
-            )
+            is_ok = not value.get("is_error")
+            yield RecordedMessage("tool", text, answers=answers, ok=is_ok, time=time)
         elif kind == "user.message":
-            content = value.get("content")
-            yield RecordedMessage(
-                "user",
-                text_of_message_content(content),
-                time=time,
-                pictures=pictures_in_content(content),
-            )
+            text = text_of_message_content(value.get("content"))
+            pictures = pictures_in_content(value.get("content"))
+            yield RecordedMessage("user", text, time=time, pictures=pictures)
         else:
             report.add_left_out_row(kind or "no type")
     if parts:
