@@ -63,6 +63,8 @@ def read_codex_recordings(
     shared = 0
     if forked_from and not parent:
         shared = _count_copied_messages(rollout.made, path, forked_from)
+    if not shared:
+        forked_from = ""
     return [
         RecordedSession(
             str(path),
@@ -74,7 +76,7 @@ def read_codex_recordings(
             folder=text_at(about, "cwd"),
             version=text_at(about, "cli_version"),
             compactions=tuple(rollout.compactions),
-            forked_from=forked_from if shared else "",
+            forked_from=forked_from,
             forked_at=shared,
             parent=parent,
         )
@@ -83,7 +85,9 @@ def read_codex_recordings(
 
 def _session_id_of_file(path: Path) -> str:
     """Return what follows the time in `rollout-2026-11-21T03-33-32-<id>.jsonl`."""
-    return path.stem[28:] if path.match("rollout-2*") else path.stem
+    if not path.match("rollout-2*"):
+        return path.stem
+    return path.stem[28:]
 
 
 def _read_rollout(
@@ -107,7 +111,8 @@ def _count_copied_messages(own: Sequence[RecordedMessage], path: Path, source: s
 
 def _read_original_rollout(path: Path, source: str) -> Sequence[RecordedMessage]:
     """Return the messages of the session `source`, whose file is in the same folder of sessions."""
-    root = next((folder for folder in path.parents if folder.name == "sessions"), path.parent)
+    folders_of_sessions = [folder for folder in path.parents if folder.name == "sessions"]
+    root = folders_of_sessions[0] if folders_of_sessions else path.parent
     for file, _ in list_tree_files(root, f"rollout-*{glob.escape(source)}.jsonl"):
         if file == path:
             continue
@@ -150,48 +155,55 @@ class _CodexMessages(history_rows.HistoryMessages):
     begun: float = 0.0
     about: Mapping[str, object] = field(default_factory=dict)
     model: str = ""
-    whole: dict[str, str] = field(
-        default_factory=dict
-    )  # Each command's complete output, by call id.
+    # Each command's complete output, by call id.
+    whole: dict[str, str] = field(default_factory=dict)
     time: float = 0.0
     last_reply: int = -1
 
     def read_row(self, value: Mapping[str, object]) -> None:
         kind = value.get("type")
         self.time = history_rows.parse_time(value.get("timestamp")) or self.time
-        payload = object_at(value, "payload")
         if kind == "response_item":
-            self._read_codex_item(payload)
+            self._read_codex_item(object_at(value, "payload"))
         elif kind in _ITEMS:
             self._read_codex_item(value)
-        elif kind == "session_meta":
-            self._read_session_meta(payload)
-        elif kind == "turn_context":
-            self.model = text_at(payload, "model") or self.model
-        elif kind == "compacted":
-            self._read_codex_compaction(payload)
-        elif kind == "event_msg":
-            self._read_codex_event(payload)
-        elif kind == "token_usage_record":
-            self._set_usage_of_last_reply(object_at(payload, "usage"))
-        elif (
-            "id" in value and "instructions" in value and not self.about
-        ):  # The first line of older files has no type.
+        elif kind in _EVENTS:
+            self._read_event_of_rollout(str(kind), value)
+        elif "id" in value and "instructions" in value and not self.about:
+            # The first line of older files has no type.
             self._read_session_meta(value)
         else:
-            self.report.add_left_out_row(first_text(value, "type", "record_type") or "no type")
+            self._add_left_out_codex_row(value)
+
+    def _read_event_of_rollout(self, kind: str, value: Mapping[str, object]) -> None:
+        payload = object_at(value, "payload")
+        match kind:
+            case "session_meta":
+                self._read_session_meta(payload)
+            case "turn_context":
+                self.model = text_at(payload, "model") or self.model
+            case "compacted":
+                self._read_codex_compaction(payload)
+            case "event_msg":
+                self._read_codex_event(payload)
+            case "token_usage_record":
+                self._set_usage_of_last_reply(object_at(payload, "usage"))
+            case _:
+                self._add_left_out_codex_row(value)
+
+    def _add_left_out_codex_row(self, value: Mapping[str, object]) -> None:
+        self.report.add_left_out_row(first_text(value, "type", "record_type") or "no type")
 
     def _read_session_meta(self, about: Mapping[str, object]) -> None:
-        if not self.about:
-            self.about = about
-            base = about.get("base_instructions", about.get("instructions"))
-            text = (
-                history_rows.text_of_message_content(base)
-                if isinstance(base, str)
-                else text_at(base, "text")
-            )
-            if text:
-                self.made.append(RecordedMessage("system", text, time=self.time))
+        if self.about:
+            return
+        self.about = about
+        instructions = about.get("base_instructions", about.get("instructions"))
+        text = text_at(instructions, "text")
+        if isinstance(instructions, str):
+            text = instructions
+        if text:
+            self.made.append(RecordedMessage("system", text, time=self.time))
 
     def _read_codex_item(self, item: Mapping[str, object]) -> None:
         kind = item.get("type")
@@ -263,7 +275,8 @@ class _CodexMessages(history_rows.HistoryMessages):
         self._add_reply_part_to_draft(history_rows.checked_tool_call(identity, name, arguments))
 
     def _add_reply_part_to_draft(self, part: ReplyPart) -> None:
-        self.begun = self.begun if self.parts else self.time
+        if not self.parts:
+            self.begun = self.time
         self.parts.append(part)
 
     def _read_codex_output(self, item: Mapping[str, object]) -> None:
@@ -303,10 +316,10 @@ class _CodexMessages(history_rows.HistoryMessages):
         )
         drawn = history_rows.decode_picture("image/png", item.get("result"))
         self.finish_reply()
-        text, pictures = (NOT_RECORDED, ()) if drawn is None else ("(a picture)", (drawn,))
-        self.made.append(
-            RecordedMessage("tool", text, answers=call, time=self.time, pictures=pictures)
-        )
+        result = RecordedMessage("tool", NOT_RECORDED, answers=call, time=self.time)
+        if drawn is not None:
+            result = replace(result, text="(a picture)", pictures=(drawn,))
+        self.made.append(result)
 
     def _read_codex_event(self, payload: Mapping[str, object]) -> None:
         kind = text_at(payload, "type")

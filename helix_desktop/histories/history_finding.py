@@ -4,7 +4,6 @@ Each file is one session, except for databases, which contain many.
 A session's description comes from the first lines of its file.
 """
 
-import itertools
 import os
 import sqlite3
 import sys
@@ -73,25 +72,24 @@ class HistoryPlaces:
 
     def folder_from_variable(self, variable: str, *default_path: str) -> Path:
         named = self.variables.get(variable, "")
-        return Path(named) if named else self.home.joinpath(*default_path)
+        if named:
+            return Path(named)
+        return self.home.joinpath(*default_path)
 
 
 def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
     """Return the folders of each program's histories, existing or not."""
     codex_home = places.folder_from_variable("CODEX_HOME", ".codex")
     data = places.folder_from_variable("XDG_DATA_HOME", ".local", "share")
+    claude_home = places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude")
+    gemini_home = places.folder_from_variable("GEMINI_CLI_HOME")
+    pi_home = places.folder_from_variable("PI_CODING_AGENT_DIR", ".pi", "agent")
     return {
-        claude_code_history.KIND: [
-            places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude") / "projects"
-        ],
+        claude_code_history.KIND: [claude_home / "projects"],
         codex_history.KIND: [codex_home / "sessions", codex_home / "archived_sessions"],
         opencode_history.KIND: [data / "opencode", *_folder_of_named_database(places, data)],
-        gemini_cli_history.KIND: [
-            places.folder_from_variable("GEMINI_CLI_HOME") / ".gemini" / "tmp"
-        ],
-        pi_history.KIND: [
-            places.folder_from_variable("PI_CODING_AGENT_DIR", ".pi", "agent") / "sessions"
-        ],
+        gemini_cli_history.KIND: [gemini_home / ".gemini" / "tmp"],
+        pi_history.KIND: [pi_home / "sessions"],
         cline_history.KIND: list(_cline_folders(places)),
         goose_history.KIND: [data / "goose" / "sessions"],
     }
@@ -101,13 +99,12 @@ def _folder_of_named_database(places: HistoryPlaces, data: Path) -> Iterator[Pat
     """Yield the folder of the database that `OPENCODE_DB` names, unless it is a folder with much
     else in it: the recorder looks at all that is in a folder of histories.
     """
-    named = Path(places.variables.get("OPENCODE_DB", ""))
-    folder = named.parent
-    is_own_folder = folder != data / "opencode" and folder not in (
-        places.home,
-        *places.home.parents,
-    )
-    if named.is_absolute() and named.suffix == ".db" and is_own_folder:
+    database = Path(places.variables.get("OPENCODE_DB", ""))
+    folder = database.parent
+    has_much_else = folder == places.home or folder in places.home.parents
+    if has_much_else or folder == data / "opencode":
+        return
+    if database.is_absolute() and database.suffix == ".db":
         yield folder
 
 
@@ -130,9 +127,10 @@ def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
 
 
 def find_kind_by_folder(folders: Mapping[str, Sequence[Path]], file: Path) -> str:
-    return next(
-        (kind for kind, places in folders.items() if any(map(file.is_relative_to, places))), ""
-    )
+    for kind, places in folders.items():
+        if any(map(file.is_relative_to, places)):
+            return kind
+    return ""
 
 
 def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
@@ -140,12 +138,12 @@ def find_history_of_changed_file(kind: str, path: Path) -> Path | None:
     name = path.name.removesuffix("-wal")
     if _is_database_of_program(kind, name):
         return path.with_name(name)
-    fits = (
-        cline_history.is_cline_file(path)
-        if kind == cline_history.KIND
-        else path.match(_NAME_PATTERNS.get(kind, " "))
-    )
-    return path if fits and (kind != gemini_cli_history.KIND or "chats" in path.parts) else None
+    is_history = path.match(_NAME_PATTERNS.get(kind, " "))
+    if kind == cline_history.KIND:
+        is_history = cline_history.is_cline_file(path)
+    elif kind == gemini_cli_history.KIND:
+        is_history = is_history and "chats" in path.parts
+    return path if is_history else None
 
 
 def find_histories_in_file(
@@ -188,9 +186,8 @@ def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
     stem = found.path.stem
     others: list[Path] = []
     if found.kind == claude_code_history.KIND:
-        others += list_files_below(
-            beside / stem / "subagents", "agent-*.jsonl", allowed_root=beside
-        )
+        subagents = beside / stem / "subagents"
+        others += list_files_below(subagents, "agent-*.jsonl", allowed_root=beside)
     elif found.kind == gemini_cli_history.KIND:
         # The folder is named by the whole ID of the session.
         for folder in sorted(beside.glob(f"{stem.rpartition('-')[2]}-*/")):
@@ -248,14 +245,17 @@ def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
 
 
 def _opencode_history_in_file(data: Path, file: Path) -> Iterator[FoundHistories]:
-    value = object_at(
-        parse_json_or_none(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT))
-    )
+    content = read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT)
+    value = object_at(parse_json_or_none(content))
+    if value.get("parentID"):
+        return
+    messages = list_files_below(data / "storage" / "message" / file.stem, "*.json")
+    size = file.stat().st_size + sum(message.stat().st_size for message in messages)
+    folder = text_at(value, "directory")
     times = object_at(value, "time")
-    if not value.get("parentID"):
-        messages = list_files_below(data / "storage" / "message" / file.stem, "*.json")
-        size = sum(one.stat().st_size for one in (file, *messages))
-        yield FoundHistories(opencode_history.KIND, file, text_at(value, "directory"), 1, size, parse_time(times.get("created")), parse_time(times.get("updated")))  # fmt: skip
+    created = parse_time(times.get("created"))
+    updated = parse_time(times.get("updated"))
+    yield FoundHistories(opencode_history.KIND, file, folder, 1, size, created, updated)
 
 
 def _is_database_of_program(kind: str, name: str) -> bool:
@@ -315,9 +315,11 @@ def _queries_of_sessions(kind: str, tables: Collection[str]) -> Iterator[str]:
     if kind == opencode_history.KIND and opencode2_history.SESSIONS in tables:
         yield f"{columns} session_v2 WHERE parent_id IS NULL"
     if kind == opencode_history.KIND and "session" in tables:
-        taken_over = " AND id NOT IN (SELECT id FROM session_v2)"
-        is_version_2 = opencode2_history.SESSIONS in tables
-        yield f"{columns} session WHERE parent_id IS NULL{taken_over if is_version_2 else ''}"
+        query = f"{columns} session WHERE parent_id IS NULL"
+        if opencode2_history.SESSIONS in tables:
+            # Version 2 has taken these over.
+            query += " AND id NOT IN (SELECT id FROM session_v2)"
+        yield query
 
 
 def is_opencode2_in_use(places: HistoryPlaces) -> bool:
@@ -339,7 +341,10 @@ def find_unread_databases(places: HistoryPlaces) -> Iterator[str]:
     read. This reads no content.
     """
     for kind, folders in history_folders(places).items():
-        for database in itertools.chain(*(sorted(folder.glob("*.db")) for folder in folders)):
+        databases: list[Path] = []
+        for folder in folders:
+            databases += sorted(folder.glob("*.db"))
+        for database in databases:
             report = ReadingReport(shape=kind)
             with suppress(sqlite3.Error, OSError):
                 if foreign_sqlite.is_sqlite_file(database):

@@ -72,15 +72,17 @@ class ReadingReport:
     version: str = ""  # The version of the program that wrote them, if it says so.
     unknown: Counter[str] = field(default_factory=Counter)  # What that program was not seen with.
     unknown_tables: Counter[str] = field(default_factory=Counter)  # By name: how many rows.
-    is_damaged: bool = (
-        False  # Whether a whole line is unreadable, not one that the agent is still writing.
-    )
+    # Whether a whole line is unreadable, not one that the agent is still writing.
+    is_damaged: bool = False
 
     def add_left_out_row(self, kind: str, value: Mapping[str, object] | None = None) -> None:
         self.left_out[kind] += 1
         if not is_known_note(self.shape, kind):
             self.unknown[kind] += 1
-        self._append_unread_row(self.row if value is None else HistoryRow(value, ""))
+        row = self.row
+        if value is not None:
+            row = HistoryRow(value, "")
+        self._append_unread_row(row)
 
     def keep_row_as_it_is(self) -> None:
         """Keep the line of a row that was read, because its message does not have all of it."""
@@ -131,10 +133,8 @@ class ReadingReport:
         if not self.left_out:
             return tuple(self.complaints)
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.left_out.items()))
-        return (
-            *self.complaints,
-            f"{history_name}{NO_MESSAGES}, and are kept in the cache as they are: {kinds}.",
-        )
+        sentence = f"{history_name}{NO_MESSAGES}, and are kept in the cache as they are: {kinds}."
+        return (*self.complaints, sentence)
 
 
 @dataclass(slots=True)
@@ -158,7 +158,10 @@ class HistoryMessages:
     def report_unknown_parts(self, value: Mapping[str, object]) -> None:
         holder = object_at(value, "message") or object_at(value, "payload") or value
         for part in objects_at(holder.get("content")):
-            kinds = [str(part["type"])] if "type" in part else [*part]
+            # Gemini's parts have no type, but a field of that name.
+            kinds = list(part)
+            if "type" in part:
+                kinds = [str(part["type"])]
             if not any(map(_KNOWN_PART.fullmatch, kinds)):
                 self.report.add_left_out_row(f"part {' '.join(kinds)[:80]}")
 
@@ -175,10 +178,11 @@ class HistoryMessages:
 
     def add_compaction(self, text: str, time: float, why: str, keep: int | None = None) -> None:
         """Add a summary, which replaces what came before it, or before the message `keep`."""
-        at = len(self.made)
-        self.compactions.append(
-            RecordedCompaction(at, at if keep is None else keep, text, time, why)
-        )
+        position = len(self.made)
+        first_kept = position
+        if keep is not None:
+            first_kept = keep
+        self.compactions.append(RecordedCompaction(position, first_kept, text, time, why))
 
 
 def text_of_message_content(content: object) -> str:
@@ -203,13 +207,19 @@ def checked_tool_call(identity: str, name: str, arguments: object) -> ToolCall:
 
 
 def format_arguments(value: object) -> str:
-    return value if isinstance(value, str) else _JSON.encode({} if value is None else value)
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "{}"
+    return _JSON.encode(value)
 
 
 def cost_or_zero(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
-    return float(value) if 0 <= value < 1e9 else 0.0
+    if not 0 <= value < 1e9:
+        return 0.0
+    return float(value)
 
 
 def parse_time(value: object) -> float:
@@ -283,18 +293,20 @@ def read_tool_result(
     """Return a result. `call_field`: the field with its call's id. `failed_field`: the
     field that says whether it failed.
     """
-    if not (answers := text_at(block, call_field)):
+    answers = text_at(block, call_field)
+    if not answers:
         raise UnreadableRow("a tool result names no call")
     text, pictures = text_and_pictures(block.get("content"))
-    return RecordedMessage(
-        "tool", text, answers=answers, ok=not block.get(failed_field), time=time, pictures=pictures
-    )
+    is_ok = not block.get(failed_field)
+    return RecordedMessage("tool", text, answers=answers, ok=is_ok, time=time, pictures=pictures)
 
 
 def _content_parts(content: object) -> Sequence[object]:
     if isinstance(content, list):
         return content
-    return [content] if isinstance(content, Mapping) else []
+    if isinstance(content, Mapping):
+        return [content]
+    return []
 
 
 def _picture_of_part(part: object) -> RecordedPicture | None:
@@ -324,4 +336,6 @@ def _text_or_placeholder_of_part(part: object) -> str:
         if isinstance(text, str):
             return text
     kind = part.get("type")
-    return f"[{kind}]" if isinstance(kind, str) else ""
+    if not isinstance(kind, str):
+        return ""
+    return f"[{kind}]"

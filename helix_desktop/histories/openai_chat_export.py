@@ -19,46 +19,43 @@ Line = Mapping[str, Any]
 
 
 def digests_needed_for_export(recorded_facts: Sequence[facts.Recorded]) -> list[Digest]:
-    found: dict[Digest, None] = {}
+    digests: list[Digest] = []
     for recorded in build_state(recorded_facts).facts_on_path():
         if isinstance(recorded.fact, facts.ToolReturned):
-            found |= dict.fromkeys(
-                [recorded.fact.output.digest, *(one.digest for one in recorded.fact.images)]
-            )
+            digests.append(recorded.fact.output.digest)
+            digests += [image.digest for image in recorded.fact.images]
         elif isinstance(recorded.fact, facts.UserSaid):
-            found |= dict.fromkeys(
-                part.stored.digest
-                for part in recorded.fact.parts
-                if isinstance(part, facts.Attachment)
-            )
-    return list(found)
+            for part in recorded.fact.parts:
+                if isinstance(part, facts.Attachment):
+                    digests.append(part.stored.digest)
+    return list(dict.fromkeys(digests))
 
 
 def list_messages_in_order(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
     """Yield messages and results, with the results of a reply directly after it."""
-    waiting: dict[str, facts.Recorded] = {}
-    held: list[facts.Recorded] = []
+    waiting: dict[str, facts.Recorded] = {}  # By call: the reply with it.
+    said_meanwhile: list[facts.Recorded] = []
     for recorded in build_state(recorded_facts).facts_on_path():
         fact = recorded.fact
         if isinstance(fact, facts.ToolReturned):
             if waiting.pop(fact.call, None) is not None:
                 yield recorded
             if not waiting:
-                yield from held
-                held = []
+                yield from said_meanwhile
+                said_meanwhile = []
         elif isinstance(fact, facts.UserSaid) and waiting:
-            held.append(recorded)
-        elif isinstance(fact, facts.UserSaid | facts.ModelReplied):
-            if isinstance(fact, facts.ModelReplied):
-                yield from _build_results_of_unanswered_calls(waiting)
-                yield from held
-                held = []
-                waiting = {
-                    part.id: recorded for part in fact.parts if isinstance(part, facts.ToolCall)
-                }
+            said_meanwhile.append(recorded)
+        elif isinstance(fact, facts.UserSaid):
+            yield recorded
+        elif isinstance(fact, facts.ModelReplied):
+            yield from _build_results_of_unanswered_calls(waiting)
+            yield from said_meanwhile
+            said_meanwhile = []
+            calls = [part.id for part in fact.parts if isinstance(part, facts.ToolCall)]
+            waiting = dict.fromkeys(calls, recorded)
             yield recorded
     yield from _build_results_of_unanswered_calls(waiting)
-    yield from held
+    yield from said_meanwhile
 
 
 def _build_results_of_unanswered_calls(
@@ -66,47 +63,49 @@ def _build_results_of_unanswered_calls(
 ) -> Iterator[facts.Recorded]:
     for call, reply in replies_by_call.items():
         stored = facts.Stored(Digest.of_content(INTERRUPTED.encode()), len(INTERRUPTED))
-        yield facts.Recorded(
-            reply.conversation,
-            reply.seq,
-            reply.time,
-            facts.ToolReturned(call, stored, 0, ok=False, head=INTERRUPTED),
-        )
+        interrupted = facts.ToolReturned(call, stored, 0, ok=False, head=INTERRUPTED)
+        yield facts.Recorded(reply.conversation, reply.seq, reply.time, interrupted)
 
 
 def text_of_exported_result(fact: facts.ToolReturned, read_content: ReadContent) -> str:
-    found = read_content(fact.output.digest)
-    return fact.head or (
-        found.decode("utf-8", "replace")
-        if found is not None
-        else f"[{fact.output.digest}: not available]"
-    )
+    if fact.head:
+        return fact.head
+    content = read_content(fact.output.digest)
+    if content is None:
+        return f"[{fact.output.digest}: not available]"
+    return content.decode("utf-8", "replace")
 
 
 def text_of_exported_attachment(part: facts.Attachment, read_content: ReadContent) -> str:
-    data = read_content(part.stored.digest)
-    return f"[Attachment: {part.name}]\n{data.decode('utf-8', 'replace') if data is not None else '[not available]'}"
+    content = read_content(part.stored.digest)
+    text = "[not available]"
+    if content is not None:
+        text = content.decode("utf-8", "replace")
+    return f"[Attachment: {part.name}]\n{text}"
 
 
 def parse_arguments_object(arguments: str) -> Line:
     value = parse_json_or_none(arguments or "{}")
-    return value if isinstance(value, dict) else {"malformed_arguments": arguments}
+    if not isinstance(value, dict):
+        return {"malformed_arguments": arguments}
+    return value
 
 
 # --- OpenAI's Chat Completions format
 
 
 def last_system_prompt(recorded_facts: Sequence[facts.Recorded]) -> str:
-    said = (
-        one.fact.text for one in reversed(recorded_facts) if isinstance(one.fact, facts.SystemSet)
-    )
-    return next(filter(None, said), "")
+    for recorded in reversed(recorded_facts):
+        if isinstance(recorded.fact, facts.SystemSet) and recorded.fact.text:
+            return recorded.fact.text
+    return ""
 
 
 def export_openai_lines(
     recorded_facts: Sequence[facts.Recorded], read_content: ReadContent
 ) -> Iterator[Line]:
-    if system := last_system_prompt(recorded_facts):
+    system = last_system_prompt(recorded_facts)
+    if system:
         yield {"role": "system", "content": system}
     for recorded in list_messages_in_order(recorded_facts):
         fact = recorded.fact
@@ -123,40 +122,40 @@ def export_openai_lines(
 
 
 def _openai_reply_message(fact: facts.ModelReplied) -> Line:
-    made = [with_plain_name(part) for part in fact.parts if isinstance(part, facts.ToolCall)]
-    functions = ({"name": call.name, "arguments": call.arguments} for call in made)
-    calls = [
-        {"id": call.id, "type": "function", "function": one}
-        for call, one in zip(made, functions, strict=True)
-    ]
-    text = "\n".join(part.text for part in fact.parts if isinstance(part, facts.Text))
-    said: Line = {"role": "assistant", "content": text or None}
-    return {**said, "tool_calls": calls} if calls else said
+    calls = []
+    texts = []
+    for part in fact.parts:
+        if isinstance(part, facts.ToolCall):
+            named = with_plain_name(part)
+            function = {"name": named.name, "arguments": named.arguments}
+            calls.append({"id": named.id, "type": "function", "function": function})
+        elif isinstance(part, facts.Text):
+            texts.append(part.text)
+    message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) or None}
+    if calls:
+        message["tool_calls"] = calls
+    return message
 
 
 def _openai_user_content(fact: facts.UserSaid, read_content: ReadContent) -> str | list[Line]:
-    texts = [
-        part.text
-        if isinstance(part, facts.Text)
-        else text_of_exported_attachment(part, read_content)
-        for part in fact.parts
-        if not _is_picture_attachment(part)
-    ]
-    shown = [
-        part.stored
-        for part in fact.parts
-        if isinstance(part, facts.Attachment) and _is_picture_attachment(part)
-    ]
-    found = [
-        (stored.media_type, data)
-        for stored in shown
-        if (data := read_content(stored.digest)) is not None
-    ]
-    urls = [f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}" for kind, data in found]
-    pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    texts: list[str] = []
+    pictures: list[Line] = []
+    for part in fact.parts:
+        if isinstance(part, facts.Text):
+            texts.append(part.text)
+        elif not _is_picture_attachment(part):
+            texts.append(text_of_exported_attachment(part, read_content))
+        else:
+            content = read_content(part.stored.digest)
+            if content is not None:
+                data = base64.b64encode(content).decode("ascii")
+                url = f"data:{part.stored.media_type};base64,{data}"
+                pictures.append({"type": "image_url", "image_url": {"url": url}})
     text = "\n".join(texts)
-    return [{"type": "text", "text": text}, *pictures] if pictures else text
+    if not pictures:
+        return text
+    return [{"type": "text", "text": text}, *pictures]
 
 
-def _is_picture_attachment(part: object) -> bool:
-    return isinstance(part, facts.Attachment) and part.stored.media_type.startswith("image/")
+def _is_picture_attachment(part: facts.Attachment) -> bool:
+    return part.stored.media_type.startswith("image/")
