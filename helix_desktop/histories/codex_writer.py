@@ -43,8 +43,6 @@ def build_codex_lines(
         "session_id": new_id,
         "timestamp": format_iso_time(begun),
         "cwd": session.folder,
-    }
-    about |= {
         "originator": "codex_exec",
         "cli_version": SEEN_VERSION,
         "source": "exec",
@@ -96,22 +94,22 @@ def _message_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator
     if message.role == "assistant":
         yield from _reply_items(message, custom_calls)
         return
-    pictures = [
-        {"type": "input_image", "image_url": format_picture_url(picture)}
-        for picture in message.pictures
-    ]
-    words: list[Item] = (
-        [{"type": "input_text", "text": message.text}] if message.text.strip() else []
-    )
+    content: list[Item] = []
+    if message.text.strip():
+        content.append({"type": "input_text", "text": message.text})
+    for picture in message.pictures:
+        content.append({"type": "input_image", "image_url": format_picture_url(picture)})
     if message.role == "tool":
-        output: object = [*words, *pictures] if pictures else message.text
-        kind = (
-            "custom_tool_call_output" if message.answers in custom_calls else "function_call_output"
-        )
+        output: object = message.text
+        if message.pictures:
+            output = content
+        kind = "function_call_output"
+        if message.answers in custom_calls:
+            kind = "custom_tool_call_output"
         yield {"type": kind, "call_id": plain_call_id(message.answers), "output": output}
-    elif message.role in ("user", "system") and (words or pictures):
+    elif message.role in ("user", "system") and content:
         role = "user" if message.role == "user" else "developer"
-        yield {"type": "message", "role": role, "content": [*words, *pictures]}
+        yield {"type": "message", "role": role, "content": content}
 
 
 def _reply_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[Item]:
@@ -121,26 +119,20 @@ def _reply_items(message: RecordedMessage, custom_calls: set[str]) -> Iterator[I
         elif isinstance(part, Text) and part.text.strip():
             content = [{"type": "output_text", "text": part.text}]
             yield {"type": "message", "role": "assistant", "content": content}
-        elif (
-            isinstance(part, ToolCall)
-            and part.name == "apply_patch"
-            and _text_given_to_custom_tool(part)
-        ):
-            custom_calls.add(part.id)
-            call = {
-                "type": "custom_tool_call",
-                "call_id": plain_call_id(part.id),
-                "name": part.name,
-            }
-            yield {**call, "input": _text_given_to_custom_tool(part)}
         elif isinstance(part, ToolCall):
-            call = {"type": "function_call", "call_id": plain_call_id(part.id), "name": part.name}
-            yield {**call, "arguments": part.arguments}
+            call: Item = {"call_id": plain_call_id(part.id), "name": part.name}
+            patch = _text_given_to_custom_tool(part)
+            if part.name == "apply_patch" and patch:
+                custom_calls.add(part.id)
+                yield {"type": "custom_tool_call", **call, "input": patch}
+            else:
+                yield {"type": "function_call", **call, "arguments": part.arguments}
 
 
 def _text_given_to_custom_tool(call: ToolCall) -> str:
     """Return the text given to a custom tool, or an empty string for a function."""
-    given = parse_arguments_object(call.arguments)
-    return (
-        str(given["input"]) if set(given) == {"input"} and isinstance(given["input"], str) else ""
-    )
+    arguments = parse_arguments_object(call.arguments)
+    text = arguments.get("input")
+    if set(arguments) != {"input"} or not isinstance(text, str):
+        return ""
+    return text

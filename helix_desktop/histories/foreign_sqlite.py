@@ -20,11 +20,11 @@ from helix_desktop.json_values import parse_json_or_none
 
 HEAD = b"SQLite format 3\0"
 STEPS = 1_000  # We check the time limit after this many steps of SQLite's virtual machine.
-MOST_SCHEMA_STEPS = (
-    100_000  # SQLite may take so many steps to read the list of tables: enough for about 14,000.
-)
+# SQLite may take so many steps to read the list of tables: enough for about 14,000.
+MOST_SCHEMA_STEPS = 100_000
 LONGEST_SECONDS = 60.0  # The processor time for all statements on one database together.
-LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # Bytes. A definition is a table's SQL.
+LONGEST_VALUE = 256 << 20  # In bytes.
+LONGEST_DEFINITION = 1 << 20  # In bytes. A definition is a table's SQL.
 # Queries that find ordinary tables (virtual tables have no root page) and generated columns.
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
 _CALCULATED = "SELECT t.name, c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND c.hidden > 1"
@@ -76,7 +76,8 @@ def connect_foreign_database(
             size += about.st_size
     address = f"file:{quote(str(path))}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, timeout=timeout, factory=ForeignConnection)
-    connection.seconds_left, connection.bytes_left = LONGEST_SECONDS, 4 * size
+    connection.seconds_left = LONGEST_SECONDS
+    connection.bytes_left = 4 * size
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(LONGEST_VALUE, size + LONGEST_DEFINITION))
     connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, LONGEST_DEFINITION)
     connection.set_progress_handler(lambda: True, MOST_SCHEMA_STEPS)
@@ -86,7 +87,9 @@ def connect_foreign_database(
 
 def deny_triggers_and_views(_action: int, _first: str | None, _second: str | None, _database: str | None, inside: str | None) -> int:  # fmt: skip
     """Deny any access from inside a trigger or view (`inside`), because it may never end."""
-    return sqlite3.SQLITE_OK if inside is None else sqlite3.SQLITE_DENY
+    if inside is not None:
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
 
 
 @contextmanager
@@ -110,12 +113,12 @@ def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
             """`view`: the view or trigger that wants this."""
             if action == sqlite3.SQLITE_READ and (table, column) in calculated:
                 return sqlite3.SQLITE_IGNORE  # The column reads as NULL.
-            is_known = action != sqlite3.SQLITE_READ or table in real or table in _CATALOGUE
-            return (
-                sqlite3.SQLITE_OK
-                if action in _ALLOWED and is_known and view is None
-                else sqlite3.SQLITE_DENY
-            )
+            if view is not None or action not in _ALLOWED:
+                return sqlite3.SQLITE_DENY
+            is_known = table in real or table in _CATALOGUE
+            if action == sqlite3.SQLITE_READ and not is_known:
+                return sqlite3.SQLITE_DENY
+            return sqlite3.SQLITE_OK
 
         connection.set_authorizer(authorize)
         yield connection
@@ -130,9 +133,8 @@ def copy_foreign_database(path: Path, target: Path, limit_bytes: int) -> None:
         closing(connect_foreign_database(target, "rwc")) as copy,
     ):
         source.execute("BEGIN")
-        pages, page_size = (
-            source.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
-        )
+        (pages,) = source.execute("PRAGMA page_count").fetchone()
+        (page_size,) = source.execute("PRAGMA page_size").fetchone()
         if pages * page_size > limit_bytes:
             raise sqlite3.DatabaseError("it is too large to be copied")
         source.backup(copy)
@@ -195,16 +197,22 @@ def _sort_key(value: object) -> tuple[int, object]:
     """Return a key that sorts like SQLite: NULL, then numbers, texts and bytes."""
     if value is None:
         return 0, 0
-    return (1 if isinstance(value, int | float) else 2 if isinstance(value, str) else 3), value
+    if isinstance(value, int | float):
+        return 1, value
+    if isinstance(value, str):
+        return 2, value
+    return 3, value
 
 
 def parse_json_column(value_text: object, place: str, report: ReadingReport) -> HistoryRow | None:
     """Return the JSON object in a column, or report that there is none and return None."""
-    value = parse_json_or_none(value_text) if isinstance(value_text, str | bytes) else value_text
+    value = value_text
+    if isinstance(value_text, str | bytes):
+        value = parse_json_or_none(value_text)
     if isinstance(value, Mapping):
         return HistoryRow(value, place)
-    raw = (
-        value_text if isinstance(value_text, bytes) else str(value_text).encode("utf-8", "replace")
-    )
+    raw = value_text
+    if not isinstance(raw, bytes):
+        raw = str(value_text).encode("utf-8", "replace")
     report.complain_about_row(HistoryRow({}, place, raw + b"\n"), "this is not a JSON object")
     return None

@@ -55,14 +55,17 @@ def read_gemini_cli_recordings(
         log.read_gemini_row(row)
 
     def read(indices: Sequence[int], report: history_rows.ReadingReport) -> _GeminiMessages:
-        return _GeminiMessages(report).read_gemini_records(
-            [(i, log.records[i]) for i in indices], log.compacted
-        )
+        records = [(index, log.records[index]) for index in indices]
+        return _GeminiMessages(report).read_gemini_records(records, log.compacted)
 
-    session, title = text_at(log.about, "sessionId") or path.stem, text_at(log.about, "summary")
-    parent = path.parent.name if path.parent.parent.name == "chats" else ""
-    listed = value_at(log.about, "directories", 0)
-    folder = listed if isinstance(listed, str) else read_gemini_project_folder(path)
+    session = text_at(log.about, "sessionId") or path.stem
+    title = text_at(log.about, "summary")
+    parent = ""
+    if path.parent.parent.name == "chats":
+        parent = path.parent.name
+    folder = value_at(log.about, "directories", 0)
+    if not isinstance(folder, str):
+        folder = read_gemini_project_folder(path)
     first = RecordedSession(str(path), (), KIND, session, title, folder, parent=parent)
     return build_branch_sessions(
         log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, report
@@ -101,35 +104,37 @@ class _GeminiLog:
 
     def read_gemini_row(self, row: history_rows.HistoryRow) -> None:
         value = row.value
-        listed = object_at(value.get("$set", value)).get("messages")
+        fields = object_at(value.get("$set", value))
         if "$rewindTo" in value:
-            at = self.places.get(text_at(value, "$rewindTo"))
-            self.rewound = ROOT if not at else text_at(self.records[at - 1].value, "id")
+            position = self.places.get(text_at(value, "$rewindTo"))
+            self.rewound = ROOT
+            if position:
+                self.rewound = text_at(self.records[position - 1].value, "id")
         elif isinstance(value.get("type"), str):
             named = {**value, "id": text_at(value, "id") or row.place}
             self._add_or_replace_record(replace(row, value=named))
         else:
-            self.about |= {
-                name: one
-                for name, one in object_at(value.get("$set", value)).items()
-                if name != "messages"
-            }
-        if isinstance(listed, list):
-            self._replace_whole_history(
-                [history_rows.HistoryRow(one, row.place) for one in objects_at(listed)]
-            )
+            self.about.update(fields)
+            self.about.pop("messages", None)
+        records = fields.get("messages")
+        if isinstance(records, list):
+            rows = [history_rows.HistoryRow(record, row.place) for record in objects_at(records)]
+            self._replace_whole_history(rows)
 
     def _add_or_replace_record(self, row: history_rows.HistoryRow) -> None:
         name = text_at(row.value, "id")
         if name in self.places:
             self.records[self.places[name]] = row
             return
-        before = self.records[-1].value if self.records else {}
-        parent = self.rewound or text_at(before, "id")
+        parent = self.rewound
+        if not parent and self.records:
+            parent = text_at(self.records[-1].value, "id")
         self.places[name] = len(self.records)
         self.records.append(row)
         kind = row.value.get("type")
-        node = HistoryNode(name, parent, kind == "user", name if kind == "gemini" else "")
+        node = HistoryNode(name, parent, begins=kind == "user")
+        if kind == "gemini":
+            node = replace(node, step=name)
         self.tree.add_node(len(self.records) - 1, node)
         self.rewound = ""
 
@@ -211,7 +216,8 @@ class _GeminiMessages(history_rows.HistoryMessages):
             self.add_compaction("\n\n".join(said), time, "Gemini CLI compressed here", keep)
 
     def read_row(self, value: Mapping[str, object]) -> None:
-        kind, time = value.get("type"), history_rows.parse_time(value.get("timestamp"))
+        kind = value.get("type")
+        time = history_rows.parse_time(value.get("timestamp"))
         if kind == "gemini":
             self._read_gemini_reply(value, time)
         elif kind == "user":

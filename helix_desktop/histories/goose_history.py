@@ -22,7 +22,14 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
     build_recorded_reply,
 )
-from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
+from helix_desktop.json_values import (
+    first_text,
+    number_at,
+    object_at,
+    objects_at,
+    text_at,
+    value_at,
+)
 
 KIND = "goose"
 TABLES = frozenset({"sessions", "messages"})
@@ -31,9 +38,9 @@ _CALLS = ("toolRequest", "frontendToolRequest")
 
 def is_goose_row(value: Mapping[str, object]) -> bool:
     """Whether a row is from an older file: its head, or a message with a list of goose's parts."""
-    return "working_dir" in value or (
-        value.get("role") in ("user", "assistant") and "created" in value
-    )
+    if "working_dir" in value:
+        return True
+    return value.get("role") in ("user", "assistant") and "created" in value
 
 
 def read_goose_database(
@@ -45,18 +52,16 @@ def read_goose_database(
         rows = []
         for row in query_until_damage(connection, query, [text_at(session, "id")], report, ("id",)):
             place = f"{path}, message {row.get('id')}"
-            content = parse_json_column(
-                f'{{"content": {row.get("content_json") or "[]"}}}', place, report
-            )
+            content_json = f'{{"content": {row.get("content_json") or "[]"}}}'
+            content = parse_json_column(content_json, place, report)
             about = parse_json_column(row.get("metadata_json") or "{}", place, report)
-            if content is not None:
-                report.note_unknown_fields(content)
-                value = {**row, **content.value, "metadata": about.value if about else {}}
-                rows.append(
-                    history_rows.HistoryRow(
-                        {**value, "created": row.get("created_timestamp")}, place
-                    )
-                )
+            if content is None:
+                continue
+            report.note_unknown_fields(content)
+            value: dict[str, object] = {**row, **content.value}
+            value["metadata"] = about.value if about is not None else {}
+            value["created"] = row.get("created_timestamp")
+            rows.append(history_rows.HistoryRow(value, place))
         yield _build_goose_recording(session, rows, f"{path}#{text_at(session, 'id')}", report)
 
 
@@ -64,9 +69,12 @@ def read_goose_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
     """Return the session of an older file."""
-    head = next((row.value for row in rows if "working_dir" in row.value), {})
+    heads = [row.value for row in rows if "working_dir" in row.value]
     messages = [row for row in rows if "working_dir" not in row.value]
-    return [_build_goose_recording({**head, "id": path.stem}, messages, str(path), report)]
+    about: dict[str, object] = {"id": path.stem}
+    if heads:
+        about = {**heads[0], "id": path.stem}
+    return [_build_goose_recording(about, messages, str(path), report)]
 
 
 def _build_goose_recording(
@@ -75,11 +83,15 @@ def _build_goose_recording(
     recording_name: str,
     report: history_rows.ReadingReport,
 ) -> RecordedSession:
-    writing = _GooseMessages(report).read_rows(rows)
-    identity, folder = text_at(session, "id"), text_at(session, "working_dir")
-    title, compactions = first_text(session, "name", "description"), tuple(writing.compactions)
+    messages = _GooseMessages(report).read_rows(rows)
     return RecordedSession(
-        recording_name, tuple(writing.made), KIND, identity, title, folder, compactions=compactions
+        recording_name,
+        tuple(messages.made),
+        KIND,
+        text_at(session, "id"),
+        first_text(session, "name", "description"),
+        text_at(session, "working_dir"),
+        compactions=tuple(messages.compactions),
     )
 
 
@@ -88,32 +100,37 @@ class _GooseMessages(history_rows.HistoryMessages):
     hidden: int = 0  # How many messages so far are hidden from the agent.
 
     def read_row(self, value: Mapping[str, object]) -> None:
-        time, about = history_rows.parse_time(value.get("created")), object_at(value, "metadata")
-        content = value.get("content")
-        is_seen, is_shown = (
-            about.get("agentVisible") is not False,
-            about.get("userVisible") is not False,
-        )
-        if is_seen and not is_shown and self.hidden:
-            text = history_rows.text_of_message_content(
-                [part for part in objects_at(content) if part.get("type") == "text"]
-            )
-            if text:
-                self.add_compaction(
-                    text, time, "goose compacted the conversation here", self.hidden
-                )
-                self.hidden = 0
+        time = history_rows.parse_time(value.get("created"))
+        content = objects_at(value.get("content"))
+        is_seen_by_agent = value_at(value, "metadata", "agentVisible") is not False
+        is_shown_to_user = value_at(value, "metadata", "userVisible") is not False
+        if is_seen_by_agent and not is_shown_to_user and self.hidden:
+            self._read_goose_summary(content, time)
             return
-        if value.get("role") == "assistant":
-            parts = [found for part in objects_at(content) for found in _goose_reply_part(part)]
-            if parts:
-                self.made.append(build_recorded_reply(parts, time=time, usage=Usage()))
-        elif value.get("role") == "user":
-            self._read_goose_user(objects_at(content), time)
+        role = value.get("role")
+        if role == "assistant":
+            self._read_goose_reply(content, time)
+        elif role == "user":
+            self._read_goose_user(content, time)
         else:
-            raise history_rows.UnknownRow(f"there is no role {value.get('role')!r}")
-        if not is_seen:
+            raise history_rows.UnknownRow(f"there is no role {role!r}")
+        if not is_seen_by_agent:
             self.hidden = len(self.made)
+
+    def _read_goose_summary(self, content: Sequence[Mapping[str, object]], time: float) -> None:
+        texts = [part for part in content if part.get("type") == "text"]
+        summary = history_rows.text_of_message_content(texts)
+        if summary:
+            why = "goose compacted the conversation here"
+            self.add_compaction(summary, time, why, self.hidden)
+            self.hidden = 0
+
+    def _read_goose_reply(self, content: Sequence[Mapping[str, object]], time: float) -> None:
+        parts: list[ReplyPart] = []
+        for part in content:
+            parts.extend(_goose_reply_part(part))
+        if parts:
+            self.made.append(build_recorded_reply(parts, time=time, usage=Usage()))
 
     def _read_goose_user(self, content: Sequence[Mapping[str, object]], time: float) -> None:
         for part in content:
@@ -126,14 +143,11 @@ class _GooseMessages(history_rows.HistoryMessages):
 def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
     kind = part.get("type")
     if kind in _CALLS:
-        found = object_at(part, "toolCall")
-        value = object_at(found, "value") or found
-        name = text_at(value, "name") or "malformed"
-        yield ToolCall(
-            text_at(part, "id") or "call",
-            name,
-            history_rows.format_arguments(value.get("arguments")),
-        )
+        wrapped = object_at(part, "toolCall")
+        call = object_at(wrapped, "value") or wrapped
+        name = text_at(call, "name") or "malformed"
+        arguments = history_rows.format_arguments(call.get("arguments"))
+        yield ToolCall(text_at(part, "id") or "call", name, arguments)
     elif kind == "thinking":
         yield Reasoning(text_at(part, "thinking"))
     elif kind not in ("redactedThinking", "toolConfirmationRequest"):
@@ -141,18 +155,16 @@ def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
 
 
 def _goose_result(part: Mapping[str, object], time: float) -> RecordedMessage:
-    if not text_at(part, "id"):
+    call_id = text_at(part, "id")
+    if not call_id:
         raise history_rows.UnreadableRow("a tool result names no call")
-    found = object_at(part, "toolResult")
-    value = found.get("value", found.get("error"))
-    inner = object_at(value)
-    content = inner.get("content", value) if inner else value
+    wrapped = object_at(part, "toolResult")
+    value = wrapped.get("value", wrapped.get("error"))
+    result = object_at(value)
+    content = value
+    if result:
+        content = result.get("content", value)
     text, pictures = history_rows.text_and_pictures(content)
-    ok = (
-        found.get("status") != "error"
-        and not inner.get("isError")
-        and number_at(inner, "error") == 0
-    )
-    return RecordedMessage(
-        "tool", text, answers=text_at(part, "id"), ok=ok, time=time, pictures=pictures
-    )
+    has_failed = wrapped.get("status") == "error" or bool(result.get("isError"))
+    is_ok = not has_failed and number_at(result, "error") == 0
+    return RecordedMessage("tool", text, answers=call_id, ok=is_ok, time=time, pictures=pictures)

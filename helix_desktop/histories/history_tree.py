@@ -80,22 +80,25 @@ class HistoryTree:
         if len(self.branches) >= MOST_BRANCHES:
             return False
         rows = self.branches[branch].rows
-        step = self.nodes[rows[at]].step if 0 <= at < len(rows) else ""
-        later = (self.nodes[index] for index in rows[at + 1 :])
-        return any(one.begins or (one.step and one.step != step) for one in later)
+        step = ""
+        if 0 <= at < len(rows):
+            step = self.nodes[rows[at]].step
+        for index in rows[at + 1 :]:
+            later = self.nodes[index]
+            if later.begins or (later.step and later.step != step):
+                return True
+        return False
 
     def rows_of_branch(self, branch: int) -> list[int]:
         """Return all rows of a branch, including shared ones."""
-        return [*self.rows_shared_with_parent(branch), *self.branches[branch].rows]
+        return self.rows_shared_with_parent(branch) + self.branches[branch].rows
 
     def rows_shared_with_parent(self, branch: int) -> list[int]:
-        found = self.branches[branch]
-        if found.of < 0:
+        parent = self.branches[branch].of
+        if parent < 0:
             return []
-        return [
-            *self.rows_shared_with_parent(found.of),
-            *self.branches[found.of].rows[: found.at + 1],
-        ]
+        end = self.branches[branch].at + 1
+        return self.rows_shared_with_parent(parent) + self.branches[parent].rows[:end]
 
 
 def build_branch_sessions(
@@ -108,20 +111,24 @@ def build_branch_sessions(
     """Build a session for each branch, named by its first own row, with the fields of
     `template`.
     """
-    made: list[RecordedSession] = []
-    for at, branch in enumerate(tree.branches):
-        found = read_messages(tree.rows_of_branch(at), ReadingReport() if at else report)
+    sessions: list[RecordedSession] = []
+    for number, branch in enumerate(tree.branches):
+        # What cannot be read in a branch's shared rows was reported with its parent.
+        own_report = ReadingReport() if number else report
+        messages = read_messages(tree.rows_of_branch(number), own_report)
         session = replace(
-            template, messages=tuple(found.made), compactions=tuple(found.compactions)
+            template, messages=tuple(messages.made), compactions=tuple(messages.compactions)
         )
-        if at:
-            shared = len(read_messages(tree.rows_shared_with_parent(at), ReadingReport()).made)
+        if number:
+            shared_rows = tree.rows_shared_with_parent(number)
+            shared = len(read_messages(shared_rows, ReadingReport()).made)
+            name = name_of_row(branch.rows[0]) if branch.rows else ""
             session = replace(
                 session,
-                name=f"{template.name}#{at + 1}",
-                session=f"{template.session}#{name_of_row(branch.rows[0]) if branch.rows else ''}",
-                forked_from=made[branch.of].session if shared else "",
+                name=f"{template.name}#{number + 1}",
+                session=f"{template.session}#{name}",
+                forked_from=sessions[branch.of].session if shared else "",
                 forked_at=shared,
             )
-        made.append(session)
-    return made
+        sessions.append(session)
+    return sessions

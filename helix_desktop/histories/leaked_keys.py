@@ -36,11 +36,13 @@ def find_keys_in_facts(recorded: Iterable[Recorded], contents: Iterable[bytes]) 
     """Return each key once, as it was written: in facts, and in arguments of calls,
     line ends are escaped.
     """
-    texts = (
-        *(encode_fact(one.fact) for one in recorded),
-        *(one.decode("utf-8", "replace") for one in contents),
-    )
-    return [*dict.fromkeys(_LINE_END.sub("\n", key) for text in texts for key in find_keys(text))]
+    texts = [encode_fact(one.fact) for one in recorded]
+    texts += [content.decode("utf-8", "replace") for content in contents]
+    keys: dict[str, None] = {}
+    for text in texts:
+        for key in find_keys(text):
+            keys[_LINE_END.sub("\n", key)] = None
+    return list(keys)
 
 
 def mask_key(key: str) -> str:

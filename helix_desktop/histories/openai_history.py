@@ -18,10 +18,13 @@ _ROLES: Mapping[str, Speaker] = read_table("history_words")["roles"]
 
 def messages_in_object(value: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None:
     """Return an object's list of messages (in a request or a fine-tuning example), or None."""
+    if "role" in value:
+        return None
     for name in ("messages", "input", "conversation", "history"):
-        found = value.get(name)
-        if isinstance(found, list) and found and "role" not in value:
-            return [item if isinstance(item, Mapping) else {"role": None} for item in found]
+        items = value.get(name)
+        if isinstance(items, list) and items:
+            # What is no object is reported as a message without a role.
+            return [item if isinstance(item, Mapping) else {"role": None} for item in items]
     return None
 
 
@@ -31,11 +34,8 @@ def read_openai_recordings(
     if rows and not any("role" in row.value for row in rows):
         report.complaints.append(f"{path}: no line of it is a message: none has a role.")
         return []
-    return [
-        RecordedSession(
-            str(path), tuple(OpenaiMessages(report).read_rows(rows).made), KIND, path.stem
-        )
-    ]
+    messages = OpenaiMessages(report).read_rows(rows).made
+    return [RecordedSession(str(path), tuple(messages), KIND, path.stem)]
 
 
 class OpenaiMessages(history_rows.HistoryMessages):
@@ -46,24 +46,20 @@ class OpenaiMessages(history_rows.HistoryMessages):
 def _read_openai_message(
     value: Mapping[str, object], before: Sequence[RecordedMessage]
 ) -> RecordedMessage:
-    if (role := _ROLES.get(str(value.get("role")))) is None:
+    role = _ROLES.get(str(value.get("role")))
+    if role is None:
         raise history_rows.UnknownRow(f"there is no role {value.get('role')!r}")
-    content, time = (
-        value.get("content"),
-        history_rows.parse_time(value.get("_ts", value.get("timestamp"))),
-    )
-    text, pictures = history_rows.text_and_pictures(content)
+    time = history_rows.parse_time(value.get("_ts", value.get("timestamp")))
+    text, pictures = history_rows.text_and_pictures(value.get("content"))
     if role == "assistant":
-        reasoning, model = (
-            first_text(value, "reasoning_content", "reasoning"),
-            text_at(value, "model"),
-        )
-        calls, usage = (
-            _openai_calls(value, len(before)),
-            chat_gateway.parse_usage(object_at(value, "usage")),
-        )
         return RecordedMessage(
-            role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage
+            role,
+            text,
+            _openai_calls(value, len(before)),
+            reasoning=first_text(value, "reasoning_content", "reasoning"),
+            time=time,
+            model=text_at(value, "model"),
+            usage=chat_gateway.parse_usage(object_at(value, "usage")),
         )
     if role == "tool":
         answers = text_at(value, "tool_call_id") or _find_answered_call(value, before)
@@ -72,22 +68,23 @@ def _read_openai_message(
 
 
 def _openai_calls(message: Mapping[str, object], message_number: int) -> tuple[ToolCall, ...]:
-    raw = message.get("tool_calls") or []
-    if not isinstance(raw, list):
+    entries = message.get("tool_calls") or []
+    if not isinstance(entries, list):
         raise history_rows.UnreadableRow("its tool_calls are not a list")
     legacy = message.get("function_call")
-    entries = [*raw, {"function": legacy}] if isinstance(legacy, Mapping) else raw
-    made = []
+    if isinstance(legacy, Mapping):
+        entries = [*entries, {"function": legacy}]
+    calls = []
     for index, entry in enumerate(entries):
         call = object_at(entry)
         function = object_at(call, "function") or object_at(call, "custom")
-        if not (name := text_at(function, "name")):
+        name = text_at(function, "name")
+        if not name:
             raise history_rows.UnreadableRow(f"its call {index + 1} has no name")
+        call_id = text_at(call, "id") or f"call-{message_number}-{index}"
         arguments = history_rows.format_arguments(function.get("arguments", function.get("input")))
-        made.append(
-            ToolCall(text_at(call, "id") or f"call-{message_number}-{index}", name, arguments)
-        )
-    return tuple(made)
+        calls.append(ToolCall(call_id, name, arguments))
+    return tuple(calls)
 
 
 def _find_answered_call(
@@ -95,7 +92,8 @@ def _find_answered_call(
 ) -> str:
     """Return the id of the last call of the named tool: old function results have only a name."""
     name = text_at(result, "name")
-    for call in (call for message in reversed(earlier_messages) for call in message.calls):
-        if not name or call.name == name:
-            return call.id
+    for message in reversed(earlier_messages):
+        for call in message.calls:
+            if not name or call.name == name:
+                return call.id
     raise history_rows.UnreadableRow("it answers no call: there is no tool_call_id")

@@ -95,16 +95,25 @@ def message_texts(message: RecordedMessage) -> Sequence[str]:
 
 def texts_to_count(message: RecordedMessage) -> Sequence[str]:
     """Return the texts of which tokens are counted, each by itself."""
-    names = (part for call in message.calls for part in (call.name, call.arguments))
-    sealed_too = (part.text for part in message.parts if not isinstance(part, ToolCall))
-    return [text for text in (message.text, message.reasoning, *names, *sealed_too) if text]
+    texts = [message.text, message.reasoning]
+    for call in message.calls:
+        texts += [call.name, call.arguments]
+    # What a provider sealed is counted, too.
+    for part in message.parts:
+        if not isinstance(part, ToolCall):
+            texts.append(part.text)
+    return [text for text in texts if text]
 
 
 def texts_in_context(session: RecordedSession) -> Iterator[str]:
     """Yield the texts that the agent will send: the last summary, and all messages that it kept."""
-    last = session.compactions[-1] if session.compactions else RecordedCompaction(0, 0, "")
-    yield last.text
-    for message in session.messages[last.keep :]:
+    summary = ""
+    first_kept = 0
+    if session.compactions:
+        summary = session.compactions[-1].text
+        first_kept = session.compactions[-1].keep
+    yield summary
+    for message in session.messages[first_kept:]:
         yield from texts_to_count(message)
 
 
@@ -119,19 +128,29 @@ def reply_parts_from_message(message: RecordedMessage) -> Iterator[ReplyPart]:
 def build_recorded_reply(
     parts: Iterable[ReplyPart], *, model: str = "", time: float = 0.0, usage: Usage | None = None
 ) -> RecordedMessage:
-    parts = tuple(part for part in parts if not isinstance(part, Text) or part.text)
+    said: list[ReplyPart] = []
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[ToolCall] = []
+    for part in parts:
+        match part:
+            case Text(text=text):
+                if text:
+                    said.append(part)
+                    texts.append(text)
+            case ToolCall():
+                said.append(part)
+                calls.append(ToolCall(part.id, part.name, part.arguments))
+            case Reasoning(text=thought):
+                said.append(part)
+                if thought:
+                    thoughts.append(thought)
     return RecordedMessage(
         "assistant",
-        "\n".join(part.text for part in parts if isinstance(part, Text)),
-        tuple(
-            ToolCall(part.id, part.name, part.arguments)
-            for part in parts
-            if isinstance(part, ToolCall)
-        ),
-        reasoning="\n".join(
-            part.text for part in parts if isinstance(part, Reasoning) and part.text
-        ),
-        parts=parts,
+        "\n".join(texts),
+        tuple(calls),
+        reasoning="\n".join(thoughts),
+        parts=tuple(said),
         model=model,
         time=time,
         usage=usage or Usage(),

@@ -34,9 +34,8 @@ _NEEDED = {
     "write": {"path", "content"},
     "edit": {"path", "old", "new"},
 }
-_TARGETS = _TABLE[
-    "tools"
-]  # By agent and act: the name of the tool, and what it calls each argument.
+# By agent and act: the name of the tool, and what it calls each argument.
+_TARGETS = _TABLE["tools"]
 # These agents store added context as messages, so it is written back. Others add it anew.
 _KEEPS_OWN_CONTEXT = (CODEX, OPENCODE, PI)
 
@@ -78,7 +77,9 @@ def _canonical_arguments(arguments_text: str) -> dict[str, str] | None:
     for name, value in given.items():
         if name in _WITHOUT_EFFECT:
             continue
-        text = _command_line_of_words(value) if isinstance(value, list) else value
+        text = value
+        if isinstance(value, list):
+            text = _command_line_of_words(value)
         if name not in _ARGUMENTS or not isinstance(text, str):
             return None
         arguments[_ARGUMENTS[name]] = text
@@ -131,8 +132,9 @@ class MessageTranslation:
             return self._translate_reply(message)
         if message.role == "tool" and message.answers in self._texts:
             name = self._texts.pop(message.answers)
-            failed = "" if message.ok else ", which failed"
-            text = f"[Result of the tool {name}{failed}]\n{message.text}"
+            if not message.ok:
+                name += ", which failed"
+            text = f"[Result of the tool {name}]\n{message.text}"
             return RecordedMessage(
                 "user", text, time=message.time, pictures=message.pictures, beside=True
             )
