@@ -26,6 +26,8 @@ _MAGICS = (0x377F0682, 0x377F0683)
 _MOST_PAGES = 1 << 26
 _COMMON_PAGE_SIZE = 512  # That of journals, as `sqlite_database` makes them.
 _COLUMNS_OF_FACTS = 6
+_LEAST_BYTES_OF_FACT = 64  # Its digest alone has 32.
+_MOST_FACTS_OF_CUT_FILE = 100_000
 _LOST = "This record was damaged on disk and could not be recovered."
 
 
@@ -267,16 +269,21 @@ def rebuild_journal(
 
 
 def _conversation_lengths(path: Path) -> dict[str, int]:
+    """Return the numbers of conversations' last facts, as far as they can be true."""
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             rows = connection.execute("SELECT id, last_seq FROM conversations").fetchall()
     except (sqlite3.Error, UnicodeDecodeError):
         return {}
-    return {
-        name: last
-        for name, last in rows
-        if isinstance(name, str) and isinstance(last, int) and 0 < last < 1 << 32
-    }
+    # A flipped bit can make a number of millions. Each fact takes some bytes of the file, which
+    # may have been cut.
+    most_facts = max(_MOST_FACTS_OF_CUT_FILE, path.stat().st_size // _LEAST_BYTES_OF_FACT)
+    lengths = {}
+    for conversation, last_seq in rows:
+        is_number = isinstance(conversation, str) and isinstance(last_seq, int)
+        if is_number and 0 < last_seq <= most_facts:
+            lengths[conversation] = last_seq
+    return lengths
 
 
 def _placeholder_for_lost(

@@ -205,7 +205,7 @@ def check_index_against_stores(
             return
         if lost > 0:
             note(f"The end of the journal is missing. Journal records lost: {lost}.")
-            for sentence in _name_facts_only_index_has(index, journal)[:_MOST_NAMED]:
+            for sentence in _name_facts_only_index_has(index, journal):
                 note(sentence)
         index.close()
         delete_index(workspace)
@@ -213,15 +213,18 @@ def check_index_against_stores(
 
 def _name_facts_only_index_has(index: sqlite3.Connection, journal: JournalFile) -> list[str]:
     last_known = {row.id: row.last_seq for row in journal.conversation_rows()}
-    sentences = []
+    sentences: list[str] = []
     ends = index.execute(
         "SELECT conversation, max(seq) FROM (SELECT conversation, seq FROM pieces"
         " UNION ALL SELECT conversation, seq FROM uses) WHERE seq > 0 GROUP BY conversation"
     )
     for conversation, end in ends:
-        lost = range(last_known.get(conversation, 0) + 1, end + 1)
-        sentences += [f"Record {seq} of conversation {conversation} was lost." for seq in lost]
-    return sentences
+        first = last_known.get(conversation, 0) + 1
+        # A damaged index may name any number.
+        last = min(end, first + _MOST_NAMED)
+        for seq in range(first, last + 1):
+            sentences.append(f"Record {seq} of conversation {conversation} was lost.")
+    return sentences[:_MOST_NAMED]
 
 
 def open_or_rebuild_index(

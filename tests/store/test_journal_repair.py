@@ -179,3 +179,17 @@ def test_facts_are_read_though_sqlite_cannot_even_say_what_is_wrong(
     assert len(opened.read_recorded("a")) == 5
     opened.close()
     assert notes
+
+
+def test_a_damaged_length_of_a_conversation_makes_no_millions_of_lost_records(
+    tmp_path: Path,
+) -> None:
+    journal = JournalFile(tmp_path / "journal.sqlite3")
+    journal.append_all_or_nothing("a", [ConversationStarted("A"), said(1)])
+    journal.append_all_or_nothing("b", [ConversationStarted("B"), said(2)])
+    journal.connection.execute("UPDATE conversations SET last_seq = ? WHERE id = 'a'", (1 << 24,))
+    journal.close()
+    into = tmp_path / "new.sqlite3"
+    result = journal_repair.rebuild_journal(tmp_path / "journal.sqlite3", [], None, into)
+    assert result.kept == 4
+    assert result.lost == ()

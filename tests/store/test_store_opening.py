@@ -345,3 +345,20 @@ def test_an_index_that_knows_more_than_the_journal_names_what_is_gone(tmp_path: 
         "Record 5 of conversation c was lost.",
     ]
     assert not (tmp_path / store_opening.INDEX).exists()
+
+
+def test_a_damaged_number_in_the_index_names_no_millions_of_records(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with closing(sqlite3.connect(tmp_path / store_opening.INDEX)) as index:
+        index.executescript(
+            "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER);"
+            "INSERT INTO meta VALUES('facts', 5), ('rows', 3);"
+            "CREATE TABLE pieces(conversation, seq); CREATE TABLE uses(conversation, seq);"
+            f"INSERT INTO pieces VALUES('c', 3), ('c', {1 << 40});"
+        )
+    journal = JournalFile(tmp_path / "journal.sqlite3")
+    notes: list[str] = []
+    store_opening.check_index_against_stores(tmp_path, journal, 3, notes.append)
+    journal.close()
+    assert notes[1] == "Record 4 of conversation c was lost."
+    assert len(notes) < 200
