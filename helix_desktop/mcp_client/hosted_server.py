@@ -38,6 +38,9 @@ SIGN_IN_SECONDS = 330.0  # A person needs this time to sign in on a web page.
 STEADY_SECONDS = 60.0  # After a connection this long, the pauses begin again with the shortest.
 MOST_TOOLS = 1_000
 MOST_PAGES = 50
+# A question of a server is shown whole: its text in parts, what stands above it at once.
+LONGEST_QUESTION = 100_000
+LONGEST_REASON = 4_000
 MOST_TOOL_BYTES = 8 << 20  # The end of a longer list of tools is left out.
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
@@ -593,7 +596,12 @@ class HostedServer:
         if not self._calls:  # Nobody would know why the server asks.
             return types.ElicitResult(action="cancel")
         schema = getattr(params, "requested_schema", None)
-        answer = await self._calls[-1].ask(self._build_elicitation(params, schema))
+        question = self._build_elicitation(params, schema)
+        # What one agrees to is shown whole, or it is not asked.
+        if len(question.preview) > LONGEST_QUESTION or len(question.why) > LONGEST_REASON:
+            log.info("the MCP server %s asked at too great a length", self.config.name)
+            return types.ElicitResult(action="decline")
+        answer = await self._calls[-1].ask(question)
         if not answer.allowed:
             if answer.scope == "cancel":
                 return types.ElicitResult(action="cancel")
@@ -610,14 +618,14 @@ class HostedServer:
 
     def _build_elicitation(self, params: Any, schema: Any) -> PermissionQuestion:
         """Return a server's question. `schema`: of the form to fill in, or None for a page."""
-        if schema is None:
-            preview = getattr(params, "url", "") or params.message[:4_000]
-            reason = params.message[:4_000]
-            form = ""
-        else:
-            preview = params.message[:4_000]
-            reason = "this text comes from the server, not from Helix Desktop"
+        preview = params.message
+        reason = "this text comes from the server, not from Helix Desktop"
+        form = ""
+        if schema is not None:
             form = json.dumps(schema)
+        elif getattr(params, "url", ""):
+            preview = params.url
+            reason = params.message
         return PermissionQuestion(
             ToolCall("", f"{self.config.name}__elicitation", ""),
             f"The server {self.config.name} has a question",

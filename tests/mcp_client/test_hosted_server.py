@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp.types import Tool, ToolAnnotations
+from mcp.types import ElicitRequestFormParams, ElicitRequestURLParams, Tool, ToolAnnotations
 
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.errors import HelixError, ProviderUnreachable
 from helix_desktop.mcp_client import hosted_server as module
-from helix_desktop.mcp_client.hosted_server import HostedServer, McpConnectionState
+from helix_desktop.mcp_client.hosted_server import (
+    HostedServer,
+    McpConnectionState,
+    McpServerTool,
+)
 from helix_desktop.mcp_client.server_config import ServerConfig
 from tests.conftest import Expect
 from tests.mcp_client.world import hosting, strange
@@ -263,6 +267,58 @@ async def test_a_server_may_ask_the_user_under_its_own_name(
         assert question.title == f"The server {config.name} has a question"
         assert question.preview == "What is your name?"
         assert "name" in json.loads(question.form)["properties"]
+
+
+async def test_all_that_a_server_asks_is_shown() -> None:
+    async with hosting(modern()) as here:
+        await here.settled()
+        here.answer = PermissionAnswer(allowed=False)
+        tools = {tool.own_name: tool for tool in here.host.list_ready_tools()}
+        await tools["ask_at_length"].call_foreign_tool({}, here.context)
+        (question,) = here.asked
+        assert question.preview.endswith("And your password.")
+        assert question.preview.count("Which name?") == 1_000
+
+
+async def test_what_a_server_asks_at_any_length_is_refused_unasked() -> None:
+    async with hosting(modern()) as here:
+        await here.settled()
+        server = here.host.hosted_servers[0]
+        server._calls.append(here.context)
+        for params in (
+            ElicitRequestFormParams(message="x" * 2_000_000, requested_schema={"type": "object"}),
+            ElicitRequestURLParams(message="x" * 5_000, url="https://a.b/", elicitation_id="1"),
+            ElicitRequestURLParams(
+                message="x", url=f"https://a.b/{'x' * 200_000}", elicitation_id="1"
+            ),
+        ):
+            result = await server._ask_user_for_server(None, params)  # type: ignore[arg-type]
+            assert result.action == "decline"
+        assert here.asked == []
+
+
+async def test_a_tool_that_a_real_server_changes_under_an_allowed_name_asks_again() -> None:
+    async with hosting(modern()) as here:
+        await here.settled()
+
+        def find(name: str) -> McpServerTool:
+            return next(tool for tool in here.host.list_ready_tools() if tool.own_name == name)
+
+        allowed = find("echo")
+        allowed.remember_approval()
+        find("pull").remember_approval()
+        await find("pull").call_foreign_tool({}, here.context)
+        await here.until(lambda: "somebody else" in find("echo").spec.description)
+        assert find("echo").has_changed_description
+        assert not find("pull").has_changed_description
+        # After a restart, the server shows its first face again, which was allowed.
+        server = here.host.hosted_servers[0]
+        server.reconnect_now()
+        await here.until(lambda: not server.offered_tools)
+        await here.until(lambda: bool(server.offered_tools))
+        assert not find("echo").has_changed_description
+        find("echo").remember_approval()
+        assert here.approved["modern__echo"] == allowed.fingerprint
 
 
 class Forgetful:
