@@ -602,19 +602,11 @@ class HostedServer:
             log.info("the MCP server %s asked at too great a length", self.config.name)
             return types.ElicitResult(action="decline")
         answer = await self._calls[-1].ask(question)
-        if not answer.allowed:
-            if answer.scope == "cancel":
-                return types.ElicitResult(action="cancel")
-            return types.ElicitResult(action="decline")
-        if schema is None:
-            return types.ElicitResult(action="accept", content=None)
-        content = {}
-        if answer.values:
-            try:
-                content = json.loads(answer.values)
-            except ValueError:
-                return types.ElicitResult(action="cancel")
-        return types.ElicitResult(action="accept", content=content)
+        if answer.allowed:
+            return _accept_elicitation(answer.values, has_form=schema is not None)
+        if answer.scope == "cancel":
+            return types.ElicitResult(action="cancel")
+        return types.ElicitResult(action="decline")
 
     def _build_elicitation(self, params: Any, schema: Any) -> PermissionQuestion:
         """Return a server's question. `schema`: of the form to fill in, or None for a page."""
@@ -660,6 +652,19 @@ class HostedServer:
         if self.log and self.log.why:
             return f"{self.log.why}.{last_output}"
         return f"{inner or 'the connection was lost'}.{last_output}"
+
+
+def _accept_elicitation(values: str, *, has_form: bool) -> "types.ElicitResult":
+    """Return the user's agreement. `values`: what was filled into the form, as JSON."""
+    import mcp_types as types
+
+    if not has_form:
+        return types.ElicitResult(action="accept", content=None)
+    try:
+        content = json.loads(values or "{}")
+    except ValueError:
+        return types.ElicitResult(action="cancel")
+    return types.ElicitResult(action="accept", content=content)
 
 
 def _innermost_error(error: BaseException) -> BaseException:
