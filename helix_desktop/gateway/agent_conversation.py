@@ -189,6 +189,8 @@ class OpenAgentConversation:
         model = merge_model_knowledge(arrival.wire, arrival.model).as_model_set(
             facts.ModelRole.MAIN
         )
+        if arrival.cache_seconds:
+            model = replace(model, cache_seconds=arrival.cache_seconds)
         wanted.append(replace(model, effort=arrival.effort))
         missing = [fact for fact in wanted if not conversation.state.has_settings_of_fact(fact)]
         if missing:
@@ -223,6 +225,7 @@ class OpenAgentConversation:
             arrival.model,
             arrival.effort,
             arrival.fold,
+            arrival.cache_seconds,
             settings.preset,
             settings.policy,
         )

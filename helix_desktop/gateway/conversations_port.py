@@ -17,7 +17,7 @@ class Arrival:
     """What the gateway knows of a request from its registration, headers and body.
 
     `parent`: the session whose sub-agent sent it. `below`: the conversation that the
-    registration is for.
+    registration is for. `cache_seconds`: how long it asks to be cached; 0: it does not say.
     """
 
     wire: str
@@ -32,6 +32,7 @@ class Arrival:
     parent: str = ""
     effort: str = ""
     below: str = ""
+    cache_seconds: int = 0
 
     @property
     def is_below_another(self) -> bool:

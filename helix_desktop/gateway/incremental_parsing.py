@@ -234,6 +234,15 @@ class ParsedBody:
             return []
         return units
 
+    @property
+    def units_that_may_be_marked(self) -> list[Json]:
+        """Return the values of messages that may have a cache mark, in their order."""
+        units = self.message_units
+        if self.marked is None:
+            return units
+        # If the rest is not read yet, its marks are known already, but not its values.
+        return [units[number] for number in sorted(self.marked) if number < len(units)]
+
     def encode_changed_body(self, value: Mapping[str, Json]) -> BodyPieces:
         """Encode another body with values of this one, as the bytes that came."""
         name = MESSAGE_FIELDS[self.wire]

@@ -88,28 +88,35 @@ def _add_stored_key_if_missing(incoming: IncomingRequest, address: str) -> Incom
     return replace(incoming, raw_headers=(*incoming.raw_headers, added))
 
 
+ClientKey = tuple[str, frozenset[tuple[str, str]] | None]
+
+
 class ProviderHttpClients:
-    """One HTTP client for each combination of proxies and certificates."""
+    """One HTTP client for each provider, and for each way through proxies to it."""
 
     def __init__(self) -> None:
-        self._clients: dict[frozenset[tuple[str, str]] | None, httpx.AsyncClient] = {}
+        self._clients: dict[ClientKey, httpx.AsyncClient] = {}
 
     def get_client_for(self, registration: GatewayRegistration) -> httpx.AsyncClient:
-        proxies = registration.proxies
-        if registration.upstream and is_loopback(registration.upstream):
-            proxies = {}  # No proxy is asked for a server on this computer.
-            for name, value in (registration.proxies or {}).items():
-                if not name.endswith("_proxy"):  # The certificates are kept.
-                    proxies[name] = value
-        key = None
-        if proxies is not None:
-            key = frozenset(proxies.items())
-        if key not in self._clients:
-            self._clients[key] = build_http_client(
-                uses_environment=proxies is None, proxies=proxies
-            )
-        return self._clients[key]
+        key: ClientKey = (registration.upstream, None)
+        if registration.proxies is not None:
+            key = (registration.upstream, frozenset(registration.proxies.items()))
+        client = self._clients.get(key)
+        if client is None:
+            client = _build_client_for(registration)
+            self._clients[key] = client
+        return client
 
     async def aclose(self) -> None:
         for client in self._clients.values():
             await client.aclose()
+
+
+def _build_client_for(registration: GatewayRegistration) -> httpx.AsyncClient:
+    proxies = registration.proxies
+    if registration.upstream and is_loopback(registration.upstream):
+        proxies = {}  # No proxy is asked for a server on this computer.
+        for name, value in (registration.proxies or {}).items():
+            if not name.endswith("_proxy"):  # The certificates are kept.
+                proxies[name] = value
+    return build_http_client(uses_environment=proxies is None, proxies=proxies)

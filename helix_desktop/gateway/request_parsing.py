@@ -18,6 +18,7 @@ from helix_desktop.gateway.request_routes import (
     headers_to_forward,
 )
 from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.asked_cache_lifetime import cache_seconds_asked_for
 from helix_desktop.protocols.gateway_message import Json, Speaker, Wired
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
@@ -128,6 +129,7 @@ def parse_incoming_request(
         parent=agent_identity.parent_session_of_request(incoming.headers),
         effort=head.effort,
         below=incoming.registration.parent,
+        cache_seconds=cache_seconds_asked_for(read.value, read.units_that_may_be_marked),
     )
     adds_tools = folds and bool(head.tools) and not has_recall_tools
     return ParsedRequest(read, arrival, adds_tools, is_side=is_part and not head.tools)

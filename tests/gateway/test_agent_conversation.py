@@ -32,6 +32,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.prompt_cache_terms import cache_lifetime_seconds
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import read_original_and_explain_requests
 from helix_desktop.engine.view import build_state
@@ -678,3 +679,15 @@ async def test_a_reply_that_broke_off_before_its_usage_is_paid_by_estimate(
     assert spent.usage.cache_read == 1_300
     assert 100 < spent.usage.output < 300
     assert spent.usage.cost
+
+
+async def test_how_long_a_request_asks_to_be_cached_is_what_folds_are_weighed_with(
+    agent: Room,
+) -> None:
+    for asked, lifetime in ((0, 300), (3_600, 3_600), (300, 300)):
+        sent = await agent.send(
+            anthropic_gateway.user_message(f"cached for {asked}"), cache_seconds=asked
+        )
+        await agent.room._tasks.wait_for_all_tasks()
+        opened = agent.room._open_conversations[sent.ticket.conversation]
+        assert cache_lifetime_seconds(opened.conversation.state) == lifetime

@@ -139,3 +139,17 @@ def test_whose_request_it_is() -> None:
 
     assert agent("/a/codex/v1/messages") == "Codex"
     assert agent("/v1/messages") == "Claude Code"
+
+
+@pytest.mark.parametrize(
+    ("mark", "seconds"),
+    [({"type": "ephemeral", "ttl": "1h"}, 3_600), ({"type": "ephemeral"}, 300), (None, 0)],
+)
+def test_a_request_says_how_long_it_is_to_be_cached(mark: object, seconds: int) -> None:
+    """Until the first reply, the engine took Claude Code's hour for five minutes."""
+    block = {"type": "text", "text": PADDING}
+    if mark is not None:
+        block["cache_control"] = mark  # type: ignore[assignment]
+    found = parsed(anthropic(messages=[{"role": "user", "content": [block]}]))
+    assert found is not None
+    assert found.arrival.cache_seconds == seconds
