@@ -346,6 +346,14 @@ async def _read_answered_calls(
     return answered_calls
 
 
+async def read_answered_calls_of(
+    state: ConversationState, cache: ContentCache
+) -> list[AnsweredCall]:
+    """Return all calls that were answered, oldest first."""
+    answered_calls = await _read_answered_calls(state, state.facts_on_path(), cache)
+    return [answered_calls[seq] for seq in sorted(answered_calls)]
+
+
 def _pair_calls_with_results(
     state: ConversationState, recorded_facts: Sequence[facts.Recorded]
 ) -> dict[int, AnsweredCall]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QObject
 
@@ -61,6 +62,7 @@ class MessageSender(QObject):
             lambda: parts.showing.conversation_id,
             sides.build_attachment_receiver,
         )
+        pages.page_made.connect(self._connect_failures_of_changes)
         sides.conversation_opened.connect(self.send_held_messages)
         sides.call_for_each_side(self._serve_message_box)
         self._declare_message_actions()
@@ -299,6 +301,18 @@ class MessageSender(QObject):
             folder = self._showing.bench.main_folder
         title = tr("Attach files")
         ask_files(self.parts.widget, title, folder, self.attaching.attach_files)
+
+    def put_failure_into_message(self, check: str, log: str) -> None:
+        """Puts the log of a failed check into the message, as an entry. The user sends it."""
+        words = tr("The check “{name}” failed. Its log is attached. Find out why.", name=check)
+        self.sides.go_to_side(self.sides.current)
+        self.sides.current.composer.put_message_back((Text(words),))
+        name = tr("log of {name}.txt", name=make_safe_text(check))
+        self.attaching.attach_long_text(log, name)
+
+    def _connect_failures_of_changes(self, name: str, page: Any) -> None:
+        if name == "changes":
+            page.failure_given.connect(self.put_failure_into_message)
 
     def _open_attached_picture(self, attachment: Attachment) -> None:
         attachment_previews.open_picture_dialog(self.parts, attachment.stored, attachment.name)

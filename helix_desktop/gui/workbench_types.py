@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from helix_desktop.tools.changes.checkpoints import CheckpointProgress
     from helix_desktop.tools.home_access import HomeOpening
     from helix_desktop.workbench.all_workbenches import Workbenches
+    from helix_desktop.workbench.branch_publishing import BranchCheck, BranchState, PullRequest
     from helix_desktop.workbench.conversation_sharing import SharingStatus
     from helix_desktop.workbench.copy_files import FolderCopy
     from helix_desktop.workbench.file_preview import PreviewedFile
@@ -40,6 +41,8 @@ else:
 
 
 __all__ = [
+    "BranchCheck",
+    "BranchState",
     "CauseCost",
     "CheckpointProgress",
     "ConnectedAgents",
@@ -58,6 +61,7 @@ __all__ = [
     "PreviewedFile",
     "ProjectItem",
     "ProjectItems",
+    "PullRequest",
     "RequestCost",
     "ServerConfig",
     "Session",

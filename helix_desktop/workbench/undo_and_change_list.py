@@ -26,6 +26,7 @@ from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.checkpoints import CheckpointProgress, Checkpoints
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 from helix_desktop.workbench import system_prompt_and_settings
+from helix_desktop.workbench.branch_publishing import BranchPublishing
 from helix_desktop.workbench.changed_lines_by_file import StepDifferences
 from helix_desktop.workbench.git_repository import GitRepository
 from helix_desktop.workbench.model_roles import WorkspaceModels
@@ -66,6 +67,9 @@ class FileChanges:
         self._kit = kit or bench.kit
         self.git_repository = GitRepository(
             bench.models, self._current_checkpoints, bench.open_session
+        )
+        self.branch_publishing = BranchPublishing(
+            self._current_checkpoints, bench.open_session, bench.workspace.cache
         )
         self._differences = StepDifferences(bench.workspace.cache, self._current_checkpoints)
 

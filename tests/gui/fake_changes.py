@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from helix_desktop.engine.changes.turn_changes import (
     UndoOutlook,
 )
 from helix_desktop.engine.facts import FilesChanged, Stored
+from helix_desktop.engine.pull_request_text import PullRequestText
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import ActionRefused
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
+from helix_desktop.workbench.branch_publishing import BranchCheck, BranchState, PullRequest
 from tests.gui.stand_in import StandIn
 
 
@@ -76,12 +78,47 @@ class FakeRepository:
         return "[main 1234567] " + message
 
 
+@dataclass
+class FakePublishing:
+    """A branch that is pushed to nowhere."""
+
+    state: BranchState | None = None
+    request: PullRequest | None = None
+    refuses: str = ""
+    log: str = "12:00 FAILED\n"
+    written: list[PullRequestText] = field(default_factory=list)
+
+    async def read_branch_state(self) -> BranchState | None:
+        return self.state
+
+    async def push_branch(self, state: BranchState) -> None:
+        if self.refuses:
+            raise ActionRefused(self.refuses)
+        self.state = replace(state, unpushed=0)
+
+    async def write_text(self, conversation: str) -> PullRequestText:
+        return PullRequestText("Add a file", "## Tests\n\nNone.\n")
+
+    async def open_pull_request(self, state: BranchState, text: PullRequestText) -> str:
+        await self.push_branch(state)
+        self.written.append(text)
+        self.request = PullRequest("https://example.org/pull/7")
+        return self.request.address
+
+    async def find_pull_request(self, state: BranchState) -> PullRequest | None:
+        return self.request
+
+    async def read_failure_log(self, state: BranchState, check: BranchCheck) -> str:
+        return self.log
+
+
 class FakeChanges(StandIn):
     """`now` is what stands in the files."""
 
     def __init__(self) -> None:
         self.checkpoint_progress = State()
         self.git_repository = FakeRepository()
+        self.branch_publishing = FakePublishing()
         self.versions_of: dict[str, tuple[bytes, bytes]] = {}
         self.now: dict[str, bytes] = {}
         self.kept_hunks: dict[str, frozenset[str]] = {}

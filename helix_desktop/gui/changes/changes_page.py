@@ -23,6 +23,7 @@ from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.changes.after_commit_bar import AfterCommitBar
 from helix_desktop.gui.changes.changed_file_view import ChangedFileView
 from helix_desktop.gui.changes.changed_files_list import (
     ChangedFilesList,
@@ -89,12 +90,13 @@ class GatheredChanges:
 class ChangesPage(QWidget):
     """Shows what each turn did to files. `intent_wanted` is for the window, as on every
     page; `agent_message_written` carries a message for the agent, `notice_wanted` one
-    for the user and its button.
+    for the user and its button, and `failure_given` the name of a failed check and its log.
     """
 
     intent_wanted = Signal(object)
     agent_message_written = Signal(str)
     notice_wanted = Signal(str, dict)
+    failure_given = Signal(str, str)
 
     def __init__(
         self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None
@@ -128,6 +130,7 @@ class ChangesPage(QWidget):
         set_widget_look(self._note, "muted")
         self.undo_button = build_push_button(tr("Undo") + ARROW, self, look="pill")
         self.commit_button = CommitButton(doing, self)
+        self.after_commit = AfterCommitBar(theme, doing, self)
         self.undo = ChangesUndo(theme, doing, self.undo_button)
         self._lay_out_changes_page(theme)
         self.files.row_opened.connect(self._load_and_show_changed_file)
@@ -137,6 +140,8 @@ class ChangesPage(QWidget):
         self.cover_button.clicked.connect(self._ask_which_folders_to_cover)
         self.commit_button.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
         self.commit_button.committed.connect(self.reload_changes)
+        self.after_commit.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
+        self.after_commit.failure_given.connect(self.failure_given)
         self.undo.undone.connect(self._report_undo_and_reload)
         self.body.undo_button.clicked.connect(
             lambda: self.undo.plan_and_confirm_undo(self._shown.both_halves if self._shown else [])
@@ -185,7 +190,7 @@ class ChangesPage(QWidget):
         self._split.setChildrenCollapsible(False)
         theme.keep_lengths_scaled(self, self.files.setMinimumSize, LEAST, LOW)
         scrolled = build_scroll_area(self._split, self)
-        build_column(bar, rule, (scrolled, 1), owner=self, margins=0, spacing=0)
+        build_column(bar, self.after_commit, rule, (scrolled, 1), owner=self, margins=0, spacing=0)
 
     def show_changes_of(
         self, changes: FileChanges | None, conversation: str, agent: str = ""
@@ -264,6 +269,7 @@ class ChangesPage(QWidget):
         self._run_for_page(gathering, then=self._show_gathered_changes)
         has_repository = changes.git_repository.has_repository()
         self._run_for_page(has_repository, then=self.commit_button.relabel_for_git)
+        self.after_commit.show_branch_of(changes, self._conversation)
 
     async def _gather_changes(self, changes: FileChanges, conversation: str) -> GatheredChanges:
         turns: Sequence[TurnOfChanges] = ()

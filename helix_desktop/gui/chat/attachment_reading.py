@@ -108,14 +108,14 @@ class AttachmentReader:
 
             self._attach_when_read(tr("picture.png"), encode_dropped_picture)
 
-    def attach_long_text(self, text: str) -> None:
+    def attach_long_text(self, text: str, name: str = "") -> None:
         bench = self.bench()
         if bench is None:
             return
         content = text.encode("utf-8", "replace")
         receive = self.attacher()
         self.doing.run_in_background(
-            bench.attach_content(tr("pasted.txt"), content, "text/plain"),
+            bench.attach_content(name or tr("pasted.txt"), content, "text/plain"),
             then=lambda attachment: receive((attachment,)),
         )
 

@@ -1,0 +1,168 @@
+"""Writes the first text of a pull request from the record alone: what was asked, decided, tried,
+changed and tested. People read and change it before it is sent, so it must not promise anything
+that the record does not have: a test run that is missing is named as missing.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from helix_desktop.engine import facts, state_of_work, test_and_commit_commands
+from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.state_of_work import AnsweredCall, OpenChange, StateOfWork
+from helix_desktop.engine.stated_rules_and_decisions import states_a_decision
+from helix_desktop.engine.tool_result_reading import shorten_with_mark
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.fast_dataclass import dataclass
+
+LONGEST_TITLE = 72  # Longer titles are cut in the lists of the sites.
+LONGEST_REQUEST = 600
+LONGEST_SENTENCE = 300
+MOST_REQUESTS = 8
+MOST_DECISIONS = 8
+MOST_ATTEMPTS = 6
+MOST_FILES = 40
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequestText:
+    title: str
+    body: str
+
+
+async def write_pull_request_text(state: ConversationState, cache: ContentCache) -> PullRequestText:
+    work = await state_of_work.read_state_of_work(state, cache)
+    calls = await state_of_work.read_answered_calls_of(state, cache)
+    recorded_facts = state.facts_on_path()
+    tests = await _describe_tests(work, cache)
+    sections = [
+        ("What was asked", _list_requests(recorded_facts)),
+        ("What was decided", _list_decisions(recorded_facts)),
+        ("What was tried", _list_attempts(calls)),
+        ("What changed", _list_changed_files(work)),
+        ("Tests", tests),
+    ]
+    blocks: list[str] = []
+    for heading, lines in sections:
+        if lines:
+            points = "\n".join(f"- {line}" for line in lines)
+            blocks.append(f"## {heading}\n\n{points}")
+    title = shorten_with_mark(state.title or _first_request(recorded_facts), LONGEST_TITLE)
+    return PullRequestText(title, "\n\n".join(blocks) + "\n")
+
+
+def _texts_of_user(recorded_facts: Sequence[facts.Recorded]) -> Iterator[str]:
+    """Yields what the user wrote, without what the program or another agent said for them."""
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, facts.UserSaid) and not recorded.fact.by:
+            for part in recorded.fact.parts:
+                if isinstance(part, facts.Text) and part.text.strip():
+                    yield part.text.strip()
+
+
+def _first_request(recorded_facts: Sequence[facts.Recorded]) -> str:
+    for text in _texts_of_user(recorded_facts):
+        return text.splitlines()[0]
+    return ""
+
+
+def _list_requests(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
+    requests = list(_texts_of_user(recorded_facts))
+    lines = [_on_one_line(request, LONGEST_REQUEST) for request in requests[:MOST_REQUESTS]]
+    left = len(requests) - MOST_REQUESTS
+    if left == 1:
+        lines.append("and one more message")
+    elif left > 1:
+        lines.append(f"and {left} more messages")
+    return lines
+
+
+def _list_decisions(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
+    decisions: list[str] = []
+    for recorded in recorded_facts:
+        for text in _texts_of_message(recorded.fact):
+            for sentence in _SENTENCE_END.split(text):
+                line = _on_one_line(sentence, LONGEST_SENTENCE)
+                if line not in decisions and states_a_decision(sentence):
+                    decisions.append(line)
+    return decisions[-MOST_DECISIONS:]
+
+
+def _texts_of_message(fact: facts.Fact) -> Iterator[str]:
+    if isinstance(fact, facts.UserSaid | facts.ModelReplied):
+        for part in fact.parts:
+            if isinstance(part, facts.Text):
+                yield part.text
+
+
+def _list_attempts(calls: Sequence[AnsweredCall]) -> list[str]:
+    """Names the commands that failed, with what became of them."""
+    runs_by_command: dict[str, list[AnsweredCall]] = {}
+    for answered in calls:
+        if answered.command and answered.was_run:
+            runs_by_command.setdefault(answered.command, []).append(answered)
+    lines: list[str] = []
+    for command, runs in runs_by_command.items():
+        failed = sum(not run.result.ok for run in runs)
+        if not failed:
+            continue
+        times = f"failed {failed} times"
+        if failed == 1:
+            times = "failed once"
+        outcome = "and was not run again"
+        if runs[-1].result.ok:
+            outcome = "and then succeeded"
+        elif len(runs) > 1:
+            outcome = "the last time too"
+        lines.append(f"`{_on_one_line(command, LONGEST_SENTENCE)}` {times}, {outcome}")
+    return lines[-MOST_ATTEMPTS:]
+
+
+def _list_changed_files(work: StateOfWork) -> list[str]:
+    changes: dict[str, OpenChange] = {**work.not_added, **work.changes}
+    lines: list[str] = []
+    for path in sorted(changes)[:MOST_FILES]:
+        change = changes[path]
+        what = ""
+        if change.is_exact and change.after is None:
+            what = " (deleted)"
+        elif change.is_exact and change.before is None:
+            what = " (new)"
+        lines.append(f"`{printable_path(path)}`{what}")
+    left = len(changes) - MOST_FILES
+    if left > 0:
+        lines.append(f"Files that are not listed here: {left}")
+    if work.commit is not None:
+        lines.append(f"Committed: {work.commit.describe()}")
+    return lines
+
+
+async def _describe_tests(work: StateOfWork, cache: ContentCache) -> list[str]:
+    answered = work.tests
+    if answered is None:
+        return ["No test run is recorded: these changes were not tested here."]
+    shown = answered.call.name
+    if answered.command:
+        shown = f"`{_on_one_line(answered.command, LONGEST_SENTENCE)}`"
+    if answered.was_stopped:
+        return [f"{shown} was stopped before it ended: these changes were not tested here."]
+    outcome = "failed"
+    if answered.result.ok:
+        outcome = "succeeded"
+    output = await state_of_work.read_output(answered, cache)
+    summary = test_and_commit_commands.find_test_summary(output)
+    if summary:
+        outcome = f"{outcome}: “{_on_one_line(summary, LONGEST_SENTENCE)}”"
+    lines = [f"{shown} {outcome}"]
+    changed_later = [path for path, change in work.changes.items() if change.seq > answered.seq]
+    if changed_later:
+        names = ", ".join(
+            f"`{printable_path(path)}`" for path in sorted(changed_later)[:MOST_FILES]
+        )
+        lines.append(f"Changed after that run, so not tested: {names}")
+    return lines
+
+
+def _on_one_line(text: str, limit: int) -> str:
+    return shorten_with_mark(" ".join(text.split()), limit)

@@ -1,0 +1,287 @@
+"""What follows a commit: push the branch, open a pull request for it, and see its checks."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QPlainTextEdit, QWidget
+
+from helix_desktop.engine.pull_request_text import PullRequestText
+from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.elided_label import ElidedLabel
+from helix_desktop.gui.deep_links import open_in_browser
+from helix_desktop.gui.question_dialogs import ask_to_choose_one
+from helix_desktop.gui.rows_and_columns import build_column, build_row
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.workbench_types import BranchCheck, BranchState, FileChanges, PullRequest
+
+LEAST_NOTE = 120  # The least width of the sentence on the branch, in pixels.
+
+
+class PullRequestDialog(widgets.TransientDialog):
+    """Shows the text of a pull request, to be changed before it is opened. It stays open until
+    the pull request is, so that a refusal costs no text.
+    """
+
+    wanted = Signal(object)
+
+    def __init__(self, state: BranchState, text: PullRequestText, parent: QWidget) -> None:
+        super().__init__(tr("Open a pull request"), parent, 640, 560)
+        where = tr("{branch} at {address}", branch=state.branch, address=state.shown_address)
+        place = widgets.build_plain_label(where, "muted", self)
+        self.heading = widgets.build_line_edit(tr("Title"), tr("Title"), self)
+        self.heading.setText(text.title)
+        self.body = QPlainTextEdit(text.body, self)
+        self.body.setAccessibleName(tr("Text of the pull request"))
+        note = widgets.build_plain_label(
+            tr(
+                "Written from this conversation. Everybody who can see the repository can read it, so remove what is not meant for them."
+            ),
+            "small",
+            self,
+        )
+        self.trouble = widgets.build_plain_label("", "danger", self)
+        self.trouble.hide()
+        words = tr("Open pull request")
+        if state.unpushed:
+            words = tr("Push and open pull request")
+        self.open_button = widgets.build_push_button(words, self, self._request, "primary")
+        cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)
+        buttons = build_row(1, cancel, self.open_button)
+        build_column(
+            place, self.heading, (self.body, 1), note, self.trouble, buttons, owner=self, margins=20
+        )
+        self.heading.textChanged.connect(self._enable_open_button)
+        self._enable_open_button()
+
+    def _enable_open_button(self) -> None:
+        self.open_button.setEnabled(bool(self.heading.text().strip()))
+
+    def _request(self) -> None:
+        self.heading.setFocus()  # Disabling the button would move the focus to Cancel.
+        self.open_button.setEnabled(False)
+        self.trouble.hide()
+        self.wanted.emit(PullRequestText(self.heading.text(), self.body.toPlainText()))
+
+    def show_refusal(self, error: HelixError) -> None:
+        self.trouble.setText(translate_sentences(str(error)))
+        self.trouble.show()
+        self._enable_open_button()
+
+
+class AfterCommitBar(QWidget):
+    """Is hidden until there is a branch with a remote. `notice_wanted` carries what was done.
+    `failure_given` carries the name of a failed check and its log, for the agent.
+    """
+
+    notice_wanted = Signal(str)
+    failure_given = Signal(str, str)
+
+    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._doing = doing
+        self._changes: FileChanges | None = None
+        self._conversation = ""
+        self._shown = ShownBranch()
+        self._note = ElidedLabel(self, least=theme.zoomed_pixels(LEAST_NOTE))
+        set_widget_look(self._note, "muted")
+        self.push_button = widgets.build_push_button(tr("Push"), self, self._push, "pill")
+        self.request_button = widgets.build_push_button("", self, self._open_request, "pill")
+        self.checks_button = widgets.build_push_button("", self, self.reload, "link")
+        self.failure_button = widgets.build_push_button(
+            tr("Give the failure to the agent"), self, self._give_failure, "link"
+        )
+        row = build_row(
+            (self._note, 1),
+            self.checks_button,
+            self.failure_button,
+            self.push_button,
+            self.request_button,
+            owner=self,
+            spacing=8,
+            wraps=True,
+        )
+        theme.keep_lengths_scaled(self, row.setContentsMargins, 20, 0, 20, 10)
+        self.hide()
+
+    def show_branch_of(self, changes: FileChanges | None, conversation: str) -> None:
+        if changes is not self._changes:
+            self._shown = ShownBranch()
+            self.hide()
+        self._changes = changes
+        self._conversation = conversation
+        if changes is not None:
+            self.reload()
+
+    def reload(self) -> None:
+        """Reads the branch and then, from the server, its pull request with the checks."""
+        changes = self._changes
+        if changes is None:
+            return
+        publishing = changes.branch_publishing
+
+        def show_branch(state: BranchState | None) -> None:
+            if self._changes is not changes:
+                return
+            self._show(ShownBranch(state, self._shown.request))
+            if state is not None and state.tool:
+                self._run(
+                    publishing.find_pull_request(state),
+                    lambda request: self._show_if_still(changes, ShownBranch(state, request)),
+                )
+
+        self._run(publishing.read_branch_state(), show_branch)
+
+    def _run(
+        self,
+        work: Coroutine[Any, Any, Any],
+        then: Callable[[Any], object],
+        failed: Callable[[HelixError], object] | None = None,
+    ) -> None:
+        self._doing.run_in_background(work, then=then, failed=failed, owner=self)
+
+    def _show_if_still(self, changes: FileChanges, shown: "ShownBranch") -> None:
+        if self._changes is changes:
+            self._show(shown)
+
+    def _show(self, shown: "ShownBranch") -> None:
+        self._shown = shown
+        state = shown.state
+        if state is None or not (state.unpushed or state.tool):
+            self.hide()
+            return
+        self._note.set_elided_text(_describe_branch(state))
+        self.push_button.setVisible(state.unpushed > 0)
+        self.request_button.setVisible(bool(state.tool))
+        if shown.request is None:
+            self.request_button.setText(tr("Open a pull request…"))
+        else:
+            self.request_button.setText(tr("Show the pull request"))
+        self.checks_button.setText(_describe_checks(shown.checks))
+        self.checks_button.setToolTip(tr("Read the checks again"))
+        self.checks_button.setVisible(bool(shown.checks))
+        self.failure_button.setVisible(bool(shown.failed_checks))
+        self.show()
+
+    # --- Push and pull request
+
+    def _push(self) -> None:
+        state = self._shown.state
+        if self._changes is None or state is None:
+            return
+        self.push_button.setEnabled(False)
+
+        def report_pushed(_done: None) -> None:
+            self.push_button.setEnabled(True)
+            words = tr("{branch} was pushed to {address}.")
+            self.notice_wanted.emit(words.format(branch=state.branch, address=state.shown_address))
+            self.reload()
+
+        self._run(
+            self._changes.branch_publishing.push_branch(state), report_pushed, self._report_refusal
+        )
+
+    def _report_refusal(self, error: HelixError) -> None:
+        self.push_button.setEnabled(True)
+        self.notice_wanted.emit(translate_sentences(str(error)))
+
+    def _open_request(self) -> None:
+        if self._shown.request is not None:
+            open_in_browser(self._shown.request.address)
+            return
+        state = self._shown.state
+        if self._changes is None or state is None:
+            return
+        publishing = self._changes.branch_publishing
+
+        def show_dialog(text: PullRequestText) -> None:
+            dialog = PullRequestDialog(state, text, self)
+
+            def report_opened(address: str) -> None:
+                dialog.accept()
+                self.notice_wanted.emit(
+                    tr("The pull request was opened: {address}", address=address)
+                )
+                self.reload()
+
+            dialog.wanted.connect(
+                lambda written: self._run(
+                    publishing.open_pull_request(state, written),
+                    report_opened,
+                    dialog.show_refusal,
+                )
+            )
+            dialog.open()
+
+        if self._conversation:
+            self._run(publishing.write_text(self._conversation), show_dialog)
+        else:
+            show_dialog(PullRequestText("", ""))
+
+    # --- Checks
+
+    def _give_failure(self) -> None:
+        failed = self._shown.failed_checks
+        if len(failed) == 1:
+            self._give_failure_of(failed[0])
+            return
+        ways: list[tuple[str, Callable[[], object]]] = []
+        for check in failed:
+            ways.append((check.name, partial(self._give_failure_of, check)))
+        words = tr("Which failure does the agent get?")
+        ask_to_choose_one(self, tr("Give the failure to the agent"), words, "", ways)
+
+    def _give_failure_of(self, check: BranchCheck) -> None:
+        state = self._shown.state
+        if self._changes is None or state is None:
+            return
+        self._run(
+            self._changes.branch_publishing.read_failure_log(state, check),
+            lambda log: self.failure_given.emit(check.name, log),
+            self._report_refusal,
+        )
+
+
+@dataclass(frozen=True)
+class ShownBranch:
+    state: BranchState | None = None
+    request: PullRequest | None = None
+
+    @property
+    def checks(self) -> Sequence[BranchCheck]:
+        if self.request is None:
+            return ()
+        return self.request.checks
+
+    @property
+    def failed_checks(self) -> list[BranchCheck]:
+        return [check for check in self.checks if check.state == "failed"]
+
+
+def _describe_branch(state: BranchState) -> str:
+    if not state.unpushed:
+        return tr("{branch} is pushed.", branch=state.branch)
+    amount = format_count(
+        state.unpushed, "{n} commit is not pushed yet.", "{n} commits are not pushed yet."
+    )
+    return f"{state.branch}: {amount}"
+
+
+def _describe_checks(checks: Sequence[BranchCheck]) -> str:
+    counted = {"failed": 0, "running": 0, "passed": 0}
+    for check in checks:
+        counted[check.state] += 1
+    words: list[str] = []
+    if counted["failed"]:
+        words.append(format_count(counted["failed"], "{n} check failed", "{n} checks failed"))
+    if counted["running"]:
+        words.append(format_count(counted["running"], "{n} is running", "{n} are running"))
+    if counted["passed"]:
+        words.append(format_count(counted["passed"], "{n} check passed", "{n} checks passed"))
+    return ", ".join(words)

@@ -1,0 +1,139 @@
+"""After the commit: what can be pushed, the text of a pull request, and its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QMessageBox, QWidget
+
+from helix_desktop.engine.facts import Attachment, Text
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.changes.after_commit_bar import AfterCommitBar, PullRequestDialog
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.theme import Theme
+from helix_desktop.workbench.branch_publishing import BranchCheck, BranchState, PullRequest
+from tests.gui.fake_changes import FakeChanges
+from tests.gui.fake_desk import FakeWorkbench
+
+STATE = BranchState(Path("/p"), "work", "1" * 40, "origin", "https://me:s@example.org/it", 2, "gh")
+FAILED = BranchCheck("test", "failed", "https://example.org/job/1", "1")
+CHECKS = (BranchCheck("build", "passed"), FAILED, BranchCheck("slow", "running"))
+
+
+@pytest.fixture
+def changes() -> FakeChanges:
+    made = FakeChanges()
+    made.branch_publishing.state = STATE
+    return made
+
+
+@pytest.fixture
+def bar(theme: Theme, doing: BackgroundRunner, changes: FakeChanges) -> Iterator[AfterCommitBar]:
+    parent = QWidget()
+    parent.resize(1_000, 100)
+    made = AfterCommitBar(theme, doing, parent)
+    made.resize(1_000, 60)
+    made.show_branch_of(changes, "c")
+    parent.show()
+    yield made
+    parent.close()
+
+
+def said(bar: AfterCommitBar) -> list[str]:
+    words: list[str] = []
+    bar.notice_wanted.connect(words.append)
+    return words
+
+
+def dialog_of(bar: AfterCommitBar) -> PullRequestDialog:
+    bar.request_button.click()
+    (dialog,) = bar.findChildren(PullRequestDialog)
+    return dialog
+
+
+def test_what_is_not_pushed_is_pushed_and_then_there_is_nothing_to_push(
+    bar: AfterCommitBar,
+) -> None:
+    assert bar._note.accessibleName() == "work: 2 commits are not pushed yet."
+    words = said(bar)
+    bar.push_button.click()
+    assert words == ["work was pushed to https://example.org/it."]
+    assert bar._note.accessibleName() == "work is pushed."
+    assert bar.push_button.isHidden()
+
+
+def test_a_refused_push_says_why_and_can_be_tried_again(
+    bar: AfterCommitBar, changes: FakeChanges
+) -> None:
+    words = said(bar)
+    changes.branch_publishing.refuses = "git refused: no."
+    bar.push_button.click()
+    assert words == ["git refused: no."]
+    assert bar.push_button.isEnabled()
+    changes.branch_publishing.refuses = ""
+    bar.push_button.click()
+    assert bar.push_button.isHidden()
+
+
+def test_a_pull_request_is_opened_with_the_text_as_it_was_changed(
+    bar: AfterCommitBar, changes: FakeChanges
+) -> None:
+    words = said(bar)
+    dialog = dialog_of(bar)
+    assert dialog.heading.text() == "Add a file"
+    assert dialog.open_button.text() == "Push and open pull request"
+    dialog.heading.setText("")
+    assert not dialog.open_button.isEnabled()
+    dialog.heading.setText("Mine")
+    dialog.body.setPlainText("My words")
+    changes.branch_publishing.refuses = "gh refused: no."
+    dialog.open_button.click()
+    assert dialog.isVisible(), "the text is kept"
+    assert dialog.trouble.text() == "gh refused: no."
+    changes.branch_publishing.refuses = ""
+    dialog.open_button.click()
+    assert not dialog.isVisible()
+    (written,) = changes.branch_publishing.written
+    assert (written.title, written.body) == ("Mine", "My words")
+    assert words == ["The pull request was opened: https://example.org/pull/7"]
+    assert bar.request_button.text() == "Show the pull request"
+
+
+def test_checks_are_counted_and_a_failure_is_handed_on(
+    bar: AfterCommitBar, changes: FakeChanges
+) -> None:
+    assert bar.checks_button.isHidden()
+    changes.branch_publishing.request = PullRequest("https://example.org/pull/7", CHECKS)
+    bar.reload()
+    assert bar.checks_button.text() == "1 check failed, 1 is running, 1 check passed"
+    given: list[tuple[str, str]] = []
+    bar.failure_given.connect(lambda name, log: given.append((name, log)))
+    bar.failure_button.click()
+    assert given == [("test", "12:00 FAILED\n")]
+    two = (FAILED, BranchCheck("lint", "failed", "", "2"))
+    changes.branch_publishing.request = PullRequest("https://example.org/pull/7", two)
+    bar.checks_button.click()
+    bar.failure_button.click()
+    (question,) = bar.findChildren(QMessageBox)
+    next(button for button in question.buttons() if button.text() == "lint").click()
+    assert given[1:] == [("lint", "12:00 FAILED\n")]
+
+
+def test_without_a_branch_there_is_no_bar(bar: AfterCommitBar, changes: FakeChanges) -> None:
+    assert bar.isVisible()
+    changes.branch_publishing.state = None
+    bar.reload()
+    assert bar.isHidden()
+
+
+def test_the_log_of_a_failure_goes_into_the_message_as_an_entry(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    window.switch_to_page("changes")
+    window.pages.changes.failure_given.emit("test", "12:00 FAILED\n")
+    assert window.showing.page == "chat"
+    parts = window.chat.composer.drafts.get_draft(window.chat.composer.draft_place)
+    assert parts[0] == Text("The check “test” failed. Its log is attached. Find out why.")
+    assert [part.name for part in parts if isinstance(part, Attachment)] == ["log of test.txt"]

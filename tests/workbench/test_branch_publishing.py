@@ -1,0 +1,265 @@
+"""After the commit: pushing to a bare repository, and pull requests by a stand-in for `gh`."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.pull_request_text import PullRequestText
+from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.workbench.branch_publishing import BranchPublishing, BranchState
+from helix_desktop.workbench.open_workbench import Workbench
+from tests.workbench.conftest import Desks
+from tests.workbench.test_open_workbench import bench_on
+
+# It writes down what it was told, and answers as the file beside it says.
+STAND_IN = """#!{python}
+import json, os, sys
+from pathlib import Path
+here = Path(__file__).parent
+told = dict(words=sys.argv[1:], folder=os.getcwd(), entries=sorted(os.listdir()), stdin="")
+if "--body-file" in sys.argv:
+    told["stdin"] = sys.stdin.read()
+with (here / "told").open("a") as file:
+    file.write(json.dumps(told) + "\\n")
+answer = json.loads((here / "answers.json").read_text())[" ".join(sys.argv[1:3])]
+sys.stdout.write(answer.get("stdout", ""))
+sys.stderr.write(answer.get("stderr", ""))
+sys.exit(answer.get("code", 0))
+"""
+TEXT = PullRequestText("Add a file", "## What changed\n\n- `new` (new)\n")
+OPENED = {"url": "https://example.org/me/it/pull/7", "state": "OPEN"}
+CHECKS = [
+    {"name": "build", "conclusion": "SUCCESS", "detailsUrl": "https://example.org/a/job/11"},
+    {"name": "test", "conclusion": "FAILURE", "detailsUrl": "https://example.org/a/job/12"},
+    {"name": "slow", "status": "IN_PROGRESS", "detailsUrl": "https://example.org/a/job/13"},
+    {"context": "ci/other", "state": "ERROR", "targetUrl": "https://other.example"},
+]
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Path:
+    bare = tmp_path / "server.git"
+    git(tmp_path, "init", "-q", "--bare", str(bare))
+    return bare
+
+
+@pytest.fixture
+def project(folder: Path, server: Path) -> Path:
+    (folder / "a").write_text("one\n")
+    git(folder, "init", "-q", "-b", "work", ".")
+    git(folder, "config", "user.name", "a")
+    git(folder, "config", "user.email", "a@b")
+    git(folder, "remote", "add", "origin", str(server))
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "x")
+    return folder
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the stand-in for `gh`, the first one where programs are searched for."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    script = folder / "gh"
+    script.write_text(STAND_IN.format(python=sys.executable))
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+def answer(programs: Path, **answers: object) -> None:
+    by_words = {name.replace("_", " "): value for name, value in answers.items()}
+    (programs / "answers.json").write_text(json.dumps(by_words))
+
+
+def told(programs: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (programs / "told").read_text().splitlines()]
+
+
+@pytest.fixture
+async def bench(desks: Desks, project: Path) -> Workbench:
+    return await bench_on(desks, project)
+
+
+async def publishing_of(bench: Workbench) -> tuple[BranchPublishing, BranchState]:
+    publishing = bench.file_changes.branch_publishing
+    state = await publishing.read_branch_state()
+    assert state is not None
+    return publishing, state
+
+
+async def test_a_branch_is_pushed_and_nothing_is_left_to_push(
+    bench: Workbench, project: Path, server: Path, programs: Path
+) -> None:
+    publishing, state = await publishing_of(bench)
+    assert (state.branch, state.remote, state.unpushed, state.tool) == ("work", "origin", 1, "gh")
+    await publishing.push_branch(state)
+    assert git(server, "rev-parse", "work") == git(project, "rev-parse", "HEAD")
+    assert git(project, "rev-parse", "--abbrev-ref", "work@{upstream}") == "origin/work"
+    _, later = await publishing_of(bench)
+    assert later.unpushed == 0
+    git(project, "commit", "-qm", "y", "--allow-empty")
+    _, later = await publishing_of(bench)
+    assert later.unpushed == 1
+
+
+async def test_a_folder_without_a_remote_or_a_repository_has_nothing_to_push(
+    desks: Desks, folder: Path
+) -> None:
+    bench = await bench_on(desks, folder)
+    assert await bench.file_changes.branch_publishing.read_branch_state() is None
+    git(folder, "init", "-q", ".")
+    assert await bench.file_changes.branch_publishing.read_branch_state() is None
+
+
+async def test_what_others_pushed_is_not_overwritten(
+    bench: Workbench, project: Path, server: Path, tmp_path: Path
+) -> None:
+    git(tmp_path, "clone", "-q", str(server), "other")
+    other = tmp_path / "other"
+    git(other, "config", "user.name", "b")
+    git(other, "config", "user.email", "b@b")
+    git(other, "checkout", "-qb", "work")
+    git(other, "commit", "-qm", "theirs", "--allow-empty")
+    git(other, "push", "-q", "origin", "work")
+    theirs = git(server, "rev-parse", "work")
+    publishing, state = await publishing_of(bench)
+    with pytest.raises(ActionRefused, match="did not take the branch work") as refused:
+        await publishing.push_branch(state)
+    assert "Nothing was pushed. Your commits are kept here." in str(refused.value)
+    assert git(server, "rev-parse", "work") == theirs
+
+
+async def test_a_server_that_cannot_be_reached_is_named_without_the_login(
+    bench: Workbench, project: Path
+) -> None:
+    git(project, "remote", "set-url", "origin", "http://me:secret@127.0.0.1:9/it.git")
+    publishing, state = await publishing_of(bench)
+    with pytest.raises(ActionRefused, match="could not be reached") as refused:
+        await publishing.push_branch(state)
+    assert "secret" not in str(refused.value)
+    assert "Nothing was pushed" in str(refused.value)
+
+
+@pytest.mark.parametrize("remote", ["ssh://127.0.0.1/it", "ext::sh -c 'touch {mark}'"])
+async def test_no_program_that_the_repository_names_is_run_by_a_push(
+    bench: Workbench, project: Path, server: Path, tmp_path: Path, remote: str
+) -> None:
+    mark = tmp_path / "was run"
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch '{mark}'\nexit 1\n")
+    evil.chmod(0o755)
+    hooks = project / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "pre-push").write_text(evil.read_text())
+    (hooks / "pre-push").chmod(0o755)
+    for name in ("core.sshCommand", "core.fsmonitor", "core.askPass", "core.gitProxy"):
+        git(project, "config", name, str(evil))
+    git(project, "config", "credential.helper", f"!{evil}")
+    git(project, "config", "remote.origin.receivepack", str(evil))
+    git(project, "config", "protocol.ext.allow", "always")
+    publishing, state = await publishing_of(bench)
+    await publishing.push_branch(state)
+    assert git(server, "rev-parse", "work")
+    git(project, "remote", "set-url", "origin", remote.format(mark=mark))
+    publishing, state = await publishing_of(bench)
+    with pytest.raises(ActionRefused):
+        await publishing.push_branch(state)
+    assert not mark.exists()
+
+
+async def test_a_pull_request_is_opened_with_the_text_and_its_checks_are_read(
+    bench: Workbench, project: Path, server: Path, programs: Path
+) -> None:
+    log = "12:00 FAILED tests/test_a.py\n"
+    answer(
+        programs,
+        pr_create={"stdout": "https://example.org/me/it/pull/7\n"},
+        pr_view={"stdout": json.dumps({**OPENED, "statusCheckRollup": CHECKS})},
+        run_view={"stdout": log},
+    )
+    publishing, state = await publishing_of(bench)
+    address = await publishing.open_pull_request(state, TEXT)
+    assert address == "https://example.org/me/it/pull/7"
+    assert git(server, "rev-parse", "work") == state.commit, "what was not pushed is pushed first"
+    (created,) = told(programs)
+    words = created["words"]
+    assert isinstance(words, list)
+    assert words[:4] == ["pr", "create", "--repo", str(server)]
+    assert words[words.index("--head") + 1] == "work"
+    assert words[words.index("--title") + 1] == TEXT.title
+    assert created["stdin"] == TEXT.body
+    # In the repository, gh would run git, and git what the repository's settings name.
+    assert (created["entries"], Path(str(created["folder"])) != project) == ([], True)
+    request = await publishing.find_pull_request(state)
+    assert request is not None
+    assert request.address == address
+    assert [(check.name, check.state) for check in request.checks] == [
+        ("build", "passed"),
+        ("test", "failed"),
+        ("slow", "running"),
+        ("ci/other", "failed"),
+    ]
+    _, failed, _, foreign = request.checks
+    assert await publishing.read_failure_log(state, failed) == log
+    assert told(programs)[-1]["words"] == [
+        "run", "view", "--repo", str(server), "--job", "12", "--log-failed",
+    ]  # fmt: skip
+    with pytest.raises(ActionRefused, match=r"https://other\.example"):
+        await publishing.read_failure_log(state, foreign)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "said"),
+    [
+        (
+            "a pull request for branch work already exists",
+            "The program gh refused: a pull request for branch",
+        ),
+        ("error connecting to api.github.com", "The program gh could not reach the server"),
+    ],
+)
+async def test_a_pull_request_that_was_not_opened_says_why_and_that_the_text_is_kept(
+    bench: Workbench, programs: Path, stderr: str, said: str
+) -> None:
+    answer(programs, pr_create={"stderr": stderr, "code": 1})
+    publishing, state = await publishing_of(bench)
+    with pytest.raises(ActionRefused, match=said) as refused:
+        await publishing.open_pull_request(state, TEXT)
+    assert "Your branch and your text are kept." in str(refused.value)
+    with pytest.raises(InvalidInput):
+        await publishing.open_pull_request(state, PullRequestText("  ", "x"))
+
+
+@pytest.mark.parametrize(
+    "stdout", ["", "no pull requests found", "[]", '{"state": "MERGED"}', '{"state": 3}']
+)
+async def test_a_branch_without_an_open_pull_request_has_no_checks(
+    bench: Workbench, programs: Path, stdout: str
+) -> None:
+    answer(programs, pr_view={"stdout": stdout, "code": 1})
+    publishing, state = await publishing_of(bench)
+    assert await publishing.find_pull_request(state) is None
+
+
+async def test_without_a_program_for_it_no_pull_request_is_offered(
+    bench: Workbench, project: Path, programs: Path
+) -> None:
+    git(project, "remote", "set-url", "origin", "https://gitlab.example/me/it.git")
+    publishing, state = await publishing_of(bench)
+    assert state.tool == "", "gh opens none at GitLab"
+    assert await publishing.find_pull_request(state) is None
