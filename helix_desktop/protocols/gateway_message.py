@@ -10,7 +10,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import format_json_value, list_at, object_at, text_at, without_fields
+from helix_desktop.json_values import format_json_value, list_at, text_at, without_fields
 
 Json = Any
 Path = tuple[int | str, ...]
@@ -147,6 +147,10 @@ def slice_text(text: str) -> Iterator[str]:
         yield text[start : start + SLICE]
 
 
+# A text without a type is one, too. Any other part is kept, although it may have a text.
+PLAIN_TEXT_TYPES = frozenset({"", "text", "input_text", "output_text"})
+
+
 def text_of_content(content: Json) -> str:
     if isinstance(content, str):
         return content
@@ -229,14 +233,24 @@ def edit_pieces(
 
 
 def replace_text_in_content(content: Json, text: str, part_type: str) -> Json:
-    """Replace a content's text, keeping its form (string or list) and its pictures."""
+    """Replace a content's text, keeping its form (string or list) and all that is no text.
+
+    What the texts said besides their words, such as a mark for the provider's cache, is
+    said of the new one.
+    """
     if not isinstance(content, list):
         return text
-    parts: list[Json] = [{"type": part_type, "text": text}]
+    new_part: dict[str, Json] = {}
+    other_parts: list[Json] = []
     for part in content:
-        if "text" not in object_at(part):
-            parts.append(part)
-    return parts
+        has_text = isinstance(part, Mapping) and isinstance(part.get("text"), str)
+        if has_text and text_at(part, "type") in PLAIN_TEXT_TYPES:
+            new_part.update(part)
+        else:
+            other_parts.append(part)
+    new_part.update({"type": part_type, "text": text})
+    other_parts.insert(0, new_part)
+    return other_parts
 
 
 def join_added_messages(

@@ -136,12 +136,13 @@ def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> lis
 
 
 def _path_and_value_of_edit(
-    _units: Json, piece: Piece, text: str
+    units: Json, piece: Piece, text: str
 ) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:
         return ("function", "arguments"), text
     if piece.kind is PieceKind.RESULT:
-        return ("content",), text
+        content = value_at(units, *piece.path, "content")
+        return ("content",), gateway_message.replace_text_in_content(content, text, "text")
     # The path leads to the text itself, or to a part of a list that has it.
     is_text_itself = len(piece.path) == 2
     if is_text_itself:
