@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -23,7 +24,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 from helix_desktop import atomic_files, concurrency
-from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyring
+from helix_desktop.errors import ActionRefused, ConfigFileMistake, HelixError, NoUsableKeyring
 from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
@@ -225,6 +226,7 @@ class SecretStorage:
         self._is_refused = False  # True if the user was asked to unlock the keyring, but did not.
         # Otherwise the keyring could ask for its password several times at once.
         self._one_at_a_time = asyncio.Lock()
+        keep_keys_out_of_core_dumps()
 
     async def read_secret(self, secret: Addressee) -> str | None:
         """Returns the secret, or None. NoUsableKeyring if a keyring that may have it does not
@@ -429,10 +431,10 @@ class SecretStorage:
 
     def _read_key_file(self) -> dict[str, str]:
         try:
-            content = json.loads(self._file.read_text(encoding="utf-8"))
+            content = json.loads(_read_private_file(self._file))
         except FileNotFoundError:
             return {}
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RecursionError, HelixError) as error:
             raise ConfigFileMistake(
                 f"The key file {self._file} cannot be read.", remedy="Fix or remove the file."
             ) from error
@@ -456,6 +458,36 @@ def keyring_name_of(secret: Addressee) -> str:
     if not isinstance(secret, Addressee):
         raise TypeError(f"a secret is asked for by its addressee, not by {type(secret).__name__}")
     return secret.keyring_name
+
+
+def _read_private_file(path: Path) -> bytes:
+    """Reads a file with keys. Others lose the right to read it, such as after a copy from a
+    backup. A file of somebody else's is not read: its keys would be theirs.
+    """
+    content = atomic_files.read_small_file(path)
+    real_path = path.resolve()
+    if os.name != "nt" and real_path.stat().st_uid not in (os.getuid(), 0):
+        raise ActionRefused(f"{path} belongs to another user.")
+    atomic_files.make_path_private(real_path)
+    return content
+
+
+def keep_keys_out_of_core_dumps() -> None:
+    """Lets a crash of this process leave none of its memory in a file, where a backup or
+    another program would find the keys.
+
+    The limit makes the system write no core file. Crash reporters get the memory in spite of
+    it, so that there must be none in it, either. Making the process undumpable would do both,
+    but desktop portals refuse such a process.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    import resource
+
+    _, highest = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, highest))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/coredump_filter").write_text("0", encoding="ascii")
 
 
 def environment_variable_name(name: str) -> str:

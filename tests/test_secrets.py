@@ -9,7 +9,9 @@ import json
 import os
 import random
 import re
+import resource
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -571,3 +573,85 @@ def test_nothing_else_reads_a_keyring_or_makes_up_a_name() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
                 name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
                 assert where in made_in.get(name, {where}), f"{where} makes a {name}"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files there")
+@pytest.mark.parametrize("kind", ["pipe", "endless", "folder", "large", "somebody else's"])
+async def test_a_key_file_that_is_none_is_refused_at_once(
+    make: Make, key_file: Path, tmp_path: Path, kind: str
+) -> None:
+    key_file.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(key_file)
+    elif kind == "endless":
+        key_file.symlink_to("/dev/zero")
+    elif kind == "folder":
+        key_file.mkdir()
+    elif kind == "large":
+        key_file.write_text(json.dumps({"openai": "x" * (5 << 20)}))
+    else:
+        if os.getuid():
+            pytest.skip("only root can give files away")
+        key_file.write_text(json.dumps({"openai": "planted"}))
+        os.chown(key_file, 12345, 12345)
+    secrets = make(consent=lambda: True)
+    with pytest.raises(ConfigFileMistake, match=r"keys\.json"):
+        await secrets.read_secret(ProviderKey("openai"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights come from the folder there")
+async def test_a_key_file_that_others_could_read_is_closed_when_it_is_read(
+    make: Make, key_file: Path
+) -> None:
+    key_file.parent.mkdir()
+    real = key_file.with_name("elsewhere.json")
+    real.write_text(json.dumps({"openai": KEY}))
+    real.chmod(0o664)
+    key_file.symlink_to(real)
+    assert await make(consent=lambda: True).read_secret(ProviderKey("openai")) == KEY
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+
+
+async def test_keys_stored_side_by_side_are_all_there(make: Make, key_file: Path) -> None:
+    async def store(number: int) -> None:
+        secrets = make(consent=lambda: True)
+        name = ProviderKey(f"provider{number}")
+        await asyncio.to_thread(
+            lambda: asyncio.run(
+                secrets.store_secret_at(name, f"key-{number}", where=SecretKeeper.FILE)
+            )
+        )
+
+    await asyncio.gather(*(store(number) for number in range(20)))
+    assert json.loads(key_file.read_text()) == {f"provider{n}": f"key-{n}" for n in range(20)}
+
+
+_CRASHING = """
+import os, resource, sys
+from pathlib import Path
+from helix_desktop.secrets import SecretStorage
+resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+key = sys.stdin.readline()
+SecretStorage(Path("keys.json"))
+if sys.argv[1] == "raised":
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+os.abort()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="written for Linux")
+@pytest.mark.parametrize("limit", ["as it is", "raised"])
+def test_a_crash_leaves_no_key_in_a_file(tmp_path: Path, limit: str) -> None:
+    """`raised`: a system's crash reporter does not heed the limit."""
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+        pytest.skip("no process here may leave a core file")
+    subprocess.run(
+        [sys.executable, "-c", _CRASHING, limit],
+        input=f"{KEY}\n",
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        check=False,
+        capture_output=True,
+    )
+    assert [file for file in tmp_path.iterdir() if KEY.encode() in file.read_bytes()] == []
