@@ -30,7 +30,7 @@ class BackgroundCommand:
     name: str
     command_line: str
     command: RunningCommand
-    started: float
+    started: float  # By a clock that nobody sets.
     check: CommandCheck | None = None
     has_no_network: bool = False  # True if the command has no network access.
     newest_output: bytearray = field(default_factory=bytearray)
@@ -46,11 +46,9 @@ class BackgroundCommand:
 
     @property
     def run_state(self) -> str:
-        return (
-            f"running for {time.time() - self.started:.0f} s"
-            if self.is_running
-            else f"ended, exit code {self.code}"
-        )
+        if not self.is_running:
+            return f"ended, exit code {self.code}"
+        return f"running for {time.monotonic() - self.started:.0f} s"
 
     async def collect_newest_output(self, use: ToolResources, limit_bytes: int) -> None:
         """Keep the last `limit_bytes` bytes of the output until the command ends."""

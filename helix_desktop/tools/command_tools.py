@@ -249,7 +249,7 @@ async def run_command(
     if background:
         name = f"bg{next(commands.next_numbers)}"
         background_command = BackgroundCommand(
-            name, line, command, time.time(), watched, has_no_network
+            name, line, command, time.monotonic(), watched, has_no_network
         )
         return await _add_to_background(commands, use, background_command)
     followed = _FollowedCommand(

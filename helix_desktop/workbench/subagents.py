@@ -76,7 +76,7 @@ class AgentTeam(delegate_tool.AgentTree):
     """All agents below one conversation of the user's. `freed`: one of them has ended or waits."""
 
     agents: dict[str, DelegatedAgent] = field(default_factory=dict)
-    began: float = 0.0
+    began: float = 0.0  # By a clock that nobody sets.
     working: int = 0  # How many are working now.
     stops: int = 0  # How often all were stopped.
     freed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -192,7 +192,7 @@ class SubagentRunner:
     async def delegate_to_agent(self, order: Delegation, context: CallContext) -> DelegationResult:
         """Run an agent to its end, or start one in the background."""
         team = self.team_of(order.parent)
-        team.began = team.began or time.time()
+        team.began = team.began or time.monotonic()
         root = self._roots.get(order.parent, order.parent)
         self._check_limits(team, self.cost_of_agents_below(root))
         agent = await self._create_agent(order, team)
@@ -220,7 +220,7 @@ class SubagentRunner:
             raise ActionRefused("The workspace is closing.")
 
     def _time_left(self, team: AgentTeam) -> float:
-        return team.began + self.limits().agents_seconds - time.time()
+        return team.began + self.limits().agents_seconds - time.monotonic()
 
     async def _create_agent(self, order: Delegation, team: AgentTeam) -> DelegatedAgent:
         title = " ".join(order.task.split())[:60]

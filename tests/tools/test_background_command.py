@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
 
@@ -89,3 +90,15 @@ async def test_of_commands_that_ended_only_the_newest_are_kept(here: World) -> N
     for number in range(5):
         await here.run("run_command", command=f"echo {number}", background=True)
     assert list(here.kit.commands.background) == ["bg3", "bg4", "bg5"]
+
+
+async def test_a_clock_set_back_gives_no_command_a_time_before_it_began(
+    everywhere: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_tools, "_SETTLE", 0.2)
+    await everywhere.run("run_command", command="cat pipe", background=True)
+    right_time = time.time()
+    monkeypatch.setattr(time, "time", lambda: right_time - 100_000)
+    assert "running for 0 s" in await everywhere.said("list_commands")
+    monkeypatch.undo()
+    await everywhere.run("stop_command", name="bg1")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -513,3 +514,16 @@ async def test_a_question_of_an_agent_in_the_background_is_shown_where_it_was_de
 
 def _activity(session: Session) -> str:
     return session.running.value
+
+
+@pytest.mark.parametrize("jump", [-1e7, 1e7])
+async def test_a_clock_that_jumps_changes_no_limit_of_time(
+    desks: Desks, folder: Path, team: Team, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    bench, session = await begun(desks, folder, agents_seconds=1000)
+    team.answers = {"ROOT": [delegates({"task": "FIRST"}), says("ok")], "FIRST": [says("one")]}
+    await told(session, "ROOT")
+    tree = bench.workforce.team_of(session.id)
+    right_time = time.time()
+    monkeypatch.setattr(time, "time", lambda: right_time + jump)
+    assert 0 < bench.workforce._time_left(tree) <= 1000
