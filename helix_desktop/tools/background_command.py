@@ -90,17 +90,15 @@ class BackgroundCommand:
 
     def read_new_output(self) -> str:
         """Return the output since the last read, with a note of how many bytes were dropped."""
+        dropped_unread = max(self.dropped_bytes - self.bytes_read, 0)
         start = max(self.bytes_read - self.dropped_bytes, 0)
-        gone = max(self.dropped_bytes - self.bytes_read, 0)
         self.bytes_read = self.dropped_bytes + len(self.newest_output)
         text = bytes(self.newest_output[start:]).decode("utf-8", "replace")
-        told = (
-            f"[{NO_NETWORK_NOTE}]\n"
-            if self.has_no_network and self.is_running and ADDRESS_PATTERN.search(text)
-            else ""
-        )
-        return (
-            (f"[{gone:,} bytes before this are gone]\n" if gone else "")
-            + (text or "[nothing new]\n")
-            + told
-        )
+        lines = ""
+        if dropped_unread:
+            lines += f"[{dropped_unread:,} bytes before this are gone]\n"
+        lines += text or "[nothing new]\n"
+        # A server that says its address is not reached by other commands.
+        if self.has_no_network and self.is_running and ADDRESS_PATTERN.search(text):
+            lines += f"[{NO_NETWORK_NOTE}]\n"
+        return lines

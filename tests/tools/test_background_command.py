@@ -96,7 +96,7 @@ async def test_a_clock_set_back_gives_no_command_a_time_before_it_began(
     everywhere: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command_tools, "_SETTLE", 0.2)
-    await everywhere.run("run_command", command="cat pipe", background=True)
+    await everywhere.run("run_command", command="tail -f /dev/null", background=True)
     right_time = time.time()
     monkeypatch.setattr(time, "time", lambda: right_time - 100_000)
     assert "running for 0 s" in await everywhere.said("list_commands")
