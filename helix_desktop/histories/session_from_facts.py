@@ -26,10 +26,10 @@ OWN_CONTEXT = (
 
 def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Origin:
     """Return the program from which it came, or an empty origin if it began here."""
-    started = (
-        one.fact for one in recorded_facts if isinstance(one.fact, facts.ConversationStarted)
-    )
-    return next((fact.origin for fact in started if fact.origin.kind), facts.Origin())
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, facts.ConversationStarted) and recorded.fact.origin.kind:
+            return recorded.fact.origin
+    return facts.Origin()
 
 
 def list_active_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
@@ -72,7 +72,9 @@ def build_session_from_facts(
     messages = [building.message_of_fact(recorded) for recorded in said]
     system = openai_chat_export.last_system_prompt(recorded_facts)
     if system:
-        begun = messages[0].time if messages else 0.0
+        begun = 0.0
+        if messages:
+            begun = messages[0].time
         messages.insert(0, RecordedMessage("system", system, time=begun))
     compactions = _build_compactions(recorded_facts, said, is_folded=is_folded)
     if system:
@@ -117,15 +119,17 @@ def _texts_shown_instead(
     showed of those that it shortened, and the folds that were made here, if they are wanted.
     """
     shown: dict[int, str] = {}
-    for recorded in recorded_facts if origin.kind else ():
-        fold = recorded.fact
-        if not isinstance(fold, facts.Folded) or fold.why != SHOWN_BY_OTHER:
-            continue
-        if isinstance(fold.cover, facts.PartRef):
-            shown[fold.cover.seq] = fold.text.rpartition(EXCERPT_ENDS)[0]
-    for fold in build_state(recorded_facts).live_folds if is_folded else ():
-        if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
-            shown[fold.cover.seq] = fold.text
+    if origin.kind:
+        for recorded in recorded_facts:
+            fold = recorded.fact
+            if not isinstance(fold, facts.Folded) or fold.why != SHOWN_BY_OTHER:
+                continue
+            if isinstance(fold.cover, facts.PartRef):
+                shown[fold.cover.seq] = fold.text.rpartition(EXCERPT_ENDS)[0]
+    if is_folded:
+        for fold in build_state(recorded_facts).live_folds:
+            if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
+                shown[fold.cover.seq] = fold.text
     return shown
 
 
@@ -192,20 +196,22 @@ class _MessageBuilding:
             data = self.read_content(part.stored.digest)
             if data is not None and part.stored.media_type.startswith(IMAGES):
                 pictures.append(RecordedPicture(part.stored.media_type, data, part.name))
-            elif data is not None and self.is_imported:
-                texts.append(data.decode("utf-8", "replace"))
             else:
-                texts.append(
-                    openai_chat_export.text_of_exported_attachment(part, self.read_content)
-                )
+                texts.append(self._text_of_attachment(part, data))
         typed = [words for words in map(_words_of_user, texts) if words]
         shows_additions = self.keeps_additions or not typed
         text = "\n".join(texts if shows_additions else typed)
+        shown = tuple(pictures)
         if text.startswith(SYSTEM_MESSAGE):
             words = text.removeprefix(SYSTEM_MESSAGE)
-            return RecordedMessage("system", words, pictures=tuple(pictures), beside=True)
+            return RecordedMessage("system", words, pictures=shown, beside=True)
         is_beside = shows_additions and text.startswith(OWN_CONTEXT)
-        return RecordedMessage("user", text, pictures=tuple(pictures), beside=is_beside)
+        return RecordedMessage("user", text, pictures=shown, beside=is_beside)
+
+    def _text_of_attachment(self, attachment: facts.Attachment, data: bytes | None) -> str:
+        if data is not None and self.is_imported:
+            return data.decode("utf-8", "replace")
+        return openai_chat_export.text_of_exported_attachment(attachment, self.read_content)
 
 
 def _words_of_user(text: str) -> str:

@@ -181,35 +181,52 @@ async def plan_merge(
         now = checkpoints.folders.last_item_at(change.path)
         if _is_same_version(now, change.after):
             continue
-        known_versions = versions.versions_of(change.path)
-        before = change.before
-        was_last_apply_undone = versions.replaced.get(change.path) == pack_item(now).hex()
-        if was_last_apply_undone:
-            # What the last apply brought is not in the user's folder any more.
-            known_versions = known_versions[:-1] or known_versions
-            before = known_versions[-1]
-        is_file = change.after is not None and change.after.kind is PathKind.FILE
-        has_user_changed_it = not any(
-            _is_same_version(now, known, with_mode=is_file) for known in known_versions
-        )
+        known = _known_versions_of_change(change, now, versions)
         step_to_copy_version = RestoreStep(change.path, now, _item_with_mode(change.after, now))
-        if not has_user_changed_it:
+        if not known.has_user_changed_it:
             steps.append(step_to_copy_version)
             continue
-        if _is_same_version(known_versions[-1], change.after):
+        if _is_same_version(known.versions[-1], change.after):
             continue  # Only the user has changed it since it was brought back.
-        both_changed = change._replace(before=before)
+        both_changed = change._replace(before=known.before)
         merged = await _merge_versions(
             checkpoints, both_changed, now, with_markers=choice == "markers"
         )
-        was_folder = before is not None and before.kind is PathKind.FOLDER
         if merged is not None:
             steps.append(RestoreStep(change.path, now, merged))
         elif choice == "copy":
             steps.append(step_to_copy_version)
-        elif choice != "yours" and not was_folder:
+        elif choice != "yours" and not known.was_folder:
             conflicts.append(change)
     return BringBackPlan(checkpoints, changes, steps, conflicts)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownVersions:
+    """What a path was before a change, and the versions of it that the user's folders may have."""
+
+    before: TreeItem | None
+    versions: Sequence[TreeItem | None]
+    has_user_changed_it: bool
+
+    @property
+    def was_folder(self) -> bool:
+        return self.before is not None and self.before.kind is PathKind.FOLDER
+
+
+def _known_versions_of_change(
+    change: PathChange, now: TreeItem | None, brought: BroughtVersions
+) -> KnownVersions:
+    versions = brought.versions_of(change.path)
+    before = change.before
+    was_last_apply_undone = brought.replaced.get(change.path) == pack_item(now).hex()
+    if was_last_apply_undone:
+        # What the last apply brought is not in the user's folder any more.
+        versions = versions[:-1] or versions
+        before = versions[-1]
+    is_file = change.after is not None and change.after.kind is PathKind.FILE
+    is_known = any(_is_same_version(now, version, with_mode=is_file) for version in versions)
+    return KnownVersions(before, versions, has_user_changed_it=not is_known)
 
 
 def describe_step(roots: Sequence[Path], step: RestoreStep) -> str:

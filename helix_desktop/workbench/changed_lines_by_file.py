@@ -5,7 +5,7 @@ counts lines.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 
 from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
@@ -17,12 +17,25 @@ from helix_desktop.engine.changes.turn_changes import (
 )
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 
 COUNTED = 20_000  # The maximum number of line counts of changed files that stay in memory.
 Difference = tuple[ChangeSource, Sequence[PathChange]]
 _LARGE = 16 << 20  # Lines are counted for files of a list up to this many bytes together.
+
+
+@dataclass(slots=True)
+class _OwnChangesSoFar:
+    """What steps did to each path, without the lines of others. `without_foreign`: the paths of
+    which such lines were left out. `hidden_up_to`: by path, the number of the undo that left
+    nothing.
+    """
+
+    whole: dict[str, PathChange] = field(default_factory=dict)
+    without_foreign: set[str] = field(default_factory=set)
+    hidden_up_to: dict[str, int] = field(default_factory=dict)
 
 
 class StepDifferences:
@@ -45,46 +58,49 @@ class StepDifferences:
         be shown as the agent's. An undo that left nothing of the agent's work is not
         listed, and neither is what it undid.
         """
-        whole: dict[str, PathChange] = {}
-        # Paths that are shown without the lines that someone else changed.
-        without_foreign: set[str] = set()
-        hidden_up_to: dict[str, int] = {}  # By path: the number of the undo that left nothing.
+        so_far = _OwnChangesSoFar()
         shown: list[tuple[ChangeSource, list[PathChange]]] = []
         for number, (source, changes) in enumerate(differences):
             own_changes: list[PathChange] = []
-            shown.append((source, own_changes))
             for change in changes:
-                path = change.path
-                before = whole.get(path)
-                if before is None:
-                    whole[path] = change
-                    own_changes.append(change)
-                    continue
-                is_undo = source.fact.by == "undo"
-                rest = None
-                if is_undo or path in without_foreign:
-                    rest = await self._item_without_foreign_lines(before, change)
-                own_change = change
-                if rest is not None:
-                    own_change = PathChange(path, before.after, rest)
-                    without_foreign.add(path)
-                    is_all_undone = (
-                        is_undo
-                        and before.before is not None
-                        and rest.content == before.before.content
-                    )
-                    if is_all_undone:
-                        hidden_up_to[path] = number
-                        del whole[path]
-                        without_foreign.remove(path)
-                        continue
-                whole[path] = PathChange(path, before.before, own_change.after)
-                own_changes.append(own_change)
+                own = await self._own_part_of_change(so_far, number, source, change)
+                if own is not None:
+                    own_changes.append(own)
+            shown.append((source, own_changes))
         listed: list[Difference] = []
         for number, (source, own_changes) in enumerate(shown):
-            visible = [one for one in own_changes if number > hidden_up_to.get(one.path, -1)]
+            hidden_up_to = so_far.hidden_up_to
+            visible = [own for own in own_changes if number > hidden_up_to.get(own.path, -1)]
             listed.append((source, visible))
         return listed
+
+    async def _own_part_of_change(
+        self, so_far: "_OwnChangesSoFar", number: int, source: ChangeSource, change: PathChange
+    ) -> PathChange | None:
+        """Return a change without the lines of others, or None for an undo that left nothing of the
+        agent's work.
+        """
+        path = change.path
+        before = so_far.whole.get(path)
+        if before is None:
+            so_far.whole[path] = change
+            return change
+        is_undo = source.fact.by == "undo"
+        rest = None
+        if is_undo or path in so_far.without_foreign:
+            rest = await self._item_without_foreign_lines(before, change)
+        own_change = change
+        if rest is not None:
+            own_change = PathChange(path, before.after, rest)
+            so_far.without_foreign.add(path)
+            began = before.before
+            if is_undo and began is not None and rest.content == began.content:
+                so_far.hidden_up_to[path] = number
+                del so_far.whole[path]
+                so_far.without_foreign.remove(path)
+                return None
+        so_far.whole[path] = PathChange(path, before.before, own_change.after)
+        return own_change
 
     async def _item_without_foreign_lines(
         self, whole: PathChange, change: PathChange
@@ -122,10 +138,13 @@ class StepDifferences:
         sources: Sequence[ChangeSource],
         broken: bool,  # noqa: FBT001 -- one of three
     ) -> FileChange:
-        last = [*sources[:1], *turn_changes.without_user_undos(sources)][-1:]
-        what, step = next(
-            ((source.what or source.fact.by, source.step) for source in last), ("", 0)
-        )
+        what = ""
+        step = 0
+        if sources:
+            by_agent = list(turn_changes.without_user_undos(sources))
+            last = by_agent[-1] if by_agent else sources[0]
+            what = last.what or last.fact.by
+            step = last.step
         place = self._checkpoints().displayed_path(change.path)
         return FileChange(change, place, by=what, step=step, broken=broken, sources=tuple(sources))
 
@@ -150,14 +169,14 @@ class StepDifferences:
         """Count the added and removed lines. The result for two contents never changes,
         so it is kept.
         """
-        items = file.change.before, file.change.after
-        same = all(item is None or item.kind is PathKind.FILE for item in items)
+        items = (file.change.before, file.change.after)
+        is_counted_by_content = all(item is None or item.kind is PathKind.FILE for item in items)
         key = tuple(b"" if item is None else item.content for item in items)
-        if not same or (counted := self._counts.get(key)) is None:
-            counted = await asyncio.to_thread(
-                diff_hunks.count_added_and_removed_lines, *await self.read_both_versions(file)
-            )
-        if same:
+        if is_counted_by_content and key in self._counts:
+            return self._counts[key]
+        before, after = await self.read_both_versions(file)
+        counted = await asyncio.to_thread(diff_hunks.count_added_and_removed_lines, before, after)
+        if is_counted_by_content:
             self._counts[key] = counted
             if len(self._counts) > COUNTED:
                 self._counts.pop(next(iter(self._counts)))

@@ -166,10 +166,10 @@ def decide_import(
     """
     here = ConversationHere.from_facts(facts)
     matched = _match_first_messages(here, session)
-    numbers = session.message_numbers()
-    differs = matched.count < min(len(here.messages), len(numbers))
+    count_in_file = len(session.message_numbers())
+    differs = matched.count < min(len(here.messages), count_in_file)
     is_other_file_longer = is_in_another_file and matched.count < len(here.messages)
-    if is_other_file_longer and matched.count < len(numbers):
+    if is_other_file_longer and matched.count < count_in_file:
         return Reject()
     if differs or here.has_forgotten_text:
         aligned = _align_with_damaged_file(here, session)
@@ -179,14 +179,20 @@ def decide_import(
         summarised = _decide_for_summary(here, session, matched)
         if summarised is not None:
             return summarised
-    changes: list[Fact] = []
-    is_whole_here = matched.count == len(here.messages)
-    if is_whole_here and not here.is_continued and not here.has_forgotten_text:
-        changes = _list_title_change(here, session)
+    changes = _list_title_change_of_whole_session(here, session, matched)
     folds = _folds_made_since(here, session, matched)
     return _choose_outcome(
         here, session, matched, folds, changes, is_other_file_longer=is_other_file_longer
     )
+
+
+def _list_title_change_of_whole_session(
+    here: ConversationHere, session: SessionInFile, matched: MatchedMessages
+) -> list[Fact]:
+    """Return the change to the title, if all that is here is in the file and nothing else."""
+    if here.is_continued or here.has_forgotten_text or matched.count < len(here.messages):
+        return []
+    return _list_title_change(here, session)
 
 
 def _decide_for_damaged_file(
@@ -198,7 +204,9 @@ def _decide_for_damaged_file(
     damage = f"{session.file} is damaged. {KEPT_DESPITE_DAMAGE}"
     note = TurnEnded(TurnEnd.FAILED, damage)
     is_noted = any(one.fact == note for one in here.facts)
-    changes: list[Fact] = [] if here.is_continued or is_noted else [note]
+    changes: list[Fact] = []
+    if not here.is_continued and not is_noted:
+        changes.append(note)
     newest = here.messages[-1].time
     folds = [fold for fold in _folds_made_since(here, session, matched) if fold.time > newest]
     return _choose_outcome(
@@ -253,7 +261,9 @@ def _append_after(
 
 
 def _fork_after(here: ConversationHere, matched: MatchedMessages, damage: str) -> Fork:
-    after = here.messages[matched.count - 1].seq if matched.count else 1
+    after = 1
+    if matched.count:
+        after = here.messages[matched.count - 1].seq
     shared = tuple(one for one in here.imported if one.seq <= after)
     # After a rewind, the facts on the path have numbers with gaps.
     is_countable = len(shared) == after
@@ -281,7 +291,9 @@ def _match_first_messages(here: ConversationHere, session: SessionInFile) -> Mat
             break
         places[number] = recorded.seq
     count = len(places)
-    first_new = numbers[count] if count < len(numbers) else session.behind_last
+    first_new = session.behind_last
+    if count < len(numbers):
+        first_new = numbers[count]
     return MatchedMessages(count, first_new, places)
 
 
@@ -296,28 +308,62 @@ def _align_with_damaged_file(
     the user.
     """
     numbers = session.message_numbers()
-    if not (session.is_damaged and here.messages and numbers):
+    if not session.is_damaged or not here.messages or not numbers:
         return None
-    texts_here = [_comparable_text_of(one.fact) for one in here.messages]
-    texts_there = [_comparable_text_of(session.draft(number).fact) for number in numbers]
-    matcher = difflib.SequenceMatcher(None, texts_here, texts_there, autojunk=False)
-    steps = [AlignedPart(*step) for step in matcher.get_opcodes()]
-    tail: Sequence[Recorded] = []
-    rest: Sequence[int] = []
-    if not steps[-1].is_equal:
-        tail = here.messages[steps[-1].first_here :]
-        rest = numbers[steps[-1].first_there :]
-    newest = here.messages[-1].time
-    late = [number for number in rest if not tail or session.draft(number).time > newest]
+    steps = _align_messages(here, session, numbers)
+    late = _list_later_messages(here, session, numbers, steps[-1])
     if not here.has_forgotten_text and _has_other_words_of_user(session, numbers, steps, late):
         return None
     places = _places_of_aligned_messages(here, numbers, steps)
-    is_one_here = len(tail) == 1 and bool(rest) and not here.has_forgotten_text
-    if is_one_here and _continues_reply(tail[0].fact, session.draft(rest[0]).fact):
-        # The agent was still writing its last reply when that was recorded.
-        return MatchedMessages(len(here.messages) - 1, rest[0], places)
+    grown = _find_grown_last_reply(here, session, numbers, steps[-1])
+    if grown is not None:
+        return MatchedMessages(len(here.messages) - 1, grown, places)
     first_new = late[0] if late else session.behind_last
     return MatchedMessages(len(here.messages), first_new, places)
+
+
+def _align_messages(
+    here: ConversationHere, session: SessionInFile, numbers: Sequence[int]
+) -> list["AlignedPart"]:
+    texts_here = [_comparable_text_of(one.fact) for one in here.messages]
+    texts_there = [_comparable_text_of(session.draft(number).fact) for number in numbers]
+    matcher = difflib.SequenceMatcher(None, texts_here, texts_there, autojunk=False)
+    return [AlignedPart(*step) for step in matcher.get_opcodes()]
+
+
+def _list_later_messages(
+    here: ConversationHere,
+    session: SessionInFile,
+    numbers: Sequence[int],
+    last_step: "AlignedPart",
+) -> list[int]:
+    """Return the messages behind the last common one that are later than all that is here."""
+    if last_step.is_equal:
+        return []
+    rest = numbers[last_step.first_there :]
+    if last_step.first_here == len(here.messages):
+        return list(rest)
+    newest = here.messages[-1].time
+    return [number for number in rest if session.draft(number).time > newest]
+
+
+def _find_grown_last_reply(
+    here: ConversationHere,
+    session: SessionInFile,
+    numbers: Sequence[int],
+    last_step: "AlignedPart",
+) -> int | None:
+    """Return the number of the last reply here, if the agent was still writing it when it was
+    recorded and has written more of it since.
+    """
+    if last_step.is_equal or here.has_forgotten_text:
+        return None
+    tail = here.messages[last_step.first_here :]
+    rest = numbers[last_step.first_there :]
+    if len(tail) != 1 or not rest:
+        return None
+    is_grown = _continues_reply(tail[0].fact, session.draft(rest[0]).fact)
+    return rest[0] if is_grown else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,21 +436,29 @@ def _decide_for_summary(
     """
     numbers = session.message_numbers()[matched.count :]
     first = session.draft(numbers[0])
-    later = numbers[1:] if first.is_summary else numbers
+    later = numbers
+    if first.is_summary:
+        later = numbers[1:]
     kept = _count_kept_messages(here.messages[matched.count :], later, session)
     covered = here.messages[: len(here.messages) - kept]
-    fold = _build_fold_of_summary(here, covered, first) if first.is_summary else None
+    fold: Folded | None = None
+    if first.is_summary:
+        fold = _build_fold_of_summary(here, covered, first)
     if not kept and fold is None and not _has_fold_of_summary(here, first):
         return None
     places = dict(matched.places)
     kept_here = here.messages[len(here.messages) - kept :]
     for number, recorded in zip(later[:kept], kept_here, strict=True):
         places[number] = recorded.seq
-    first_new = later[kept] if kept < len(later) else session.behind_last
+    first_new = session.behind_last
+    if kept < len(later):
+        first_new = later[kept]
     if fold is None and first_new == session.behind_last:
         return Unchanged()
     whole = MatchedMessages(len(here.messages), first_new, places)
-    changes = [fold] if fold is not None else []
+    changes: list[Fact] = []
+    if fold is not None:
+        changes.append(fold)
     # What an undone import brought is here again only by an import that says so.
     return replace(_append_after(here, whole, [], changes), is_redone=False)
 
@@ -433,19 +487,24 @@ def _build_fold_of_summary(
     earlier = [one.fact for one in here.facts if isinstance(one.fact, Folded)]
     handovers = [fold for fold in earlier if fold.kind is FoldKind.HANDOVER]
     said = summary.fact
+    tokens = 0
+    if isinstance(said, UserSaid):
+        tokens = said.parts[0].tokens
     fold = Folded(
         f"handover-{len(earlier) + 1}",
         FoldKind.HANDOVER,
         cover,
         history_facts.summary_text_of_draft(summary),
-        said.parts[0].tokens if isinstance(said, UserSaid) else 0,
+        tokens,
         state.branch.shown_tokens(cover),
         number=len(handovers) + 1,
         why=REWRITTEN,
     )
     last = here.facts[-1]
     state.advance_state(Recorded(last.conversation, last.seq + 1, last.time, fold))
-    return fold if fold.fold in state.branch.live else None
+    if fold.fold not in state.branch.live:
+        return None
+    return fold
 
 
 def _has_fold_of_summary(here: ConversationHere, summary: FactDraft) -> bool:
@@ -462,21 +521,26 @@ def _list_title_change(here: ConversationHere, session: SessionInFile) -> list[F
     """Return the change to a title that the other program gave later, unless the user gave one
     here.
     """
-    imports = [
-        range(one.fact.first, one.seq)
-        for one in here.facts
-        if isinstance(one.fact, BroughtIn) and not one.fact.undone
-    ]
-    titled = [
-        (one.seq, one.fact.title)
-        for one in here.facts
-        if isinstance(one.fact, ConversationStarted | ConversationChanged)
-        and one.fact.title is not None
-    ]
-    is_named_here = any(not any(seq in span for span in imports) for seq, _ in titled)
-    if not session.title or is_named_here or titled[-1][1] == session.title:
+    title = session.title
+    last_title = ""
+    imports = _spans_of_imports(here.facts)
+    for recorded in here.facts:
+        fact = recorded.fact
+        if isinstance(fact, ConversationStarted | ConversationChanged) and fact.title is not None:
+            last_title = fact.title
+            if not any(recorded.seq in span for span in imports):
+                return []
+    if not title or title == last_title:
         return []
-    return [ConversationChanged(session.title)]
+    return [ConversationChanged(title)]
+
+
+def _spans_of_imports(facts: Sequence[Recorded]) -> list[range]:
+    spans = []
+    for recorded in facts:
+        if isinstance(recorded.fact, BroughtIn) and not recorded.fact.undone:
+            spans.append(range(recorded.fact.first, recorded.seq))
+    return spans
 
 
 def _folds_made_since(
@@ -498,10 +562,14 @@ def cover_with_places(cover: Cover, places: Places) -> Cover | None:
     """Return what a draft's fold covers by the numbers of facts, or None if it is not here."""
     if isinstance(cover, PartRef):
         seq = places.get(cover.seq)
-        return PartRef(seq, cover.part) if seq else None
+        if not seq:
+            return None
+        return PartRef(seq, cover.part)
     first = places.get(cover.first)
     last = places.get(cover.last)
-    return Span(first, last) if first and last else None
+    if not first or not last:
+        return None
+    return Span(first, last)
 
 
 def _comparable_text_of(fact: Fact) -> str:

@@ -46,21 +46,20 @@ class PendingQuestions:
         """Record that the calls which a killed program asked about did not begin. Returns
         whether there are any: then the turn asks again.
         """
-        waiting = [pending.call for pending in conversation.state.branch.running_calls]
-        asked = {
-            call.id for call in waiting if self._note_of_call(conversation.id, call.id).exists()
-        }
-        if not asked:
-            return False
-        first = next(number for number, call in enumerate(waiting) if call.id in asked)
-        rest_waits = waiting[first].name in RUN_ALONE
         unbegun: list[ToolCall] = []
         results: list[ToolReturned] = []
-        for number, call in enumerate(waiting):
-            if call.id in asked or (rest_waits and number > first):
+        rest_waits = False
+        for pending in conversation.state.branch.running_calls:
+            call = pending.call
+            was_asked_about = self._note_of_call(conversation.id, call.id).exists()
+            if was_asked_about and not unbegun:
+                rest_waits = call.name in RUN_ALONE
+            if was_asked_about or rest_waits:
                 unbegun.append(call)
             else:  # It may have run beside the question, so it is not run a second time.
                 results.append(await self._build_result(call, INTERRUPTED, cache, tokens))
+        if not unbegun:
+            return False
         for call in unbegun:
             results.append(await self._build_result(call, NOT_BEGUN, cache, tokens))
         await conversation.append_facts(*results)

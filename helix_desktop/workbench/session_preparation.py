@@ -58,9 +58,8 @@ class SessionPreparation:
     # For a database file: the folders whose sessions to import. Without an entry, all are imported.
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     copies: Path | None = None  # If this folder contains a copy of a file, the copy is read.
-    named: frozenset[Path] = (
-        frozenset()
-    )  # Files that the user named, so that it is told if one has no session.
+    # Files that the user named, so that it is told if one has no session.
+    named: frozenset[Path] = frozenset()
     settings: RequestSettings | None = None  # What a request contains besides the conversation.
     # Where allowed extensions are, whose formats are read, too.
     places: ProgramFolders | None = None
@@ -70,59 +69,74 @@ class SessionPreparation:
     ) -> Generator[Prepared]:
         """Yield what is in the files. If the other process ends early, the rest is read here."""
         finished = 0
-        if (
-            isinstance(tokens, token_counting.TiktokenCounter)
-            and sum(stamp[0] for _, stamp in files) > much
-        ):
+        total_bytes = sum(size for _, (size, _) in files)
+        if isinstance(tokens, token_counting.TiktokenCounter) and total_bytes > much:
             with suppress(OSError, EOFError, pickle.UnpicklingError):
-                for one in self._prepare_in_another_process(files, tokens.name):
-                    finished += isinstance(one, Path)
-                    yield one
+                for prepared in self._prepare_in_another_process(files, tokens.name):
+                    if isinstance(prepared, Path):
+                        finished += 1
+                    yield prepared
         for file, stamp in files[finished:]:
             yield from self.prepare_file(file, stamp, tokens)
 
     def prepare_file(
         self, file: Path, stamp: tuple[int, int], tokens: TokenCounter
     ) -> Iterator[Prepared]:
-        told = ReadingReport()
-        read = history_reading.read_sessions(
-            file, told, self.kinds.get(str(file), ""), self.copy_of_file(file)
+        report = ReadingReport()
+        sessions = history_reading.read_sessions(
+            file, report, self.kinds.get(str(file), ""), self.copy_of_file(file)
         )
-        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(
-            self.copy_of_file(file) or file
-        ):
-            read = (one for one in read if one.folder in folders)
+        folders = self.wanted.get(str(file))
+        if folders and foreign_sqlite.is_sqlite_file(self.copy_of_file(file) or file):
+            sessions = (session for session in sessions if session.folder in folders)
             stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
+        has_session = False
         try:
-            recording = next(read, None)
-            if recording is None and file in self.named:
-                yield str(history_reading.no_session_error(file, told))
-                told = ReadingReport()
-            lines_given = 0
-            while recording is not None:
-                prepared = self._prepare_session(file, recording, tokens)
-                # With the session during whose reading they were found: the first one of a text
-                # file, which an agent may want to have back with them.
-                unread = tuple(told.unread[lines_given:])
-                recording = next(read, None)
-                if isinstance(prepared, SessionToImport):
-                    lines_given += len(unread)
-                    prepared = replace(prepared, unread=unread, is_damaged=told.is_damaged)
-                    if recording is None:
-                        rest = tuple(told.unread[lines_given:])
-                        prepared = replace(prepared, stamp=stamp, unread=(*unread, *rest))
+            for prepared in self._prepare_sessions(file, sessions, report, stamp, tokens):
+                has_session = True
                 yield prepared
+            if not has_session and file in self.named:
+                yield str(history_reading.no_session_error(file, report))
+                report = ReadingReport()
         except (NotFound, InvalidInput) as error:
             yield str(error)
         except Exception as error:  # noqa: BLE001 - the other files are imported
             yield _complaint_about_reading(str(file), error)
-        yield from told.sentences_about_unknown()
-        yield from told.complaint_sentences(str(file))
+        yield from report.sentences_about_unknown()
+        yield from report.complaint_sentences(str(file))
         yield file
 
+    def _prepare_sessions(
+        self,
+        file: Path,
+        sessions: Iterator[RecordedSession],
+        report: ReadingReport,
+        stamp: tuple[int, int],
+        tokens: TokenCounter,
+    ) -> Iterator[Prepared]:
+        """Yield each session with the unread lines that were found while it was read: the first one
+        of a text file has all, which an agent may want to have back with them. The last one has
+        the file's stamp.
+        """
+        lines_given = 0
+        recording = next(sessions, None)
+        while recording is not None:
+            prepared = self._prepare_session(file, recording, tokens)
+            unread = tuple(report.unread[lines_given:])
+            recording = next(sessions, None)
+            if isinstance(prepared, SessionToImport):
+                lines_given += len(unread)
+                prepared = replace(prepared, unread=unread, is_damaged=report.is_damaged)
+                if recording is None:
+                    rest = tuple(report.unread[lines_given:])
+                    prepared = replace(prepared, stamp=stamp, unread=unread + rest)
+            yield prepared
+
     def copy_of_file(self, file: Path) -> Path | None:
-        copy = path_of_copy(self.copies, file) if self.copies is not None else None
-        return copy if copy is not None and copy.is_file() else None
+        if self.copies is None:
+            return None
+        copy = path_of_copy(self.copies, file)
+        return copy if copy.is_file() else None
 
     def _prepare_session(
         self, file: Path, recording: RecordedSession, tokens: TokenCounter
@@ -132,18 +146,20 @@ class SessionPreparation:
                 tokens.count_ahead(
                     text for message in recording.messages for text in texts_to_count(message)
                 )
-            made = history_facts.draft_facts(
-                recording, tokens, partial(conversation_id_of_session, recording.kind)
-            )
-            meter, keys = self._measure_session(made), _find_leaked_keys(recording)
+            id_of_child = partial(conversation_id_of_session, recording.kind)
+            drafts = history_facts.draft_facts(recording, tokens, id_of_child)
+            meter = self._measure_session(drafts)
+            keys = _find_leaked_keys(recording)
         except Exception as error:  # noqa: BLE001 - the same for a session
             return _complaint_about_reading(recording.name, error)
-        return SessionToImport(file, _without_texts(recording), made, (0, 0), meter, keys)
+        return SessionToImport(file, _without_texts(recording), drafts, (0, 0), meter, keys)
 
     def _measure_session(self, drafts: Sequence[FactDraft]) -> WindowMeter | None:
         if self.settings is None:
             return None
-        facts = (Recorded("", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1))
+        facts = [
+            Recorded("", number, draft.time, draft.fact) for number, draft in enumerate(drafts, 1)
+        ]
         state = build_state(facts).with_settings(self.settings)
         return measure_window(state, context_policy.policy_from_fact(state.settings.policy))
 
@@ -157,11 +173,15 @@ class SessionPreparation:
             launch, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, pipe_bytes=PIPE_BYTES
         )
         try:
-            asked, told = cast("Any", process.stdin).buffer, cast("Any", process.stdout).buffer
-            pickle.dump((self, files, encoding), asked)
-            asked.flush()
-            while (one := pickle.load(told)) is not None:  # noqa: S301 -- from our own process
-                yield one
+            request = cast("Any", process.stdin).buffer
+            answers = cast("Any", process.stdout).buffer
+            pickle.dump((self, files, encoding), request)
+            request.flush()
+            while True:
+                prepared = pickle.load(answers)  # noqa: S301 -- from our own process
+                if prepared is None:
+                    break
+                yield prepared
         finally:
             starter.close_or_kill_process(process, 0)
             cast("Any", process.stdout).close()
@@ -186,30 +206,38 @@ def _complaint_about_reading(name: str, error: Exception) -> str:
 
 def _without_texts(recording: RecordedSession) -> RecordedSession:
     """Return the outline of the session: the drafts contain the rest."""
-    said = recording.messages
-    outline = (
+    outline = [
         RecordedMessage(
-            one.role, "", answers=one.answers, time=one.time, child=one.child, beside=one.beside
+            message.role,
+            "",
+            answers=message.answers,
+            time=message.time,
+            child=message.child,
+            beside=message.beside,
         )
-        for one in said
-    )
+        for message in recording.messages
+    ]
     title = history_facts.title_of_recording(recording)
     return replace(recording, title=title, messages=tuple(outline), compactions=())
 
 
 def _find_leaked_keys(recording: RecordedSession) -> list[tuple[int, str]]:
     """Return texts to be stored that look like keys, each with the number of its message."""
-    stored = [
-        (at, text)
-        for at, message in enumerate(recording.messages)
-        for text in _texts_to_be_stored(message)
-    ]
-    stored += [
-        (min(one.at, len(recording.messages) - 1), one.text) for one in recording.compactions
-    ]
-    return [(at, key) for at, text in stored for key in leaked_keys.find_keys(text)]
+    keys: list[tuple[int, str]] = []
+    for position, message in enumerate(recording.messages):
+        for text in _texts_to_be_stored(message):
+            keys += [(position, key) for key in leaked_keys.find_keys(text)]
+    for compaction in recording.compactions:
+        position = min(compaction.at, len(recording.messages) - 1)
+        keys += [(position, key) for key in leaked_keys.find_keys(compaction.text)]
+    return keys
 
 
 def _texts_to_be_stored(message: RecordedMessage) -> Iterator[str]:
-    yield from (*message_texts(message), message.reasoning, message.shown)
-    yield from (text for one in message.pictures if (text := text_or_none(one.data)) is not None)
+    yield from message_texts(message)
+    yield message.reasoning
+    yield message.shown
+    for picture in message.pictures:
+        text = text_or_none(picture.data)
+        if text is not None:
+            yield text
