@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import PurePath
 
 from helix_desktop.errors import NotFound
@@ -27,12 +26,17 @@ class AcpAgent:
 def list_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[AcpAgent]:
     found: dict[str, AcpAgent] = {}
     for line in f"{own_lines}\n{_KNOWN}".splitlines():
-        name, _, words = map(str.strip, line.partition("="))
-        with suppress(ValueError):  # The command line may contain an unclosed quotation mark.
-            program, *arguments = shlex.split(words) or [""]
-            place = find_program(program, environment)
-            if name and place:
-                found.setdefault(name, AcpAgent(name, (place, *arguments)))
+        name, _, command_line = line.partition("=")
+        name = name.strip()
+        try:
+            words = shlex.split(command_line)
+        except ValueError:  # The user's line may contain an unclosed quotation mark.
+            continue
+        if not name or not words:
+            continue
+        place = find_program(words[0], environment)
+        if place:
+            found.setdefault(name, AcpAgent(name, (place, *words[1:])))
     return list(found.values())
 
 

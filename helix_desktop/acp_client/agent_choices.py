@@ -1,6 +1,6 @@
 """Reads which modes, models and other options a foreign agent lets the user choose."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from helix_desktop.errors import NotFound
@@ -37,12 +37,10 @@ class AgentChoice:
         method, parameter = self.setter
         if self.setter != _OPTION:
             return method, {parameter: value}
-        switched = (
-            {parameter: value == "true", "type": "boolean"}
-            if self.values is _SWITCH
-            else {parameter: value}
-        )
-        return method, {"configId": self.id, **switched}
+        if self.values is _SWITCH:
+            is_on = value == "true"
+            return method, {"configId": self.id, parameter: is_on, "type": "boolean"}
+        return method, {"configId": self.id, parameter: value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +64,11 @@ _OLDER_CHOICES = (
 
 def parse_agent_commands(update: Mapping[str, Any]) -> dict[str, str]:
     """Returns the agent's own slash commands by name, with their descriptions."""
-    offered = objects_at(update, "availableCommands")[:MOST]
-    return {text_at(each, "name")[:LONGEST_NAME]: text_at(each, "description") for each in offered}
+    commands: dict[str, str] = {}
+    for offered in objects_at(update, "availableCommands")[:MOST]:
+        name = text_at(offered, "name")[:LONGEST_NAME]
+        commands[name] = text_at(offered, "description")
+    return commands
 
 
 def parse_agent_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
@@ -79,9 +80,9 @@ def parse_agent_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
     for older in _OLDER_CHOICES:
         offered = objects_at(answer, f"{older.id}s", older.offer_field)[:MOST]
         if offered and older.id not in choices:
-            values = {
-                text_at(value, older.value_field): text_at(value, "name") for value in offered
-            }
+            values: dict[str, str] = {}
+            for value in offered:
+                values[text_at(value, older.value_field)] = text_at(value, "name")
             current = text_at(answer, f"{older.id}s", older.current_field)
             name = older.id.title()
             choices[older.id] = AgentChoice(older.id, name, current, values, older.setter)
@@ -93,12 +94,14 @@ def _choice_of_option(option: Mapping[str, Any]) -> AgentChoice:
     name = text_at(option, "name")
     if text_at(option, "type") == "boolean":
         return AgentChoice(identity, name, str(option.get("currentValue")).lower(), _SWITCH)
-    offered = []
     # The values may be in groups, each with a heading of its own.
-    groups: Sequence[Mapping[str, Any]] = [
-        entry for entry in objects_at(option, "options") if list_at(entry, "options")
-    ]
-    holders = groups or [option]
+    holders: list[Mapping[str, Any]] = []
+    for entry in objects_at(option, "options"):
+        if list_at(entry, "options"):
+            holders.append(entry)
+    if not holders:
+        holders.append(option)
+    offered: list[dict[str, Any]] = []
     for holder in holders:
         offered += objects_at(holder, "options")
     values = {text_at(value, "value"): text_at(value, "name") for value in offered[:MOST]}

@@ -41,6 +41,10 @@ _CAN = {
     "elicitation": {"form": {}},
     "session": {"configOptions": {"boolean": {}}},
 }
+# Error codes of the Agent Client Protocol.
+NOT_SIGNED_IN = -32000
+MISSING_FILE = -32002
+INTERNAL_ERROR = -32603
 # The SDK does not check the types of these fields of a message.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
@@ -50,6 +54,13 @@ AgentHandlers = tuple[
     Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]],
     Callable[[dict[str, Any], int], Awaitable[None]],
 ]
+
+
+def _has_trusted_types(message: Mapping[str, Any]) -> bool:
+    for name, kind in _TRUSTED_TYPES:
+        if not isinstance(message.get(name), kind):
+            return False
+    return True
 
 
 class AgentRefused(ModelFailed):
@@ -133,13 +144,12 @@ class AgentConnection:
         except ConnectionError as error:
             raise ModelFailed(await self._describe_why_agent_ended()) from error
         except RequestError as error:
-            words = " ".join(f"{error} {text_at(error.data, 'details')}".split())[:500].rstrip(".")
-            hint = (
-                f" Sign in with the agent's own program first: {self._ways_to_sign_in}."
-                if error.code == -32000
-                else ""
-            )
-            raise AgentRefused(f"{self._name} reported an error: {words}.{hint}") from error
+            details = text_at(error.data, "details")
+            words = " ".join(f"{error} {details}".split())[:500].rstrip(".")
+            sentence = f"{self._name} reported an error: {words}."
+            if error.code == NOT_SIGNED_IN:
+                sentence += f" Sign in with the agent's own program first: {self._ways_to_sign_in}."
+            raise AgentRefused(sentence) from error
         return object_at(answer)
 
     async def notify_agent(self, method: str, params: dict[str, Any]) -> None:
@@ -149,15 +159,25 @@ class AgentConnection:
     async def _describe_why_agent_ended(self) -> str:
         """Says why the agent stopped working, with the end of its error output."""
         await asyncio.wait([self._complaining], timeout=_END_SECONDS)
-        code = self._command.process.returncode
-        ended = "it closed the connection" if code is None else f"it ended with exit code {code}"
-        last = " ".join(self._complaint.decode("utf-8", "replace").split())[-_COMPLAINT:]
-        return f"{self._name} stopped working: {self._why or ended}.{f' It said: {last}' if last else ''}"
+        why = self._why
+        exit_code = self._command.process.returncode
+        if not why and exit_code is None:
+            why = "it closed the connection"
+        elif not why:
+            why = f"it ended with exit code {exit_code}"
+        sentence = f"{self._name} stopped working: {why}."
+        last_words = " ".join(self._complaint.decode("utf-8", "replace").split())[-_COMPLAINT:]
+        if last_words:
+            sentence += f" It said: {last_words}"
+        return sentence
 
     async def _drain_standard_error(self) -> None:
         """Reads all error output, so that the agent never blocks, and keeps the end."""
-        while piece := await cast(asyncio.StreamReader, self._command.process.stderr).read(_PIECE):
+        error_output = cast(asyncio.StreamReader, self._command.process.stderr)
+        piece = await error_output.read(_PIECE)
+        while piece:
             self._complaint = (self._complaint + piece)[-4 * _COMPLAINT :]
+            piece = await error_output.read(_PIECE)
         await self._command.process.wait()
 
     def kill_with_reason(self, why: str) -> None:
@@ -176,13 +196,15 @@ class AgentConnection:
         params: Any,
         is_notification: bool,  # noqa: FBT001 -- the SDK calls it so
     ) -> dict[str, Any] | None:
+        if is_notification:
+            return None
         try:
-            return None if is_notification else await self._handle(method, object_at(params))
+            return await self._handle(method, object_at(params))
+        except NotFound as error:
+            # Without this code, Qwen Code would not create a new file.
+            raise RequestError(MISSING_FILE, str(error)) from error
         except (HelixError, OSError, ValueError) as error:
-            # -32002 means a missing file. Without this code, Qwen Code would not create a new file.
-            raise RequestError(
-                -32002 if isinstance(error, NotFound) else -32603, str(error)
-            ) from error
+            raise RequestError(INTERNAL_ERROR, str(error)) from error
 
     # --- The methods that the SDK calls to send and receive messages
 
@@ -190,23 +212,22 @@ class AgentConnection:
         """Returns the next message other than an update, or None at the end. Updates
         are handled meanwhile.
         """
-        while (line := await self._read_line()) is not None:
+        while True:
+            line = await self._read_line()
+            if line is None:
+                return None
             self.last_heard = asyncio.get_running_loop().time()
             message = parse_object(line)
-            if message is None or not all(
-                isinstance(message.get(name), kind) for name, kind in _TRUSTED_TYPES
-            ):
+            if message is None or not _has_trusted_types(message):
                 continue
             if message.get("method") != "session/update":
                 self._add_open_request_or_kill(message, len(line))
                 return cast(dict[str, Any], message)
+            update = object_at(message, "params", "update")
             try:
-                await asyncio.shield(
-                    self._handle_session_update(object_at(message, "params", "update"), len(line))
-                )
+                await asyncio.shield(self._handle_session_update(update, len(line)))
             except HelixError as error:  # The update was too large or could not be recorded.
                 self.kill_with_reason(str(error))
-        return None
 
     def _add_open_request_or_kill(self, message: dict[str, Any], size: int) -> None:
         """Requests are answered concurrently, so the agent is killed before too many wait."""
@@ -218,22 +239,27 @@ class AgentConnection:
                 self.kill_with_reason("it sent too many requests at once")
 
     async def _read_line(self) -> bytes | None:
+        output = cast(asyncio.StreamReader, self._command.process.stdout)
         while not self._lines:
-            piece = await cast(asyncio.StreamReader, self._command.process.stdout).read(_PIECE)
+            piece = await output.read(_PIECE)
             await asyncio.sleep(0)  # Lets other tasks run even if the agent sends without a pause.
             if not piece or self._why:
                 return None
-            first, *others = piece.split(b"\n")
-            self._unfinished.append(first)
-            if others:
-                self._lines.extend((b"".join(self._unfinished), *others[:-1]))
-                self._unfinished = [others[-1]]
-            if (
-                len(self._unfinished) > LONGEST_MESSAGE // _PIECE
-                and sum(map(len, self._unfinished)) > LONGEST_MESSAGE
-            ):
-                self.kill_with_reason(f"it sent a message of more than {LONGEST_MESSAGE:,} bytes")
+            self._split_into_lines(piece)
         return self._lines.popleft()
+
+    def _split_into_lines(self, piece: bytes) -> None:
+        """Adds what is a whole line now, and keeps the rest until its end comes."""
+        first, *others = piece.split(b"\n")
+        self._unfinished.append(first)
+        if others:
+            self._lines.append(b"".join(self._unfinished))
+            self._lines.extend(others[:-1])
+            self._unfinished = [others[-1]]
+        # The sum is computed only where so many pieces could exceed the limit.
+        has_many_pieces = len(self._unfinished) > LONGEST_MESSAGE // _PIECE
+        if has_many_pieces and sum(map(len, self._unfinished)) > LONGEST_MESSAGE:
+            self.kill_with_reason(f"it sent a message of more than {LONGEST_MESSAGE:,} bytes")
 
     async def send(self, message: dict[str, Any]) -> None:
         stdin = cast(asyncio.StreamWriter, self._command.process.stdin)
@@ -245,9 +271,7 @@ class AgentConnection:
                 self.kill_with_reason("it did not read the data it requested")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
-            if (
-                "method" in message
-            ):  # The loss of an answer is ignored, because nobody waits for it.
+            if "method" in message:  # Nobody waits for a lost answer, but for one to a request.
                 raise ConnectionError(str(error)) from error
         finally:
             if "method" not in message:

@@ -47,9 +47,8 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 MOST_TERMINALS = 16  # The maximum number of terminals that may run at once.
 TERMINAL_SECONDS = 3600
-SHOW_SECONDS = (
-    10  # If a command ends at once, the agent has this many seconds to show it in a call.
-)
+# If a command ends at once, the agent has this many seconds to show it in a call.
+SHOW_SECONDS = 10
 TERMINAL_BYTES = 1 << 20
 MOST_PATHS = 1_000  # The maximum number of files that one call may name.
 _EFFECTS = {
@@ -60,7 +59,8 @@ _TOOLS = {
     ActionEffect.READ: ToolName.READ_FILE, ActionEffect.EDIT: ToolName.WRITE_FILE, ActionEffect.RUN: ToolName.RUN_COMMAND,
 }  # fmt: skip
 Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
-_VARIABLE, _PATTERN_SIGN = re.compile(r"[A-Za-z_]\w*"), re.compile(r"[*?\[\]]")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
+_PATTERN_SIGN = re.compile(r"[*?\[\]]")
 _COMMAND_KEYS = ("command", "cmd")
 _FOLDER_KEY = re.compile(r"cwd|(?:work(?:ing)?_?)?dir(?:ectory)?(?:_?path)?|folder", re.IGNORECASE)
 _PATH_KEY = re.compile(
@@ -77,29 +77,38 @@ class PlaceForRules:
     separate_permission: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AllowedEdit:
+    """A change of a file that the user saw and allowed. `path`: as rules name it."""
+
+    path: str
+    old_text: str
+    new_text: str
+
+
 @dataclass(slots=True)
 class AgentTerminal:
     running: asyncio.Task[CallOutcome]
     limit_bytes: int
     printed: str = ""  # The end of the command's output so far.
     is_cut: bool = False
-    asked: asyncio.Event = field(
-        default_factory=asyncio.Event
-    )  # Set by the agent's first request about this terminal.
+    # Set by the agent's first request about this terminal.
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def exit_status(self) -> dict[str, Any]:
         """Returns how the command ended. A command that was refused or could not start
         counts as failed.
         """
-        outcome = (
-            None if self.running.cancelled() or self.running.exception() else self.running.result()
-        )
-        if outcome is None or outcome.stopped:
-            return {"exitCode": None, "signal": "SIGKILL"}
-        return {
-            "exitCode": int(not outcome.ok) if outcome.exit_code is None else outcome.exit_code,
-            "signal": None,
-        }
+        was_killed = {"exitCode": None, "signal": "SIGKILL"}
+        if self.running.cancelled() or self.running.exception():
+            return was_killed
+        outcome = self.running.result()
+        if outcome.stopped:
+            return was_killed
+        exit_code = outcome.exit_code
+        if exit_code is None:
+            exit_code = int(not outcome.ok)
+        return {"exitCode": exit_code, "signal": None}
 
 
 @dataclass(slots=True)
@@ -116,9 +125,7 @@ class AgentRequests:
     _open_questions: int = 0
     # The commands allowed in this turn, each with the folder in which it may run.
     _allowed_commands: set[tuple[str, str]] = field(default_factory=set)
-    _allowed_edits: list[tuple[str, str, str]] = field(
-        default_factory=list
-    )  # For each edit: path, old text, new text.
+    _allowed_edits: list[AllowedEdit] = field(default_factory=list)
 
     async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
@@ -140,37 +147,41 @@ class AgentRequests:
 
     @property
     def is_waiting(self) -> bool:
-        return self._open_questions > 0 or any(
-            not each.running.done() for each in self.terminals.values()
-        )
+        return self._open_questions > 0 or self._count_running_terminals() > 0
+
+    def _count_running_terminals(self) -> int:
+        return sum(not terminal.running.done() for terminal in self.terminals.values())
 
     async def stop_commands(self) -> None:
-        for terminal in self.terminals.values():
-            terminal.running.cancel()
-        await asyncio.gather(
-            *(each.running for each in self.terminals.values()), return_exceptions=True
-        )
+        running = [terminal.running for terminal in self.terminals.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     # --- Deciding what the agent may do, by a rule or by asking the user
 
     async def _answer_permission_request(self, params: dict[str, Any]) -> dict[str, Any]:
         noted = await self.recorder.record_call_update(object_at(params, "toolCall"), is_live=True)
-        call = replace(
-            noted, told=dict(noted.told)
-        )  # A copy: the agent may change the call while the user is asked.
-        kinds = ("allow_once", "allow_always")
+        # A copy: the agent may change the call while the user is asked.
+        call = replace(noted, told=dict(noted.told))
+        preferred_kind = "allow_once"
+        other_kind = "allow_always"
         try:
             action = await asyncio.to_thread(self._strictest_action_of_call, call)
             await self._decide_and_record(call.as_tool_call(), action)
             self._remember_allowed_action(call, action)
         except ActionRefused:
-            kinds = ("reject_once", "reject_always")
+            preferred_kind = "reject_once"
+            other_kind = "reject_always"
         except asyncio.CancelledError:  # The user is stopping the turn.
-            kinds, noted.was_stopped_at_question = ("", ""), True
+            noted.was_stopped_at_question = True
+            return {"outcome": {"outcome": "cancelled"}}
         offered = objects_at(params, "options")
-        for option in sorted(offered, key=lambda each: text_at(each, "kind") != kinds[0]):
-            if text_at(option, "kind") in kinds:
-                return {"outcome": {"outcome": "selected", "optionId": text_at(option, "optionId")}}
+        for kind in (preferred_kind, other_kind):
+            for option in offered:
+                if text_at(option, "kind") == kind:
+                    option_id = text_at(option, "optionId")
+                    return {"outcome": {"outcome": "selected", "optionId": option_id}}
         return {"outcome": {"outcome": "cancelled"}}
 
     def _remember_allowed_action(self, call: AcpCall, action: ToolAction) -> None:
@@ -178,35 +189,33 @@ class AgentRequests:
         not asked about again.
         """
         if action.effect is ActionEffect.RUN:
-            self._allowed_commands.add(
-                (action.command, self._folder_as_rules_name_it(_folder_of_call(call)))
-            )
+            folder = self._folder_as_rules_name_it(_folder_of_call(call))
+            self._allowed_commands.add((action.command, folder))
         if action.effect is ActionEffect.EDIT:
-            for each in call.differences:
-                shown = self._describe_place(text_at(each, "path"), action.effect).path
-                self._allowed_edits.append(
-                    (shown, text_at(each, "oldText"), text_at(each, "newText"))
-                )
+            for difference in call.differences:
+                path = self._describe_place(text_at(difference, "path"), action.effect).path
+                old_text = text_at(difference, "oldText")
+                new_text = text_at(difference, "newText")
+                self._allowed_edits.append(AllowedEdit(path, old_text, new_text))
 
     def _strictest_action_of_call(self, call: AcpCall) -> ToolAction:
         """Returns the action to be permitted. Of several files, the one with the
         strictest decision counts.
         """
-        named = [
-            text_at(each, "path")
-            for key in ("locations", "content")
-            for each in objects_at(call.told, key)
-        ]
-        paths = {path for path in (*named, *_find_paths_in_call_input(call)) if path}
+        paths = set(_find_paths_in_call_input(call))
+        for key in ("locations", "content"):
+            for named in objects_at(call.told, key):
+                paths.add(text_at(named, "path"))
+        paths.discard("")
         if len(paths) > MOST_PATHS:
             raise ActionRefused(
                 f"A call can name at most {MOST_PATHS:,} files.",
                 remedy="Make several calls instead.",
             )
-        return max(
-            (self._build_action_on_path(call, path) for path in paths or {""}),
-            key=self._permission_strictness,
-        )
+        if not paths:
+            return self._build_action_on_path(call, "")
+        actions = [self._build_action_on_path(call, path) for path in paths]
+        return max(actions, key=self._permission_strictness)
 
     def _permission_strictness(self, action: ToolAction) -> tuple[int, int]:
         decision = self.kit.permissions.decide_for_conversation(action, self.conversation.id)
@@ -233,13 +242,16 @@ class AgentRequests:
             reason = reason or self._reason_to_ask_before_command(call)
             separate_permission = "outside_sandbox"
         details = "\n".join(filter(None, (command, call.difference_text())))
+        command_to_run = ""
+        if effect is ActionEffect.RUN:
+            command_to_run = command
         return ToolAction(
             name,
             effect,
             call.title or made.name,
             details or made.arguments,
             path=shown_path,
-            command=command if effect is ActionEffect.RUN else "",
+            command=command_to_run,
             reason_to_ask=reason,
             asks_in_every_mode=bool(place.danger) and place.separate_permission != "runs_later",
             separate_permission=separate_permission,
@@ -300,15 +312,16 @@ class AgentRequests:
 
     async def _ask_user_to_fill_form(self, params: dict[str, Any]) -> dict[str, Any]:
         """Asks the user to fill in a form. Requests to open an address are declined."""
-        schema, title = object_at(params, "requestedSchema"), text_at(params, "message")[:500]
+        schema = object_at(params, "requestedSchema")
         if not schema:
             return {"action": "decline"}
-        question = PermissionQuestion(
-            ToolCall("", "form", "{}"), title, "", scopes=("once",), form=json.dumps(schema)
-        )
+        title = text_at(params, "message")[:500]
+        call = ToolCall("", "form", "{}")
+        question = PermissionQuestion(call, title, "", scopes=("once",), form=json.dumps(schema))
         answer = await self._ask_user_unless_allowed(question)
-        accepted = {"action": "accept", "content": json.loads(answer.values or "{}")}
-        return accepted if answer.allowed else {"action": "decline"}
+        if not answer.allowed:
+            return {"action": "decline"}
+        return {"action": "accept", "content": json.loads(answer.values or "{}")}
 
     # --- Reading and writing files for the agent
 
@@ -323,15 +336,15 @@ class AgentRequests:
         content = await asyncio.to_thread(workspace_roots.read_whole_file, roots, place)
         lines = file_text.decode_file_text(content).splitlines(keepends=True)
         first = max(number_at(params, "line"), 1) - 1
-        return {
-            "content": "".join(lines[first : first + (number_at(params, "limit") or len(lines))])
-        }
+        most_lines = number_at(params, "limit") or len(lines)
+        return {"content": "".join(lines[first : first + most_lines])}
 
     async def _write_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
         """Runs our own write_file. The agent has read the file itself, so it counts as
         read here.
         """
-        resources, path = self.kit.resources, text_at(params, "path")
+        resources = self.kit.resources
+        path = text_at(params, "path")
         place = resources.roots.resolve_path(path)
         before = await asyncio.to_thread(workspace_roots.read_file_or_none, resources.roots, place)
         if before is not None:
@@ -353,44 +366,46 @@ class AgentRequests:
     def _was_edit_allowed(self, path: str, before: bytes | None, values: dict[str, str]) -> bool:
         """Whether a card of this turn showed exactly this change: the old text and the new one."""
         whole = file_text.decode_file_text(before or b"")
-        return any(
-            allowed == path
-            and bool(old) == bool(whole)
-            and values["content"] == whole.replace(old, new, 1)
-            for allowed, old, new in self._allowed_edits
-        )
+        for edit in self._allowed_edits:
+            is_same_file = edit.path == path
+            # A card without an old text showed a new file, and one with it a file that exists.
+            is_same_kind = bool(edit.old_text) == bool(whole)
+            edited = whole.replace(edit.old_text, edit.new_text, 1)
+            if is_same_file and is_same_kind and values["content"] == edited:
+                return True
+        return False
 
     async def _run_own_tool_and_record(self, call: ToolCall, context: CallContext) -> CallOutcome:
         """Records the changes and who allowed them. The call itself is recorded as the agent's."""
         outcome = await self.tools.run_tool_call(call, context)
         decided = Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope)
-        await self.conversation.append_facts(decided, *([outcome.files] if outcome.files else ()))
+        if outcome.files:
+            await self.conversation.append_facts(decided, outcome.files)
+        else:
+            await self.conversation.append_facts(decided)
         return outcome
 
     # --- Running commands for the agent in terminals
 
     def _create_terminal(self, params: dict[str, Any]) -> dict[str, Any]:
-        if sum(not each.running.done() for each in self.terminals.values()) >= MOST_TERMINALS:
+        if self._count_running_terminals() >= MOST_TERMINALS:
             raise ActionRefused(
                 f"This agent is already running {MOST_TERMINALS} commands.",
                 remedy="Wait until a command has ended.",
             )
         # The agent learns the terminal's id, but not the call's, which it could use for
         # a call of its own.
-        name, own_call = f"terminal-{secrets.token_hex(8)}", f"command-{secrets.token_hex(8)}"
-        folder = {"folder": text_at(params, "cwd")} if text_at(params, "cwd") else {}
-        values = {
-            "command": _format_terminal_command(params),
-            "seconds": TERMINAL_SECONDS,
-            **folder,
-        }
-        call = ToolCall(own_call, ToolName.RUN_COMMAND, json.dumps(values))
+        name = f"terminal-{secrets.token_hex(8)}"
+        call_id = f"command-{secrets.token_hex(8)}"
+        command = _format_terminal_command(params)
+        folder = text_at(params, "cwd")
+        values: dict[str, Any] = {"command": command, "seconds": TERMINAL_SECONDS}
+        if folder:
+            values["folder"] = folder
+        call = ToolCall(call_id, ToolName.RUN_COMMAND, json.dumps(values))
         limit = min(number_at(params, "outputByteLimit") or TERMINAL_BYTES, TERMINAL_BYTES)
-        allowed = (
-            _format_terminal_command(params).strip(),
-            self._folder_as_rules_name_it(text_at(params, "cwd")),
-        )
-        running = self.spawn(self._run_in_terminal(name, call, allowed), name=name)
+        command_and_folder = (command.strip(), self._folder_as_rules_name_it(folder))
+        running = self.spawn(self._run_in_terminal(name, call, command_and_folder), name=name)
         self.terminals[name] = AgentTerminal(running, limit)
         return {"terminalId": name}
 
@@ -406,20 +421,17 @@ class AgentRequests:
 
         def show_live(text: str) -> None:
             whole = terminal.printed + text
-            terminal.printed, terminal.is_cut = (
-                whole[-terminal.limit_bytes :],
-                len(whole) > terminal.limit_bytes,
-            )
+            terminal.printed = whole[-terminal.limit_bytes :]
+            terminal.is_cut = len(whole) > terminal.limit_bytes
             self.recorder.notify_of_terminal_output(terminal_id, text)
 
-        outcome = await self._run_own_tool_and_record(
-            call, self._agent_call_context(ask, show_live)
-        )
+        context = self._agent_call_context(ask, show_live)
+        outcome = await self._run_own_tool_and_record(call, context)
         start = max(0, outcome.output.size - terminal.limit_bytes)
-        whole = await self.kit.resources.cache.read_range(
-            outcome.output.digest, start, terminal.limit_bytes
-        )
-        terminal.printed, terminal.is_cut = whole.decode("utf-8", "replace"), start > 0
+        cache = self.kit.resources.cache
+        end_of_output = await cache.read_range(outcome.output.digest, start, terminal.limit_bytes)
+        terminal.printed = end_of_output.decode("utf-8", "replace")
+        terminal.is_cut = start > 0
         with suppress(TimeoutError, asyncio.CancelledError):
             await wait_with_limit(terminal.asked.wait(), SHOW_SECONDS)
         await self.recorder.record_finished_command(terminal_id, call, outcome)
@@ -431,51 +443,59 @@ class AgentRequests:
         terminal = self.terminals[terminal_id]
         terminal.asked.set()
         if method == "terminal/output":
-            ended = {"exitStatus": terminal.exit_status()} if terminal.running.done() else {}
-            return {"output": terminal.printed, "truncated": terminal.is_cut, **ended}
-        if method != "terminal/wait_for_exit":
-            terminal.running.cancel()
+            answer = {"output": terminal.printed, "truncated": terminal.is_cut}
+            if terminal.running.done():
+                answer["exitStatus"] = terminal.exit_status()
+            return answer
+        if method == "terminal/wait_for_exit":
+            await asyncio.wait([terminal.running])
+            return terminal.exit_status()
+        terminal.running.cancel()
         await asyncio.wait([terminal.running])
-        return terminal.exit_status() if method == "terminal/wait_for_exit" else {}
+        return {}
 
 
 def _command_of_call(call: AcpCall) -> str:
     given = object_at(call.told, "rawInput")
-    told = [
-        shlex.join(map(str, it)) if isinstance(it, list) else str(it)
-        for it in map(given.get, _COMMAND_KEYS)
-        if it
-    ]
-    line = "\n".join(dict.fromkeys(told))
-    return (
-        " ".join([line, *(shlex.quote(str(word)) for word in list_at(given, "args"))])
-        if line
-        else ""
-    )
+    commands: list[str] = []
+    for key in _COMMAND_KEYS:
+        command = given.get(key)
+        if isinstance(command, list) and command:
+            commands.append(shlex.join(map(str, command)))
+        elif command:
+            commands.append(str(command))
+    # An agent may give different commands under both names: then the user sees both.
+    line = "\n".join(dict.fromkeys(commands))
+    if not line:
+        return ""
+    words = [line]
+    words += [shlex.quote(str(argument)) for argument in list_at(given, "args")]
+    return " ".join(words)
 
 
 def _folder_of_call(call: AcpCall) -> str:
     """Returns the folder of a command as the agent gives it. Empty means the agent's own folder."""
-    given = object_at(call.told, "rawInput").items()
-    return ", ".join(
-        dict.fromkeys(str(value) for key, value in given if value and _FOLDER_KEY.fullmatch(key))
-    )
+    folders: list[str] = []
+    for key, value in object_at(call.told, "rawInput").items():
+        if value and _FOLDER_KEY.fullmatch(key):
+            folders.append(str(value))
+    return ", ".join(dict.fromkeys(folders))
 
 
 def _find_paths_in_call_input(call: AcpCall) -> Iterator[str]:
-    pending: list[tuple[str, Any]] = [
-        ("", object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS))
-    ]
+    """Yield every path that the call's input names, at any depth, also as a field's name."""
+    without_command = object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS)
+    pending: list[tuple[str, Any]] = [("", without_command)]
     while pending:
-        key, told = pending.pop()
-        if isinstance(told, dict):
-            pending += [*told.items(), *(("", name) for name in told)]
-        elif isinstance(told, list):
-            pending += [(key, each) for each in told]
-        elif isinstance(told, str):
-            yield _path_in_text(
-                told.removeprefix("file://"), is_path=_PATH_KEY.search(key) is not None
-            )
+        key, value = pending.pop()
+        if isinstance(value, dict):
+            pending += value.items()
+            pending += [("", name) for name in value]
+        elif isinstance(value, list):
+            pending += [(key, item) for item in value]
+        elif isinstance(value, str):
+            is_path = _PATH_KEY.search(key) is not None
+            yield _path_in_text(value.removeprefix("file://"), is_path=is_path)
 
 
 def _path_in_text(text: str, *, is_path: bool) -> str:
@@ -484,14 +504,12 @@ def _path_in_text(text: str, *, is_path: bool) -> str:
     """
     with suppress(RuntimeError, ValueError):
         path = Path(text).expanduser()
-        if (
-            len(path.parts) > 1
-            and path.is_absolute()
-            and "\n" not in text
-            and os.path.lexists(Path(*path.parts[:2]))
-        ):
+        is_absolute = len(path.parts) > 1 and path.is_absolute() and "\n" not in text
+        if is_absolute and os.path.lexists(Path(*path.parts[:2])):
             return str(path)
-    return text if is_path else ""
+    if is_path:
+        return text
+    return ""
 
 
 def _host_of_call(call: AcpCall) -> str:
@@ -501,12 +519,18 @@ def _host_of_call(call: AcpCall) -> str:
 
 
 def _format_terminal_command(params: dict[str, Any]) -> str:
-    words, command = list(map(str, list_at(params, "args"))), text_at(params, "command")
-    named = ((text_at(each, "name"), text_at(each, "value")) for each in objects_at(params, "env"))
-    variables = [
-        f"{name}={shlex.quote(value)}" for name, value in named if _VARIABLE.fullmatch(name)
-    ]
-    return " ".join([*variables, shlex.join([command, *words]) if words else command])
+    pieces: list[str] = []
+    for variable in objects_at(params, "env"):
+        name = text_at(variable, "name")
+        if _VARIABLE.fullmatch(name):
+            pieces.append(f"{name}={shlex.quote(text_at(variable, 'value'))}")
+    command = text_at(params, "command")
+    arguments = [str(argument) for argument in list_at(params, "args")]
+    if arguments:
+        pieces.append(shlex.join([command, *arguments]))
+    else:
+        pieces.append(command)
+    return " ".join(pieces)
 
 
 def _effect_of_call(call: AcpCall, path: str) -> ActionEffect:
@@ -515,9 +539,9 @@ def _effect_of_call(call: AcpCall, path: str) -> ActionEffect:
     if _command_of_call(call):
         return ActionEffect.RUN  # Some agents label a command that only reads as "read".
     searched = first_text(object_at(call.told, "rawInput"), "pattern", "regex", "glob")
-    names_nothing = (
-        effect is ActionEffect.RUN
-        or (effect is ActionEffect.EDIT and not path)
-        or (effect is ActionEffect.READ and not (path or searched))
-    )
-    return ActionEffect.FOREIGN if names_nothing else effect
+    is_run_without_command = effect is ActionEffect.RUN
+    is_edit_of_nothing = effect is ActionEffect.EDIT and not path
+    is_read_of_nothing = effect is ActionEffect.READ and not path and not searched
+    if is_run_without_command or is_edit_of_nothing or is_read_of_nothing:
+        return ActionEffect.FOREIGN
+    return effect

@@ -71,7 +71,9 @@ class ForeignConversation:
         self.name = name
         self.choices: dict[str, AgentChoice] = {}
         self.commands: dict[str, str] = {}
-        self._find_agent, self._spawn, self._policy = find_agent, spawn, policy
+        self._find_agent = find_agent
+        self._spawn = spawn
+        self._policy = policy
         self._link: AgentConnection | None = None
         self._session = ""
         self._opening = asyncio.Lock()
@@ -82,7 +84,9 @@ class ForeignConversation:
         # cost.
         self._is_routed = False
         self._is_repeating = False  # True while the agent sends updates that are already recorded.
-        self._window, self._cost, self._cost_before = USUAL_WINDOW, 0.0, 0.0
+        self._window = USUAL_WINDOW
+        self._cost = 0.0  # What the agent says that its session has cost so far.
+        self._cost_before = 0.0  # As it was at the end of the last turn.
 
     @property
     def has_running_process(self) -> bool:
@@ -103,10 +107,10 @@ class ForeignConversation:
         the agent's commands.
         """
         recorder = TurnRecorder(conversation, kit.resources, self.name)
-        turn = self._turn = AgentRequests(
-            conversation, kit, tools, recorder, callbacks.ask, self._spawn
-        )
-        self._asked, usage = None, facts.Usage()
+        turn = AgentRequests(conversation, kit, tools, recorder, callbacks.ask, self._spawn)
+        self._turn = turn
+        self._asked = None
+        usage = facts.Usage()
         try:
             callbacks.running(ConversationActivity.THINKING)
             await self._record_policy_and_model(conversation)
@@ -124,9 +128,8 @@ class ForeignConversation:
             )
         except asyncio.CancelledError:
             await asyncio.shield(self._cancel_turn_or_end_agent())
-            await asyncio.shield(
-                self._finish_and_record_turn(turn, callbacks.end_when_stopped(), usage)
-            )
+            end = callbacks.end_when_stopped()
+            await asyncio.shield(self._finish_and_record_turn(turn, end, usage))
             raise
         await self._finish_and_record_turn(turn, end, usage)
         return end
@@ -147,10 +150,12 @@ class ForeignConversation:
         """Records the window size of the agent's model, as a base for figures, and the
         policy that folds nothing.
         """
-        wanted = (self._policy, facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window))
-        await conversation.append_facts(
-            *(fact for fact in wanted if not conversation.state.has_settings_of_fact(fact))
-        )
+        model = facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window)
+        news: list[facts.Fact] = []
+        for fact in (self._policy, model):
+            if not conversation.state.has_settings_of_fact(fact):
+                news.append(fact)
+        await conversation.append_facts(*news)
 
     # --- A turn of the foreign agent
 
@@ -170,16 +175,18 @@ class ForeignConversation:
         branch = turn.conversation.state.branch
         said = _parts_since_last_reply(branch)
         if self._is_session_new:
-            self._cost = self._cost_before = 0.0
+            self._cost = 0.0
+            self._cost_before = 0.0
             await turn.conversation.append_facts(facts.Received((), (), session=self._session))
-            if history := _format_history(branch):
+            history = _format_history(branch)
+            if history:
                 said.insert(0, facts.Text(history))
         prompt = [await self._build_prompt_block(link, part, turn.kit) for part in said]
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
-        asked = self._asked = self._spawn(
-            link.ask_agent("session/prompt", values), name=f"prompt of {self.name}"
-        )
+        prompting = link.ask_agent("session/prompt", values)
+        asked = self._spawn(prompting, name=f"prompt of {self.name}")
+        self._asked = asked
         # Agents may think for minutes. An agent that sends nothing for longer than the
         # limit is assumed to hang.
         while not asked.done():
@@ -208,12 +215,14 @@ class ForeignConversation:
         return {"type": "image", "mimeType": kind, "data": base64.b64encode(content).decode()}
 
     def _usage_since_last_turn(self, answer: dict[str, Any]) -> facts.Usage:
-        cost, self._cost_before = max(0.0, self._cost - self._cost_before), self._cost
-        told = object_at(answer, "usage")
-        found = facts.Usage(
-            number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost
+        cost = max(0.0, self._cost - self._cost_before)
+        self._cost_before = self._cost
+        if self._is_routed:  # The gateway records what each request costs.
+            return facts.Usage()
+        usage = object_at(answer, "usage")
+        return facts.Usage(
+            number_at(usage, "inputTokens"), output=number_at(usage, "outputTokens"), cost=cost
         )
-        return facts.Usage() if self._is_routed else found
 
     # --- Starting the agent's process, and opening or resuming its session
 
@@ -242,18 +251,19 @@ class ForeignConversation:
         """Sets the agent's provider to the gateway, which can fold, if the agent allows
         that. Returns whether it was set.
         """
-        can = link.abilities.get("providers") is not None
+        if link.abilities.get("providers") is None:
+            return False
         with suppress(AgentRefused):  # An agent that refuses a new address is used as it is set up.
-            listed = await link.ask_agent("providers/list", {}, START_SECONDS) if can else {}
-            for each in objects_at(listed, "providers"):
-                now = object_at(each, "current")
-                if (route := await asyncio.to_thread(register, now, conversation)) is not None:
-                    route |= {
-                        "providerId": text_at(each, "providerId"),
-                        "apiType": text_at(now, "apiType"),
-                    }
-                    await link.ask_agent("providers/set", route, START_SECONDS)
-                    return True
+            answer = await link.ask_agent("providers/list", {}, START_SECONDS)
+            for provider in objects_at(answer, "providers"):
+                current = object_at(provider, "current")
+                route = await asyncio.to_thread(register, current, conversation)
+                if route is None:
+                    continue
+                route["providerId"] = text_at(provider, "providerId")
+                route["apiType"] = text_at(current, "apiType")
+                await link.ask_agent("providers/set", route, START_SECONDS)
+                return True
         return False
 
     async def _ensure_session(
@@ -262,41 +272,38 @@ class ForeignConversation:
         known = _find_agent_session_id(conversation)
         if self._session and (self._is_session_new or known == self._session):
             return
-        kit.resources.roots.resolve_path(
-            "."
-        )  # Raises ActionRefused if the workspace has no folder.
-        folder, *more = map(str, kit.resources.roots.folders)
-        values: dict[str, Any] = {
-            "cwd": folder,
-            "mcpServers": [],
-            **({"additionalDirectories": more} if more else {}),
-        }
-        if known and await self._resume_if_possible(
-            link, conversation, {"sessionId": known, **values}
-        ):
-            return
+        roots = kit.resources.roots
+        roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
+        folder, *more_folders = [str(root) for root in roots.folders]
+        values: dict[str, Any] = {"cwd": folder, "mcpServers": []}
+        if more_folders:
+            values["additionalDirectories"] = more_folders
+        if known:
+            with_session = {"sessionId": known, **values}
+            if await self._resume_if_possible(link, conversation, with_session):
+                return
         answer = await link.ask_agent("session/new", values, START_SECONDS)
         self._is_session_new = True
-        await self._set_session_and_resend_choices(
-            link, conversation, text_at(answer, "sessionId"), answer
-        )
+        session = text_at(answer, "sessionId")
+        await self._set_session_and_resend_choices(link, conversation, session, answer)
 
     async def _resume_if_possible(
         self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]
     ) -> bool:
         """Returns whether the agent resumed the session. What it repeats is recorded already."""
-        can_resume = object_at(link.abilities, "sessionCapabilities").get("resume") is not None
-        can_load = link.abilities.get("loadSession") is True
+        methods: list[str] = []
+        if object_at(link.abilities, "sessionCapabilities").get("resume") is not None:
+            methods.append("session/resume")
+        if link.abilities.get("loadSession") is True:
+            methods.append("session/load")
+        session = values["sessionId"]
         self._is_repeating = True
         try:
-            for method, can in (("session/resume", can_resume), ("session/load", can_load)):
+            for method in methods:
                 with suppress(AgentRefused):  # The agent may have lost the session.
-                    if can:
-                        answer = await link.ask_agent(method, values, START_SECONDS)
-                        await self._set_session_and_resend_choices(
-                            link, conversation, values["sessionId"], answer
-                        )
-                        return True
+                    answer = await link.ask_agent(method, values, START_SECONDS)
+                    await self._set_session_and_resend_choices(link, conversation, session, answer)
+                    return True
         finally:
             self._is_repeating = False
         return False
@@ -309,7 +316,8 @@ class ForeignConversation:
         answer: dict[str, Any],
     ) -> None:
         """Chooses again what the user has chosen, if the agent still offers it."""
-        self._session, self.choices = session, parse_agent_choices(answer)
+        self._session = session
+        self.choices = parse_agent_choices(answer)
         for identity, value in conversation.state.agent_choices.items():
             with suppress(NotFound, AgentRefused):
                 if self.get_agent_choice(identity).current != value:
@@ -336,7 +344,9 @@ class ForeignConversation:
         choice = self.get_agent_choice(option_id)
         method, values = choice.request_for_value(value)
         answer = await link.ask_agent(method, {"sessionId": self._session, **values}, START_SECONDS)
-        self.choices |= {option_id: replace(choice, current=value), **parse_agent_choices(answer)}
+        self.choices[option_id] = replace(choice, current=value)
+        # Setting one choice may change the values that another one offers.
+        self.choices |= parse_agent_choices(answer)
 
     async def _cancel_turn_or_end_agent(self) -> None:
         """Cancels the turn. An agent that does not end it soon is ended, and later resumed."""
@@ -351,7 +361,10 @@ class ForeignConversation:
 
     async def end_agent(self) -> None:
         """Ends the agent's process. The conversation's next message starts it again."""
-        link, self._link, self._session, self._is_session_new = self._link, None, "", False
+        link = self._link
+        self._link = None
+        self._session = ""
+        self._is_session_new = False
         if link is not None:
             await link.end_agent_process()
 
@@ -367,9 +380,7 @@ class ForeignConversation:
         mode = text_at(update, "currentModeId")
         if mode and "mode" in self.choices:
             self.choices["mode"] = replace(self.choices["mode"], current=mode)
-        self.choices |= parse_agent_choices(
-            update
-        )  # Setting one choice may change the values that another one offers.
+        self.choices |= parse_agent_choices(update)
         if text_at(update, "sessionUpdate") == "available_commands_update":
             self.commands = parse_agent_commands(update)
         self._window = number_at(update, "size") or self._window
@@ -393,22 +404,28 @@ def _find_agent_session_id(conversation: Conversation) -> str:
 
 
 def _parts_since_last_reply(branch: ConversationBranch) -> list[facts.UserPart]:
-    last = branch.steps[-1] if branch.steps else 0
-    later = (branch.message_at(seq).fact for seq in branch.order if seq > last)
-    return [part for fact in later if isinstance(fact, facts.UserSaid) for part in fact.parts] or [
-        facts.Text(GO_ON)
-    ]
+    last_reply = 0
+    if branch.steps:
+        last_reply = branch.steps[-1]
+    parts: list[facts.UserPart] = []
+    for seq in branch.order:
+        fact = branch.message_at(seq).fact
+        if seq > last_reply and isinstance(fact, facts.UserSaid):
+            parts += fact.parts
+    if not parts:
+        parts.append(facts.Text(GO_ON))
+    return parts
 
 
 def _format_history(branch: ConversationBranch) -> str:
     if not branch.steps:
         return ""
-    told = [branch.message_at(seq) for seq in branch.order]
-    answered = (
-        each
-        for each in told
-        if each.seq <= branch.steps[-1] or not isinstance(each.fact, facts.UserSaid)
-    )
-    return HISTORY.format(
-        "\n".join(format_message(branch, each, {}) for each in answered)[-LONGEST_HISTORY:]
-    )
+    last_reply = branch.steps[-1]
+    lines: list[str] = []
+    for seq in branch.order:
+        message = branch.message_at(seq)
+        is_unanswered = seq > last_reply and isinstance(message.fact, facts.UserSaid)
+        if not is_unanswered:  # What is unanswered is sent as the message itself.
+            lines.append(format_message(branch, message, {}))
+    text = "\n".join(lines)
+    return HISTORY.format(text[-LONGEST_HISTORY:])

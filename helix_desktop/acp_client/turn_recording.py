@@ -32,7 +32,8 @@ HEAD = 2_000
 MOST_TEXT = 1 << 20  # A reply with more characters than this is recorded as several replies.
 MOST_IN_TURN = 256 << 20  # The maximum total size in bytes of one turn's updates.
 MOST_CALLS = 2_000
-LONGEST_NAME, LONGEST_ARGUMENTS = 128, 200_000
+LONGEST_NAME = 128
+LONGEST_ARGUMENTS = 200_000
 _TODO = {"in_progress": "doing", "completed": "done"}
 
 
@@ -55,48 +56,47 @@ class AcpCall:
 
     def as_tool_call(self) -> facts.ToolCall:
         """Builds the call with the agent's name for the tool if known, or else its kind."""
-        named = text_at(object_at(self.told, "_meta", "claudeCode"), "toolName")
-        plain = self.title if self.title.replace("_", "").isalnum() else ""
-        name = named or plain or text_at(self.told, "kind") or "tool"
+        name = text_at(object_at(self.told, "_meta", "claudeCode"), "toolName")
+        if not name and self.title.replace("_", "").isalnum():
+            name = self.title
+        if not name:
+            name = text_at(self.told, "kind") or "tool"
         arguments = object_at(self.told, "rawInput") or {"title": self.title}
-        return facts.ToolCall(
-            self.id,
-            name[:LONGEST_NAME],
-            json.dumps(arguments, ensure_ascii=False)[:LONGEST_ARGUMENTS],
-        )
+        arguments_text = json.dumps(arguments, ensure_ascii=False)
+        return facts.ToolCall(self.id, name[:LONGEST_NAME], arguments_text[:LONGEST_ARGUMENTS])
 
     @property
     def differences(self) -> list[dict[str, Any]]:
         """What the call changes in files, according to the agent."""
-        return [
-            each for each in objects_at(self.told, "content") if text_at(each, "type") == "diff"
-        ]
+        contents = objects_at(self.told, "content")
+        return [content for content in contents if text_at(content, "type") == "diff"]
 
     def difference_text(self) -> str:
-        return "\n".join(
-            format_unified_diff(
-                text_at(each, "oldText"), text_at(each, "newText"), text_at(each, "path")
-            )
-            for each in self.differences
-        )
+        texts: list[str] = []
+        for difference in self.differences:
+            old = text_at(difference, "oldText")
+            new = text_at(difference, "newText")
+            texts.append(format_unified_diff(old, new, text_at(difference, "path")))
+        return "\n".join(texts)
 
     def output_text(self) -> str:
         """Returns differences and texts, or if there are none, the raw output."""
+        if self.was_cut and self.was_stopped_at_question:
+            return NOT_BEGUN
         if self.was_cut:
-            return NOT_BEGUN if self.was_stopped_at_question else UNREAD
-        said = [
-            first_text(object_at(each, "content"), "text", "mimeType")
-            for each in objects_at(self.told, "content")
-        ]
+            return UNREAD
+        texts = [self.difference_text()]
+        for content in objects_at(self.told, "content"):
+            texts.append(first_text(object_at(content, "content"), "text", "mimeType"))
+        shown = "\n".join(filter(None, texts))
+        if shown:
+            return shown
         raw = value_at(self.told, "rawOutput")
-        raw_text = (
-            raw
-            if isinstance(raw, str)
-            else json.dumps(raw, ensure_ascii=False, indent=1)
-            if raw
-            else ""
-        )
-        return "\n".join(filter(None, [self.difference_text(), *said])) or raw_text or "[no output]"
+        if not raw:
+            return "[no output]"
+        if isinstance(raw, str):
+            return raw
+        return json.dumps(raw, ensure_ascii=False, indent=1)
 
 
 @dataclass(slots=True)
@@ -112,17 +112,18 @@ class TurnRecorder:
         self, conversation: Conversation, resources: WorkspaceResources, model: str
     ) -> None:
         self._conversation = conversation
-        self._cache, self._tokens = resources.cache, resources.tokens
+        self._cache = resources.cache
+        self._tokens = resources.tokens
         self.model = model
         self.has_heard_agent = False
         self._draft: list[_SpokenPart | AcpCall] = []
         self._calls: dict[str, AcpCall] = {}
         self._running: list[AcpCall] = []  # The calls in the reply that was recorded last.
-        self._outcomes: dict[
-            str, CallOutcome
-        ] = {}  # The results of commands that ran in our terminals, by call.
+        # The results of commands that ran in our terminals, by call.
+        self._outcomes: dict[str, CallOutcome] = {}
         self._lock = asyncio.Lock()
-        self._total_size = self._draft_size = 0
+        self._total_size = 0
+        self._draft_size = 0
 
     async def record_session_update(self, update: dict[str, Any], size_bytes: int) -> None:
         """Records an update of `size_bytes` bytes. Kinds unknown to this version are ignored."""
@@ -136,20 +137,28 @@ class TurnRecorder:
             case "tool_call" | "tool_call_update":
                 await self.record_call_update(update)
             case "plan":
-                items = tuple(
-                    (text_at(each, "content")[:500], _TODO.get(text_at(each, "status"), "open"))
-                    for each in objects_at(update, "entries")[:200]
-                )
-                if items != self._conversation.state.branch.todo:
-                    await self._conversation.append_facts(facts.TodoSet(items))
+                await self._record_plan(update)
+
+    async def _record_plan(self, update: dict[str, Any]) -> None:
+        items: list[tuple[str, str]] = []
+        for entry in objects_at(update, "entries")[:200]:
+            state = _TODO.get(text_at(entry, "status"), "open")
+            items.append((text_at(entry, "content")[:500], state))
+        todo = tuple(items)
+        if todo != self._conversation.state.branch.todo:
+            await self._conversation.append_facts(facts.TodoSet(todo))
 
     async def _add_streamed_text(self, update: dict[str, Any], *, is_thought: bool) -> None:
         text = first_text(object_at(update, "content"), "text", "mimeType", "uri")
         if self._draft_size > MOST_TEXT or any(isinstance(part, AcpCall) for part in self._draft):
             await self._record_draft_unless_call_runs()
-        delta = ReasoningDelta(text) if is_thought else TextDelta(text)
+        delta: ReasoningDelta | TextDelta = TextDelta(text)
+        if is_thought:
+            delta = ReasoningDelta(text)
         self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
-        last = self._draft[-1] if self._draft else None
+        last: _SpokenPart | AcpCall | None = None
+        if self._draft:
+            last = self._draft[-1]
         if not isinstance(last, _SpokenPart) or last.is_thought != is_thought:
             last = _SpokenPart(is_thought)
             self._draft.append(last)
@@ -167,8 +176,11 @@ class TurnRecorder:
         if identity not in self._calls:
             self._calls[identity] = AcpCall(identity, {})
             self._draft.append(self._calls[identity])
-        call, status = self._calls[identity], text_at(update, "status")
-        call.told |= {name: value for name, value in update.items() if value is not None}
+        call = self._calls[identity]
+        for name, value in update.items():
+            if value is not None:
+                call.told[name] = value
+        status = text_at(update, "status")
         if status in ("completed", "failed"):
             self._mark_call_done_and_notify(call)
         call.is_live = call.is_live or is_live or call.is_over or status == "in_progress"
@@ -177,7 +189,8 @@ class TurnRecorder:
         return call
 
     def _mark_call_done_and_notify(self, call: AcpCall) -> None:
-        call.is_live = call.is_over = True
+        call.is_live = True
+        call.is_over = True
         self._conversation.notify_listeners(
             CallStageChanged(self._conversation.id, call.id, CallStage.DONE)
         )
@@ -190,9 +203,8 @@ class TurnRecorder:
         """
         shown = self._find_call_of_terminal(terminal_id)
         if shown is None:
-            shown = AcpCall(
-                command.id, {"title": command.name, "rawInput": json.loads(command.arguments)}
-            )
+            described = {"title": command.name, "rawInput": json.loads(command.arguments)}
+            shown = AcpCall(command.id, described)
             self._calls[shown.id] = shown
             self._draft.append(shown)
             self._mark_call_done_and_notify(shown)
@@ -200,11 +212,15 @@ class TurnRecorder:
         await self.record_finished_parts()
 
     def _find_call_of_terminal(self, terminal_id: str) -> AcpCall | None:
-        shown = ((call, text_at(each, "terminalId")) for call in self._calls.values() for each in objects_at(call.told, "content"))  # fmt: skip
-        return next((call for call, terminal in shown if terminal == terminal_id), None)
+        for call in self._calls.values():
+            for content in objects_at(call.told, "content"):
+                if text_at(content, "terminalId") == terminal_id:
+                    return call
+        return None
 
     def notify_of_terminal_output(self, terminal_id: str, text: str) -> None:
-        if (call := self._find_call_of_terminal(terminal_id)) is not None:
+        call = self._find_call_of_terminal(terminal_id)
+        if call is not None:
             self._conversation.notify_listeners(ToolPrinted(self._conversation.id, call.id, text))
 
     # --- Recording replies and results as facts
@@ -215,12 +231,19 @@ class TurnRecorder:
         """
         async with self._lock:
             while all(call.is_over for call in self._running):
-                calls, self._running = self._running, []
+                calls = self._running
+                self._running = []
                 results = await asyncio.gather(*map(self._store_output_and_build_result, calls))
                 await self._conversation.append_facts(*results)
-                if not any(isinstance(part, AcpCall) and part.is_live for part in self._draft):
+                if not self._has_live_call_in_draft():
                     return
                 await self._record_draft_as_reply(facts.Stop.CALLS)
+
+    def _has_live_call_in_draft(self) -> bool:
+        for part in self._draft:
+            if isinstance(part, AcpCall) and part.is_live:
+                return True
+        return False
 
     async def _record_draft_unless_call_runs(self) -> None:
         for part in self._draft:
@@ -235,9 +258,12 @@ class TurnRecorder:
         """Records what is left. A running call is recorded as cut off, an unrecorded
         one is left out.
         """
-        self._draft = [
-            part for part in self._draft if not isinstance(part, AcpCall) or part.is_over
-        ]
+        recorded_parts: list[_SpokenPart | AcpCall] = []
+        for part in self._draft:
+            is_unfinished_call = isinstance(part, AcpCall) and not part.is_over
+            if not is_unfinished_call:
+                recorded_parts.append(part)
+        self._draft = recorded_parts
         for call in self._running:
             call.was_cut = not call.is_over
             self._mark_call_done_and_notify(call)
@@ -250,12 +276,16 @@ class TurnRecorder:
             )
 
     async def _record_draft_as_reply(self, stop: facts.Stop) -> None:
-        draft, self._draft, self._draft_size = self._draft, [], 0
+        draft = self._draft
+        self._draft = []
+        self._draft_size = 0
         parts = await asyncio.to_thread(lambda: tuple(map(self._build_reply_part, draft)))
         self._running = [part for part in draft if isinstance(part, AcpCall)]
         await self._conversation.append_facts(facts.ModelReplied(parts, self.model, stop))
         for call in self._running:
-            stage = CallStage.DONE if call.is_over else CallStage.RUNNING
+            stage = CallStage.RUNNING
+            if call.is_over:
+                stage = CallStage.DONE
             self._conversation.notify_listeners(
                 CallStageChanged(self._conversation.id, call.id, stage)
             )
@@ -266,30 +296,32 @@ class TurnRecorder:
             call = part.as_tool_call()
             return replace(call, tokens=count(call.name) + count(call.arguments))
         text = "".join(part.pieces)
-        return (
-            facts.Reasoning(text, count(text)) if part.is_thought else facts.Text(text, count(text))
-        )
+        if part.is_thought:
+            return facts.Reasoning(text, count(text))
+        return facts.Text(text, count(text))
 
     async def _store_output_and_build_result(self, call: AcpCall) -> facts.ToolReturned:
         outcome = self._outcomes.get(call.id)
         if outcome is None:
-            about = EntryOrigin(call.as_tool_call().name, call.title[:200])
-            stored = await self._cache.store_content(
-                call.output_text().encode("utf-8", "replace"), about
-            )
-            outcome = CallOutcome(
-                stored, text_at(call.told, "status") == "completed", stopped=call.was_cut
-            )
+            origin = EntryOrigin(call.as_tool_call().name, call.title[:200])
+            content = call.output_text().encode("utf-8", "replace")
+            stored = await self._cache.store_content(content, origin)
+            is_completed = text_at(call.told, "status") == "completed"
+            outcome = CallOutcome(stored, is_completed, stopped=call.was_cut)
         size = outcome.output.size
         sample = await self._cache.read_range(outcome.output.digest, 0, min(size, SAMPLE_BYTES))
+        head = ""
+        if size <= HEAD:
+            head = sample.decode("utf-8", "replace")
+        tokens = await asyncio.to_thread(
+            estimate_entry_tokens, size, sample, self._tokens.count_tokens
+        )
         return facts.ToolReturned(
             call=call.id,
             output=outcome.output,
-            tokens=await asyncio.to_thread(
-                estimate_entry_tokens, size, sample, self._tokens.count_tokens
-            ),
+            tokens=tokens,
             ok=outcome.ok,
             exit_code=outcome.exit_code,
-            head=sample.decode("utf-8", "replace") if size <= HEAD else "",
+            head=head,
             stopped=outcome.stopped,
         )
