@@ -34,6 +34,11 @@ from helix_desktop.protocols.gateway_message import SLICE, Json
 
 log = logging.getLogger(__name__)
 
+# A reply without an end is ended. The longest real ones are a thousand times shorter, and
+# think for an hour at most.
+MOST_RELAYED_BYTES = 1 << 30
+LONGEST_REQUEST_SECONDS = 6 * 3_600.0
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -130,12 +135,14 @@ class GatewayApp:
     async def _handle_or_report(self, incoming: IncomingRequest, reply: "ReplyToAgent") -> None:
         """Handle a request. What fails before its reply has begun is the agent's answer."""
         try:
-            provider = await self._providers.choose_provider(incoming)
-            sending = RequestForwarder(
-                provider.incoming, provider.url, provider.client, reply.start, reply.send_chunk
-            )
-            await AgentRequestHandler(sending, self.memory).handle_request()
+            async with asyncio.timeout(LONGEST_REQUEST_SECONDS):
+                provider = await self._providers.choose_provider(incoming)
+                sending = RequestForwarder(
+                    provider.incoming, provider.url, provider.client, reply.start, reply.send_chunk
+                )
+                await AgentRequestHandler(sending, self.memory).handle_request()
         except (
+            TimeoutError,
             DecodedTooLarge,
             httpx.InvalidURL,
             httpx.HTTPError,
@@ -188,18 +195,26 @@ class GatewayApp:
         return [asdict(figure) for figure in figures]
 
 
+class ReplyTooLong(httpx.HTTPError):
+    """The provider's reply has more bytes than any real one."""
+
+
 class ReplyToAgent:
     """The reply to one request, as ASGI sends it."""
 
     def __init__(self, send: SendEvent) -> None:
         self.send = send
         self.is_begun = False
+        self._sent_bytes = 0
 
     async def start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         self.is_begun = True
         await self.send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def send_chunk(self, chunk: bytes | bytearray) -> None:
+        self._sent_bytes += len(chunk)
+        if self._sent_bytes > MOST_RELAYED_BYTES:
+            raise ReplyTooLong(f"the reply has more than {MOST_RELAYED_BYTES:,} bytes")
         for begin in range(0, len(chunk), SLICE):  # Copying it whole would delay other requests.
             part = chunk[begin : begin + SLICE]
             await self.send({"type": "http.response.body", "body": part, "more_body": True})

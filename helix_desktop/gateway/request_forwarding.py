@@ -133,6 +133,9 @@ def answer_to_failure(error: Exception) -> tuple[int, str]:
             "The path of the request or the address of a proxy is not valid. Nothing was sent."
         )
         return 400, sentence
+    if isinstance(error, TimeoutError):
+        sentence = "The provider did not answer for hours. Nothing was lost; send it again."
+        return 504, sentence
     if isinstance(error, ProviderUnreachable):
         return 502, error.what
     if isinstance(error, HelixError):

@@ -711,3 +711,37 @@ async def test_a_choice_of_a_model_is_beside_the_conversation_however_long_it_is
             ("count files", "Gemini CLI", 2),
             ("explain rust", "Gemini CLI", 2),
         ]
+
+
+async def test_a_reply_without_an_end_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect
+) -> None:
+    expect("the provider's reply broke off: ReplyTooLong")
+    monkeypatch.setattr(gateway_app, "MOST_RELAYED_BYTES", 5_000)
+    async with running(tmp_path, lambda _: [Says("again and again " * 2_000)]) as here:
+        agent = Agent("anthropic", "", streams=True)
+        agent.say("look")
+        endless = Connection(b"/t/token/v1/messages", json.dumps(agent.body()).encode(), stays=True)
+        await here.app(endless.scope, endless.receive, endless.send)
+        start, *pieces = endless.sent
+        assert start["status"] == 200
+        assert all(piece["more_body"] for piece in pieces), "the agent sees that it was cut"
+        assert sum(len(piece["body"]) for piece in pieces) <= 5_000
+
+
+async def test_a_provider_that_never_answers_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_app, "LONGEST_REQUEST_SECONDS", 0.5)
+    answered = threading.Event()
+
+    def script(_: Asked) -> Sequence[Block]:
+        answered.wait(60)
+        return [Says("too late")]
+
+    async with running(tmp_path, script) as here:
+        refused = await here.ask("look")
+        answered.set()
+        assert refused.status_code == 504
+        assert "Nothing was lost" in refused.json()["error"]["message"]
+        assert here.app.idle_seconds > 0
