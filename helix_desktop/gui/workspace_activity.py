@@ -6,6 +6,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, Event
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.message_drafts import encode_queued_message
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
@@ -24,8 +25,17 @@ _FACTS_THAT_CHANGE_ROWS = (
     facts.ConversationChanged, facts.ConversationStarted, facts.Folded, facts.ModelReplied,
     facts.Refolded, facts.TurnEnded, facts.Unfolded,
 )  # fmt: skip
+A_MOMENT = 1e-6  # Seconds. No two messages are recorded at the same microsecond.
 LIST_INTERVAL_MS = 300  # The minimum interval between two rebuilds of the list.
 MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingMessage:
+    """A message that is not in the journal yet, and when it was queued, in seconds since 1970."""
+
+    parts: tuple[facts.UserPart, ...]
+    queued_at: float
 
 
 class WorkspaceActivity(QObject):
@@ -45,7 +55,7 @@ class WorkspaceActivity(QObject):
         self._unfinished = UnfinishedOutput()
         self._queued: dict[str, MessageQueue] = {}
         # When each was queued, so that after a crash it is known whether it was recorded since.
-        self._queued_at: dict[str, dict[tuple[facts.UserPart, ...], float]] = {}
+        self._waiting: dict[str, list[WaitingMessage]] = {}
         # Messages that have left the queue but are not in the journal yet.
         self._unrecorded: dict[str, MessageQueue] = {}
         failed: list[str] = state_file.get_remembered("failed", bench.id, default=[])
@@ -104,37 +114,60 @@ class WorkspaceActivity(QObject):
     def _update_queues_and_pass_event_on(self, event: Event) -> None:
         self._unfinished.update_unfinished_output(event)
         if isinstance(event, session_events.MessagesQueued):
-            known = (
-                *self._unrecorded.get(event.conversation, ()),
-                *self._queued.get(event.conversation, ()),
-            )
-            gone = (*event.messages, *event.taken_back)
-            self._unrecorded[event.conversation] = tuple(each for each in known if each not in gone)
-            self._queued[event.conversation] = event.messages
+            self._note_messages_that_left_queue(event)
             self._save_unrecorded_messages(event.conversation)
         elif isinstance(event, session_events.FactAppended) and isinstance(
             event.recorded.fact, facts.UserSaid
         ):
-            self._remove_recorded_message(event.recorded.conversation, event.recorded.fact)
+            self._remove_recorded_message(event.recorded, event.recorded.fact)
         if not isinstance(event, session_events.ReplyStreamed | session_events.ToolPrinted):
             self._bridge.queue_event(event)
 
-    def _remove_recorded_message(self, conversation: str, said: facts.UserSaid) -> None:
+    def _note_messages_that_left_queue(self, event: session_events.MessagesQueued) -> None:
+        """What left the queue and was not taken back is about to be recorded. Of two equal
+        messages, one may have left and the other may still wait.
+        """
+        left = list(self._unrecorded.get(event.conversation, ()))
+        left += self._queued.get(event.conversation, ())
+        for parts in event.messages + event.taken_back:
+            if parts in left:
+                left.remove(parts)
+        self._unrecorded[event.conversation] = tuple(left)
+        self._queued[event.conversation] = event.messages
+
+    def _remove_recorded_message(self, recorded: facts.Recorded, said: facts.UserSaid) -> None:
         """Forgets a queued message once it is recorded. Long texts are recorded in another form."""
+        conversation = recorded.conversation
         left = list(self._unrecorded.get(conversation, ()))
+        removed = said.parts
         if said.parts in left:
             left.remove(said.parts)
         elif left and not said.by:
-            del left[0]
+            removed = left.pop(0)
         self._unrecorded[conversation] = tuple(left)
+        # Otherwise an equal message that still waits would be taken for this one after a crash.
+        waiting: list[WaitingMessage] = []
+        for message in self._waiting.get(conversation, ()):
+            queued_at = message.queued_at
+            if message.parts == removed:
+                queued_at = max(queued_at, recorded.time + A_MOMENT)
+            waiting.append(WaitingMessage(message.parts, queued_at))
+        self._waiting[conversation] = waiting
         self._save_unrecorded_messages(conversation)
 
     def _save_unrecorded_messages(self, conversation: str) -> None:
-        messages = (*self._unrecorded.get(conversation, ()), *self._queued.get(conversation, ()))
-        known_times = self._queued_at.get(conversation, {})
-        times = {parts: known_times.get(parts, time.time()) for parts in messages}
-        self._queued_at[conversation] = times
-        encoded = [encode_queued_message(parts, times[parts]) for parts in messages]
+        known = list(self._waiting.get(conversation, ()))
+        waiting: list[WaitingMessage] = []
+        unrecorded = self._unrecorded.get(conversation, ())
+        for parts in unrecorded + self._queued.get(conversation, ()):
+            message = next((one for one in known if one.parts == parts), None)
+            if message is None:
+                message = WaitingMessage(parts, time.time())
+            else:
+                known.remove(message)
+            waiting.append(message)
+        self._waiting[conversation] = waiting
+        encoded = [encode_queued_message(one.parts, one.queued_at) for one in waiting]
         self._state_file.remember_value("waiting", self.bench.id, conversation, value=encoded)
         # What left the message box is nowhere else until it is recorded.
         self._state_file.start_waiting_write()

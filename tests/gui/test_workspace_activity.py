@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from helix_desktop.engine.session_events import (
     MessagesQueued,
     ReplyStreamed,
 )
+from helix_desktop.gui.chat.message_drafts import find_unrecorded_messages
 from helix_desktop.gui.common.running_states import WORKING_STATES
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
@@ -263,3 +265,20 @@ def test_who_only_waits_for_a_sub_agent_is_not_counted_among_those_who_work(
     assert watched.working_agents() == ["b"]
     tell(bench, watched, ActivityChanged("a", ConversationActivity.THINKING))
     assert sorted(watched.working_agents()) == ["a", "b"]
+
+
+def test_of_two_equal_messages_the_second_is_not_taken_for_the_recorded_first(
+    bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile
+) -> None:
+    """Who had queued "go on" twice lost the second one when the program was killed."""
+    words = (Text("go on"),)
+    tell(bench, watched, MessagesQueued("a", (words, words)))
+    first = Recorded("a", 1, time.time() + 1.0, UserSaid(words))
+    tell(bench, watched, MessagesQueued("a", (words,)))
+    waiting = state_file.get_remembered("waiting", "one", "a", default=list[object]())
+    assert find_unrecorded_messages(waiting, [first]) == [words], "killed before it was noted"
+    tell(bench, watched, FactAppended(first))
+    waiting = state_file.get_remembered("waiting", "one", "a", default=list[object]())
+    assert find_unrecorded_messages(waiting, [first]) == [words], "killed after it was noted"
+    second = Recorded("a", 2, first.time + 1.0, UserSaid(words))
+    assert find_unrecorded_messages(waiting, [first, second]) == [], "and never twice"
