@@ -49,6 +49,8 @@ class ClientAbilities:
     terminal_output: bool = False
     reads_files: bool = False
     fills_forms: bool = False
+    # True if the editor presents live notices. The SDK has no type for them either.
+    notices: bool = False
 
     @classmethod
     def parse_initialize(cls, params: Any) -> "ClientAbilities":
@@ -59,6 +61,7 @@ class ClientAbilities:
             value("_meta", "terminal_output") is True,
             value("fs", "readTextFile") is True,
             value("elicitation", "form") is not None,
+            value("session", "notices") is not None,
         )
 
 
@@ -118,6 +121,8 @@ class ConversationUpdates:
                     "status": "completed",
                     "summary": [{"type": "text", "text": text}] if text else [],
                 }
+            case facts.FoldFailed(why=why) if self.abilities.notices and not is_replay:
+                yield _notice_of_failed_fold(why)
             case facts.ConversationChanged(title=str(title)):
                 yield schema.SessionInfoUpdate(session_update="session_info_update", title=title)
 
@@ -256,6 +261,18 @@ class ConversationUpdates:
             return content.decode() if len(content) <= LARGEST_DIFF else None
         except (HelixError, UnicodeDecodeError):
             return None
+
+
+def _notice_of_failed_fold(why: str) -> dict[str, str]:
+    """Return a notice, which is no part of the history: an editor may show it or not."""
+    # Each attempt adds a reason. Only the first one is told, as in the window.
+    first_reason, _, _ = why.partition("; ")
+    return {
+        "sessionUpdate": "notice",
+        "severity": "warning",
+        "title": "No summary was written; all messages stay here.",
+        "description": first_reason.rstrip(".") + ".",
+    }
 
 
 def _may_change_usage(event: session_events.Event) -> bool:

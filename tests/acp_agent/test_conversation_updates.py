@@ -18,6 +18,7 @@ from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import (
     Fact,
     Folded,
+    FoldFailed,
     FoldKind,
     PartRef,
     Stored,
@@ -33,7 +34,7 @@ from tests.workbench.conftest import Desks
 
 FOLD = Folded("f1", FoldKind.MARKER, PartRef(3), "what it stands for", 10, 900)
 RAN = ToolReturned("c1", Stored(Digest(bytes(32)), 3), 1, exit_code=2, head="out")
-ALL = {"session": {"compaction": {}}, "_meta": {"terminal_output": True}, "fs": {"readTextFile": True}, "elicitation": {"form": {}}}  # fmt: skip
+ALL = {"session": {"compaction": {}, "notices": {}}, "_meta": {"terminal_output": True}, "fs": {"readTextFile": True}, "elicitation": {"form": {}}}  # fmt: skip
 
 
 def updates(**abilities: bool) -> ConversationUpdates:
@@ -51,7 +52,7 @@ async def told(shown: ConversationUpdates, fact: Fact) -> list[Any]:
 def test_what_a_client_announces_wrongly_it_cannot_do(given: Any) -> None:
     assert ClientAbilities.parse_initialize(given) == ClientAbilities()
     assert ClientAbilities.parse_initialize({"clientCapabilities": ALL}) == ClientAbilities(
-        True, True, True, True
+        True, True, True, True, True
     )
 
 
@@ -64,6 +65,20 @@ async def test_each_fold_is_told_to_clients_that_announce_it_and_to_no_others() 
         "summary": [{"type": "text", "text": "what it stands for"}],
     }
     assert await told(updates(), FOLD) == []
+
+
+async def test_why_a_fold_failed_is_a_notice_for_clients_that_present_notices() -> None:
+    failed = FoldFailed(FoldKind.HANDOVER, "The model did not answer; it was asked three times.")
+    (update,) = await told(updates(notices=True), failed)
+    assert update == {
+        "sessionUpdate": "notice",
+        "severity": "warning",
+        "title": "No summary was written; all messages stay here.",
+        "description": "The model did not answer.",
+    }
+    assert await told(updates(), failed) == []
+    replayed = updates(notices=True).updates_of_fact(failed, is_replay=True)
+    assert [each async for each in replayed] == [], "a notice is no part of the history"
 
 
 async def test_what_a_command_prints_goes_into_a_terminal_or_into_text() -> None:
