@@ -336,6 +336,7 @@ def add_conversation_import(verbs: Subparsers) -> None:
             "codex",
             "gemini-cli",
             "goose",
+            "chatgpt",
             "trajectory",
             "anthropic",
             "openai",

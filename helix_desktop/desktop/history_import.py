@@ -11,14 +11,21 @@ from helix_desktop.engine.context_usage import compute_cost
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.importing.history_import_port import (
+    ChosenHistories,
     HistoryDetails,
     ImportOutcome,
     ImportProgressCallback,
 )
 from helix_desktop.gui.translation import tr
-from helix_desktop.histories import history_facts, history_finding, history_reading
+from helix_desktop.histories import (
+    foreign_sqlite,
+    history_facts,
+    history_finding,
+    history_reading,
+)
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.leaked_keys import mask_key
+from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.workbench import history_imports
 from helix_desktop.workbench.all_workbenches import Workbenches
@@ -72,6 +79,16 @@ class HistoryImporter:
 
         groups = await asyncio.to_thread(find_and_mark_imported)
         return sorted(groups, key=lambda group: -group.last)
+
+    async def read_chosen_files(self, paths: Sequence[Path]) -> ChosenHistories:
+        groups: list[FoundHistories] = []
+        reasons: list[str] = []
+        for path in paths:
+            try:
+                groups += await asyncio.to_thread(_read_chosen_file, path)
+            except HelixError as error:
+                reasons.append(str(error))
+        return ChosenHistories(groups, reasons)
 
     async def describe_history(self, group: FoundHistories) -> HistoryDetails:
         return await asyncio.to_thread(_describe_history_file, group.path, group.folder, group.size)
@@ -238,6 +255,32 @@ class HistoryImporter:
             if result is not None and result.imported:
                 names.append(row.name)
         return sorted(names)
+
+
+def _read_chosen_file(path: Path) -> list[FoundHistories]:
+    """Returns what is in a file: a database has a group for each working folder, as it is
+    imported folder by folder.
+    """
+    by_folder: dict[str, list[RecordedSession]] = {}
+    is_database = foreign_sqlite.is_sqlite_file(path)
+    sessions = history_reading.read_history_file(path).recordings
+    folders = {session.folder for session in sessions}
+    for session in sessions:
+        folder = session.folder
+        if not is_database and len(folders) > 1:
+            folder = ""  # Sessions of several folders, which are imported together.
+        by_folder.setdefault(folder, []).append(session)
+    size = path.stat().st_size
+    groups: list[FoundHistories] = []
+    for folder, sessions_there in by_folder.items():
+        times = [message.time for session in sessions_there for message in session.messages]
+        kind = sessions_there[0].kind
+        first = min(times, default=0.0)
+        last = max(times, default=0.0) or path.stat().st_mtime
+        # The user does not count sub-agents.
+        amount = max(1, sum(not session.parent for session in sessions_there))
+        groups.append(FoundHistories(kind, path, folder, amount, size, first, last))
+    return groups
 
 
 def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails:

@@ -17,6 +17,7 @@ from helix_desktop.errors import InvalidInput, NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import (
     added_formats,
+    chatgpt_history,
     claude_code_history,
     cline_history,
     codex_history,
@@ -42,7 +43,7 @@ from helix_desktop.json_values import parse_json_or_none
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LARGEST = 2 << 30  # Files with more bytes are not read.
-FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
+FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; exports of ChatGPT; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 # Suffixes of files that lie beside a session but are not sessions themselves.
 _BESIDE = (".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json")
 
@@ -97,6 +98,11 @@ FORMS_OF_ROWS: Sequence[HistoryForm] = (
         trajectories.KIND,
         trajectories.is_managed_agent_log,
         trajectories.read_trajectory_recordings,
+    ),
+    HistoryForm(
+        chatgpt_history.KIND,
+        chatgpt_history.is_chatgpt_row,
+        chatgpt_history.read_chatgpt_recordings,
     ),
     HistoryForm("anthropic", is_anthropic_message, read_anthropic_recordings),
     HistoryForm("openai", lambda _: True, openai_history.read_openai_recordings),
@@ -294,6 +300,10 @@ def list_history_files(folder: Path) -> Sequence[Path]:
 
 def _read_rows(path: Path, report: ReadingReport, readable_path: Path) -> Iterator[HistoryRow]:
     """Yield the rows of one JSON document, or one row per line. Each names its place for people."""
+    if chatgpt_history.is_chatgpt_archive(readable_path):
+        for name, content in chatgpt_history.read_documents_in_archive(readable_path):
+            yield from _rows_of_document(content, path / name, report.complaints)
+        return
     with readable_path.open("rb") as file:
         beginning = file.read(1 << 16).removeprefix(BYTE_ORDER_MARK).strip()
         first_line = beginning.partition(b"\n")[0].rstrip()

@@ -266,7 +266,7 @@ def _open_pull_request(state: BranchState, text: PullRequestText) -> str:
         )
     if finished.returncode:
         raise _error_of_tool(finished, state)
-    addresses = _ADDRESS.findall(finished.stdout.decode("utf-8", "replace"))
+    addresses: list[str] = _ADDRESS.findall(finished.stdout.decode("utf-8", "replace"))
     if not addresses:
         return ""
     return addresses[-1]

@@ -17,6 +17,8 @@ from helix_desktop.gui.timeline.conversation_timeline import ConversationTimelin
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.histories import written
+from tests.histories.test_chatgpt_history import talk_named
+from tests.histories.test_chatgpt_history import write as write_chatgpt
 
 
 async def test_what_a_session_has_written_since_comes_with_the_next_import(
@@ -100,4 +102,29 @@ async def test_an_imported_conversation_costs_the_same_in_the_list_the_timeline_
     rows = {row.words: row.figure for row in build_savings_rows(savings)}
     assert rows["Cost before import or fork"] == format_dollars(listed)
     assert bench.list_conversations()[0].cost == 0, "nothing was paid here"
+    await desk.aclose()
+
+
+async def test_the_files_that_somebody_chose_are_imported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    export = write_chatgpt(tmp_path, talk_named("one"), talk_named("two"))
+    claude = written.lines(tmp_path / "elsewhere.jsonl", written.claude_session())
+    other = tmp_path / "notes.txt"
+    other.write_text("no history")
+    where = program_folders.find_program_folders(tmp_path / "home")
+    desk = Workbenches(where, SecretStorage(where.key_file))
+    histories = HistoryImporter(desk)
+    chosen = await histories.read_chosen_files([export, claude, other])
+    assert [(group.program, group.conversations) for group in chosen.groups] == [
+        ("ChatGPT", 2),
+        ("Claude Code", 1),
+    ]
+    (reason,) = chosen.reasons
+    assert "notes.txt doesn't contain a session" in reason
+    first = await histories.import_history_groups(chosen.groups, lambda *_: None)
+    assert first.new_count == 3
+    again = await histories.import_history_groups(chosen.groups, lambda *_: None)
+    assert (again.new_count, again.unchanged_count) == (0, 3)
     await desk.aclose()

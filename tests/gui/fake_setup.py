@@ -17,7 +17,7 @@ from helix_desktop.errors import (
     ProviderUnreachable,
     StoreFailed,
 )
-from helix_desktop.gui.importing.history_import_port import HistoryDetails
+from helix_desktop.gui.importing.history_import_port import ChosenHistories, HistoryDetails
 from helix_desktop.gui.importing.history_import_port import ImportOutcome as Brought
 from helix_desktop.gui.model_setup_port import (
     ModelChoice,
@@ -203,6 +203,15 @@ class FakeHistories:
 
     async def find_history_groups(self) -> Sequence[FoundHistories]:
         return self.groups
+
+    async def read_chosen_files(self, paths: Sequence[Path]) -> ChosenHistories:
+        reasons = [f"{path} is not a file." for path in paths if path.suffix == ".txt"]
+        groups = [
+            FoundHistories("chatgpt", path, "", 3, 9_000, 0.0, 1_766_000_000.0)
+            for path in paths
+            if path.suffix == ".zip"
+        ]
+        return ChosenHistories(groups, reasons)
 
     async def describe_history(self, group: FoundHistories) -> HistoryDetails:
         return self.details

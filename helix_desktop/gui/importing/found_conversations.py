@@ -15,8 +15,12 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.history_finding import FoundHistories
 
+EXPANDED_ROWS = 30  # If no more conversations were found, all projects are expanded.
 _GROUP = Qt.ItemDataRole.UserRole
-_TITLE, _DATE, _LENGTH, _COST = range(4)
+_TITLE = 0
+_DATE = 1
+_LENGTH = 2
+_COST = 3
 
 
 class FoundConversationTree(RowTree):
@@ -26,40 +30,46 @@ class FoundConversationTree(RowTree):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.rows: dict[
-            tuple[str, str], QTreeWidgetItem
-        ] = {}  # By file and folder, as a file may cover several.
+        # By file and folder, as a file may cover several folders.
+        self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}
+        self._projects: dict[tuple[str, str], QTreeWidgetItem] = {}  # By folder and program.
         self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Cost")])
-        self.header().setStretchLastSection(False)
+        header = self.header()
+        header.setStretchLastSection(False)
         for column in range(self.columnCount()):
-            fits = (
-                QHeaderView.ResizeMode.Stretch
-                if column == _TITLE
-                else QHeaderView.ResizeMode.ResizeToContents
-            )
-            self.header().setSectionResizeMode(column, fits)
+            header.setSectionResizeMode(column, QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(_TITLE, QHeaderView.ResizeMode.Stretch)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setUniformRowHeights(True)
         self.setAccessibleName(tr("Conversations from other programs"))
-        self.itemChanged.connect(
-            lambda _item, column: self.choice_changed.emit() if column == _TITLE else None
-        )
+        self.itemChanged.connect(self._announce_changed_choice)
+
+    def _announce_changed_choice(self, _item: QTreeWidgetItem, column: int) -> None:
+        if column == _TITLE:
+            self.choice_changed.emit()
 
     def show_groups(self, groups: Sequence[FoundHistories]) -> None:
         """Shows the groups, the newest project first. Those that are not here yet are checked."""
         self.blockSignals(True)
         self.clear()
         self.rows.clear()
-        projects: dict[tuple[str, str], QTreeWidgetItem] = {}
+        self._projects.clear()
+        self.blockSignals(False)
+        self.add_groups(groups)
+
+    def add_groups(self, groups: Sequence[FoundHistories]) -> None:
+        """Adds groups below those that are shown. A file that is shown already is not added."""
+        self.blockSignals(True)
         for group in sorted(groups, key=lambda group: -group.last):
-            project = projects.get((group.folder, group.program))
-            if project is None:
-                project = projects[group.folder, group.program] = self._add_project(group)
-            self._add_conversation(project, group)
-        for project in projects.values():
-            project.setExpanded(len(groups) <= 30 or len(projects) == 1)
-            held = sum(row.data(_TITLE, _GROUP).conversations for row in _rows_of(project))
-            project.setText(_LENGTH, format_count(held, "{n} conversation", "{n} conversations"))
+            if (str(group.path), group.folder) not in self.rows:
+                self._add_conversation(self._find_or_add_project(group), group)
+        is_short = len(self.rows) <= EXPANDED_ROWS or len(self._projects) == 1
+        for project in self._projects.values():
+            project.setExpanded(project.isExpanded() or is_short)
+            amount = 0
+            for row in _rows_of(project):
+                amount += row.data(_TITLE, _GROUP).conversations
+            project.setText(_LENGTH, format_count(amount, "{n} conversation", "{n} conversations"))
         self.blockSignals(False)
         self.choice_changed.emit()
 
@@ -70,8 +80,16 @@ class FoundConversationTree(RowTree):
         self.blockSignals(False)
         self.choice_changed.emit()
 
+    def _find_or_add_project(self, group: FoundHistories) -> QTreeWidgetItem:
+        key = (group.folder, group.program)
+        if key not in self._projects:
+            self._projects[key] = self._add_project(group)
+        return self._projects[key]
+
     def _add_project(self, group: FoundHistories) -> QTreeWidgetItem:
-        folder = format_folder(Path(group.folder)) if group.folder else tr("no folder")
+        folder = tr("no folder")
+        if group.folder:
+            folder = format_folder(Path(group.folder))
         project = QTreeWidgetItem(self, [f"{folder}  ·  {group.program}"])
         project.setFlags(
             project.flags() | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsAutoTristate
@@ -82,15 +100,16 @@ class FoundConversationTree(RowTree):
         return project
 
     def _add_conversation(self, project: QTreeWidgetItem, group: FoundHistories) -> None:
-        many = format_count(group.conversations, "{n} conversation", "{n} conversations")
-        title = many if group.conversations > 1 else tr("Loading…")
-        row = QTreeWidgetItem(
-            project, [title, format_date(group.last), format_byte_size(group.size)]
-        )
+        title = tr("Loading…")
+        if group.conversations > 1:
+            title = format_count(group.conversations, "{n} conversation", "{n} conversations")
+        date = format_date(group.last)
+        row = QTreeWidgetItem(project, [title, date, format_byte_size(group.size)])
         row.setFlags(row.flags() | Qt.ItemFlag.ItemIsUserCheckable)
-        row.setCheckState(
-            _TITLE, Qt.CheckState.Unchecked if group.is_imported else Qt.CheckState.Checked
-        )
+        if group.is_imported:
+            row.setCheckState(_TITLE, Qt.CheckState.Unchecked)
+        else:
+            row.setCheckState(_TITLE, Qt.CheckState.Checked)
         row.setTextAlignment(_COST, Qt.AlignmentFlag.AlignRight)
         row.setData(_TITLE, _GROUP, group)
         self._mark_if_imported(row)
@@ -98,16 +117,21 @@ class FoundConversationTree(RowTree):
 
     def show_details(self, group: FoundHistories, details: HistoryDetails) -> None:
         """Shows what was read of a conversation, or why it cannot be imported."""
-        if (row := self.rows.get((str(group.path), group.folder))) is None:
+        row = self.rows.get((str(group.path), group.folder))
+        if row is None:
             return
         row.setText(_TITLE, make_safe_text(details.title) or tr("Untitled"))
-        last, project = details.last or group.last, row.parent()
+        last = details.last or group.last
         row.setText(_DATE, format_date(last))
+        project = row.parent()
         if project is not None and last > (project.data(_DATE, _GROUP) or 0.0):
             project.setData(_DATE, _GROUP, last)
             project.setText(_DATE, format_date(last))
         row.setText(_LENGTH, format_count(details.messages, "{n} message", "{n} messages"))
-        row.setText(_COST, format_dollars(details.cost) if details.cost else "–")
+        cost = "–"
+        if details.cost:
+            cost = format_dollars(details.cost)
+        row.setText(_COST, cost)
         self._mark_if_imported(row)
         if details.reason:
             self._show_reason(row, details.reason)
@@ -117,50 +141,61 @@ class FoundConversationTree(RowTree):
         """Shows each reason beside the conversation it concerns. Returns the reasons
         that concern none.
         """
-        others = []
+        others: list[str] = []
         for complaint in complaints:
-            row = next(
-                (row for (path, _), row in self.rows.items() if complaint.startswith(path)), None
-            )
+            row = self._find_row_named_in(complaint)
             if row is None:
                 others.append(complaint)
             else:
                 self._show_reason(row, complaint)
         return others
 
+    def _find_row_named_in(self, complaint: str) -> QTreeWidgetItem | None:
+        for (path, _folder), row in self.rows.items():
+            if complaint.startswith(path):
+                return row
+        return None
+
     def _mark_if_imported(self, row: QTreeWidgetItem) -> None:
         if row.data(_TITLE, _GROUP).is_imported:
             self._show_reason(row, tr("already imported"))
 
     def _show_reason(self, row: QTreeWidgetItem, reason: str) -> None:
-        group = row.data(_TITLE, _GROUP)
-        words = make_safe_text(
-            translate_sentences(reason).replace(str(group.path), group.path.name)
-        )
+        path = row.data(_TITLE, _GROUP).path
+        words = make_safe_text(translate_sentences(reason).replace(str(path), path.name))
         row.setText(_TITLE, f"{row.text(_TITLE).partition(' — ')[0]} — {words}")
         row.setToolTip(_TITLE, safe_tooltip(words))
 
     def filter_rows(self, words: str) -> None:
         wanted = words.casefold().split()
         for project in self._project_items():
+            has_visible_row = False
             for row in _rows_of(project):
                 text = f"{project.text(_TITLE)} {row.text(_TITLE)}".casefold()
-                row.setHidden(not all(word in text for word in wanted))
-            project.setHidden(all(row.isHidden() for row in _rows_of(project)))
+                is_wanted = all(word in text for word in wanted)
+                row.setHidden(not is_wanted)
+                has_visible_row = has_visible_row or is_wanted
+            project.setHidden(not has_visible_row)
             project.setExpanded(project.isExpanded() or bool(wanted))
         self.choice_changed.emit()
 
     def chosen_groups(self) -> list[FoundHistories]:
-        return [
-            row.data(_TITLE, _GROUP)
-            for project in self._project_items()
-            for row in _rows_of(project)
-            if not row.isHidden() and row.checkState(_TITLE) == Qt.CheckState.Checked
-        ]
+        groups: list[FoundHistories] = []
+        for project in self._project_items():
+            for row in _rows_of(project):
+                is_checked = row.checkState(_TITLE) == Qt.CheckState.Checked
+                if is_checked and not row.isHidden():
+                    groups.append(row.data(_TITLE, _GROUP))
+        return groups
 
     def _project_items(self) -> list[QTreeWidgetItem]:
         return _rows_of(self.invisibleRootItem())
 
 
 def _rows_of(project: QTreeWidgetItem) -> list[QTreeWidgetItem]:
-    return [row for at in range(project.childCount()) if (row := project.child(at)) is not None]
+    rows: list[QTreeWidgetItem] = []
+    for number in range(project.childCount()):
+        row = project.child(number)
+        if row is not None:
+            rows.append(row)
+    return rows

@@ -1,18 +1,17 @@
 """What the window needs to import conversations; implemented by `desktop/history_import.py`."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from helix_desktop.fast_dataclass import dataclass
 
-if (
-    TYPE_CHECKING
-):  # At run time, this would import the readers of all formats when the window starts.
+if TYPE_CHECKING:
+    # At run time, this would import the readers of all formats when the window starts.
     from helix_desktop.histories.history_finding import FoundHistories
 
-ImportProgressCallback = Callable[
-    [int, int], None
-]  # Called with the number of bytes read and the total number.
+# Called with the number of bytes read and the total number.
+ImportProgressCallback = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +41,22 @@ class ImportOutcome:
     workspaces: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenHistories:
+    """What is in the files that the user chose. `reasons`: why some cannot be imported."""
+
+    groups: Sequence["FoundHistories"] = ()
+    reasons: Sequence[str] = ()
+
+
 class HistoryImportPort(Protocol):
     """Runs one import after another. Undoing and forgetting concern the last one."""
 
     async def find_history_groups(self) -> Sequence["FoundHistories"]:
         """Finds histories on this computer, the newest first."""
+
+    async def read_chosen_files(self, paths: Sequence[Path]) -> ChosenHistories:
+        """Reads files that the user chose, of any program."""
 
     async def describe_history(self, group: "FoundHistories") -> HistoryDetails:
         """Reads a conversation's title, length and cost."""

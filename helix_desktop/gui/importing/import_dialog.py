@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -19,7 +20,12 @@ from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.importing.found_conversations import FoundConversationTree
-from helix_desktop.gui.question_dialogs import ask_to_confirm, ask_to_forget_keys, show_text_box
+from helix_desktop.gui.question_dialogs import (
+    ask_files,
+    ask_to_confirm,
+    ask_to_forget_keys,
+    show_text_box,
+)
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.theme import set_widget_look
@@ -28,9 +34,7 @@ from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 
-SHOWN_COMPLAINTS = (
-    200  # The maximum number of messages that are shown about what the import left out.
-)
+SHOWN_COMPLAINTS = 200  # So many messages are shown about what the import left out.
 
 
 class ImportConversationsDialog(widgets.TransientDialog):
@@ -46,8 +50,11 @@ class ImportConversationsDialog(widgets.TransientDialog):
         changed: Callable[[], object],
     ) -> None:
         super().__init__(tr("Import conversations"), parent, 720, 560)
-        self._doing, self._histories, self._settings = doing, histories, settings
-        self._on_imported, self._on_conversations_changed = brought, changed
+        self._doing = doing
+        self._histories = histories
+        self._settings = settings
+        self._on_imported = brought
+        self._on_conversations_changed = changed
         self._undescribed: list[FoundHistories] = []
         self._is_importing = False
         self._outcome = history_import_port.ImportOutcome()
@@ -63,12 +70,27 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self._bar.setAccessibleName(tr("Import conversations"))
         self._progress_label = widgets.build_plain_label("", "small")
         title = widgets.build_plain_label(tr("Conversations from other programs"), "title")
+        self._files_button = widgets.build_push_button(
+            tr("Choose files…"), self, self._ask_for_files, "pill"
+        )
+        self._files_button.setToolTip(
+            tr("Histories in other places, and the ZIP file of an export of ChatGPT")
+        )
         record = self._build_recorder_checkbox(), (QWidget(self), 1), self._build_delete_button()
-        recorded = build_row(*record, wraps=True)
-        about = widgets.build_plain_label(tr(RECORDER.sentence), "small")
-        found = (title, self._message_label, self.filter_line, (self.found, 1), recorded, about)
-        below = (self._bar, self._progress_label, self._build_import_buttons())
-        build_column(*found, *below, owner=self, margins=(20, 20, 20, 16), spacing=10)
+        build_column(
+            title,
+            self._message_label,
+            build_row((self.filter_line, 1), self._files_button),
+            (self.found, 1),
+            build_row(*record, wraps=True),
+            widgets.build_plain_label(tr(RECORDER.sentence), "small"),
+            self._bar,
+            self._progress_label,
+            self._build_import_buttons(),
+            owner=self,
+            margins=(20, 20, 20, 16),
+            spacing=10,
+        )
         self._show_import_running(is_running=False)
 
     def _build_recorder_checkbox(self) -> QCheckBox:
@@ -128,6 +150,35 @@ class ImportConversationsDialog(widgets.TransientDialog):
             self._undo, self._keys, self._left_out, 1, self._close, self._stop, self.import_button
         )
 
+    def _ask_for_files(self) -> None:
+        ask_files(self, tr("Choose files to import"), Path.home(), self.read_chosen_files)
+
+    def read_chosen_files(self, paths: Sequence[Path]) -> None:
+        self._files_button.setEnabled(False)
+        self._message_label.setText(tr("Reading the files…"))
+        self._doing.run_in_background(
+            self._histories.read_chosen_files(paths), then=self._add_chosen_files, owner=self
+        )
+
+    def _add_chosen_files(self, chosen: history_import_port.ChosenHistories) -> None:
+        self._files_button.setEnabled(True)
+        self.found.add_groups(chosen.groups)
+        for widget in (self.filter_line, self.found):
+            widget.setVisible(bool(self.found.rows))
+        self._undescribed += [group for group in chosen.groups if group.conversations == 1]
+        self._describe_remaining_groups()
+        amount = sum(group.conversations for group in chosen.groups)
+        words = [
+            format_count(
+                amount,
+                "{n} conversation is in the files that you chose.",
+                "{n} conversations are in the files that you chose.",
+            )
+        ]
+        words += map(translate_sentences, chosen.reasons)
+        self._message_label.setText("\n".join(words))
+        self._update_import_button()
+
     def find_conversations(self) -> None:
         self._message_label.setText(tr("Loading…"))
         self._doing.run_in_background(
@@ -148,9 +199,10 @@ class ImportConversationsDialog(widgets.TransientDialog):
             "{n} conversation was found on this computer",
             "{n} conversations were found on this computer",
         )
-        told = tr("{found} ({size}). The conversations are copied; the other programs' files are not changed.", found=words, size=amount)  # fmt: skip
-        none = tr("No conversations from other programs were found on this computer.")
-        self._message_label.setText(told if groups else none)
+        message = tr("{found} ({size}). The conversations are copied; the other programs' files are not changed.", found=words, size=amount)  # fmt: skip
+        if not groups:
+            message = tr("No conversations from other programs were found on this computer.")
+        self._message_label.setText(message)
         self._update_import_button()
         if not groups and self.findChild(QScrollArea) is None:
             self.resize(self.width(), self.minimumSizeHint().height())
@@ -175,8 +227,10 @@ class ImportConversationsDialog(widgets.TransientDialog):
         self.import_button.setVisible(not self._is_importing and not is_over)
         set_widget_look(self._close, "primary" if is_over else "")
         self.import_button.setEnabled(chosen > 0 and not self._is_importing)
-        words = format_count(chosen, "Import {n} conversation", "Import {n} conversations")
-        self.import_button.setText(words if chosen else tr("Import"))
+        words = tr("Import")
+        if chosen:
+            words = format_count(chosen, "Import {n} conversation", "Import {n} conversations")
+        self.import_button.setText(words)
 
     def import_checked_groups(self) -> None:
         self._show_import_running(is_running=True)

@@ -6,7 +6,7 @@ import datetime as dt
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton, QScrollArea
+from PySide6.QtWidgets import QFileDialog, QLabel, QMenu, QMessageBox, QPushButton, QScrollArea
 
 from helix_desktop.gui.importing.history_import_port import HistoryDetails, ImportOutcome
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
@@ -236,3 +236,33 @@ def test_what_is_here_already_is_marked_and_not_ticked(window: MainWindow) -> No
     dialog.found.show_details(known.data(0, Qt.ItemDataRole.UserRole), HistoryDetails("A title", 3))
     assert known.text(0) == "A title — already imported"
     assert dialog.import_button.text() == "Import 1 conversation"
+
+
+def test_files_that_were_chosen_are_added_to_what_was_found(window: MainWindow) -> None:
+    histories = FakeHistories()
+    dialog, brought, _ = shown(window, histories)
+    dialog.find_conversations()
+    dialog.found.rows["/b.jsonl", "/gone"].setCheckState(0, Qt.CheckState.Unchecked)
+    pressed(dialog, "Choose files…")
+    picker = dialog.findChildren(QFileDialog)[-1]
+    picker.filesSelected.emit(["/x/export.zip", "/x/notes.txt"])
+    picker.close()
+    assert "3 conversations are in the files that you chose." in words(dialog)
+    assert "/x/notes.txt is not a file." in words(dialog)
+    assert dialog.import_button.text() == "Import 15 conversations", "what was unticked stays so"
+    dialog.read_chosen_files([Path("/x/export.zip")])
+    assert dialog.import_button.text() == "Import 15 conversations", "a file is listed once"
+    pressed(dialog, "Import 15 conversations")
+    assert len(brought) == 1
+    assert Path("/x/export.zip") in {group.path for group in histories.done[0]}
+
+
+def test_files_can_be_chosen_where_nothing_was_found(window: MainWindow) -> None:
+    histories = FakeHistories()
+    histories.groups = []
+    dialog, _, _ = shown(window, histories)
+    dialog.find_conversations()
+    assert not dialog.found.isVisible()
+    dialog.read_chosen_files([Path("/x/export.zip")])
+    assert dialog.found.isVisible()
+    assert dialog.import_button.text() == "Import 3 conversations"

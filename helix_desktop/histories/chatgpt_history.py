@@ -1,0 +1,216 @@
+"""Conversations of an export of ChatGPT: `conversations.json`, alone or in the ZIP file of the
+export. Each conversation is a tree of messages by `mapping`, with a branch for each edited message
+and each regenerated answer.
+
+Written after the public descriptions of the format; tested with files made after them.
+"""
+
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from helix_desktop import decompression
+from helix_desktop.engine.facts import ToolCall
+from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import history_rows
+from helix_desktop.histories.history_tree import (
+    ROOT,
+    HistoryNode,
+    HistoryTree,
+    build_branch_sessions,
+)
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+from helix_desktop.json_values import first_text, list_at, object_at, objects_at, text_at
+
+KIND = "chatgpt"
+LARGEST_DOCUMENT = 1 << 30  # Bytes of one conversations.json in a ZIP file.
+# An export also has a file for each picture, which is not read.
+MOST_MEMBERS = 200_000
+_CONVERSATIONS = re.compile(r"(?:.*/)?conversations(?:-\d+)?\.json")
+_TO_EVERYBODY = ("", "all", "final")
+
+
+def is_chatgpt_row(value: Mapping[str, object]) -> bool:
+    return isinstance(value.get("mapping"), Mapping) and (
+        "current_node" in value or "conversation_id" in value
+    )
+
+
+def is_chatgpt_archive(path: Path) -> bool:
+    return path.suffix.casefold() == ".zip" and zipfile.is_zipfile(path)
+
+
+def read_documents_in_archive(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the files of conversations in the ZIP file of an export."""
+    is_empty = True
+    try:
+        with decompression.open_foreign_archive(path, MOST_MEMBERS) as archive:
+            for name in sorted(archive.namelist()):
+                if _CONVERSATIONS.fullmatch(name):
+                    is_empty = False
+                    limit = LARGEST_DOCUMENT
+                    yield name, decompression.read_archive_member(archive, name, limit)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise InvalidInput(f"{path} is not a ZIP file that can be read: {error}.") from error
+    if is_empty:
+        raise InvalidInput(
+            f"{path} has no conversations.json.",
+            remedy="Choose the ZIP file that ChatGPT sent as “data export”.",
+        )
+
+
+def read_chatgpt_recordings(
+    rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
+) -> list[RecordedSession]:
+    recordings: list[RecordedSession] = []
+    for row in rows:
+        report.row = row
+        if is_chatgpt_row(row.value):
+            recordings += _read_conversation(row, report, path)
+        else:
+            report.add_left_out_row("no conversation")
+    return recordings
+
+
+def _read_conversation(
+    row: history_rows.HistoryRow, report: history_rows.ReadingReport, path: Path
+) -> list[RecordedSession]:
+    nodes = _list_nodes_from_root(object_at(row.value, "mapping"))
+    message_rows = [history_rows.HistoryRow(node.message, row.place, row.line) for node in nodes]
+    tree = HistoryTree()
+    for index, node in enumerate(nodes):
+        tree.add_node(index, HistoryNode(node.id, node.parent, node.begins_branch, step=node.id))
+
+    def read(indices: Sequence[int], own_report: history_rows.ReadingReport) -> "_ChatgptMessages":
+        return _ChatgptMessages(own_report).read_rows(message_rows[index] for index in indices)
+
+    identity = first_text(row.value, "conversation_id", "id")
+    title = text_at(row.value, "title")
+    template = RecordedSession(f"{path}#{identity}", (), KIND, identity, title)
+    branches = build_branch_sessions(tree, template, lambda index: nodes[index].id, read, report)
+    return [session for session in branches if session.messages]
+
+
+@dataclass(frozen=True, slots=True)
+class _MessageNode:
+    """`begins_branch`: its parent has several children, because a message was edited or an answer
+    regenerated.
+    """
+
+    id: str
+    parent: str
+    begins_branch: bool
+    message: Mapping[str, object]
+
+
+def _list_nodes_from_root(mapping: Mapping[str, object]) -> list[_MessageNode]:
+    """Return the nodes that have a message, each behind its parent, in the order in which they
+    were written.
+    """
+    roots = [name for name, node in mapping.items() if text_at(node, "parent") not in mapping]
+    waiting = [(name, ROOT, False) for name in reversed(roots)]
+    seen: set[str] = set()
+    nodes: list[_MessageNode] = []
+    while waiting:
+        name, parent, begins = waiting.pop()
+        node = mapping.get(name)
+        if name in seen or not isinstance(node, Mapping):
+            continue
+        seen.add(name)
+        message = object_at(node, "message")
+        if message:
+            nodes.append(_MessageNode(name, parent, begins, message))
+            parent = name
+        children = [child for child in list_at(node, "children") if isinstance(child, str)]
+        for child in reversed(children):
+            waiting.append((child, parent, len(children) > 1))
+    return nodes
+
+
+@dataclass(slots=True)
+class _ChatgptMessages(history_rows.HistoryMessages):
+    reasoning: list[str] = field(default_factory=list)  # Of the answer that follows.
+    open_calls: list[ToolCall] = field(default_factory=list)  # Those without a result yet.
+
+    def report_unknown_parts(self, value: Mapping[str, object]) -> None:
+        """Its parts have kinds of their own, which `_text_of_content` reports."""
+
+    def read_row(self, value: Mapping[str, object]) -> None:
+        role = text_at(value, "author", "role")
+        time = history_rows.parse_time(value.get("create_time"))
+        content = object_at(value, "content")
+        text = self._text_of_content(content)
+        if content.get("content_type") in ("thoughts", "reasoning_recap"):
+            self.reasoning.append(text)
+        elif content.get("content_type") == "user_editable_context":
+            self._add_instructions(text, time)
+        elif role == "user":
+            self.add_user_message(text, time)
+        elif role == "system":
+            self._add_instructions(text, time)
+        elif role == "assistant":
+            self._add_answer(value, text, time)
+        elif role == "tool":
+            self._add_result(value, text, time)
+        else:
+            raise history_rows.UnknownRow(f"there is no role {role!r}")
+
+    def _add_instructions(self, text: str, time: float) -> None:
+        if text.strip():
+            self.made.append(RecordedMessage("system", text, time=time))
+
+    def _add_answer(self, value: Mapping[str, object], text: str, time: float) -> None:
+        model = text_at(value, "metadata", "model_slug")
+        recipient = text_at(value, "recipient")
+        reasoning = "\n".join(filter(None, self.reasoning))
+        calls: tuple[ToolCall, ...] = ()
+        if recipient not in _TO_EVERYBODY:
+            arguments = history_rows.format_arguments({"input": text})
+            calls = (ToolCall(text_at(value, "id"), recipient, arguments),)
+            self.open_calls += calls
+            text = ""
+        if not (text.strip() or calls):
+            return
+        self.reasoning.clear()
+        self.made.append(
+            RecordedMessage("assistant", text, calls, reasoning=reasoning, time=time, model=model)
+        )
+
+    def _add_result(self, value: Mapping[str, object], text: str, time: float) -> None:
+        """A result does not name its call: it answers the last call of that tool."""
+        name = text_at(value, "author", "name")
+        for call in reversed(self.open_calls):
+            if call.name == name or name.startswith(f"{call.name}.") or not name:
+                self.open_calls.remove(call)
+                self.made.append(RecordedMessage("tool", text, answers=call.id, time=time))
+                return
+        if text.strip():  # What a tool added unasked, such as the text of an attached file.
+            self.add_user_message(f"[{name}]\n{text}", time, beside=True)
+
+    def _text_of_content(self, content: Mapping[str, object]) -> str:
+        kind = text_at(content, "content_type")
+        if kind == "thoughts":
+            thoughts = objects_at(content, "thoughts")
+            return "\n".join(first_text(thought, "content", "summary") for thought in thoughts)
+        if kind == "user_editable_context":
+            texts = [text_at(content, "user_profile"), text_at(content, "user_instructions")]
+            return "\n".join(filter(None, texts))
+        parts = list_at(content, "parts")
+        if not parts:
+            return first_text(content, "text", "result", "content")
+        return "\n".join(filter(None, map(self._text_of_part, parts)))
+
+    def _text_of_part(self, part: object) -> str:
+        if isinstance(part, str):
+            return part
+        pointer = text_at(part, "asset_pointer")
+        if pointer:
+            name = pointer.rpartition("/")[2]
+            return f"[{text_at(part, 'content_type').partition('_')[0]} {name}]"
+        text = text_at(part, "text")
+        if not text:
+            self.report.add_left_out_row(f"part {text_at(part, 'content_type')}")
+        return text
