@@ -9,9 +9,8 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +19,19 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.engine.facts import ModelReplied, Purpose, Spent, Usage
-from helix_desktop.errors import ModelFailed, NotFound, StoreFailed
+from helix_desktop.errors import NotFound, StoreFailed
 from helix_desktop.gateway import (
     gateway_app,
-    last_agent_requests,
-    provider_choice,
     request_forwarding,
     request_handling,
     request_parsing,
 )
 from helix_desktop.gateway.agent_cost_and_savings import Figures
-from helix_desktop.gateway.codex_workspace import CODEX_SUBSCRIPTION_URL
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 from helix_desktop.gateway.incremental_parsing import PackedBody
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
-from helix_desktop.gateway.request_parsing import IncomingRequest
-from helix_desktop.gateway.request_routes import UPSTREAMS, parse_route
 from tests.conftest import Expect
 from tests.gateway.running import TOOL, Agent
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
@@ -291,86 +285,7 @@ async def test_what_is_not_understood_goes_on_as_it_came(tmp_path: Path) -> None
         assert here.app.memory.agent_activity == {}
 
 
-async def test_only_the_last_requests_of_open_workspaces_are_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(last_agent_requests, "MOST_HELD_REQUESTS", 2)
-    async with running(tmp_path) as here:
-        for words in ("one", "two", "three"):
-            await here.ask(words)
-        assert len(here.app.memory.last_requests.by_conversation) == 2
-        here.app.memory.list_open_conversations = tuple
-        await here.ask("four")
-        assert len(here.app.memory.last_requests.by_conversation) == 1, (
-            "those of closed workspaces are let go"
-        )
-
-
-async def test_of_the_requests_that_are_held_the_one_asked_longest_ago_goes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(last_agent_requests, "MOST_HELD_REQUESTS", 2)
-    names: dict[str, str] = {}
-    async with running(tmp_path) as here:
-        for words in ("one", "two", "one", "three"):
-            headers: Any = {"x-claude-code-session-id": words}
-            await here.ask(words, **headers)
-            names[words] = here.conversation
-        assert list(here.app.memory.last_requests.by_conversation) == [
-            names["one"],
-            names["three"],
-        ], "the second was asked longest ago"
-
-
 # --- the agent's own model
-
-
-async def test_a_fold_is_asked_for_behind_the_agents_last_request(tmp_path: Path) -> None:
-    async with running(tmp_path) as here:
-        await here.ask("look")
-        text, usage, model = await here.app.memory.last_requests.ask_agent_model(
-            here.conversation, "Sum up.", "", 500
-        )
-        assert (text, usage.input, bool(model)) == ("fine", 100, True)
-        asked = here.provider.asked[-1]
-        assert asked.body["stream"] is False
-        assert asked.body["system"] == "You are an agent."
-        assert "look" in json.dumps(asked.body["messages"])
-        assert "Sum up." in json.dumps(asked.body["messages"][-1])
-        assert (asked.body["max_tokens"], asked.headers["x-api-key"]) == (4000, "k")
-        assert asked.headers["accept-encoding"] == "identity"
-
-
-async def test_a_text_by_itself_is_asked_for_without_the_agents_instructions(
-    tmp_path: Path,
-) -> None:
-    async with running(tmp_path) as here:
-        await here.ask("look")
-        for most, limit in ((500, 500), (0, 4_000)):
-            await here.app.memory.last_requests.ask_agent_model(
-                here.conversation, "Sum up.", "Be brief.", most
-            )
-            body = here.provider.asked[-1].body
-            assert not {"system", "tools"} & set(body)
-            assert body["max_tokens"] == limit
-            assert "Be brief.\\n\\nSum up." in json.dumps(body["messages"])
-            assert len(body["messages"]) == 1
-
-
-async def test_a_model_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
-    answers: list[Sequence[Block] | int] = [[Says("fine")], 500]
-    async with running(tmp_path, lambda _: answers.pop(0)) as here:
-        with pytest.raises(ModelFailed, match="hasn't sent a request"):
-            await here.app.memory.last_requests.ask_agent_model("unknown", "Sum up.", "", 0)
-        await here.ask("look")
-        with pytest.raises(ModelFailed, match="status 500"):
-            await here.app.memory.last_requests.ask_agent_model(here.conversation, "Sum up.", "", 0)
-        last = here.app.memory.last_requests.by_conversation[here.conversation]
-        here.app.memory.last_requests.by_conversation[here.conversation] = replace(
-            last, url="http://127.0.0.1:9/v1/messages"
-        )
-        with pytest.raises(ModelFailed, match="did not respond: ConnectError"):
-            await here.app.memory.last_requests.ask_agent_model(here.conversation, "Sum up.", "", 0)
 
 
 # --- connections
@@ -536,35 +451,6 @@ async def test_tokens_are_counted_of_what_would_be_sent(
         "a count of tokens is asked for the unfolded request, without what was taken out"
         in caplog.messages
     )
-
-
-@pytest.mark.parametrize(
-    ("path", "headers", "more", "address"),
-    [
-        ("/v1/messages", {}, {}, UPSTREAMS["anthropic"]),
-        ("/v1/messages", {}, {"upstream": "http://own.example"}, "http://own.example"),
-        ("/v1/messages", {}, {"upstreams": {"anthropic": "http://a.example"}}, "http://a.example"),
-        (
-            "/v1/messages",
-            {},
-            {"upstreams": {"openai-chat": "http://a.example"}},
-            UPSTREAMS["anthropic"],
-        ),
-        ("/v1/responses", {}, {}, UPSTREAMS["openai-responses"]),
-        ("/v1/responses", {"chatgpt-account-id": "x"}, {}, CODEX_SUBSCRIPTION_URL),
-        ("/v1/chat/completions", {"chatgpt-account-id": "x"}, {}, UPSTREAMS["openai-chat"]),
-        ("/v1/models", {"x-api-key": "k"}, {}, UPSTREAMS["anthropic"]),
-        ("/v1/models", {}, {}, UPSTREAMS["openai-chat"]),
-        ("/v1beta/models", {}, {}, UPSTREAMS["gemini"]),
-    ],
-)
-def test_a_request_goes_where_its_registration_its_protocol_or_its_headers_say(
-    path: str, headers: Mapping[str, str], more: dict[str, Any], address: str
-) -> None:
-    incoming = IncomingRequest(
-        "POST", parse_route(path), "", (), headers, b"", GatewayRegistration("t", **more)
-    )
-    assert provider_choice.address_of_provider(incoming) == address
 
 
 class Connection:

@@ -31,7 +31,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.gateway import request_handling, sent_body
+from helix_desktop.gateway import request_handling
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.folded_request import NO_RESULT
@@ -42,7 +42,6 @@ from helix_desktop.gateway.local_conversations import (
     known_messages_from_facts,
 )
 from helix_desktop.gateway.provider_choice import ProviderHttpClients
-from helix_desktop.gateway.refused_request import REFUSED_WITHOUT, TOO_LONG_PHRASES
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.reply_relay import UnreadRequestRecorder
 from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES, RequestForwarder
@@ -60,9 +59,8 @@ from helix_desktop.gateway.request_parsing import (
 )
 from helix_desktop.gateway.request_routes import parse_route
 from helix_desktop.gateway.side_requests import RequestOrigin, SideReplyRecorder
-from helix_desktop.gateway.view_entries import As, Changed, Entry, Part, Says
+from helix_desktop.gateway.view_entries import As, Changed, Entry, Says
 from helix_desktop.protocols.gateway_message import Piece, PieceKind
-from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.conftest import Expect
 from tests.gateway.running import WIRES, Agent, running
@@ -599,133 +597,6 @@ async def test_a_reply_goes_on_if_its_request_cannot_be_remembered(
     assert room.told == ["receive", "reply in talk: fine"]
 
 
-OVERFLOW = ["fold"]
-RETRIES: dict[str, tuple[Any, ...]] = {
-    "too long, and shorter then": (
-        [too_long(), FINE],
-        (SHORT,),
-        ["tools", "tools short"],
-        200,
-        OVERFLOW,
-    ),
-    "too large": (
-        [too_long(413, b"too large"), FINE],
-        (SHORT,),
-        ["tools", "tools short"],
-        200,
-        OVERFLOW,
-    ),
-    "too long, and still": (
-        [too_long(), refused(413)],
-        (SHORT,),
-        ["tools", "tools short"],
-        413,
-        OVERFLOW,
-    ),
-    "still too long": (
-        [too_long(), refused(400)],
-        (SHORT,),
-        ["tools", "tools short"],
-        400,
-        OVERFLOW,
-    ),
-    "too long, and nothing to fold": ([too_long()], None, ["tools"], 400, OVERFLOW),
-    "another status": ([too_long(429)], (SHORT,), ["tools"], 429, []),
-    "too large without a word": ([refused(413)], (SHORT,), ["tools"], 413, []),
-    "the change is refused": ([refused(400), FINE], (SHORT,), ["tools", "own"], 200, []),
-    "the change is refused with 422": ([too_long(422), FINE], (SHORT,), ["tools", "own"], 200, []),
-    "so is the agent's own": ([refused(422), refused(403)], (SHORT,), ["tools", "own"], 403, []),
-    "so is the agent's own, alike": (
-        [refused(400), refused(400)],
-        (SHORT,),
-        ["tools", "own"],
-        400,
-        [],
-    ),
-    "busy": ([refused(503)], (SHORT,), ["tools"], 503, []),
-}
-
-
-@pytest.mark.parametrize("name", RETRIES)
-async def test_a_refused_request_is_sent_again_in_the_way_that_may_help(
-    exchanged: Exchanged, name: str, expect: Expect, caplog: pytest.LogCaptureFixture
-) -> None:
-    replies, shorter, kinds, status, told = RETRIES[name]
-    if kinds[-1] == "own":
-        expect("the provider refused a changed request with")
-    room, spoilt = Room((As(0),), shorter), set[str]()
-    outcome = await exchanged(replies, room, refused_conversations=spoilt)
-    assert outcome.kinds() == kinds
-    assert outcome.seen[0] == status
-    assert [words for words in caplog.messages if "refused a changed" in words] == [
-        f"the provider refused a changed request with {replies[0].status}; it was sent as it came"
-        for kind in kinds
-        if kind == "own"
-    ]
-    assert spoilt == ({"talk"} if kinds[-1] == "own" and status == 200 else set())
-    if status == 200:
-        assert room.told == ["receive", *told, "reply in talk: fine"]
-        assert outcome.sent == [("talk", outcome.asked[-1].body)]
-    else:
-        assert room.told == ["receive", *told]
-        assert outcome.seen[1] == replies[-1].content
-        assert outcome.sent == []
-
-
-@pytest.mark.parametrize("words", TOO_LONG_PHRASES)
-async def test_each_way_to_say_too_long_is_understood(exchanged: Exchanged, words: bytes) -> None:
-    outcome = await exchanged([too_long(400, words), FINE], Room((As(0),), (SHORT,)))
-    assert outcome.kinds() == ["tools", "tools short"]
-
-
-@pytest.mark.parametrize("status", [400, 413])
-async def test_what_is_not_folded_is_not_made_shorter(exchanged: Exchanged, status: int) -> None:
-    room = Room((As(0),), (SHORT,))
-    outcome = await exchanged([too_long(status)], room, folds=False)
-    assert (outcome.kinds(), outcome.seen[0], room.told) == (["own"], status, ["receive"])
-
-
-@pytest.mark.parametrize(
-    ("replies", "folds", "kinds", "status"),
-    [
-        ([refused(400), refused(400), FINE], True, ["tools", "own", "mended"], 200),
-        ([refused(422), refused(422), FINE], True, ["tools", "own", "mended"], 200),
-        ([refused(400), FINE], False, ["own", "mended"], 200),
-        ([refused(422, "first"), refused(400, "second")], False, ["own", "mended"], 422),
-        ([refused(429)], False, ["own"], 429),
-        ([refused(400), refused(404)], True, ["tools", "own"], 404),
-    ],
-)
-async def test_a_call_without_a_result_gets_one_where_the_request_is_refused(
-    exchanged: Exchanged,
-    replies: list[Raw | list[Said]],
-    folds: bool,
-    kinds: list[str],
-    status: int,
-    expect: Expect,
-) -> None:
-    if folds:
-        expect("the provider refused a changed request with")
-    room = Room()
-    outcome = await exchanged(replies, room, (QUESTION, CALL, QUESTION), folds=folds)
-    assert outcome.kinds() == kinds
-    assert outcome.seen[0] == status
-    if status == 200:
-        assert room.told == ["receive", "reply in talk: fine"]
-        assert outcome.sent == [("talk", outcome.asked[-1].body)]
-    elif not folds:
-        first = replies[0]
-        assert isinstance(first, Raw)
-        assert outcome.seen[1] == first.content, "the agent is told of its own request"
-
-
-async def test_a_conversation_whose_tools_were_refused_gets_none(exchanged: Exchanged) -> None:
-    outcome = await exchanged([FINE], Room((As(0),)), refused_conversations={"talk"})
-    assert outcome.kinds() == ["own"]
-    outcome = await exchanged([FINE], Room((As(0),)), refused_conversations={"another"})
-    assert outcome.kinds() == ["tools"]
-
-
 async def test_what_fails_goes_on_as_it_came(
     exchanged: Exchanged, expect: Expect, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -796,13 +667,6 @@ async def test_a_short_request_in_a_large_body_is_read_first() -> None:
     _, request = understood([QUESTION], tools=tools)
     room: Any = Room(known=0)
     assert not await request_handling._may_go_on_unread(request, room)
-
-
-def test_the_tools_of_recall_are_added_with_their_schemas() -> None:
-    added = sent_body.list_recall_tools()
-    assert {tool.name for tool in added} == set(HIDDEN_TOOLS)
-    assert all(json.loads(tool.schema)["type"] == "object" and tool.description for tool in added)
-    assert sent_body.list_recall_tools() is added
 
 
 @pytest.mark.parametrize("session", ["s", ""])
@@ -951,37 +815,3 @@ async def test_a_request_beside_a_conversation_that_is_refused_is_not_asked_agai
         await exchange.handler.forward_side_request(exchange.request, recorder)
     assert exchange.seen == [status, refusal.content]
     assert room.told == []
-
-
-@pytest.mark.parametrize(
-    ("last", "is_told"),
-    [
-        (refused(400, "no such form"), True),
-        (refused(422, "no such form"), True),
-        (refused(403, "no such form"), False),  # Whatever was taken out had nothing to do with it.
-    ],
-)
-async def test_who_is_refused_without_what_was_taken_out_is_told_that_this_may_be_why(
-    provider: Provider, expect: Expect, last: Raw, is_told: bool
-) -> None:
-    expect("the provider refused a changed request with 400")
-    room: Any = Room((As(0), As(1), As(2)))
-    async with one_exchange(provider, [refused(400), last], QUESTION, ANSWER, QUESTION) as exchange:
-        room.taken_out = (Changed(0, (Part("said", "", 0, "[excluded]"),)),)
-        await exchange.handler.handle_step(exchange.request, room)
-    said = json.loads(exchange.seen[1])["error"]["message"]
-    if is_told:
-        assert (exchange.seen[0], said) == (400, f"no such form {REFUSED_WITHOUT}")
-    else:
-        assert (exchange.seen[0], said) == (403, "no such form")
-
-
-async def test_who_is_refused_for_the_length_is_not_told_of_what_was_taken_out(
-    provider: Provider,
-) -> None:
-    room: Any = Room((As(0), As(1), As(2)))
-    room.taken_out = (Changed(0, (Part("said", "", 0, "[excluded]"),)),)
-    refusal = too_long()
-    async with one_exchange(provider, [refusal], QUESTION, ANSWER, QUESTION) as exchange:
-        await exchange.handler.handle_step(exchange.request, room)
-    assert exchange.seen == [400, refusal.content]
