@@ -83,7 +83,7 @@ class MessageQueue(list[QueuedMessage]):
 
     def requeue_messages(self, waiting: Sequence[QueuedMessage]) -> None:
         self[:0] = waiting
-        self._notify_queue()
+        self._notify_queue(put_back=tuple(message.parts for message in waiting))
 
     def pop_steering_messages(self) -> Sequence[QueuedMessage]:
         steering = [waiting for waiting in self if waiting.steer]
@@ -92,11 +92,15 @@ class MessageQueue(list[QueuedMessage]):
             self._notify_queue()
         return steering
 
-    def _notify_queue(self, *taken_back: tuple[facts.UserPart, ...]) -> None:
+    def _notify_queue(
+        self,
+        *taken_back: tuple[facts.UserPart, ...],
+        put_back: tuple[tuple[facts.UserPart, ...], ...] = (),
+    ) -> None:
         messages = tuple(waiting.parts for waiting in self)
         steering = self._count_steering()
         self._conversation.notify_listeners(
-            MessagesQueued(self._conversation.id, messages, taken_back, steering)
+            MessagesQueued(self._conversation.id, messages, taken_back, steering, put_back)
         )
 
 

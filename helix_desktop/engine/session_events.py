@@ -104,6 +104,8 @@ class MessagesQueued:
     messages: tuple[tuple[UserPart, ...], ...]
     taken_back: tuple[tuple[UserPart, ...], ...] = ()
     steering_count: int = 0
+    # Those that had left the queue, were not recorded, and wait again.
+    put_back: tuple[tuple[UserPart, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """Follows every open workspace, for the rail's dots, the conversation list and notifications."""
 
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -25,17 +27,20 @@ _FACTS_THAT_CHANGE_ROWS = (
     facts.ConversationChanged, facts.ConversationStarted, facts.Folded, facts.ModelReplied,
     facts.Refolded, facts.TurnEnded, facts.Unfolded,
 )  # fmt: skip
-A_MOMENT = 1e-6  # Seconds. No two messages are recorded at the same microsecond.
+
 LIST_INTERVAL_MS = 300  # The minimum interval between two rebuilds of the list.
 MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingMessage:
-    """A message that is not in the journal yet, and when it was queued, in seconds since 1970."""
+    """A message that is not in the journal yet, and when it was queued, in seconds since 1970.
+    `after_seq`: the newest fact that is an equal message, for which it must not be taken.
+    """
 
     parts: tuple[facts.UserPart, ...]
     queued_at: float
+    after_seq: int = 0
 
 
 class WorkspaceActivity(QObject):
@@ -124,15 +129,14 @@ class WorkspaceActivity(QObject):
             self._bridge.queue_event(event)
 
     def _note_messages_that_left_queue(self, event: session_events.MessagesQueued) -> None:
-        """What left the queue and was not taken back is about to be recorded. Of two equal
-        messages, one may have left and the other may still wait.
+        """What left the queue and was not taken back is about to be recorded. Messages may be
+        equal: one has left, others wait, and one more has just been added.
         """
-        left = list(self._unrecorded.get(event.conversation, ()))
-        left += self._queued.get(event.conversation, ())
-        for parts in event.messages + event.taken_back:
-            if parts in left:
-                left.remove(parts)
-        self._unrecorded[event.conversation] = tuple(left)
+        unrecorded = list(self._unrecorded.get(event.conversation, ()))
+        _remove_each_once(unrecorded, event.put_back)
+        left_queue = list(self._queued.get(event.conversation, ()))
+        _remove_each_once(left_queue, event.messages + event.taken_back)
+        self._unrecorded[event.conversation] = tuple(unrecorded + left_queue)
         self._queued[event.conversation] = event.messages
 
     def _remove_recorded_message(self, recorded: facts.Recorded, said: facts.UserSaid) -> None:
@@ -148,10 +152,10 @@ class WorkspaceActivity(QObject):
         # Otherwise an equal message that still waits would be taken for this one after a crash.
         waiting: list[WaitingMessage] = []
         for message in self._waiting.get(conversation, ()):
-            queued_at = message.queued_at
             if message.parts == removed:
-                queued_at = max(queued_at, recorded.time + A_MOMENT)
-            waiting.append(WaitingMessage(message.parts, queued_at))
+                waiting.append(replace(message, after_seq=recorded.seq))
+            else:
+                waiting.append(message)
         self._waiting[conversation] = waiting
         self._save_unrecorded_messages(conversation)
 
@@ -167,7 +171,9 @@ class WorkspaceActivity(QObject):
                 known.remove(message)
             waiting.append(message)
         self._waiting[conversation] = waiting
-        encoded = [encode_queued_message(one.parts, one.queued_at) for one in waiting]
+        encoded = [
+            encode_queued_message(one.parts, one.queued_at, one.after_seq) for one in waiting
+        ]
         self._state_file.remember_value("waiting", self.bench.id, conversation, value=encoded)
         # What left the message box is nowhere else until it is recorded.
         self._state_file.start_waiting_write()
@@ -244,3 +250,11 @@ class WorkspaceActivity(QObject):
             if own in WORKING_STATES
             else next((one for one in _STATES_BY_URGENCY if one in below), own)
         )
+
+
+def _remove_each_once(
+    messages: list[tuple[facts.UserPart, ...]], removed: Iterable[tuple[facts.UserPart, ...]]
+) -> None:
+    for parts in removed:
+        if parts in messages:
+            messages.remove(parts)

@@ -224,6 +224,7 @@ class _QueuedOnWire(msgspec.Struct, frozen=True):
     messages: tuple[str, ...]
     taken_back: tuple[str, ...]
     steering_count: int
+    put_back: tuple[str, ...] = ()
 
 
 class _LiveStateOnWire(msgspec.Struct, frozen=True):
@@ -290,6 +291,7 @@ def _encode_queued(event: session_events.MessagesQueued) -> _QueuedOnWire:
         tuple(_encode_parts(parts) for parts in event.messages),
         tuple(_encode_parts(parts) for parts in event.taken_back),
         event.steering_count,
+        tuple(_encode_parts(parts) for parts in event.put_back),
     )
 
 
@@ -374,6 +376,7 @@ def _decode_queued(queued: _QueuedOnWire) -> session_events.MessagesQueued:
         tuple(_decode_parts(text) for text in queued.messages),
         tuple(_decode_parts(text) for text in queued.taken_back),
         queued.steering_count,
+        tuple(_decode_parts(text) for text in queued.put_back),
     )
 
 

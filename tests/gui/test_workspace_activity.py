@@ -282,3 +282,18 @@ def test_of_two_equal_messages_the_second_is_not_taken_for_the_recorded_first(
     assert find_unrecorded_messages(waiting, [first]) == [words], "killed after it was noted"
     second = Recorded("a", 2, first.time + 1.0, UserSaid(words))
     assert find_unrecorded_messages(waiting, [first, second]) == [], "and never twice"
+
+
+def test_an_equal_message_that_is_added_does_not_hide_one_that_is_being_recorded(
+    bench: FakeWorkbench, watched: WorkspaceActivity, state_file: WindowStateFile
+) -> None:
+    words = (Text("go on"),)
+    tell(bench, watched, MessagesQueued("a", (words,)), MessagesQueued("a", ()))
+    tell(bench, watched, MessagesQueued("a", (words,)))
+
+    def waiting() -> int:
+        return len(state_file.get_remembered("waiting", "one", "a", default=list[object]()))
+
+    assert waiting() == 2, "one is on its way into the conversation, and one waits"
+    tell(bench, watched, MessagesQueued("a", (words, words), put_back=(words,)))
+    assert waiting() == 2, "the first waits again, because its turn was stopped"

@@ -68,7 +68,7 @@ EVENTS: list[ConversationEvent] = [
     QuestionAsked("c", 1, QUESTION),
     QuestionAnswered("c", 1),
     FoldProgress("c", facts.FoldKind.HANDOVER, "why", done=True),
-    MessagesQueued("c", (SAID, SAID), (SAID,), 1),
+    MessagesQueued("c", (SAID, SAID), (SAID,), 1, (SAID,)),
     MeterChanged("c"),
 ]  # fmt: skip
 

@@ -29,8 +29,12 @@ class UnsentMessage:
     edited: int = 0
 
 
-def encode_queued_message(parts: Parts, queued_at: float) -> dict[str, object]:
-    return {**encode_message_parts(parts), "queued_at": queued_at}
+def encode_queued_message(parts: Parts, queued_at: float, after_seq: int = 0) -> dict[str, object]:
+    encoded: dict[str, object] = dict(encode_message_parts(parts))
+    encoded["queued_at"] = queued_at
+    if after_seq:
+        encoded["after_seq"] = after_seq
+    return encoded
 
 
 def find_unrecorded_messages(queued: Sequence[object], recorded: Sequence[Recorded]) -> list[Parts]:
@@ -42,9 +46,11 @@ def find_unrecorded_messages(queued: Sequence[object], recorded: Sequence[Record
     for message in queued:
         parts = decode_message_parts(message)
         queued_at = 0.0
+        after_seq = 0
         if isinstance(message, dict):
             queued_at = message.get("queued_at", 0.0)
-        match = _find_recorded_message(unmatched, parts, queued_at)
+            after_seq = message.get("after_seq", 0)
+        match = _find_recorded_message(unmatched, parts, queued_at, after_seq)
         if match is None:
             unrecorded.append(parts)
         else:
@@ -53,13 +59,14 @@ def find_unrecorded_messages(queued: Sequence[object], recorded: Sequence[Record
 
 
 def _find_recorded_message(
-    recorded: Sequence[Recorded], parts: Parts, queued_at: float
+    recorded: Sequence[Recorded], parts: Parts, queued_at: float, after_seq: int
 ) -> Recorded | None:
     """Returns the first message with these parts that was recorded after they were queued."""
     if queued_at <= 0:  # An earlier version did not write the time, so nothing is known.
         return None
     for entry in recorded:
-        if entry.time >= queued_at and _says_the_same(entry, parts):
+        is_later = entry.time >= queued_at and entry.seq > after_seq
+        if is_later and _says_the_same(entry, parts):
             return entry
     return None
 

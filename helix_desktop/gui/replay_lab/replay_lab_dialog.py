@@ -14,9 +14,14 @@ from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
-from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.model_setup_port import has_unknown_price
+from helix_desktop.gui.replay_lab.preset_costs import (
+    PresetCost,
+    compute_preset_costs,
+    describe_preset_cost,
+    find_baseline,
+)
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -47,7 +52,7 @@ class ReplayLabDialog(TransientDialog):
         self._runner = runner
         self._count = len(conversations)
         self._paid = sum(row.cost for row in conversations)
-        self._dollars_per_token = 0.0
+        self._costs: dict[str, PresetCost] = {}
         self._names = dict(policies)
         self._window = conversations[0].window
         self._lacks_price = _is_price_of_main_model_unknown(bench)
@@ -89,14 +94,9 @@ class ReplayLabDialog(TransientDialog):
 
     def _show_outcomes(self, outcomes: Sequence[PolicyOutcome]) -> None:
         self._bar.hide()
-        # What was really paid is the cost of the preset in use. The meter and the
-        # timeline show the same amount.
-        outcome_of_policy = {outcome.policy: outcome for outcome in outcomes}
         policy_in_use = self._bench.policy_name
-        self._baseline = outcome_of_policy.get(policy_in_use, outcomes[-1])
-        self._dollars_per_token = 0.0
-        if self._baseline.billed > 0 and policy_in_use in outcome_of_policy:
-            self._dollars_per_token = self._paid / self._baseline.billed
+        self._baseline = find_baseline(outcomes, policy_in_use)
+        self._costs = compute_preset_costs(outcomes, policy_in_use, self._paid)
         self.answer.setText(self._describe_cheapest(self._find_cheapest(outcomes)))
         headings = (tr("Preset"), tr("Cost"), tr("Peak"), tr("In view"), "")
         for column, heading in enumerate(headings):
@@ -120,9 +120,7 @@ class ReplayLabDialog(TransientDialog):
 
     def _cost_share(self, outcome: PolicyOutcome) -> float:
         """Returns the cost as a share of what the preset in use cost."""
-        if not self._baseline.billed:
-            return 1.0
-        return outcome.billed / self._baseline.billed
+        return self._costs[outcome.policy].share
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
         if self._lacks_price:
@@ -149,12 +147,7 @@ class ReplayLabDialog(TransientDialog):
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
-        cost = format_percent(self._cost_share(outcome))
-        dollars = outcome.billed * self._dollars_per_token
-        if outcome.peak > 1:
-            cost = tr("would not have fit")
-        elif dollars:
-            cost = f"{format_dollars(dollars)} · {cost}"
+        cost = describe_preset_cost(self._costs[outcome.policy])
         cells: list[QWidget] = []
         for words in (name, cost, format_percent(outcome.peak), format_percent(outcome.in_view)):
             cells.append(build_plain_label(words, "small", self, wraps=False))

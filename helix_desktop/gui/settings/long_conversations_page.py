@@ -2,13 +2,15 @@
 limits on what is spent. Every threshold is in the workspace's settings file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from PySide6.QtWidgets import QButtonGroup, QRadioButton, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QLabel, QRadioButton, QWidget
 
 from helix_desktop.engine import context_policy
+from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.rewrite_cost_line import describe_missing_price
@@ -21,12 +23,17 @@ from helix_desktop.gui.common.setting_fields import FieldDeclaration
 from helix_desktop.gui.common.widgets import build_plain_label, build_surface
 from helix_desktop.gui.deep_links import open_in_desktop_program
 from helix_desktop.gui.model_setup_port import has_unknown_price
+from helix_desktop.gui.replay_lab.preset_costs import compute_preset_costs, describe_preset_cost
+from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.rows_and_columns import build_column
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.theme import set_widget_look
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
+COMPARED_CONVERSATIONS = 5  # Replaying more takes longer than anybody waits for an answer.
+CARD_WIDTH_IN_LINES = 11  # Beside each other, the cards are at least so many line heights wide.
 MOST_DOLLARS_OF_TURN = 10_000.0
 MOST_DOLLARS_OF_DAY = 100_000.0
 
@@ -49,27 +56,43 @@ def list_cost_limits() -> tuple[CostLimit, ...]:
 
 
 class LongConversationsPage(WorkspaceSettingsPage):
-    def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
+    def __init__(
+        self, bench: Workbench, doing: BackgroundRunner, play: RunReplay | None = None
+    ) -> None:
+        """`play` replays conversations with other presets, to say what each would have cost."""
         super().__init__(tr("Long conversations"), bench, doing)
+        self._play = play
         self._choices: dict[str, QRadioButton] = {}
         self._cards: dict[str, QWidget] = {}
+        self._cost_labels: dict[str, QLabel] = {}
+        # What each choice would have cost, once the user has asked.
+        self._cost_words: dict[str, str] = {}
         self.rebuild_page()
 
     def rebuild_page(self) -> None:
         self.clear_page()
         self._choices = {}
         self._cards = {}
+        self._cost_labels = {}
         self._group = QButtonGroup(self)
         self.add_sentence(
             tr("What happens as a conversation grows. Nothing is ever deleted: everything can be searched, recalled and put back.")
         )  # fmt: skip
+        self._cards_row = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._cards_row.setSpacing(8)
         for choice in list_plain_choices():
-            self._add_choice(choice)
+            self._cards_row.addWidget(self._build_choice_card(choice), 1)
+        self.add_page_layout(self._cards_row)
+        self._arrange_cards()
         question = tr("What would each have cost in my recent conversations?")
-        self.add_page_button(question, partial(self.wanted.emit, "compare-presets"), "link")
+        if self._cost_words:
+            question = tr("Compare in a table…")
+        self._compare = self.add_page_button(question, self._compare_recent_costs, "link")
+        self._compare_status = self.add_sentence("", "small")
+        self._compare_status.hide()
         self.add_heading(tr("The ways of two other systems"))
         for choice in list_named_presets():
-            self._add_choice(choice)
+            self.add_page_widget(self._build_choice_card(choice))
         settings = self._bench.workspace.settings
         if settings.policy:
             changed = ", ".join(sorted(settings.policy))
@@ -85,17 +108,85 @@ class LongConversationsPage(WorkspaceSettingsPage):
         self.add_page_button(tr("Open file"), self._open_settings_file, "link")
         self._mark_choice(settings.preset or context_policy.DEFAULT_PRESET)
 
-    def _add_choice(self, choice: PresetChoice) -> None:
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange_cards()
+
+    def _arrange_cards(self) -> None:
+        """The three choices stand beside each other where there is room for their sentences."""
+        least_width = len(list_plain_choices()) * CARD_WIDTH_IN_LINES * self.fontMetrics().height()
+        direction = QBoxLayout.Direction.TopToBottom
+        if self.viewport().width() >= least_width:
+            direction = QBoxLayout.Direction.LeftToRight
+        self._cards_row.setDirection(direction)
+
+    def _build_choice_card(self, choice: PresetChoice) -> QWidget:
         card = build_surface(self.page_content, "card")
         button = QRadioButton(choice.title, card)
         button.setAccessibleDescription(choice.sentence)
         button.toggled.connect(partial(self._choose_when_checked, choice.preset))
         self._group.addButton(button)
         sentence = build_plain_label(choice.sentence, "muted", card)
-        build_column(button, sentence, owner=card, margins=(12, 8, 12, 8), spacing=2)
+        cost = build_plain_label(self._cost_words.get(choice.preset, ""), "", card)
+        cost.setVisible(bool(cost.text()))
+        build_column(button, sentence, cost, 1, owner=card, margins=(12, 8, 12, 8), spacing=2)
         self._choices[choice.preset] = button
         self._cards[choice.preset] = card
-        self.add_page_widget(card)
+        self._cost_labels[choice.preset] = cost
+        return card
+
+    # --- What each choice would have cost
+
+    def _compare_recent_costs(self) -> None:
+        """Replays the last conversations with every choice, in a process that sends nothing."""
+        if self._cost_words:
+            self.wanted.emit("compare-presets")
+            return
+        rows = [
+            row for row in self._bench.list_conversations() if not row.trashed and not row.parent
+        ]
+        rows.sort(key=lambda row: -row.updated)
+        recent = rows[:COMPARED_CONVERSATIONS]
+        if self._play is None or not recent:
+            self._say_about_comparison(tr("There is no conversation to replay yet."))
+            return
+        paid = sum(row.cost for row in recent)
+
+        def show_progress(done: int, total: int) -> None:
+            self._say_about_comparison(tr("Comparing: {done} of {total}", done=done, total=total))
+
+        def show_costs(outcomes: Sequence[PolicyOutcome]) -> None:
+            costs = compute_preset_costs(outcomes, self._bench.policy_name, paid)
+            count = format_count(len(recent), "{n} conversation", "{n} conversations")
+            for preset, cost in costs.items():
+                words = describe_preset_cost(cost)
+                self._cost_words[preset] = tr("Your last {count}: {cost}", count=count, cost=words)
+            self._say_about_comparison(
+                tr(
+                    "A simulation of the same conversations. The shares compare with the choice in use."
+                )
+            )
+            for preset, label in self._cost_labels.items():
+                label.setText(self._cost_words.get(preset, ""))
+                label.setVisible(bool(label.text()))
+            self._compare.setText(tr("Compare in a table…"))
+            self._compare.setEnabled(True)
+
+        def show_failure(error: HelixError) -> None:
+            self._compare.setEnabled(True)
+            self._say_about_comparison(translate_sentences(str(error)))
+
+        self._compare.setEnabled(False)
+        self._say_about_comparison(tr("Comparing…"))
+        presets = list(context_policy.PRESETS)
+        work = self._play(
+            self._bench, [row.id for row in recent], presets, recent[0].window, show_progress
+        )
+        self._doing.run_in_background(work, then=show_costs, owner=self, failed=show_failure)
+
+    def _say_about_comparison(self, words: str) -> None:
+        self._compare_status.setText(words)
+        self._compare_status.setVisible(bool(words))
 
     def _add_limits(self, chosen: Mapping[str, Any]) -> None:
         self.add_heading(tr("Limits"))

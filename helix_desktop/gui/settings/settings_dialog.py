@@ -176,7 +176,7 @@ class SettingsDialog(widgets.TransientDialog):
         self._add_settings_page(
             "policy",
             {
-                "policy": lambda: LongConversationsPage(bench, doing),
+                "policy": lambda: LongConversationsPage(bench, doing, program.replay_policies),
                 "price": lambda: shown_settings(
                     tr("Before a message is sent"), "Long conversations"
                 ),

@@ -16,6 +16,7 @@ from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench, now
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
+from tests.turns import qt_works
 
 
 @pytest.fixture
@@ -122,11 +123,15 @@ def test_the_policy_page_compares_the_last_conversations(
     settings.show_settings_page("policy")
     asked = "What would each have cost in my recent conversations?"
     next(each for each in settings.findChildren(QPushButton) if each.text() == asked).click()
+    qt_works(1)
+    assert len(program.played) == 1, "the costs stand beside the choices"
+    table = "Compare in a table…"
+    next(each for each in settings.findChildren(QPushButton) if each.text() == table).click()
     (lab,) = window.findChildren(ReplayLabDialog)
     newest = sorted(
         (row for row in bench.rows.values() if not row.trashed), key=lambda row: -row.updated
     )
-    ((played, policies, _window),) = program.played
+    _, (played, policies, _window) = program.played
     assert played == [row.id for row in newest if not row.parent][:5]
     assert len(played) > 1
     assert "keeps_most" in policies
