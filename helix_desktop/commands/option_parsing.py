@@ -82,6 +82,31 @@ def add_json_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print one JSON value instead of text")
 
 
+def add_text_option(command: argparse.ArgumentParser, name: str, metavar: str, help_: str) -> None:
+    """Adds an option that takes one text, and is empty without it."""
+    command.add_argument(name, metavar=metavar, default="", help=help_)
+
+
+def add_repeated_option(
+    command: argparse.ArgumentParser, name: str, metavar: str, help_: str
+) -> None:
+    """Adds an option that may be given several times, and whose texts become a list."""
+    command.add_argument(name, metavar=metavar, action="append", default=[], help=help_)
+
+
+def add_names_argument(
+    command: argparse.ArgumentParser,
+    name: str,
+    metavar: str,
+    help_: str,
+    *,
+    may_be_none: bool = False,
+) -> None:
+    """Adds an argument for names of things, one at least unless there `may_be_none`."""
+    number = "*" if may_be_none else "+"
+    command.add_argument(name, metavar=metavar, nargs=number, help=help_)
+
+
 def add_yes_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--yes",

@@ -2,8 +2,10 @@
 
 import sys
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from collections.abc import Collection, Coroutine
 from dataclasses import asdict
+from typing import Any
 
 from helix_desktop import program_folders
 from helix_desktop.commands import format_local_time, workspace_access
@@ -11,78 +13,153 @@ from helix_desktop.commands.option_parsing import (
     Subparsers,
     add_command,
     add_json_option,
+    add_names_argument,
+    add_repeated_option,
+    add_text_option,
     add_workspace_option,
 )
-from helix_desktop.console import Terminal, print_text
+from helix_desktop.console import Console, Terminal, print_text
 from helix_desktop.errors import InvalidInput, NotFound
-from helix_desktop.resident import schedule_changes, schedules
+from helix_desktop.resident import schedule_changes, schedules, shared_schedules
 from helix_desktop.resident.schedules import WorkSchedule
+from helix_desktop.store import fleet_task_files
+from helix_desktop.store.schedule_table import ScheduleTable
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.workspace_link import is_set_up_to_be_shared
+
+# What `task add` takes too, under the same name.
+_TASK_OPTIONS = ("agent", "model", "budget", "deadline", "priority")
 
 
 async def _add_schedule(arguments: Namespace) -> int:
     workspace = workspace_access.find_chosen_workspace(arguments).id
-    names = [
-        name
-        for name in ("agent", "model", "budget", "deadline", "priority")
-        if getattr(arguments, name)
-    ]
-    options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
     workspace_access.check_permission_names(arguments.allow)
-    options += [word for what in arguments.allow for word in ("--allow", what)]
-    when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
-    more = {"missed": arguments.missed, "options": tuple(options)}
-    new = schedules.build_schedule(workspace, " ".join(arguments.text), *when, **more)
+    options: list[str] = []
+    for name in _TASK_OPTIONS:
+        value = getattr(arguments, name)
+        if value:
+            options += [f"--{name}", value]
+    for what in arguments.allow:
+        options += ["--allow", what]
+    new = schedules.build_schedule(
+        workspace,
+        " ".join(arguments.text),
+        arguments.at,
+        arguments.zone,
+        schedules.parse_days(arguments.days),
+        missed=arguments.missed,
+        options=tuple(options),
+    )
     await _change_and_tell_refusal(arguments.places, lambda known: [*known, new])
-    return await _print_schedules(arguments, [new])
+    return await _print_schedules(arguments, Terminal(), [new])
+
+
+def _run_on_schedules(arguments: Namespace) -> int | Coroutine[Any, Any, int]:
+    """Runs a verb on this computer's schedules, or on those that all computers of a shared
+    workspace have, if it is named.
+    """
+    if arguments.workspace is not None:
+        known = workspace_access.find_chosen_workspace(arguments)
+        if is_set_up_to_be_shared(known):
+            return workspace_access.run_on_workspace(arguments)
+    here: Coroutine[Any, Any, int] = arguments.act_here(arguments)
+    return here
+
+
+async def _run_on_shared_schedules(
+    arguments: Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
+        if tasks.schedules is None:
+            return int(await arguments.act_here(arguments))
+        # First what was changed on this computer, so that all see the same.
+        data = arguments.places.data
+        await shared_schedules.copy_schedules(tasks.schedules, data, workspace.id)
+        code = int(await arguments.act_shared(arguments, tasks.schedules, console))
+        await shared_schedules.copy_schedules(tasks.schedules, data, workspace.id)
+        return code
 
 
 async def _list_schedules(arguments: Namespace) -> int:
-    return await _print_schedules(arguments, schedules.read_schedules(arguments.places.data))
+    known = schedules.read_schedules(arguments.places.data)
+    if arguments.workspace is not None:
+        chosen = workspace_access.find_chosen_workspace(arguments).id
+        known = [schedule for schedule in known if schedule.workspace == chosen]
+    return await _print_schedules(arguments, Terminal(), known)
+
+
+async def _list_shared_schedules(
+    arguments: Namespace, table: ScheduleTable, console: Console
+) -> int:
+    return await _print_schedules(arguments, console, await _read_shared(table))
 
 
 async def _remove_schedules(arguments: Namespace) -> int:
     known = schedules.read_schedules(arguments.places.data)
-    if unknown := set(arguments.schedules) - {one.id for one in known}:
+    removed = _choose_schedules(known, arguments.schedules)
+    await _change_and_tell_refusal(
+        arguments.places,
+        lambda now: [schedule for schedule in now if schedule.id not in arguments.schedules],
+    )
+    return await _print_schedules(arguments, Terminal(), removed)
+
+
+async def _remove_shared_schedules(
+    arguments: Namespace, table: ScheduleTable, console: Console
+) -> int:
+    removed = _choose_schedules(await _read_shared(table), arguments.schedules)
+    await table.remove_stored_schedules(arguments.schedules)
+    return await _print_schedules(arguments, console, removed)
+
+
+async def _read_shared(table: ScheduleTable) -> list[WorkSchedule]:
+    stored = await table.read_stored_schedules()
+    return [shared_schedules.decode_schedule(schedule) for schedule in stored.schedules]
+
+
+def _choose_schedules(known: list[WorkSchedule], ids: Collection[str]) -> list[WorkSchedule]:
+    unknown = set(ids) - {schedule.id for schedule in known}
+    if unknown:
         raise NotFound(
             f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules."
         )
-    await _change_and_tell_refusal(
-        arguments.places, lambda now: [one for one in now if one.id not in arguments.schedules]
-    )
-    return await _print_schedules(
-        arguments, [one for one in known if one.id in arguments.schedules]
-    )
+    return [schedule for schedule in known if schedule.id in ids]
 
 
 async def _change_and_tell_refusal(
     where: program_folders.ProgramFolders, change: schedules.ScheduleChange
 ) -> None:
-    if refused := await schedule_changes.change_schedules(where, change):
-        print_text(
-            refused, file=sys.stderr
-        )  # Standard output must contain nothing else with `--json`.
+    refused = await schedule_changes.change_schedules(where, change)
+    if refused:  # Not on standard output, which must contain nothing else with `--json`.
+        print_text(refused, file=sys.stderr)
 
 
-async def _print_schedules(arguments: Namespace, found: list[WorkSchedule]) -> int:
-    due = {one.id: _next_due_or_problem(one) for one in found}
+async def _print_schedules(
+    arguments: Namespace, console: Console, found: list[WorkSchedule]
+) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
-    names = {one.id: one.name for one in workspaces.list_workspaces()}
+    names = {workspace.id: workspace.name for workspace in workspaces.list_workspaces()}
     lines = []
-    for one in found:
-        days = "every day" if len(one.days) == len(set(one.days)) == 7 else ",".join(one.days)
-        following = due[one.id]
-        said = f"next {format_local_time(following)}" if isinstance(following, float) else following
-        when = f"{one.at} {one.zone}, {days}; {said}"
-        lines.append(
-            f"{one.id}  {when}  {names.get(one.workspace, one.workspace)}: {one.text[:60]}"
-        )
-    result = [
-        {**asdict(one), "next_due": due[one.id] if isinstance(due[one.id], float) else None}
-        for one in found
-    ]
-    return await workspace_access.print_result(
-        arguments, Terminal(), result, *(lines or ["There are no schedules."])
-    )
+    values = []
+    for schedule in found:
+        following = _next_due_or_problem(schedule)
+        next_due = None
+        if isinstance(following, float):
+            next_due = following
+            following = f"next {format_local_time(following)}"
+        workspace = names.get(schedule.workspace, schedule.workspace)
+        when = f"{schedule.at} {schedule.zone}, {_describe_days(schedule)}; {following}"
+        lines.append(f"{schedule.id}  {when}  {workspace}: {schedule.text[:60]}")
+        values.append({**asdict(schedule), "next_due": next_due})
+    if not lines:
+        lines.append("There are no schedules.")
+    return await workspace_access.print_result(arguments, console, values, *lines)
+
+
+def _describe_days(schedule: WorkSchedule) -> str:
+    if set(schedule.days) == set(schedules.WEEKDAYS):
+        return "every day"
+    return ",".join(schedule.days)
 
 
 def _next_due_or_problem(schedule: WorkSchedule) -> float | str:
@@ -114,43 +191,48 @@ def _add_schedule_add(verbs: Subparsers) -> None:
         default="every",
         help="for example mon,thu; or weekdays, weekends or every (the default)",
     )
-    command.add_argument(
-        "--zone",
-        metavar="ZONE",
-        default="",
-        help="a time zone such as Europe/Berlin (default: this computer's time zone)",
-    )
+    zone = "a time zone such as Europe/Berlin (default: this computer's time zone)"
+    add_text_option(command, "--zone", "ZONE", zone)
     command.add_argument(
         "--missed",
         choices=["once", "never"],
         default="once",
         help="if the computer was off: add the missed task once afterwards, or never (default: once)",
     )
-    command.add_argument("--agent", metavar="A", default="", help="see `task add --help`")
-    command.add_argument("--model", metavar="M", default="", help="see `task add --help`")
-    command.add_argument("--budget", metavar="DOLLARS", default="", help="see `task add --help`")
-    command.add_argument("--deadline", metavar="WHEN", default="", help="see `task add --help`")
-    command.add_argument("--priority", metavar="P", default="", help="see `task add --help`")
-    command.add_argument(
-        "--allow",
-        metavar="WHAT",
-        action="append",
-        default=[],
-        help="what the task may do without asking",
-    )
-    command.add_argument("text", metavar="TEXT", nargs="+", help="what to do")
+    as_for_task = "see `task add --help`"
+    add_text_option(command, "--agent", "A", as_for_task)
+    add_text_option(command, "--model", "M", as_for_task)
+    add_text_option(command, "--budget", "DOLLARS", as_for_task)
+    add_text_option(command, "--deadline", "WHEN", as_for_task)
+    add_text_option(command, "--priority", "P", as_for_task)
+    add_repeated_option(command, "--allow", "WHAT", "what the task may do without asking")
+    add_names_argument(command, "text", "TEXT", "what to do")
     add_json_option(command)
     command.set_defaults(run=_add_schedule)
 
 
 def _add_schedule_list(verbs: Subparsers) -> None:
     command = add_command(verbs, "list", "list the schedules and when each one next adds a task")
-    add_json_option(command)
-    command.set_defaults(run=_list_schedules)
+    _let_act_on_schedules(command)
+    command.set_defaults(act_here=_list_schedules, act_shared=_list_shared_schedules)
 
 
 def _add_schedule_remove(verbs: Subparsers) -> None:
     command = add_command(verbs, "remove", "remove schedules, but keep the tasks they have added")
-    command.add_argument("schedules", metavar="ID", nargs="+")
+    add_names_argument(command, "schedules", "ID", "the schedule's ID")
+    _let_act_on_schedules(command)
+    command.set_defaults(act_here=_remove_schedules, act_shared=_remove_shared_schedules)
+
+
+def _let_act_on_schedules(command: ArgumentParser) -> None:
+    command.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default=None,
+        help="only this workspace's schedules; if it is shared, those of all its computers",
+    )
     add_json_option(command)
-    command.set_defaults(run=_remove_schedules)
+    command.set_defaults(
+        run=_run_on_schedules, work=_run_on_shared_schedules, counts=False, lasting=False
+    )

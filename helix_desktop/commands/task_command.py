@@ -3,11 +3,9 @@
 import asyncio
 import json
 import math
-import re
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,6 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 ONCE = "once"  # The word for `--allow` that stands for the one call that a task waits for.
 WAIT_SECONDS = 0.5  # The pause between two checks of a task's state.
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "text": str, "agent": str, "model": str, "priority": int, "after": list, "budget": (int, float), "deadline": str,
     "key": str, "allow": list,
@@ -125,27 +122,8 @@ def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
         given["key"],
         priority,
         tuple(given["after"]),
-        _parse_deadline_seconds(given["deadline"]),
+        fleet_tasks.parse_deadline_seconds(given["deadline"]),
     )
-
-
-def _parse_deadline_seconds(text: str) -> float:
-    """Returns the number of seconds from now, or 0 for no deadline."""
-    if not text:
-        return 0.0
-    try:
-        duration = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-        if duration is not None:
-            left = float(duration[1]) * _UNITS[duration[2]]
-        else:
-            left = (datetime.fromisoformat(text).astimezone() - datetime.now(UTC)).total_seconds()
-    except (ValueError, OverflowError) as error:
-        raise InvalidInput(
-            f"{text} is not a time.", remedy="For example: 2030-01-31T18:00, 90m, 8h or 2d."
-        ) from error
-    if left <= 0:
-        raise InvalidInput(f"The deadline {text} has passed.", remedy="Nothing was added.")
-    return left
 
 
 async def _list_tasks(arguments: Namespace, tasks: FleetTaskList, console: Console) -> int:

@@ -199,6 +199,7 @@ async def _code_of_error(
 
 async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Console) -> int:
     from helix_desktop.gateway import gateway_workspaces
+    from helix_desktop.resident import shared_schedules
     from helix_desktop.workbench.fleet_telemetry import start_telemetry
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
@@ -244,6 +245,13 @@ async def _work_on_tasks(bench: Workbench, arguments: Namespace, console: Consol
         await console.print_error(
             f"Running the tasks of {bench.name}, {arguments.at_once} at a time."
         )
+        if task_list.schedules is not None:
+            # Once before the first look at the list: with --drain there may be no second one.
+            data = arguments.places.data
+            with suppress(HelixError):
+                await shared_schedules.copy_schedules_and_add_due_tasks(task_list, data, bench.id)
+            keeping = shared_schedules.keep_schedules_until_cancelled(task_list, data, bench.id)
+            worker.spawn_beside_tasks(keeping, name="keep schedules")
         own = getattr(arguments, "workers", None)
         if own is None:  # Another process runs the command, but the workspace is open in this one.
             await worker.work_until_drained(until_empty=arguments.drain)

@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from helix_desktop import running_instance
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gateway import address_in_agent_settings, gateway_socket, wrapped_agent
 from helix_desktop.gateway.registration import CONVERSATIONS_FILE, GatewayRegistration, new_token
 from helix_desktop.histories.history_finding import HistoryPlaces
@@ -28,6 +29,8 @@ from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
 from helix_desktop.resident.history_recorder import HistoryRecorder
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.workspace_link import is_set_up_to_be_shared
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
@@ -208,6 +211,14 @@ class Resident:
         (self._where.run / CONVERSATIONS_FILE).unlink(missing_ok=True)
 
 
+def _is_shared_workspace(where: ProgramFolders, workspace: str) -> bool:
+    try:
+        known = AllWorkspaces(where.workspaces_folder).find_known_workspace(workspace)
+    except HelixError:  # It was removed, or its settings cannot be read.
+        return False
+    return is_set_up_to_be_shared(known)
+
+
 async def run_resident(
     where: ProgramFolders, command: list[str], listens: Callable[[], None]
 ) -> bool:
@@ -216,7 +227,7 @@ async def run_resident(
     """
     if (claim := running_instance.claim_instance(where.run, RESIDENT_NAME)) is None:
         return False
-    schedules = ScheduleKeeper(where.data, command)
+    schedules = ScheduleKeeper(where.data, command, partial(_is_shared_workspace, where))
     schedules.reread_schedules()
     resident = Resident(where, GatewayKeeper([*command, "gateway"]), schedules)
     keeping = OwnedTasks("resident")

@@ -7,7 +7,8 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop import concurrency
@@ -25,12 +26,25 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 20.0  # Checks come at least this often, in seconds, in case the clock is changed.
 
 
-class ScheduleKeeper:
-    """Runs schedules. `folder` contains them; `command` starts this program."""
+def _is_not_shared(_workspace: str) -> bool:
+    return False
 
-    def __init__(self, folder: Path, command: Sequence[str]) -> None:
+
+class ScheduleKeeper:
+    """Runs schedules. `folder` contains them; `command` starts this program. `is_shared`:
+    whether a workspace is shared, so that other computers add its tasks too.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        is_shared: Callable[[str], bool] = _is_not_shared,
+    ) -> None:
         self._folder = folder
         self._command = list(command)
+        self._is_shared = is_shared
+        self._copied: dict[str, list[WorkSchedule]] = {}  # By workspace, as the store has them.
         self._changed = asyncio.Event()
         self.schedules: list[WorkSchedule] = []
 
@@ -45,6 +59,7 @@ class ScheduleKeeper:
     async def add_due_tasks_until_cancelled(self) -> None:
         while True:
             self._changed.clear()
+            await self._copy_changed_schedules()
             dues = [await self._next_due_after_run(schedule) for schedule in self.schedules]
             seconds: float | None = None  # Without schedules, wait until there are some.
             if dues:
@@ -52,6 +67,20 @@ class ScheduleKeeper:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._changed.wait()  # Not `wait_for`: it can lose a cancellation.
+
+    async def _copy_changed_schedules(self) -> None:
+        """Let the other computers of shared workspaces know of the schedules of this one."""
+        now: dict[str, list[WorkSchedule]] = {}
+        for schedule in self.schedules:
+            handled = 0.0 if schedule.is_on else schedule.handled
+            now.setdefault(schedule.workspace, []).append(replace(schedule, handled=handled))
+        for workspace in now.keys() | self._copied.keys():
+            if now.get(workspace) == self._copied.get(workspace):
+                continue
+            if await asyncio.to_thread(self._is_shared, workspace):
+                arguments = ["schedule", "list", "--workspace", workspace]
+                await self._run_command(arguments, waits=False)
+        self._copied = now
 
     async def _next_due_after_run(self, schedule: WorkSchedule) -> float:
         """Run a schedule if it is due. Return its next due time, or infinity after an error."""

@@ -84,18 +84,21 @@ class WorkSchedule:
             return advanced, 0.0
         return advanced, newest_due
 
+    def task_key(self, due: float) -> str:
+        """Return the key of the task of a due time, which is added once with it."""
+        return f"schedule {self.id} {datetime.fromtimestamp(due, UTC):%Y-%m-%dT%H:%MZ}"
+
     def task_command(self, due: float) -> list[str]:
         """Return the command line that adds the task. Run twice for a due time, it adds
         one task.
         """
-        key = f"schedule {self.id} {datetime.fromtimestamp(due, UTC):%Y-%m-%dT%H:%MZ}"
         return [
             "task",
             "add",
             "--workspace",
             self.workspace,
             "--key",
-            key,
+            self.task_key(due),
             *self.options,
             "--",
             "-",
@@ -135,7 +138,7 @@ def build_schedule(
 def read_schedules(folder: Path) -> list[WorkSchedule]:
     try:
         rows = json.loads((folder / NAME).read_text("utf-8"))
-        return [_schedule_from_row(row) for row in rows]
+        return [schedule_from_row(row) for row in rows]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -144,7 +147,7 @@ def read_schedules(folder: Path) -> list[WorkSchedule]:
         ) from error
 
 
-def _schedule_from_row(row: dict[str, Any]) -> WorkSchedule:
+def schedule_from_row(row: dict[str, Any]) -> WorkSchedule:
     lists = {"days": tuple(row["days"]), "options": tuple(row["options"])}
     return WorkSchedule(**{**row, **lists})
 

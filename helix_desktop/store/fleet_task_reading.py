@@ -29,6 +29,7 @@ from helix_desktop.store.fleet_tasks import (
     FleetTaskCounts,
     FleetTaskState,
 )
+from helix_desktop.store.schedule_table import ScheduleTable
 from helix_desktop.store.shared.row_encryption import RowCipher
 
 _NEWEST = 1 << 62
@@ -62,6 +63,8 @@ class FleetTaskReader:
         self._codec = FleetTaskCodec(seal)
         self.is_shared = seal is not None
         self.notes = FleetNotes(self._run_statements, dialect, space)
+        # Those of a list that computers share. Otherwise they are in a file of the computer.
+        self.schedules = ScheduleTable(self._run_statements, seal) if seal is not None else None
 
     async def _run_statements(self, statements: Sequence[Statement]) -> list[Rows]:
         if not statements:

@@ -4,11 +4,16 @@ The list of tasks (`fleet_task_list`) says only who has a task. What was done fo
 in the journal, in the conversation with the task's id.
 """
 
+import re
 from dataclasses import asdict, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 class FleetTaskState(StrEnum):
@@ -120,3 +125,22 @@ def task_as_json(task: FleetTask) -> dict[str, Any]:
         "deadline_seconds": task.deadline_seconds,
         **order,
     }
+
+
+def parse_deadline_seconds(text: str) -> float:
+    """Return in how many seconds a deadline such as `8h` is, or 0 for an empty one."""
+    if not text:
+        return 0.0
+    try:
+        duration = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+        if duration is not None:
+            left = float(duration[1]) * _UNITS[duration[2]]
+        else:
+            left = (datetime.fromisoformat(text).astimezone() - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"{text} is not a time.", remedy="For example: 2030-01-31T18:00, 90m, 8h or 2d."
+        ) from error
+    if left <= 0:
+        raise InvalidInput(f"The deadline {text} has passed.", remedy="Nothing was added.")
+    return left

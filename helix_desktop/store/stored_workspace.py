@@ -413,6 +413,15 @@ class StoredWorkspace:
         )
         return self._shared
 
+    async def was_written_by_worker(self, conversation: str) -> bool:
+        """Whether a worker of this computer has written in the conversation for a task."""
+        if self.link is None:
+            return False
+        stores = self._stores
+        return await stores.thread.run_work(
+            lambda: SyncState(stores.journal).was_written_by_worker(conversation)
+        )
+
     async def count_unsent_facts(self) -> int:
         stores = self._stores
         return sum(

@@ -209,6 +209,19 @@ class WorkspaceSharing:
         except TimeoutError as error:
             raise _unconfirmed_error() from error
 
+    async def fetch_before_recording(self, conversation: str) -> None:
+        """Fetch what other workers have written since a worker of this computer died, and
+        keep them from writing, before what it left behind is recorded. Raises
+        ActionRefused while one of them works there.
+        """
+        if not await self._bench.workspace.was_written_by_worker(conversation):
+            return
+        await self.acquire_lease_for_turn(conversation)
+        conversations = self._conversations
+        if conversations is not None:
+            note = conversations.sync_state.note_facts_of_worker
+            await conversations.thread.run_work(note, conversation, FACTS_LEFT_BEHIND)
+
     async def ensure_sent(self, conversation: str) -> bool:
         """Wait until the store has the conversation's facts. False if another machine
         writes in it, so that what was written here is a branch. Raises
@@ -497,6 +510,8 @@ async def _connect_through_link(
     return conversations
 
 
+# More facts than that a worker that died leaves to be recorded at the next start.
+FACTS_LEFT_BEHIND = 8
 MOST_UNSENT_FACTS = 5_000  # With more, no turn begins while the store can be reached.
 # Facts reserved for each task, because a stopped turn must record its end at once.
 ENDING_FACTS = 4

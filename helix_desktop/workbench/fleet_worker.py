@@ -10,10 +10,11 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import AsyncExitStack, suppress
 from enum import Enum
 from functools import partial
+from typing import Any
 
 from helix_desktop import concurrency, errors
 from helix_desktop.engine.message_queue import BUG
@@ -85,6 +86,10 @@ class FleetWorker:
         self._setbacks = 0
         self._setbacks_in_a_row = 0
         self._rests_until = 0.0
+
+    def spawn_beside_tasks(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Let something else run until the worker ends."""
+        self._owned.spawn_task(work, name=name)
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Claim no more tasks, and give the running ones this many seconds to end."""

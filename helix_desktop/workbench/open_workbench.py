@@ -1164,6 +1164,7 @@ async def _open_folder_tools(
         if bench is None:
             return
         with suppress(NotFound):  # The conversation may have been deleted meanwhile.
+            await bench.sharing.fetch_before_recording(conversation)
             for recorded in await bench.read_conversation_facts(conversation):
                 known = recorded.fact
                 if not isinstance(known, facts.FilesChanged) or known.call != fact.call:

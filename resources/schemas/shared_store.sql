@@ -102,3 +102,6 @@ CREATE TRIGGER count_task AFTER INSERT OR DELETE ON helix.ended_tasks FOR EACH R
 ALTER TABLE helix.tasks ADD COLUMN job bigint, DROP COLUMN avoided;
 CREATE INDEX tasks_without_job ON helix.tasks(space, priority DESC, position) WHERE state = 'waiting' AND open_needs = 0 AND job IS NULL;
 CREATE UNIQUE INDEX tasks_by_job ON helix.tasks(job) WHERE job IS NOT NULL;
+-- Next step
+-- When tasks are added by themselves. What a schedule says is encrypted.
+CREATE TABLE helix.schedules(space bytea, id text, handled float8 NOT NULL, sealed bytea NOT NULL, PRIMARY KEY (space, id));

@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import Fact, ModelReplied, Recorded, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import (
+    Fact,
+    FilesChanged,
+    ModelReplied,
+    Recorded,
+    Stored,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.errors import (
     ActionRefused,
     HelixError,
@@ -48,6 +58,7 @@ from helix_desktop.workbench.fleet_step_gate import FleetStepGate
 from helix_desktop.workbench.fleet_worker import FleetWorker
 from tests.peers.chat_server import ChatServer, refused, reply
 from tests.peers.peer import Answer, Scripted, Seen
+from tests.store.shared.machines import KEY, Clock, Machine, Way
 from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
 from tests.workbench.conftest import Desks
 from tests.workbench.test_limits import DEAR
@@ -91,9 +102,11 @@ def worker_of(bench: Workbench, tasks: FleetTaskList) -> FleetWorker:
     return FleetWorker(bench, tasks, at_once=2, allowed=["edits"])
 
 
-def share(bench: Workbench) -> MemoryRowStore:
-    seal = RowCipher(bytes(range(32)))
-    engine = MemoryRowStore(MemoryServer(), seal.space)
+def share(
+    bench: Workbench, heads: MemoryHeads | None = None, shelf: MemoryServer | None = None
+) -> MemoryRowStore:
+    seal = RowCipher(KEY)
+    engine = MemoryRowStore(shelf or MemoryServer(), seal.space)
     connected = SharedStoreConnection(AsyncRowStore(engine), seal)
 
     async def connect() -> SharedStoreConnection:
@@ -102,7 +115,10 @@ def share(bench: Workbench) -> MemoryRowStore:
     bench.workspace.share_content("memory://", connect)
     bench.sharing.start_conversation_sync(
         partial(
-            bench.workspace.build_conversation_sync, connected, MemoryHeads(time.monotonic), "here"
+            bench.workspace.build_conversation_sync,
+            connected,
+            heads or MemoryHeads(time.monotonic),
+            "here",
         ),
         address="postgresql://",
     )
@@ -245,6 +261,44 @@ async def test_a_worker_that_hung_writes_nothing_beside_the_one_that_took_over(
         assert (await tasks.find_fleet_task(task)).worker == "other 1.1"
         worker.drain(0.0)
         await asyncio.wait_for(working, 30)
+
+
+async def test_what_a_dead_worker_left_behind_is_recorded_after_what_another_one_wrote(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
+    """It is found when the workspace is opened the next time, without a task's claim."""
+    shelf = MemoryServer()
+    heads = MemoryHeads(time.monotonic)
+    async with place(desks, folder, CALL, reply("done")) as (bench, tasks, _):
+        share(bench, heads, shelf)
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
+        await worker_of(bench, tasks).work_until_drained(until_empty=True)
+        way = Way(MemoryRowStore(shelf, RowCipher(KEY).space), heads)
+        other = Machine.make("other", tmp_path, way, Clock())
+        await other.shared.fetch_new_facts()
+        await other.shared.take_over_lease(task)
+        await other.write(task, "the other one goes on")
+        await other.shared.send_new_facts()
+        before = len(await bench.read_conversation_facts(task))
+        known = bench.sharing._conversations
+        assert known is not None
+        known.leases.set_lease_end(task, 0.0)  # As in a process that has just started.
+        left = FilesChanged(
+            Stored(Digest.of_content(b"x"), 1), Digest.of_content(b"a"), Digest.of_content(b"b"), 1
+        )
+        record = bench.file_changes._current_checkpoints().record_changes
+        assert record is not None
+        with pytest.raises(ActionRefused):
+            await record(task, left)
+        await other.shared.send_and_release_leases()
+        await record(task, left)
+        added = [one.fact for one in (await bench.read_conversation_facts(task))[before:]]
+        assert [type(fact).__name__ for fact in added] == ["UserSaid", "FilesChanged"]
+        await bench.sharing.sync_conversations_now()
+        await other.shared.fetch_new_facts()
+        assert len(other.journal.read_stored_facts(task)) == before + 2
+        assert [row.id for row in bench.list_conversations()] == [task]
+        await other.aclose()
 
 
 async def until_an_append_waits(worker: FleetWorker) -> None:

@@ -338,6 +338,10 @@ class SyncState:
             values = (conversation, conversation, count, count)
             self._journal.connection.execute(_NOTE_WORKER, values)
 
+    def was_written_by_worker(self, conversation: str) -> bool:
+        asked = "SELECT 1 FROM written_by_worker WHERE conversation = ?"
+        return bool(select_journal_rows(self._journal, asked, conversation))
+
     def is_unfinished_work(self, conversation: str, last_common_seq: int) -> bool:
         """Whether all facts after this one are what a worker had not sent yet when it
         hung or died, so that for everybody else they never happened.

@@ -1,0 +1,75 @@
+"""The schedules of a shared workspace, in its shared store, so that any of its computers can
+add a task when it is due.
+
+What a schedule says is encrypted. The store sees how many there are, and up to when the due
+times of each are done.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import read_sql_statements
+from helix_desktop.store.fleet_statements import Rows, RunStatements
+from helix_desktop.store.shared.row_encryption import RowCipher
+
+_SQL = read_sql_statements("schedule_statements")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchedule:
+    """`fields`: what it says. `handled`: due times up to then, in seconds since 1970, are done."""
+
+    id: str
+    handled: float
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchedules:
+    """All schedules of a workspace, and what time it is by the store's clock."""
+
+    now: float
+    schedules: tuple[StoredSchedule, ...]
+
+
+class ScheduleTable:
+    def __init__(self, run_statements: RunStatements, seal: RowCipher) -> None:
+        self._run_statements = run_statements
+        self._seal = seal
+        self._space = seal.space
+
+    async def read_stored_schedules(self) -> StoredSchedules:
+        ((now,),), rows = await self._run_statements(
+            [(_SQL["now"], ()), (_SQL["list"], (self._space,))]
+        )
+        schedules = []
+        for schedule, handled, sealed in rows:
+            content = self._seal.decrypt_row(self._row_name(schedule), sealed)
+            schedules.append(StoredSchedule(schedule, handled, json.loads(content)))
+        return StoredSchedules(now, tuple(schedules))
+
+    async def store_schedule(self, schedule: StoredSchedule) -> None:
+        """Store a schedule, or change what is stored under its id."""
+        content = json.dumps(schedule.fields, ensure_ascii=False).encode("utf-8", "replace")
+        sealed = self._seal.encrypt_row(self._row_name(schedule.id), content)
+        await self._query_schedules("put", self._space, schedule.id, schedule.handled, sealed)
+
+    async def remove_stored_schedules(self, ids: Sequence[str]) -> list[str]:
+        """Remove schedules, and return the ids of those that were there."""
+        return [name for (name,) in await self._query_schedules("remove", self._space, list(ids))]
+
+    async def note_handled(self, schedule: StoredSchedule, handled: float) -> bool:
+        """Note that due times up to then are done. Return False if another computer has
+        changed the schedule meanwhile.
+        """
+        values = (handled, self._space, schedule.id, schedule.handled)
+        return bool(await self._query_schedules("advance", *values))
+
+    def _row_name(self, schedule: str) -> bytes:
+        return self._seal.keyed_row_name("schedule", schedule.encode())
+
+    async def _query_schedules(self, name: str, *values: Any) -> Rows:
+        (rows,) = await self._run_statements([(_SQL[name], values)])
+        return rows
