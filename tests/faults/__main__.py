@@ -38,6 +38,13 @@ ALL = (
     Trial("store_kill", "SIGKILL under a mixed load", "--trials", 3000, 20),
     Trial("store_crash", "power cuts: images of what the disk may hold", "--trials", 1000, 30),
     Trial("store_bits", "single flipped bits", "--trials", 1000, 30),
+    Trial(
+        "store_scale",
+        "SIGKILL while a workspace grows to 10,000 conversations and a million entries",
+        "--entries",
+        1_000_000,
+        5_000,
+    ),
     Trial("store_numbers", "numbers of the tables made huge", "--trials", 0, 40),
     Trial("store_cut", "last logs cut at every length", "--trials", 0, 60),
     Trial("store_disk", "a full disk and I/O errors at every call", "--trials", 0, 40),
