@@ -366,19 +366,24 @@ def _fact_passes_filters(
     """Whether a message passes the filters. A tool matches messages that call it."""
     if not text or not filters.is_in_time(line.time):
         return False
-    calls: list[ToolCall] = []
-    if isinstance(fact, ModelReplied):
-        calls = [part for part in fact.parts if isinstance(part, ToolCall)]
-    called_tools = "\n".join(call.name for call in calls)
+    called_tools = ""
+    searched_text = text
+    for call in _calls_of_fact(fact):
+        called_tools += f"\n{call.name}"
+        searched_text += f"\n{call.arguments}"
     if filters.tool and filters.tool not in called_tools.casefold():
         return False
-    texts = [text]
-    texts += [call.arguments for call in calls]
-    if filters.file and filters.file not in "\n".join(texts).casefold():
+    if filters.file and filters.file not in searched_text.casefold():
         return False
     if not filters.agent:
         return True
     return filters.agent in _agent_of_conversation(source, line.conversation)
+
+
+def _calls_of_fact(fact: Fact) -> list[ToolCall]:
+    if not isinstance(fact, ModelReplied):
+        return []
+    return [part for part in fact.parts if isinstance(part, ToolCall)]
 
 
 def _speaker_of_fact(source: StoresAccess, line: StoredFact, fact: Fact) -> str:

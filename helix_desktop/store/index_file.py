@@ -550,11 +550,7 @@ def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
         case vocabulary.UserSaid(parts=parts):
             return [("attachment", digest) for digest in _entries_attached_by(parts)]
         case vocabulary.ToolReturned():
-            uses = [("output", fact.output.digest)]
-            uses += [("image", image.digest) for image in fact.images]
-            for change in fact.changes:
-                uses += [("change", digest) for digest in (change.before, change.after) if digest]
-            return uses
+            return _entries_used_by_tool(fact)
         case vocabulary.Folded(entries=entries):
             return [("fold", digest) for digest in entries]
         case vocabulary.BroughtIn(unread=vocabulary.Stored(digest=digest)):
@@ -562,6 +558,17 @@ def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
         case vocabulary.ModelReplied(parts=parts):
             return [("recall", digest) for digest in _entries_recalled_by(parts)]
     return []
+
+
+def _entries_used_by_tool(fact: vocabulary.ToolReturned) -> list[tuple[str, Digest]]:
+    uses = [("output", fact.output.digest)]
+    for image in fact.images:
+        uses.append(("image", image.digest))
+    for change in fact.changes:
+        for digest in (change.before, change.after):
+            if digest:
+                uses.append(("change", digest))
+    return uses
 
 
 def _entries_attached_by(parts: Iterable[object]) -> Iterator[Digest]:

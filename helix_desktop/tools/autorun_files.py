@@ -135,23 +135,28 @@ def _changed_or_automatic_scripts(content: bytes, before: bytes | None) -> str:
     package_before = parse_object(before or b"{}") or {}
     if package is None:  # It cannot be read, so any change of it counts.
         return hashlib.sha256(content).hexdigest()
-    scripts = object_at(package, "scripts")
-    scripts_before = object_at(package_before, "scripts")
-    running_scripts = {}
+    scripts = _running_scripts(object_at(package, "scripts"), object_at(package_before, "scripts"))
+    hooks = {}
+    for name in _HOOKS:
+        if name in package and package[name] != package_before.get(name):
+            hooks[name] = package[name]
+    if not scripts and not hooks:
+        return ""
+    return json.dumps([scripts, hooks], sort_keys=True)
+
+
+def _running_scripts(
+    scripts: Mapping[str, object], scripts_before: Mapping[str, object]
+) -> dict[str, object]:
+    running = {}
     for name, text in scripts.items():
         if name in scripts_before:
             is_run = scripts_before[name] != text
         else:
             is_run = _is_automatic_script(name, scripts)
         if is_run:
-            running_scripts[name] = text
-    hooks = {}
-    for name in _HOOKS:
-        if name in package and package[name] != package_before.get(name):
-            hooks[name] = package[name]
-    if not running_scripts and not hooks:
-        return ""
-    return json.dumps([running_scripts, hooks], sort_keys=True)
+            running[name] = text
+    return running
 
 
 def _is_automatic_script(name: str, scripts: Mapping[str, object]) -> bool:

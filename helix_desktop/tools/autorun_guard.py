@@ -644,7 +644,7 @@ def _classify_folder_entries(
     autorun_folders = names_by_kind[_EntryKind.AUTORUN_FOLDER]
     links_as_folders = names_by_kind[_EntryKind.LINK_AS_AUTORUN_FOLDER]
     folders = names_by_kind[_EntryKind.FOLDER] + autorun_folders
-    has_git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
+    has_git = _are_names_of_git_folder(names)
     # Outside `.git`, a folder is searched even if it looks like one of git's own.
     if has_git and ".git" in inside.split("/"):
         folders = [name for name in folders if name in ("modules", "worktrees")]
@@ -658,6 +658,13 @@ def _classify_folder_entries(
         links=tuple(links),
         hidden=tuple(hidden),
     )
+
+
+def _are_names_of_git_folder(names: Collection[str]) -> bool:
+    """Whether a folder with these entries is a repository, or the part of one for a worktree."""
+    if "HEAD" not in names:
+        return False
+    return "commondir" in names or ("objects" in names and "refs" in names)
 
 
 class _EntryKind(Enum):

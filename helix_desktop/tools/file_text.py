@@ -102,10 +102,7 @@ def replace_text_in_file(
     if "\r\n" in old and not has_windows_ends:
         old = old.replace("\r\n", "\n")
         new = new.replace("\r\n", "\n")
-    if has_windows_ends:
-        times = len(list(_find_text_places(whole_text, old)))
-    else:
-        times = whole_text.count(old)
+    times = _count_text(whole_text, old)
     if not times:
         raise InvalidInput(
             f"old_text is not in {shown_path}; nothing was changed.",
@@ -121,6 +118,13 @@ def replace_text_in_file(
     else:
         after = whole_text.replace(old, new)
     return encode_in_same_encoding(after, before)
+
+
+def _count_text(text: str, old: str) -> int:
+    """Count how often `old` occurs, whatever the line ends."""
+    if "\r\n" in text:
+        return len(list(_find_text_places(text, old)))
+    return text.count(old)
 
 
 def _name_lines_with(text: str, old: str) -> str:

@@ -101,15 +101,26 @@ def _describe_opening(
 def _find_hidden_files(text: str, hidden: Sequence[str], folders: Sequence[str]) -> list[str]:
     """Return hidden files that a text names, or all if git reports changes without names."""
     inside = [_path_within_folders(path, folders) for path in hidden]
-    named = [path for path in inside if path in text]
-    if not named:
-        named = [path for path in inside if os.path.basename(path) in text]  # noqa: PTH119
-    if not named and _IN_USE.search(text):
-        words = set(_NAME.findall(text))
-        named = [path for path in inside if not words.isdisjoint(path.split("/"))]
-    if not named and _CHANGED.search(text):
+    by_path = [path for path in inside if path in text]
+    if by_path:
+        return by_path
+    by_name = [path for path in inside if os.path.basename(path) in text]  # noqa: PTH119
+    if by_name:
+        return by_name
+    in_use = _find_files_in_use(text, inside)
+    if in_use:
+        return in_use
+    if _CHANGED.search(text):
         return inside
-    return named
+    return []
+
+
+def _find_files_in_use(text: str, paths: Sequence[str]) -> list[str]:
+    """Return files in a folder that a command could not move, as it says by the folder's name."""
+    if not _IN_USE.search(text):
+        return []
+    words = set(_NAME.findall(text))
+    return [path for path in paths if not words.isdisjoint(path.split("/"))]
 
 
 def _path_within_folders(path: str, folders: Sequence[str]) -> str:

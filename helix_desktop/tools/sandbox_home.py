@@ -287,10 +287,10 @@ def _targets_of_dotted_links(home: str) -> Iterator[str]:
     waiting = [_FolderToSearch(home, is_spread=True)]
     while waiting and len(searched) < _MOST_FOLDERS:
         folder = waiting.pop()
-        links, subfolders = _links_and_folders(folder.path)
+        entries = _links_and_folders(folder.path)
         if folder.path == home:
-            links = [link for link in links if _is_dotted(link, home)]
-            subfolders = [subfolder for subfolder in subfolders if _is_dotted(subfolder, home)]
+            entries = _keep_dotted_entries(entries, home)
+        links, subfolders = entries
         for link in links:
             target = os.path.realpath(link)
             if os.path.exists(target):
@@ -302,6 +302,16 @@ def _targets_of_dotted_links(home: str) -> Iterator[str]:
             if next_folder.path not in searched:
                 searched.add(next_folder.path)
                 waiting.append(next_folder)
+
+
+def _keep_dotted_entries(
+    entries: tuple[list[str], list[str]], home: str
+) -> tuple[list[str], list[str]]:
+    links, subfolders = entries
+    return (
+        [link for link in links if _is_dotted(link, home)],
+        [subfolder for subfolder in subfolders if _is_dotted(subfolder, home)],
+    )
 
 
 def _folders_to_search_next(

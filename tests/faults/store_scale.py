@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import ConversationStarted, Fact, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.sha256_digest import Digest
 from tests.faults.store_load import NAME, Say, begin, home, in_child, told
@@ -54,7 +54,7 @@ async def grow(folder: Path, first: int, conversations: int, last: int, say: Say
             *(workspace.cache.store_content(content_of_entry(n), origin) for n in numbers)
         )
         for number, entry in list(zip(numbers, stored, strict=True))[:: max(1, BATCH // 20)]:
-            facts = [UserSaid((Text(f"about {number}"),)), ToolReturned(str(number), entry, 1)]
+            facts: list[Fact] = [UserSaid((Text(f"about {number}"),)), ToolReturned(str(number), entry, 1)]
             await workspace.journal.append_to_journal(
                 conversation_of(number // (BATCH // 20), conversations), facts
             )

@@ -266,21 +266,20 @@ def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
 
 def convert_postgres_error(error: "psycopg.Error") -> HelixError:
     """Return a sentence for an error: SharedStoreUnreachable if a retry may help."""
-    code, text = error.sqlstate or "", _first_line_of_error(error)
-    told = text.lower()
-    if code.startswith("28") or any(words in told for words in _NO_ENTRY):
+    code = error.sqlstate or ""
+    text = _first_line_of_error(error)
+    message = text.lower()
+    if code.startswith("28") or any(words in message for words in _NO_ENTRY):
         return StoreFailed(
             "The shared store rejected the user name or the password.",
             remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
         )
-    if "server does not support ssl" in told:
+    if "server does not support ssl" in message:
         return StoreFailed(
             "The shared store's server does not encrypt its connections.",
             remedy="Nothing was sent. Turn on TLS on the server or, on a network you trust, add sslmode=disable to the address.",
         )
-    if "certificate" in told or (
-        "ssl" in told and not code and not any(words in told for words in _CUT)
-    ):
+    if _is_about_certificate(code, message):
         return StoreFailed(
             f"The shared store's certificate was rejected: {text}",
             remedy="Nothing was sent, and nothing was lost. Use the correct host name, or specify the certificate with sslrootcert=FILE.",
@@ -290,12 +289,20 @@ def convert_postgres_error(error: "psycopg.Error") -> HelixError:
             "The shared store is full.",
             remedy=f"{_SAFE} Free up space on the database server's disk.",
         )
-    if code == "3D000" or ('database "' in told and "does not exist" in told):
+    if code == "3D000" or ('database "' in message and "does not exist" in message):
         return NotFound(
             "The database of the shared store does not exist.",
             remedy="Create the database on the server first.",
         )
     return _convert_state_code(code, text)
+
+
+def _is_about_certificate(code: str, message: str) -> bool:
+    if "certificate" in message:
+        return True
+    # Without a code, the error is of the client. A cut connection is no matter of trust.
+    is_cut = any(words in message for words in _CUT)
+    return "ssl" in message and not code and not is_cut
 
 
 def _convert_state_code(code: str, text: str) -> HelixError:

@@ -44,17 +44,27 @@ def parse_store_address(text: str) -> StoreAddress:
             "The address of the shared store contains an @ after the host name.",
             remedy="Percent-encode special characters in the password: for example, write a slash as %2F.",
         )
-    who, at, host = parts.netloc.rpartition("@")
-    user, _, password = who.partition(":")
+    login, at_sign, host = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
     if parts.scheme == "s3":
-        if not host:
-            raise _not_an_address_error()
-        login = f"{unquote(user)}:{unquote(password)}" if user else ""
-        return StoreAddress(urlunsplit(("s3", host, parts.path, urlencode(options), "")), login)
-    netloc = f"{user}{at}{host}" if user else host
-    return StoreAddress(
-        urlunsplit((parts.scheme, netloc, parts.path, parts.query, "")), unquote(password)
-    )
+        return _build_s3_address(host, parts.path, urlencode(options), user, password)
+    server = host
+    if user:
+        server = f"{user}{at_sign}{host}"
+    url = urlunsplit((parts.scheme, server, parts.path, parts.query, ""))
+    return StoreAddress(url, unquote(password))
+
+
+def _build_s3_address(
+    bucket: str, path: str, query: str, key_id: str, secret_key: str
+) -> StoreAddress:
+    """Both keys of S3 are secrets, so none of them stays in the address."""
+    if not bucket:
+        raise _not_an_address_error()
+    keys = ""
+    if key_id:
+        keys = f"{unquote(key_id)}:{unquote(secret_key)}"
+    return StoreAddress(urlunsplit(("s3", bucket, path, query, "")), keys)
 
 
 def _not_an_address_error() -> InvalidInput:

@@ -278,14 +278,7 @@ class FolderWalk:
             self._enter(path, handle, same)
         with os.scandir(handle) as listed:
             entries = [entry for entry in listed if entry.name != NEVER]
-        stamps: list[tuple[int, ...]] = []
-        try:
-            stamps = list(map(_stat_fields, map(_stat_entry, entries)))
-        except PermissionError:  # The folder can be listed, but its entries cannot be examined.
-            if path in self._known or "/" not in path:
-                _grant_owner_access(os.dup(handle), self.found.opened)
-        except OSError:  # The entry was removed a moment ago.
-            pass
+        stamps = self._stamp_entries(handle, path, entries)
         names = "/".join([entry.name for entry in entries])
         mark = hashlib.blake2b(os.fsencode(names), digest_size=16)
         mark.update(b"".join(starmap(_TOLD.pack, stamps)))
@@ -297,6 +290,21 @@ class FolderWalk:
         mark_if_complete = mark.digest() if are_all_examined else b""
         inner = self._compare_entries_and_list_folders(handle, path, entries, mark_if_complete)
         return inner, False
+
+    def _stamp_entries(
+        self, handle: int, path: str, entries: list[os.DirEntry[str]]
+    ) -> list[tuple[int, ...]]:
+        """Return what tells of each entry that it has changed, or nothing if one cannot be
+        examined.
+        """
+        try:
+            return list(map(_stat_fields, map(_stat_entry, entries)))
+        except PermissionError:  # The folder can be listed, but its entries cannot be examined.
+            if path in self._known or "/" not in path:
+                _grant_owner_access(os.dup(handle), self.found.opened)
+        except OSError:  # The entry was removed a moment ago.
+            pass
+        return []
 
     def _count_unchanged_folder(self, path: str, seen: UnchangedFolder) -> None:
         self.found.files += seen.files

@@ -350,18 +350,7 @@ class ShellWordParser(ABC):
                 raise UnreadableCommand(
                     "it contains a $(…) or a similar expansion that is not closed"
                 )
-            char = self.text[self.at]
-            if (char == "'" and quoted) or char == "\n" or self.text.startswith("\\\n", self.at):
-                raise UnreadableCommand("it has an expansion that could not be parsed")
-            if char == '"':
-                self.at += 1
-                self.parse_expanded_text('"')
-            elif char == "`":
-                self._parse_backquotes(quoted=quoted)
-            elif char == "$":
-                self._parse_dollar(quoted=quoted)
-            else:
-                self._parse_piece_of_word()
+            self._skip_piece_in_braces(quoted=quoted)
         raw = self.text[begin : self.at]
         self.at += 1
         if re.search(r"@[A-Za-z]$", raw) or raw.startswith("!"):
@@ -371,6 +360,20 @@ class ShellWordParser(ABC):
         # An index, and the numbers in `${x:1:2}`, are calculated.
         self.found.has_arithmetic |= "[" in raw or bool(re.search(r":[^-+=?]", raw))
         return "@" in raw
+
+    def _skip_piece_in_braces(self, *, quoted: bool) -> None:
+        char = self.text[self.at]
+        if (char == "'" and quoted) or char == "\n" or self.text.startswith("\\\n", self.at):
+            raise UnreadableCommand("it has an expansion that could not be parsed")
+        if char == '"':
+            self.at += 1
+            self.parse_expanded_text('"')
+        elif char == "`":
+            self._parse_backquotes(quoted=quoted)
+        elif char == "$":
+            self._parse_dollar(quoted=quoted)
+        else:
+            self._parse_piece_of_word()
 
     def skip_arithmetic(self, separators: str = "") -> None:
         """Skip a calculation, up to its two closing brackets."""
