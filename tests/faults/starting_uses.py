@@ -119,6 +119,13 @@ def _environment() -> dict[str, str]:
     return {**kept, **plain}
 
 
+def search_path_without_shims() -> str:
+    """The search path without pyenv's shims, scripts that only find out which program is meant."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    real = [folder for folder in folders if Path(folder).name != "shims"]
+    return os.pathsep.join([*real, f"{sys.base_prefix}/bin"])
+
+
 def _read_manual(page: str) -> str:
     done = subprocess.run(
         ["man", "--nj", "--nh", page], check=False, capture_output=True, env=_environment()
@@ -292,6 +299,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--flagged", action="store_true")
     arguments = parser.parse_args()
+    os.environ["PATH"] = search_path_without_shims()
     if arguments.flagged:
         print_flagged()
         return 0

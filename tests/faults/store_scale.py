@@ -54,7 +54,10 @@ async def grow(folder: Path, first: int, conversations: int, last: int, say: Say
             *(workspace.cache.store_content(content_of_entry(n), origin) for n in numbers)
         )
         for number, entry in list(zip(numbers, stored, strict=True))[:: max(1, BATCH // 20)]:
-            facts: list[Fact] = [UserSaid((Text(f"about {number}"),)), ToolReturned(str(number), entry, 1)]
+            facts: list[Fact] = [
+                UserSaid((Text(f"about {number}"),)),
+                ToolReturned(str(number), entry, 1),
+            ]
             await workspace.journal.append_to_journal(
                 conversation_of(number // (BATCH // 20), conversations), facts
             )
