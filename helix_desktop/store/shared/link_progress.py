@@ -17,9 +17,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 PROGRESS_FILE = "shared.json"
 VERSION = 1
-COMPUTER = Path(
-    "/etc/machine-id"
-)  # What Linux calls this computer; missing elsewhere and in many containers.
+# What Linux calls this computer; missing elsewhere and in many containers.
+COMPUTER = Path("/etc/machine-id")
+_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,12 @@ class LinkProgress:
     published: float = 0.0
     burying: Mapping[str, int] = field(default_factory=dict)
     renewing: Sequence[str] = ()
+
+    def is_announcement_due(self, now: float) -> bool:
+        """Whether used rows must be announced again: each day, as others remove rows that
+        nobody announces. A time far in the future was noted while the clock was wrong.
+        """
+        return abs(now - self.published) > _DAY
 
     def progress_if_same_space(self, space: str) -> "LinkProgress":
         """Return these notes if they are about this store, or else empty ones."""

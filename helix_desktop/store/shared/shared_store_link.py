@@ -35,7 +35,6 @@ LOOK_EVERY_SECONDS = 5.0  # In seconds. The interval at which we ask for new tom
 SLOWEST_RETRY_SECONDS = 30.0  # In seconds. The longest pause between attempts to reach the store.
 CALL_TIMEOUT_SECONDS = 20.0  # In seconds. A caller waits at most this long for the store.
 SENT_AGAIN = 5_000  # The number of recent entries that we send again to a standby that took over.
-_DAY = 86_400.0
 _SHORT = 12  # In bytes. A machine publishes this much of a row's name to say that it uses the row.
 _NOTED_EVERY = (
     1.0  # In seconds. How often we save what was sent. After a crash, some is sent again.
@@ -285,7 +284,7 @@ class SharedStoreLink:
                     await self.sync_forgotten_content()
                     self._looked = clock.monotonic()
                 await self.send_waiting_content()
-                if clock.time() - self._progress.published > _DAY:
+                if self._progress.is_announcement_due(clock.time()):
                     await self.announce_and_send_missing()
             except StoppedByUser:
                 return

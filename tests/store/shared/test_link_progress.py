@@ -136,3 +136,13 @@ async def test_after_a_restart_a_machine_goes_on_from_what_it_had_noted(
     ) as here:
         await here.link.ensure_connected()
         assert here.link.sent == 0, "nothing of this store was noted yet"
+
+
+def test_rows_are_announced_again_after_a_day_and_after_a_clock_was_set() -> None:
+    """Rows that no machine announces are removed by others, even where this one needs them."""
+    day = 86_400
+    announced = LinkProgress(published=1_000_000.0)
+    assert not announced.is_announcement_due(1_000_000.0 + day - 1)
+    assert announced.is_announcement_due(1_000_000.0 + day + 1)
+    assert announced.is_announcement_due(1_000_000.0 - 365 * day), "the clock was a year ahead"
+    assert not announced.is_announcement_due(1_000_000.0 - 60), "another clock, nearly the same"

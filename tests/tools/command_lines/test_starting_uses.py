@@ -58,6 +58,10 @@ STARTING = [
     "npm audit fix",
     "jest --watch",
     "eslint --init",
+    "eslint --env-info a.js",
+    "biome check --staged",
+    "vitest run --typecheck",
+    "vitest run --browser.enabled",
 ]
 PLAIN = [
     "git log --oneline -5",
