@@ -63,6 +63,7 @@ NAMES = (
     "*",
     "stash@{0}",
 )
+INTERPRETERS = r"python[\d.]*|node|ruby|perl|dash|sh|env"
 # What these start belongs to them: the parts that they are made of.
 FAMILIES = {
     "git": r"git(-.*)?|rebase|pack-objects",
@@ -73,8 +74,9 @@ FAMILIES = {
     "pip": r"pip|python.*|lsb_release|ldconfig.*|git", "pytest": r"pytest|python.*",
     "rustfmt": r"rustfmt|cargo-fmt|rustc|rustup|cargo", "egrep": r"e?grep|sh|dash", "fgrep": r"f?grep|sh|dash",
     "which": r"which.*|sh|dash",
+    # Their packages begin with a script that chooses the program for this system.
+    "biome": rf"biome|ldd|getconf|{INTERPRETERS}", "tsc": rf"tsc|{INTERPRETERS}",
 }  # fmt: skip
-INTERPRETERS = r"python[\d.]*|node|ruby|perl|dash|sh|env"
 
 
 @dataclass(frozen=True)
