@@ -22,8 +22,10 @@ from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
     ConversationStarted,
+    ModelReplied,
     Origin,
     Recorded,
+    Stop,
 )
 from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.engine.sha256_digest import Digest
@@ -52,8 +54,10 @@ from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
+    reply_parts_from_message,
     texts_in_context,
 )
+from helix_desktop.histories.seen_twice import is_seen_live, keys_of_reply
 from helix_desktop.histories.session_from_facts import (
     build_session_from_facts,
     list_active_compactions,
@@ -160,27 +164,31 @@ def agent_of_origin(facts: Sequence[Recorded]) -> str:
     write for it.
     """
     kind = origin_of_conversation(facts).kind
-    title = next((one.fact.agent for one in facts if isinstance(one.fact, ConversationStarted)), "")
-    return next(
-        (name for name, one in FORMATS.items() if kind == one.kind or title == NAMES[one.kind]), ""
-    )
+    starts = [one.fact for one in facts if isinstance(one.fact, ConversationStarted)]
+    for name, form in FORMATS.items():
+        if kind == form.kind or (starts and starts[0].agent == NAMES[form.kind]):
+            return name
+    return ""
 
 
 def build_restored_session(
     facts: Sequence[Recorded], content: ReadContent, request: RestoreRequest
 ) -> RestoredSession:
     """Build a session with a new id for the agent. This writes nothing."""
-    compactions, before = list_active_compactions(facts), request.before_compaction
+    compactions = list_active_compactions(facts)
+    before = request.before_compaction
     if before and not 0 < before <= len(compactions):
-        raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose a compaction by its number, counting from 1.")  # fmt: skip
-    name = (
-        opencode_writer.create_opencode_id("ses")
-        if request.agent == "opencode"
-        else str(uuid.uuid4())
-    )
+        raise InvalidInput(
+            f"Compactions in effect in this conversation: {len(compactions)}.",
+            remedy="Choose a compaction by its number, counting from 1.",
+        )
+    name = str(uuid.uuid4())
+    if request.agent == "opencode":
+        name = opencode_writer.create_opencode_id("ses")
     origin = origin_of_conversation(facts)
     title = _build_title_of_copy(facts, origin.kind, request)
-    if (original := _build_from_original_lines(facts, content, request, name, title)) is not None:
+    original = _build_from_original_lines(facts, content, request, name, title)
+    if original is not None:
         return original
     stored_lines = [content(digest) or b"" for digest in _digests_of_own_lines(facts)]
     if before:
@@ -193,11 +201,12 @@ def build_restored_session(
         is_folded=request.is_folded,
         is_for_same_agent=origin.kind == FORMATS[request.agent].kind,
     )
-    own_lines = tuple(line for stored in stored_lines for line in stored.splitlines())
-    session = replace(session, title=title, own_lines=own_lines)
-    return replace(
-        _build_translated_session(session, request.agent, name), is_folded=request.is_folded
-    )
+    own_lines: list[bytes] = []
+    for stored in stored_lines:
+        own_lines += stored.splitlines()
+    session = replace(session, title=title, own_lines=tuple(own_lines))
+    translated = _build_translated_session(session, request.agent, name)
+    return replace(translated, is_folded=request.is_folded)
 
 
 def _build_title_of_copy(facts: Sequence[Recorded], kind: str, request: RestoreRequest) -> str:
@@ -248,11 +257,12 @@ def _build_from_original_lines(
         return None
     ours = build_session_from_facts(facts, read_content, "", origin, is_for_same_agent=True)
     file = _read_original_file(origin, form)
-    if file is None or not _has_same_content(file, ours):
+    was_seen_live = is_seen_live(facts)
+    if file is None or not _is_same_session(file, ours, was_seen_live=was_seen_live):
         return None
     number = request.before_compaction
-    # The compaction of this number may be another branch's.
-    if number and file.has_branches:
+    # The compaction of this number may be another branch's, or one of the gateway.
+    if number and (file.has_branches or was_seen_live):
         return None
     lines = _lines_before_compaction(file.lines, form, number)
     if lines is None:
@@ -279,7 +289,9 @@ def _build_from_original_lines(
 
 def _read_original_file(origin: Origin, form: AgentFormat) -> OriginalFile | None:
     own_id, branch, _ = origin.session.partition("#")
-    path = Path(origin.path.rpartition("#")[0] if branch else origin.path)
+    path = Path(origin.path)
+    if branch:
+        path = Path(origin.path.rpartition("#")[0])
     if not path.is_absolute():
         return None
     try:
@@ -298,13 +310,44 @@ def _read_original_file(origin: Origin, form: AgentFormat) -> OriginalFile | Non
     return OriginalFile(lines, newest, has_branches=len(branches) > 1)
 
 
-def _has_same_content(file: OriginalFile, ours: RecordedSession) -> bool:
+def _is_same_session(file: OriginalFile, ours: RecordedSession, *, was_seen_live: bool) -> bool:
     if file.session.session != ours.session:
         return False
+    if was_seen_live:
+        return _has_same_replies(file, ours)
+    return _has_same_content(file, ours)
+
+
+def _has_same_content(file: OriginalFile, ours: RecordedSession) -> bool:
     # A compaction that was undone here still stands in the lines.
     if len(ours.compactions) < len(file.session.compactions):
         return False
     return _comparable_messages(file.session) == _comparable_messages(ours)
+
+
+def _has_same_replies(file: OriginalFile, ours: RecordedSession) -> bool:
+    """Whether all of the file's replies were seen live, up to the same last one. The words around
+    them differ: at the gateway, they are as the model got them.
+    """
+    own = _keys_of_replies(file.session)
+    seen = _keys_of_replies(ours)
+    if not own or not seen or not own[-1] & seen[-1]:
+        return False
+    all_seen: set[str] = set()
+    for keys in seen:
+        all_seen |= keys
+    return all(keys & all_seen for keys in own)
+
+
+def _keys_of_replies(session: RecordedSession) -> list[set[str]]:
+    replies: list[set[str]] = []
+    for message in session.messages:
+        if message.role == "assistant":
+            parts = message.parts or tuple(reply_parts_from_message(message))
+            keys = keys_of_reply(ModelReplied(parts, "", Stop.END))
+            if keys:
+                replies.append(keys)
+    return replies
 
 
 def _time_of_newest_message(session: RecordedSession) -> float:

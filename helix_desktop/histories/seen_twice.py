@@ -41,6 +41,11 @@ class SeenSession:
     is_imported: bool = False
 
 
+def is_seen_live(recorded_facts: Iterable[facts.Recorded]) -> bool:
+    """Whether an agent is, or was, connected to the conversation or works in it over ACP."""
+    return any(isinstance(recorded.fact, facts.Received) for recorded in recorded_facts)
+
+
 def find_replies_paid_elsewhere(sessions: Sequence[SeenSession]) -> list[set[int]]:
     """Return, for each session, the numbers of the replies that another one counts.
 
@@ -60,12 +65,15 @@ def find_replies_paid_elsewhere(sessions: Sequence[SeenSession]) -> list[set[int
                 # A session that was imported may go on through the gateway.
                 if other is not session and other.names & session.names:
                     others.extend(other.replies.values())
-        numbers = [*session.replies]
-        seen_live = find_replies_seen_live([*session.replies.values()], others)
-        counted = {numbers[position] for position in seen_live}
-        identities = {seq: _identity_of_payment(one) for seq, one in session.replies.items()}
-        counted |= {seq for seq, identity in identities.items() if identity in paid}
-        paid.update(identities.values())
+        seen_live = find_replies_seen_live(list(session.replies.values()), others)
+        counted: set[int] = set()
+        identities: list[tuple[str, int, int]] = []
+        for position, (seq, reply) in enumerate(session.replies.items()):
+            identity = _identity_of_payment(reply)
+            identities.append(identity)
+            if position in seen_live or identity in paid:
+                counted.add(seq)
+        paid.update(identities)
         elsewhere.append(counted)
     return elsewhere
 
@@ -80,19 +88,17 @@ def is_session_seen_live(own: Sequence[TimedReply], live: Iterable[facts.Recorde
     """Whether a session's newest reply that says something was seen live, or may be under way
     there. If so, the session need not be listed again.
     """
-    said = [
-        recorded
-        for recorded in live
-        if isinstance(recorded.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned)
-    ]
-    newest = [one for one in own if keys_of_reply(one.reply)][-1:]
+    said: list[facts.Recorded] = []
+    replies: list[TimedReply] = []
+    for recorded in live:
+        fact = recorded.fact
+        if isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
+            said.append(recorded)
+        if isinstance(fact, facts.ModelReplied):
+            replies.append(TimedReply(recorded.time, fact))
+    newest = [reply for reply in own if keys_of_reply(reply.reply)][-1:]
     if said and newest and not isinstance(said[-1].fact, facts.ModelReplied):
         return newest[0].ended <= said[-1].time + SAME_REPLY_SECONDS
-    replies = [
-        TimedReply(recorded.time, recorded.fact)
-        for recorded in said
-        if isinstance(recorded.fact, facts.ModelReplied)
-    ]
     return bool(find_replies_seen_live(newest, replies))
 
 
@@ -105,22 +111,27 @@ def find_replies_seen_live(own: Sequence[TimedReply], live: Sequence[TimedReply]
     ends = [other.ended for other in others]
     keys_left = [keys_of_reply(other.reply) for other in others]
     longest = max((other.reply.seconds for other in others), default=0.0)
-    found: set[int] = set()
-    for position, one in enumerate(own):
-        keys = keys_of_reply(one.reply)
+    seen: set[int] = set()
+    for position, reply in enumerate(own):
+        keys = keys_of_reply(reply.reply)
         # The agent may note a reply as soon as it begins.
-        first = bisect_left(ends, one.ended - SAME_REPLY_SECONDS)
-        behind = bisect_right(ends, one.ended + longest + SAME_REPLY_SECONDS)
+        first = bisect_left(ends, reply.ended - SAME_REPLY_SECONDS)
+        behind = bisect_right(ends, reply.ended + longest + SAME_REPLY_SECONDS)
         best = -1
-        for at in range(first, behind):
-            other = others[at]
-            has_begun = other.ended - other.reply.seconds - SAME_REPLY_SECONDS <= one.ended
-            if has_begun and (best < 0 or len(keys_left[at] & keys) > len(keys_left[best] & keys)):
-                best = at
-        if best >= 0 and keys_left[best] & keys:
+        most_in_common = 0
+        for candidate in range(first, behind):
+            in_common = len(keys_left[candidate] & keys)
+            if _has_begun_by(others[candidate], reply.ended) and in_common > most_in_common:
+                best = candidate
+                most_in_common = in_common
+        if best >= 0:
             keys_left[best] = set()
-            found.add(position)
-    return found
+            seen.add(position)
+    return seen
+
+
+def _has_begun_by(reply: TimedReply, time: float) -> bool:
+    return reply.ended - reply.reply.seconds - SAME_REPLY_SECONDS <= time
 
 
 def names_of_session(said: Sequence[facts.Fact]) -> set[str]:

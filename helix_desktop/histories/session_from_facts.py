@@ -16,6 +16,7 @@ from helix_desktop.histories import openai_chat_export, recorded_session
 from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SUMMARY
 from helix_desktop.histories.program_names import SHOWN_BY_OTHER
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture
+from helix_desktop.histories.seen_twice import is_seen_live
 
 RECALLABLE = "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
 OWN_CONTEXT = (
@@ -25,10 +26,17 @@ OWN_CONTEXT = (
 
 
 def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Origin:
-    """Return the program from which it came, or an empty origin if it began here."""
+    """Return the program from which it came, or an empty origin if it began here. A session that
+    was seen live has that of its file, once this was read.
+    """
     for recorded in recorded_facts:
-        if isinstance(recorded.fact, facts.ConversationStarted) and recorded.fact.origin.kind:
-            return recorded.fact.origin
+        fact = recorded.fact
+        if isinstance(fact, facts.ConversationStarted) and fact.origin.kind:
+            return fact.origin
+    if is_seen_live(recorded_facts):
+        for recorded in recorded_facts:
+            if isinstance(recorded.fact, facts.BroughtIn) and recorded.fact.origin.kind:
+                return recorded.fact.origin
     return facts.Origin()
 
 

@@ -36,6 +36,7 @@ from helix_desktop.histories import history_facts
 from helix_desktop.histories.history_facts import FactDraft
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+from helix_desktop.histories.seen_twice import is_seen_live
 from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.conversation_rows import conversation_id_of_session
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -54,7 +55,6 @@ from helix_desktop.workbench.import_decision import (
 from helix_desktop.workbench.session_seen_live import (
     Apart,
     decide_for_session_seen_live,
-    was_seen_live,
 )
 
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
@@ -219,7 +219,7 @@ class SessionWriter:
             await self.write_session()
 
     def _decide_what_is_new(self, facts: Sequence[Recorded]) -> ImportDecision | Apart:
-        if was_seen_live(facts):
+        if is_seen_live(facts):
             is_under_way = self.is_reply_under_way(self.conversation)
             return decide_for_session_seen_live(
                 facts, self.held.made, is_reply_under_way=is_under_way
@@ -243,7 +243,7 @@ class SessionWriter:
             case Unchanged(damage=damage):
                 self.damage = damage
                 self.new_from = len(self.held.recording.messages)
-                if was_seen_live(facts):
+                if is_seen_live(facts):
                     await self._note_file_of_live_session(facts)
             case Append():
                 self.damage = decision.damage
@@ -401,7 +401,7 @@ class SessionWriter:
         brought = await self._build_import_fact(new_facts, before)
         whole = [*facts, (0.0, brought)]
         meter = ""
-        if self.held.meter and not was_seen_live(before):
+        if self.held.meter and not is_seen_live(before):
             seq = len(before) + len(whole)
             program = NAMES.get(brought.origin.kind, "")
             meter = conversation_list_rows.encode_meter(self.held.meter, seq, "", "", program)

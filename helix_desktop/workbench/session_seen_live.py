@@ -21,7 +21,6 @@ from helix_desktop.engine.facts import (
     Forgotten,
     ModelReplied,
     Purpose,
-    Received,
     Recorded,
     Rewound,
     Spent,
@@ -116,11 +115,6 @@ def _append_costs_alone(drafts: Sequence[FactDraft], costs: tuple[Fact, ...]) ->
     if not costs:
         return Unchanged()
     return Append(len(drafts) + 1, {}, changes=costs)
-
-
-def was_seen_live(facts: Sequence[Recorded]) -> bool:
-    """Whether an agent is, or was, connected to the conversation or works in it over ACP."""
-    return any(isinstance(recorded.fact, Received) for recorded in facts)
 
 
 def is_continued_here(facts: Sequence[Recorded]) -> bool:

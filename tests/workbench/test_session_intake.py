@@ -22,6 +22,11 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.histories.conversation_restoring import (
+    RestoreRequest,
+    build_restored_session,
+    digests_needed_for_restoring,
+)
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import history_imports
 from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
@@ -87,6 +92,29 @@ async def test_a_session_that_the_gateway_saw_is_one_conversation_and_its_parts_
     # A recorder that starts again does not read the file again.
     stamps = history_imports.stamps_at_last_import(await workspace.journal.facts_about_imports())
     assert stamps[str(path)] == history_imports.stamp_of_history_file(path)
+
+
+async def test_a_session_that_was_seen_live_is_given_back_in_its_agents_own_lines(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    lines = written.claude_session()
+    await see_live(workspace, lines)
+    path = written.lines(tmp_path / "session-1.jsonl", lines)
+    await record(workspace, path)
+    facts = await workspace.journal.read_facts("live")
+    contents = await workspace.cache.read_contents(digests_needed_for_restoring(facts))
+    request = RestoreRequest("live", "claude", "/home/me/project")
+    whole = build_restored_session(facts, contents.get, request)
+    assert whole.is_original
+    assert whole.content.startswith(path.read_bytes()[:20])
+    # What went on without the gateway and was not read yet is not among the replies here.
+    more = written.claude_reply(9, 8, "m4", written.text("It cost nothing."))
+    written.lines(path, [*lines, more])
+    assert not build_restored_session(facts, contents.get, request).is_original
+    path.unlink()
+    from_facts = build_restored_session(facts, contents.get, request)
+    assert not from_facts.is_original
+    assert b"(restored)" in from_facts.content, "it is the same agent's"
 
 
 async def test_what_was_deleted_for_good_is_not_imported_again_from_its_file(

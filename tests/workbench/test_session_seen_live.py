@@ -29,6 +29,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.histories.history_facts import FactDraft
+from helix_desktop.histories.seen_twice import is_seen_live
 from helix_desktop.workbench.import_decision import Append, Unchanged
 from helix_desktop.workbench.session_seen_live import (
     Apart,
@@ -36,7 +37,6 @@ from helix_desktop.workbench.session_seen_live import (
     decide_for_session_seen_live,
     match_first_messages,
     told_message_from_texts,
-    was_seen_live,
 )
 
 PAID = Usage(1_000, output=10)
@@ -79,10 +79,10 @@ def decide(
 FIRST = (said("go"), reply("I look.", "c1"), result("c1"), reply("Done."))
 
 
-def test_what_was_seen_live_is_not_appended_again() -> None:
+def test_what_is_seen_live_is_not_appended_again() -> None:
     facts = here(*FIRST)
-    assert was_seen_live(facts)
-    assert not was_seen_live(facts[:1])
+    assert is_seen_live(facts)
+    assert not is_seen_live(facts[:1])
     for count in range(2, len(FIRST) + 1):
         assert decide(facts, in_file(*FIRST[:count])) == Unchanged()
 
