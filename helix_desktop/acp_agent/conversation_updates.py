@@ -115,11 +115,14 @@ class ConversationUpdates:
                     helpers.plan_entry(text, status=_PLAN[state]) for text, state in items
                 )
             case facts.Folded(fold=fold, text=text) if self.abilities.compaction:
+                summary: list[dict[str, str]] = []
+                if text:
+                    summary.append({"type": "text", "text": text})
                 yield {
                     "sessionUpdate": "compaction_update",
                     "compactionId": fold,
                     "status": "completed",
-                    "summary": [{"type": "text", "text": text}] if text else [],
+                    "summary": summary,
                 }
             case facts.FoldFailed(why=why) if self.abilities.notices and not is_replay:
                 yield _notice_of_failed_fold(why)
@@ -151,8 +154,10 @@ class ConversationUpdates:
         if session is None:
             return []
         meter = session.context.next_request_meter()
+        dollars = 0.0
         row = self.bench.conversation_row(self.conversation)
-        dollars = row.whole_cost if row is not None else 0.0
+        if row is not None:
+            dollars = row.whole_cost
         usage = (meter.used, meter.window, dollars)
         if usage == self._usage:
             return []
@@ -183,16 +188,23 @@ class ConversationUpdates:
 
     def locations_of_call(self, call: facts.ToolCall) -> list[schema.ToolCallLocation] | None:
         """The file that a call is about, so that the editor can open it."""
-        path = (parse_object(call.arguments) or {}).get("path")
-        full = self._full_path(path) if isinstance(path, str) else ""
-        return [schema.ToolCallLocation(path=full)] if full else None
+        arguments = parse_object(call.arguments) or {}
+        path = arguments.get("path")
+        if not isinstance(path, str):
+            return None
+        full_path = self._full_path(path)
+        if not full_path:
+            return None
+        return [schema.ToolCallLocation(path=full_path)]
 
     def _full_path(self, path: str) -> str:
         """The full path in the conversation's folders or copy, or an empty string if
         the path is outside them.
         """
+        copy = ""
         session = self.bench.sessions.find_open_session(self.conversation)
-        copy = session.conversation.state.own_copy if session is not None else ""
+        if session is not None:
+            copy = session.conversation.state.own_copy
         roots = self.bench.copies.tools_of_copy(copy).resources.roots
         try:
             return str(roots.resolve_path(path).full_path)
@@ -217,7 +229,10 @@ class ConversationUpdates:
             if difference is not None:
                 content.append(difference)
         text = fact.head or await self._beginning_of_output(fact)
-        update = helpers.update_tool_call(fact.call, status="completed" if fact.ok else "failed")
+        status: schema.ToolCallStatus = "failed"
+        if fact.ok:
+            status = "completed"
+        update = helpers.update_tool_call(fact.call, status=status)
         if self.abilities.terminal_output and fact.exit_code is not None:
             ended = {"terminal_id": fact.call, "exit_code": fact.exit_code, "signal": None}
             update.field_meta = {"terminal_exit": ended}
@@ -250,15 +265,18 @@ class ConversationUpdates:
         if before is None or after is None:
             return None
         path = self._full_path(change.path) or change.path
-        is_new = change.before is None
-        return helpers.tool_diff_content(path, after, None if is_new else before)
+        if change.before is None:  # A new file has no earlier text.
+            return helpers.tool_diff_content(path, after, None)
+        return helpers.tool_diff_content(path, after, before)
 
     async def _read_version(self, digest: Digest | None) -> str | None:
         if digest is None:
             return ""
         try:
             content = await self.bench.workspace.cache.read_content(digest)
-            return content.decode() if len(content) <= LARGEST_DIFF else None
+            if len(content) > LARGEST_DIFF:
+                return None
+            return content.decode()
         except (HelixError, UnicodeDecodeError):
             return None
 
@@ -278,10 +296,10 @@ def _notice_of_failed_fold(why: str) -> dict[str, str]:
 def _may_change_usage(event: session_events.Event) -> bool:
     if isinstance(event, session_events.MeterChanged):
         return True
-    return isinstance(event, session_events.FactAppended) and isinstance(
-        event.recorded.fact,
-        facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded,
-    )
+    if not isinstance(event, session_events.FactAppended):
+        return False
+    kinds = facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded
+    return isinstance(event.recorded.fact, kinds)
 
 
 def _fenced_content(text: str) -> Any:
@@ -294,6 +312,7 @@ def kind_of_call(call: facts.ToolCall) -> schema.ToolKind:
 
 def title_of_call(call: facts.ToolCall) -> str:
     arguments = parse_object(call.arguments) or {}
-    texts = [value for value in arguments.values() if isinstance(value, str)]
-    first_text = texts[0] if texts else ""
-    return shorten_to_line(f"{call.name} {first_text}", TITLE)
+    for value in arguments.values():
+        if isinstance(value, str):
+            return shorten_to_line(f"{call.name} {value}", TITLE)
+    return shorten_to_line(f"{call.name} ", TITLE)

@@ -72,10 +72,12 @@ class EditorAgent:
         await self._tasks.aclose(limit=QUIT_SECONDS)
 
     def pass_event_to_conversation(self, event: Event) -> None:
-        name = (
-            event.recorded.conversation if isinstance(event, FactAppended) else event.conversation
-        )
-        if (conversation := self._open.get(name)) is not None:
+        if isinstance(event, FactAppended):
+            name = event.recorded.conversation
+        else:
+            name = event.conversation
+        conversation = self._open.get(name)
+        if conversation is not None:
             conversation.queue_event_for_editor(event)
 
     def _send_changed_commands(self) -> None:
@@ -90,7 +92,9 @@ class EditorAgent:
         """
         if method == "initialize":
             self._abilities = ClientAbilities.parse_initialize(object_at(params))
-        for folder in (value_at(params, "cwd"), *list_at(params, "additionalDirectories")):
+        folders = [value_at(params, "cwd")]
+        folders += list_at(params, "additionalDirectories")
+        for folder in folders:
             if isinstance(folder, str):
                 self._check_folder_is_in_workspace(folder)
 
@@ -131,18 +135,21 @@ class EditorAgent:
             for row in self._bench.list_conversations()
             if not (row.parent or row.trashed or row.agent)
         ]
-        start = int(cursor) if cursor and cursor.isascii() and cursor.isdigit() else 0
-        folder, more = cwd or str(self._bench.main_folder), start + PAGE < len(rows)
-        sessions = [
-            {
-                "sessionId": row.id,
-                "cwd": folder,
-                "title": row.title,
-                "updatedAt": datetime.fromtimestamp(row.updated, UTC).isoformat(),
-            }
-            for row in rows[start : start + PAGE]
-        ]
-        return {"sessions": sessions, **({"nextCursor": str(start + PAGE)} if more else {})}
+        start = 0
+        if cursor and cursor.isascii() and cursor.isdigit():
+            start = int(cursor)
+        end = start + PAGE
+        folder = cwd or str(self._bench.main_folder)
+        sessions: list[Result] = []
+        for row in rows[start:end]:
+            updated = datetime.fromtimestamp(row.updated, UTC).isoformat()
+            sessions.append(
+                {"sessionId": row.id, "cwd": folder, "title": row.title, "updatedAt": updated}
+            )
+        answer: Result = {"sessions": sessions}
+        if end < len(rows):
+            answer["nextCursor"] = str(end)
+        return answer
 
     async def close_session(self, session_id: str, **_: Any) -> None:
         self._find_or_open_conversation(session_id).close()
@@ -206,10 +213,10 @@ class EditorAgent:
         """Returns an open conversation, or opens one. An id that an earlier process
         gave out need not be stored yet.
         """
-        row, is_known = self._bench.conversation_row(identity), identity in self._open
-        if (row is None or not row.trashed) and (
-            is_known or re.fullmatch("[0-9a-f]{20}", identity)
-        ):
+        row = self._bench.conversation_row(identity)
+        is_in_trash = row is not None and row.trashed
+        may_be_new = identity in self._open or re.fullmatch("[0-9a-f]{20}", identity) is not None
+        if may_be_new and not is_in_trash:
             return self._open_editor_conversation(identity)
         return self._open_stored_conversation(identity)
 
@@ -259,4 +266,6 @@ def _decode_base64(name: str, text: str) -> bytes:
 def uri_as_path(uri: str) -> str:
     """The path of a file URI. Any other address is returned unchanged."""
     parts = urlsplit(uri)
-    return str(PurePosixPath(unquote(parts.path))) if parts.scheme == "file" else uri
+    if parts.scheme != "file":
+        return uri
+    return str(PurePosixPath(unquote(parts.path)))

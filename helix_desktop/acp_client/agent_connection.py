@@ -159,13 +159,13 @@ class AgentConnection:
     async def _describe_why_agent_ended(self) -> str:
         """Says why the agent stopped working, with the end of its error output."""
         await asyncio.wait([self._complaining], timeout=_END_SECONDS)
-        why = self._why
+        ended = self._why
         exit_code = self._command.process.returncode
-        if not why and exit_code is None:
-            why = "it closed the connection"
-        elif not why:
-            why = f"it ended with exit code {exit_code}"
-        sentence = f"{self._name} stopped working: {why}."
+        if not ended and exit_code is None:
+            ended = "it closed the connection"
+        elif not ended:
+            ended = f"it ended with exit code {exit_code}"
+        sentence = f"{self._name} stopped working: {ended}."
         last_words = " ".join(self._complaint.decode("utf-8", "replace").split())[-_COMPLAINT:]
         if last_words:
             sentence += f" It said: {last_words}"

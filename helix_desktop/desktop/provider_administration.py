@@ -46,24 +46,24 @@ class ProviderAdministration:
     local_places: Sequence[provider_catalog.ProviderConfig] = ()
 
     def list_well_known_providers_with_key(self) -> Sequence[ProviderChoice]:
-        return [
-            self._build_choice_from_environment(config)
-            for config in provider_catalog.PRESETS.values()
-            if config.needs_key
-        ]
+        choices: list[ProviderChoice] = []
+        for config in provider_catalog.PRESETS.values():
+            if config.needs_key:
+                choices.append(self._build_choice_from_environment(config))
+        return choices
 
     def _build_choice_from_environment(
         self, config: provider_catalog.ProviderConfig
     ) -> ProviderChoice:
         """Builds a choice with the address and key that the environment names, if any."""
         variable, address = self.secrets.find_address_in_environment(config.provider_key)
-        config = replace(config, base_url=address or config.base_url)
-        key = (
-            SecretKeeper.ENVIRONMENT.value
-            if self.secrets.is_in_environment(config.provider_key)
-            else ""
-        )
-        return replace(_build_provider_choice(config), address_variable=variable, key=key)
+        if address:
+            config = replace(config, base_url=address)
+        key_place = ""
+        if self.secrets.is_in_environment(config.provider_key):
+            key_place = SecretKeeper.ENVIRONMENT.value
+        choice = _build_provider_choice(config)
+        return replace(choice, address_variable=variable, key=key_place)
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:
         configs = await asyncio.to_thread(self.configured.list_providers)
@@ -78,7 +78,8 @@ class ProviderAdministration:
             provider = _build_provider_choice(server.config)
             if server.title:
                 provider = replace(provider, title=server.title)
-            choices.append((provider, [_build_model_choice(info) for info in server.models]))
+            models = [_build_model_choice(info) for info in server.models]
+            choices.append((provider, models))
         return choices
 
     async def test_provider(
@@ -92,18 +93,15 @@ class ProviderAdministration:
             await self.check_provider_address(provider)
         else:
             key = await provider_catalog.find_provider_key(config, self.secrets) or ""
-        models = tuple(
-            _build_model_choice(info)
-            for info in await model_listing.list_models(config, key or None, self.connections)
-        )
+        listed = await model_listing.list_models(config, key or None, self.connections)
+        models = tuple(_build_model_choice(info) for info in listed)
         return model_setup_port.ProviderTestResult(models, pick_default_model(models))
 
     async def check_provider_address(self, provider: ProviderChoice) -> None:
         from helix_desktop.providers import model_listing
 
-        await model_listing.check_provider_address(
-            self._config_of_provider(provider), self.connections
-        )
+        config = self._config_of_provider(provider)
+        await model_listing.check_provider_address(config, self.connections)
 
     async def add_provider_with_key(
         self, provider: ProviderChoice, key: str, keep: str = "keyring"
@@ -115,9 +113,9 @@ class ProviderAdministration:
         if key:
             await self.check_provider_address(provider)
             config = replace(config, key_host=config.host)
-            await self.secrets.store_secret_at(
-                config.provider_key, strip_and_check_key(key, provider.name), where=_WHERE[keep]
-            )
+            clean_key = strip_and_check_key(key, provider.name)
+            where = _WHERE[keep]
+            await self.secrets.store_secret_at(config.provider_key, clean_key, where=where)
         await asyncio.to_thread(self.configured.save_provider, config)
         with contextlib.suppress(ModelFailed, NoUsableKeyring):  # The models can be listed later.
             await self.list_provider_models(provider.name)
@@ -134,51 +132,45 @@ class ProviderAdministration:
 
         config = await asyncio.to_thread(self.configured.find_provider, provider)
         key = await provider_catalog.find_provider_key(config, self.secrets)
-        found = await model_listing.list_and_save_models(
+        listed = await model_listing.list_and_save_models(
             self.configured, provider, key, self.connections
         )
-        return [_build_model_choice(info) for info in found]
+        return [_build_model_choice(info) for info in listed]
 
     async def list_known_models(self) -> Sequence[ModelChoice]:
         return await asyncio.to_thread(self._list_models_of_all_providers)
 
     def _list_models_of_all_providers(self) -> Sequence[ModelChoice]:
-        named = [
-            _build_model_choice(provider_catalog.describe_model(config, model))
-            for config in self.configured.list_providers()
-            for model in sorted({*config.reported, *config.learned, *config.corrections})
-        ]
-        return [
-            *named,
-            ModelChoice(
-                DEMO,
-                32_000,
-                note=_provider_title("demo"),
-                provider=_provider_title("demo"),
-                images=False,
-                local=True,
-            ),
-        ]
+        choices: list[ModelChoice] = []
+        for config in self.configured.list_providers():
+            known_models = set(config.reported).union(config.learned, config.corrections)
+            for model in sorted(known_models):
+                info = provider_catalog.describe_model(config, model)
+                choices.append(_build_model_choice(info))
+        choices.append(_build_demo_choice())
+        return choices
 
     async def refresh_model_lists(self) -> model_setup_port.RefreshedModels:
         configs = await asyncio.to_thread(self.configured.list_providers)
-        failed = await asyncio.gather(
-            *(self._refresh_provider_models(config.name) for config in configs)
-        )
-        silent = tuple(
-            (_provider_title(config.name), why)
-            for config, why in zip(configs, failed, strict=True)
-            if why
-        )
+        questions = [self._refresh_provider_models(config.name) for config in configs]
+        complaints = await asyncio.gather(*questions)
+        silent: list[tuple[str, str]] = []
+        for config, complaint in zip(configs, complaints, strict=True):
+            if complaint:
+                silent.append((_provider_title(config.name), complaint))
         *models, demo = await self.list_known_models()
         models += await self._list_models_running_here(configs)
-        return model_setup_port.RefreshedModels((*models, demo), silent)
+        models.append(demo)
+        return model_setup_port.RefreshedModels(tuple(models), tuple(silent))
 
     async def _list_models_running_here(
         self, configs: Sequence[provider_catalog.ProviderConfig]
     ) -> Sequence[ModelChoice]:
         """Lists the models of servers that run on this computer and were never added."""
-        added = {config.name for config in configs} | {config.base_url for config in configs}
+        added: set[str] = set()
+        for config in configs:
+            added.add(config.name)
+            added.add(config.base_url)
         choices: list[ModelChoice] = []
         for provider, models in await self.find_local_providers():
             if provider.name not in added and provider.address not in added:
@@ -209,10 +201,12 @@ class ProviderAdministration:
     ) -> ProviderChoice:
         provider = _build_provider_choice(config)
         try:
-            where = await self.secrets.find_secret_keeper(config.provider_key)
+            keeper = await self.secrets.find_secret_keeper(config.provider_key)
         except NoUsableKeyring:
-            where = None
-        return replace(provider, key=where.value if where else "")
+            return provider
+        if keeper is None:
+            return provider
+        return replace(provider, key=keeper.value)
 
     def _config_of_provider(self, provider: ProviderChoice) -> provider_catalog.ProviderConfig:
         try:
@@ -221,43 +215,53 @@ class ProviderAdministration:
             config = provider_catalog.ProviderConfig(provider.name)
         if provider.address:
             config = provider_catalog.with_base_url(config, provider.address)
-        given = {"kind": provider.kind, "variable": provider.variable}
-        return replace(config, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+        if provider.kind:
+            config = replace(config, kind=provider.kind)
+        if provider.variable:
+            config = replace(config, variable=provider.variable)
+        return config
 
 
 def pick_default_model(models: Sequence[ModelChoice]) -> str:
     """Returns the newest model of a well-known kind, or the only one, or none."""
     for wanted in _WANTED:
-        named = [model for model in models if re.fullmatch(wanted, without_edition_date(model.id))]
-        if named:
-            return max(
-                named,
-                key=lambda model: (
-                    [*map(int, re.findall(r"\d+", without_edition_date(model.id)))],
-                    model.name,
-                ),
-            ).name
-    return models[0].name if len(models) == 1 else ""
+        of_this_kind = [
+            model for model in models if re.fullmatch(wanted, without_edition_date(model.id))
+        ]
+        if of_this_kind:
+            return max(of_this_kind, key=_version_of_model).name
+    if len(models) == 1:
+        return models[0].name
+    return ""
+
+
+def _version_of_model(model: ModelChoice) -> tuple[list[int], str]:
+    """Returns the numbers in a model's name, by which newer models come after older ones."""
+    numbers = re.findall(r"\d+", without_edition_date(model.id))
+    return [int(number) for number in numbers], model.name
 
 
 def _build_provider_choice(config: provider_catalog.ProviderConfig) -> ProviderChoice:
+    was_key_entered_for_host = bool(config.key_host) and config.key_host == config.host
     return ProviderChoice(
         config.name,
         _provider_title(config.name),
         config.base_url,
         config.kind,
-        needs_key=config.needs_key
-        or "" != config.key_host == config.host,  # A key was entered for this host before.
+        needs_key=config.needs_key or was_key_entered_for_host,
         variable=config.variable,
     )
 
 
 def _provider_title(provider: str) -> str:
-    return (
-        tr("Demo (a script, not a language model)")
-        if provider == "demo"
-        else TITLES.get(provider, provider)
-    )
+    if provider == "demo":
+        return tr("Demo (a script, not a language model)")
+    return TITLES.get(provider, provider)
+
+
+def _build_demo_choice() -> ModelChoice:
+    title = _provider_title("demo")
+    return ModelChoice(DEMO, 32_000, note=title, provider=title, images=False, local=True)
 
 
 def _build_model_choice(info: ModelInfo) -> ModelChoice:

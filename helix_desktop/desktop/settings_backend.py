@@ -26,7 +26,7 @@ from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
 from helix_desktop.workbench.system_prompt_and_settings import parse_hidden_patterns
 
 if TYPE_CHECKING:
-    from helix_desktop.engine.cache_entry_rows import CacheEntryFigures
+    from helix_desktop.engine.cache_entry_rows import CacheEntryFigures, EntryRow
     from helix_desktop.gui.replay_lab.replay_lab_port import RunReplay
     from helix_desktop.installation_checks import DoctorFinding
     from helix_desktop.mcp_client.hosted_server import HostedServer
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.open_workbench import Workbench
 
-LOOKED_AT, NAMED = (
-    5_000,
-    8,
-)  # The maximum numbers of unused entries that are added up and that are named.
+# The maximum numbers of unused entries that are added up and that are named.
+LOOKED_AT = 5_000
+NAMED = 8
 
 
 class SettingsBackend:
@@ -59,8 +58,10 @@ class SettingsBackend:
         lines = ["Helix Desktop: Apache-2.0", ""]
         for name, version in self.library_versions():
             about = importlib.metadata.metadata(name).json
-            said = str(about.get("license_expression") or about.get("license") or "")
-            terms = said.splitlines()[0][:80] if said else tr("see the program's website")
+            license_text = str(about.get("license_expression") or about.get("license") or "")
+            terms = tr("see the program's website")
+            if license_text:
+                terms = license_text.splitlines()[0][:80]
             lines.append(f"{name} {version}: {terms}")
         return "\n".join(lines)
 
@@ -114,11 +115,15 @@ class SettingsBackend:
     async def estimate_space_to_free(self, bench: Workbench) -> installation_port.SpaceToFree:
         """Adds up the entries that `free_up_space` would remove, the oldest first."""
         workspace = bench.workspace
+        limit = workspace.settings.limit
         over = 0
-        if limit := workspace.settings.limit:
-            over = max((await workspace.index.compute_figures()).kept - limit, 0)
-        rows, freed = [], 0
-        for digest in (await workspace.index.find_unused_entries())[:LOOKED_AT]:
+        if limit:
+            figures = await workspace.index.compute_figures()
+            over = max(figures.kept - limit, 0)
+        rows: list[EntryRow] = []
+        freed = 0
+        unused = await workspace.index.find_unused_entries()
+        for digest in unused[:LOOKED_AT]:
             if freed >= over:
                 break
             row = await workspace.index.find_entry_row(digest)
@@ -179,17 +184,13 @@ class SettingsBackend:
 
     async def test_mcp_server(self, bench: Workbench, name: str) -> str:
         status, tools, lines = await bench.mcp_servers.test_server_once(name)
-        wrote = (
-            tr("The last line written by the server: {line}", line=lines[-1][:300])
-            if lines and status.why
-            else ""
-        )
-        said = tr(
-            "{name} responded and offers {tools}.",
-            name=name,
-            tools=format_count(len(tools), "{n} tool", "{n} tools"),
-        )
-        return join_sentences(told(status.why) or said, wrote)
+        if not status.why:
+            tool_count = format_count(len(tools), "{n} tool", "{n} tools")
+            return tr("{name} responded and offers {tools}.", name=name, tools=tool_count)
+        last_line = ""
+        if lines:
+            last_line = tr("The last line written by the server: {line}", line=lines[-1][:300])
+        return join_sentences(told(status.why), last_line)
 
     # --- Comparing policies in the replay lab, and preparing a workspace for the tour
 
@@ -204,14 +205,15 @@ class SettingsBackend:
         from helix_desktop.workbench import tour_folder
 
         await asyncio.to_thread(tour_folder.create_tour_folder, folder)
-        known = next((row for row in desk.list_workspaces() if row.first_folder == folder), None)
-        bench = (
-            await desk.open_workspace(known.id)
-            if known
-            else await desk.create_workspace(tr("Tour"), folder)
-        )
+        bench = await self._open_or_create_workspace(desk, folder)
         await bench.choose_model_for_role(tour_folder.MODEL)
         return bench
+
+    async def _open_or_create_workspace(self, desk: Workbenches, folder: Path) -> Workbench:
+        for row in desk.list_workspaces():
+            if row.first_folder == folder:
+                return await desk.open_workspace(row.id)
+        return await desk.create_workspace(tr("Tour"), folder)
 
 
 def _describe_configured_server(

@@ -68,15 +68,17 @@ async def _pin_newest_part_with(served: ServedWorkspace, session: Session, words
             text = ""
             if isinstance(part, facts.Text) and words:
                 text = part.text
-            elif isinstance(part, facts.Stored) and (
-                not words or part.digest.hex in digests_with_words
-            ):
-                text = await read_stored_text(served.cache, part)
+            elif isinstance(part, facts.Stored):
+                has_words = not words or part.digest.hex in digests_with_words
+                if has_words:
+                    text = await read_stored_text(served.cache, part)
             start = text.casefold().find(words.casefold())
             if text and start >= 0:
                 await session.context.pin_part(facts.PartRef(message.seq, place))
                 return f"This stays in the context word for word: {text[start : start + 200]}"
-    raise InvalidInput("Nothing has these words." if words else "There is no output yet.")
+    if words:
+        raise InvalidInput("Nothing has these words.")
+    raise InvalidInput("There is no output yet.")
 
 
 def _messages_beside_prompts(session: Session) -> Iterator[facts.Recorded]:
@@ -159,23 +161,32 @@ PROMPTS: Mapping[str, SessionPrompt] = {
 async def list_session_prompts(context: Any, _params: Any) -> types.ListPromptsResult:
     # Gemini CLI fills required arguments only.
     is_gemini = "gemini" in _client_name(context)
-    prompts = []
+    prompts: list[types.Prompt] = []
     for name, prompt in PROMPTS.items():
-        arguments = []
-        for position, argument in enumerate(WORDS if prompt.words else ()):
-            is_first_needed = position == 0 and (is_gemini or name == "recall")
-            arguments.append(
-                types.PromptArgument(
-                    name=argument, description=prompt.words, required=is_first_needed
-                )
-            )
+        needs_words = is_gemini or name == "recall"
+        arguments: list[types.PromptArgument] = []
+        if prompt.words:
+            arguments = _arguments_for_words(prompt.words, needs_words=needs_words)
         prompts.append(types.Prompt(name=name, description=prompt.description, arguments=arguments))
     return types.ListPromptsResult(prompts=prompts, ttl_ms=3_600_000, cache_scope="private")
 
 
+def _arguments_for_words(description: str, *, needs_words: bool) -> list[types.PromptArgument]:
+    arguments: list[types.PromptArgument] = []
+    for name in WORDS:
+        is_required = needs_words and name == WORDS[0]
+        arguments.append(
+            types.PromptArgument(name=name, description=description, required=is_required)
+        )
+    return arguments
+
+
 def _client_name(context: Any) -> str:
     info = getattr(context.session.client_params, "client_info", None)
-    return info.name if info else ""
+    if not info:
+        return ""
+    name: str = info.name
+    return name
 
 
 PAGE = 100

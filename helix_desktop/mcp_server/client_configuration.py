@@ -65,11 +65,12 @@ def build_client_snippet(
             "args": arguments,
             "timeout": 300,
         }
-        inside = (
-            "AppData/Roaming/Block/goose/config" if sys.platform == "win32" else ".config/goose"
-        )
-        lines = (f"    {key}: {json.dumps(value)}" for key, value in settings.items())
-        text = "\n".join(["extensions:", f"  {json.dumps(name)}:", *lines])
+        inside = ".config/goose"
+        if sys.platform == "win32":
+            inside = "AppData/Roaming/Block/goose/config"
+        lines = ["extensions:", f"  {json.dumps(name)}:"]
+        lines += [f"    {key}: {json.dumps(value)}" for key, value in settings.items()]
+        text = "\n".join(lines)
         return ClientSnippet(
             client, home / inside / "config.yaml", ("extensions", name), settings, text
         )
@@ -103,17 +104,22 @@ def add_snippet_if_missing(snippet: ClientSnippet) -> bool:
             f"{snippet.file} is a YAML file with your own comments, so it was not changed.",
             remedy="Add these lines yourself.",
         )
+    text = ""
     try:
-        text = snippet.file.read_text(encoding="utf-8") if snippet.file.exists() else ""
+        if snippet.file.exists():
+            text = snippet.file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreFailed(
             f"{snippet.file} cannot be read: {error}. Nothing was changed."
         ) from error
-    add_entry = _add_entry_to_toml if snippet.file.suffix == ".toml" else _add_entry_to_json
-    changed = add_entry(text, snippet)
-    if changed != text:
-        atomic_files.write_file_atomically(snippet.file, changed)
-    return changed != text
+    if snippet.file.suffix == ".toml":
+        changed = _add_entry_to_toml(text, snippet)
+    else:
+        changed = _add_entry_to_json(text, snippet)
+    if changed == text:
+        return False
+    atomic_files.write_file_atomically(snippet.file, changed)
+    return True
 
 
 def _add_entry_to_json(text: str, found: ClientSnippet) -> str:
@@ -121,11 +127,9 @@ def _add_entry_to_json(text: str, found: ClientSnippet) -> str:
     servers = parse_commented_json(text, str(found.file)).get(outer, {})
     if not isinstance(servers, dict):
         raise ConfigFileMistake(f"{found.file}: {outer} is not a table. Nothing was changed.")
-    return (
-        text
-        if found.entry in servers.values()
-        else set_commented_json(text, found.path_in, found.entry)
-    )
+    if found.entry in servers.values():
+        return text
+    return set_commented_json(text, found.path_in, found.entry)
 
 
 def _add_entry_to_toml(text: str, found: ClientSnippet) -> str:

@@ -37,9 +37,8 @@ async def open_message_streams(
     to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
-    answers = (
-        outgoing.clone()
-    )  # Closed with the input, so that pending requests fail instead of waiting for ever.
+    # Closed with the input, so that pending requests fail instead of waiting for ever.
+    answers = outgoing.clone()
 
     async def receive_messages() -> None:
         async with to_server, answers:
@@ -81,8 +80,12 @@ def parse_message_line(line: bytes) -> SessionMessage | types.JSONRPCError:
 
 def _request_id_of(request: Any) -> types.RequestId | None:
     """Return the id of a request, or None for an answer, whose id is not ours to use."""
-    number = request.get("id") if isinstance(request, dict) and "method" in request else None
-    return number if type(number) in {int, str} and str(number).isprintable() else None
+    if not isinstance(request, dict) or "method" not in request:
+        return None
+    number = request.get("id")
+    if type(number) in {int, str} and str(number).isprintable():
+        return number  # type: ignore[no-any-return]
+    return None
 
 
 def _build_error_message(

@@ -58,7 +58,8 @@ class RequestGuard:
     def _refusal_status_and_reason(self, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         if headers.get(b"host", b"") not in self._hosts:
             return 421, "Its host is not this computer."
-        if (origin := headers.get(b"origin")) is not None and origin not in self._origins:
+        origin = headers.get(b"origin")
+        if origin is not None and origin not in self._origins:
             return 403, "It comes from a web page or another origin."
         if not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
             return 401, "The token is missing or wrong."
@@ -92,13 +93,10 @@ async def serve_mcp_over_http(
             ) from None
         listening.listen(128)
         port = listening.getsockname()[1]
-        app = RequestGuard(
-            server.streamable_http_app(
-                streamable_http_path=PATH, host=HOST, max_request_body_size=LONGEST
-            ),
-            token,
-            port,
+        unguarded = server.streamable_http_app(
+            streamable_http_path=PATH, host=HOST, max_request_body_size=LONGEST
         )
+        app = RequestGuard(unguarded, token, port)
         config = uvicorn.Config(
             app,
             http=BoundedHttpProtocol,

@@ -50,7 +50,7 @@ async def test_what_is_kept_is_counted_backed_up_and_verified(
     said: list[str] = []
     assert (
         await backend.verify_workspace_entries(bench, said.append)
-        == "1 entry, 1.0 KB: every entry matches its hash."
+        == "1 stored output, 1.0 KB: everything matches its hash."
     )
 
 
@@ -80,7 +80,7 @@ async def test_room_is_made_only_down_to_a_limit(
     going = await backend.estimate_space_to_free(bench)
     assert going.over > 0
     assert (going.entries, going.names, going.left) == (1, ["user a.txt"], 0)
-    assert "1 entry removed" in await backend.free_up_space(bench)
+    assert "1 stored output removed" in await backend.free_up_space(bench)
 
 
 async def test_policy_model_and_limits_are_written_to_the_workspace(
