@@ -171,7 +171,9 @@ def claude_settings_files(where: AgentSurroundings) -> list[Path]:
         "project": where.folder / ".claude" / "settings.json",
         "user": _claude_folder(where) / "settings.json",
     }
-    usual = "" if "--restricted" in where.arguments else ",".join(own_files)
+    usual = ",".join(own_files)
+    if "--restricted" in where.arguments:
+        usual = ""
     chosen = next(_option_values(where.arguments, "--setting-sources"), usual).split(",")
     files.extend(file for name, file in own_files.items() if name in chosen)
     return list(dict.fromkeys(files))  # In the home folder, the project's are the user's.
@@ -237,7 +239,9 @@ def _refuse_signed_requests(where: AgentSurroundings) -> None:
     for name, title in read_table("known_agents")["claude_signs_for"].items():
         found = _find_claude_variable(f"CLAUDE_CODE_USE_{name}", where)
         if found.value.casefold() not in ("", "0", "false"):
-            place = f" in {_locate_in_file(found.file, name)}" if found.file else ""
+            place = ""
+            if found.file is not None:
+                place = f" in {_locate_in_file(found.file, name)}"
             reason = f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})"
             raise _refusal("Claude Code", reason)
 
@@ -297,21 +301,16 @@ def read_codex_settings(where: AgentSurroundings) -> list[SettingsLayer]:
 def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     layers = read_codex_settings(where)
     given = list(_option_values(where.arguments, "-c", "--config"))
-    if "--oss" in where.arguments or any("base_url" in setting for setting in given):
-        raise _refusal("Codex", "its arguments name an address")
-    managed = CODEX_SYSTEM_FOLDER / "managed_config.toml"
-    if not {"model_provider", "model_providers", "openai_base_url"}.isdisjoint(_read_toml(managed)):
-        raise _refusal("Codex", f"your organization sets its provider ({managed})")
+    _refuse_codex_address_that_stays(where, given)
     provider = _choose_codex_provider(layers, given)
     for layer in reversed(layers):
-        table = object_at(layer.settings, "model_providers", provider)
-        address = table.get("base_url")
-        if not address and provider == "openai":
-            address = layer.settings.get("openai_base_url")
+        address = _codex_address_in_settings(layer.settings, provider)
         if address:
             place = _locate_in_file(layer.file, str(address))
-            named = "" if provider == "openai" else provider
-            return [AgentUpstream(named, _checked_address(address, place), place)]
+            provider_name = provider
+            if provider == "openai":  # The usual one has no name here.
+                provider_name = ""
+            return [AgentUpstream(provider_name, _checked_address(address, place), place)]
     if provider != "openai":
         reason = f"its provider {provider!r} is built in, and its address cannot be changed"
         raise _refusal("Codex", reason)
@@ -320,6 +319,24 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     if where.environ.get("OPENAI_BASE_URL"):
         return [_upstream_of_variable("OPENAI_BASE_URL", where.environ)]
     return [AgentUpstream()]
+
+
+def _refuse_codex_address_that_stays(where: AgentSurroundings, given: Sequence[str]) -> None:
+    """Raise if wrap cannot replace the address: arguments and the organization's file are
+    stronger than what it sets.
+    """
+    if "--oss" in where.arguments or any("base_url" in setting for setting in given):
+        raise _refusal("Codex", "its arguments name an address")
+    managed = CODEX_SYSTEM_FOLDER / "managed_config.toml"
+    if not {"model_provider", "model_providers", "openai_base_url"}.isdisjoint(_read_toml(managed)):
+        raise _refusal("Codex", f"your organization sets its provider ({managed})")
+
+
+def _codex_address_in_settings(settings: Mapping[str, Any], provider: str) -> Any:
+    address = object_at(settings, "model_providers", provider).get("base_url")
+    if not address and provider == "openai":
+        address = settings.get("openai_base_url")
+    return address
 
 
 def _choose_codex_provider(layers: Sequence[SettingsLayer], given: Sequence[str]) -> str:
@@ -478,10 +495,16 @@ def list_bypassing_providers(
         folder = Path(data) / "opencode"
     else:
         return []
-    chosen = _choose_pi_provider(where) if agent == "pi" else _choose_opencode_provider(where)
-    signed_in = _read_json_settings(folder / "auth.json")
-    served = {"", *USUAL_PROVIDERS, *(upstream.provider for upstream in upstreams)}
-    bypassing = {chosen, *signed_in} - served
+    if agent == "pi":
+        chosen = _choose_pi_provider(where)
+    else:
+        chosen = _choose_opencode_provider(where)
+    served = {upstream.provider for upstream in upstreams}
+    served.update(USUAL_PROVIDERS)
+    served.add("")
+    bypassing = set(_read_json_settings(folder / "auth.json"))  # Those signed in.
+    bypassing.add(chosen)
+    bypassing -= served
     if agent == "pi":
         for name in read_pi_providers(where):
             if _has_models_with_addresses(name, where):

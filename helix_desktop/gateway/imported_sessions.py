@@ -81,9 +81,13 @@ async def _list_conversations_that_begin_alike(
     """Return the imported conversations of an agent that names no sessions, by their first words
     and the first reply.
     """
-    name = names_of_session(_facts_of_beginning(agent, messages))
     imported = [row for row in bench.list_conversations() if row.recorded_from == agent]
+    if not imported:
+        return []
     imported.sort(key=lambda row: -row.updated)
+    # In a thread: the first message may be long, and others are to be answered meanwhile.
+    beginning = await asyncio.to_thread(_facts_of_beginning, agent, messages)
+    name = names_of_session(beginning)
     alike: list[str] = []
     for row in imported[:MOST_LOOKED_AT]:
         first_facts = await bench.workspace.journal.read_facts(row.id, limit=NEWEST)

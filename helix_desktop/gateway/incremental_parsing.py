@@ -767,21 +767,28 @@ def _parse_group_of_values(content: BodyBytes, at: int) -> _ParsedGroup | None:
         try:
             values = orjson.loads(b"[" + content[at:stop] + b"]")
         except ValueError:
-            continue
-        if not all(value and isinstance(value, dict) for value in values):
-            return None
-        pattern = _pattern_between_objects(frozenset(next(iter(value)) for value in values))
-        seams = [found.span() for found in pattern.finditer(content, at, stop)]
-        if len(seams) + 1 != len(values) or _ESCAPED_FIRST_NAME.search(content, at, stop):
-            return None
-        begins = [at]
-        ends: list[int] = []
-        for seam_begin, seam_end in seams:
-            ends.append(seam_begin + 1)  # The seam begins with the brace that closes the object.
-            begins.append(seam_end)
-        ends.append(stop)
-        return _ParsedGroup(begins, ends, values)
+            continue  # These bytes only look like a seam, within a text.
+        return _find_places_of_group(content, at, stop, values)
     return None
+
+
+def _find_places_of_group(
+    content: BodyBytes, at: int, stop: int, values: list[Any]
+) -> _ParsedGroup | None:
+    """Return where each of these objects is. None: the seams between them are not certain."""
+    if not all(value and isinstance(value, dict) for value in values):
+        return None
+    pattern = _pattern_between_objects(frozenset(next(iter(value)) for value in values))
+    seams = [match.span() for match in pattern.finditer(content, at, stop)]
+    if len(seams) + 1 != len(values) or _ESCAPED_FIRST_NAME.search(content, at, stop):
+        return None
+    begins = [at]
+    ends: list[int] = []
+    for seam_begin, seam_end in seams:
+        ends.append(seam_begin + 1)  # The seam begins with the brace that closes the object.
+        begins.append(seam_end)
+    ends.append(stop)
+    return _ParsedGroup(begins, ends, values)
 
 
 @functools.lru_cache(maxsize=64)

@@ -79,6 +79,26 @@ class ClosedFigures:
     figures: Figures
 
 
+@dataclass(frozen=True, slots=True)
+class RunningImport:
+    """A long history that was forwarded and is still being recorded."""
+
+    line: KnownMessages
+    ticket: Ticket
+
+    def is_continued_by(self, arrival: Arrival) -> bool:
+        last_hash = arrival.chain[self.ticket.messages - 1 : self.ticket.messages]
+        return last_hash == (self.ticket.last,) and self.line.agent == arrival.agent
+
+
+@dataclass(frozen=True, slots=True)
+class ForkBase:
+    """A conversation and its last fact before the messages that a fork has of its own."""
+
+    conversation: str
+    last_seq: int
+
+
 class LocalAgentConversations:
     def __init__(self, bench: Workbench, ask: AskAgentModel) -> None:
         self._bench = bench
@@ -90,14 +110,15 @@ class LocalAgentConversations:
         self._is_read = False
         self._quiet_until = 0.0  # A time of the event loop's clock.
         self._tasks = concurrency.OwnedTasks("recording requests")
-        # Long histories still being recorded.
-        self._imports: list[tuple[KnownMessages, Ticket]] = []
+        self._running_imports: list[RunningImport] = []
 
     async def count_known_messages(self, arrival: Arrival) -> int:
         """Return how many of the messages are, or will be, facts."""
         await self._read_stored_lines_once()
-        ahead = self._find_running_import(arrival)
-        return ahead[1].messages if ahead else self._find_position_of(arrival).known_count
+        running = self._find_running_import(arrival)
+        if running is not None:
+            return running.ticket.messages
+        return self._find_position_of(arrival).known_count
 
     async def receive_request(
         self, arrival: Arrival, messages: Sequence[Wired], *, known_count: int = 0
@@ -107,29 +128,31 @@ class LocalAgentConversations:
         history is recorded, what follows it goes on as it came and is recorded behind
         it.
         """
-        messages = (*(UNSENT_MESSAGE,) * known_count, *messages)
+        all_messages = [UNSENT_MESSAGE] * known_count
+        all_messages += messages
         self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
         await self._read_stored_lines_once()
-        if (ahead := self._find_running_import(arrival)) is None:
-            sent = await self._receive_when_free(arrival, messages, known_count)
+        running = self._find_running_import(arrival)
+        if running is None:
+            sent = await self._receive_when_free(arrival, all_messages, known_count)
             self._bench.replies_under_way.remember_asked_reply(sent.ticket.conversation)
             self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
             return sent
-        line, ticket = ahead
-        behind = self._receive_when_free(arrival, messages, known_count, line)
-        self._tasks.spawn_task(behind, name="record behind a history")
-        ticket = replace(ticket, messages=len(arrival.chain), last=arrival.chain[-1])
-        conversation = (await self._get_open_conversation(line)).conversation
-        taken_out = tuple(ViewEntriesBuilder(conversation, line.seqs, {}).find_taken_out())
-        entries = without_taken_out(len(messages), taken_out)
+        line = running.line
+        recording = self._receive_when_free(arrival, all_messages, known_count, line)
+        self._tasks.spawn_task(recording, name="record behind a history")
+        ticket = replace(running.ticket, messages=len(arrival.chain), last=arrival.chain[-1])
+        follower = await self._get_open_conversation(line)
+        builder = ViewEntriesBuilder(follower.conversation, line.seqs, {})
+        taken_out = tuple(builder.find_taken_out())
+        entries = without_taken_out(len(all_messages), taken_out)
         return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
-    def _find_running_import(self, arrival: Arrival) -> tuple[KnownMessages, Ticket] | None:
+    def _find_running_import(self, arrival: Arrival) -> RunningImport | None:
         """Return the long history that this request continues, if it is still being recorded."""
-        for line, ticket in self._imports:
-            starts_with_it = arrival.chain[ticket.messages - 1 : ticket.messages] == (ticket.last,)
-            if starts_with_it and line.agent == arrival.agent:
-                return line, ticket
+        for running in self._running_imports:
+            if running.is_continued_by(arrival):
+                return running
         return None
 
     async def _receive_when_free(
@@ -178,7 +201,9 @@ class LocalAgentConversations:
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
             entries = shown.entries
             taken_out = shown.taken_out
-        known_count = place.known_count if place.seqs else 0
+        known_count = 0
+        if place.seqs:
+            known_count = place.known_count
         entries += tuple(map(As, range(known_count, len(messages))))
         ticket = _build_ticket(place.line or KnownMessages("", "", ""), arrival, 0)
         return Sent(ticket, entries, recallable=False, taken_out=taken_out)
@@ -300,7 +325,7 @@ class LocalAgentConversations:
             return track
         # An agent that names no conversation: this may be another session with the same beginning.
         follower = await self._get_open_conversation(track)
-        seq = place.seqs[-1] if place.seqs else 0
+        seq = _last_seq_of_position(place)
         # In a fork, what the user took out of the beginning stays out.
         if follower.was_answered_before(seq) or follower.has_taken_out_parts:
             return await self._fork(arrival, messages, place, track)
@@ -319,7 +344,9 @@ class LocalAgentConversations:
             return
         base = await self._find_fork_base(arrival, messages, parent)
         if base is not None:
-            session = await self._bench.fork_conversation(*base, agent=arrival.agent)
+            session = await self._bench.fork_conversation(
+                base.conversation, base.last_seq, agent=arrival.agent
+            )
         else:
             above = parent
             if not above and self._bench.has_conversation(arrival.below):
@@ -340,26 +367,28 @@ class LocalAgentConversations:
 
     async def _find_fork_base(
         self, arrival: Arrival, messages: Sequence[Wired], above: str
-    ) -> tuple[str, int] | None:
-        """Return the conversation whose newest output a request contains, and the last
-        fact before its messages. If an agent has a session, it can only be `above`: the
-        agent has changed its tools and its first message at once.
+    ) -> ForkBase | None:
+        """Return the conversation whose newest output a request contains. If an agent has
+        a session, it can only be `above`: the agent has changed its tools and its first
+        message at once.
         """
         if arrival.session and arrival.is_below_another:
             return None
-        candidates = {
-            name: held
-            for name, held in reversed(self._open_conversations.items())
-            if held.session.agent == arrival.agent and (name == above or not arrival.session)
-        }
+        candidates: dict[str, OpenAgentConversation] = {}
+        for name, follower in reversed(self._open_conversations.items()):
+            may_be_it = name == above or not arrival.session
+            if may_be_it and follower.session.agent == arrival.agent:
+                candidates[name] = follower
         if not candidates:
             return None
         results = await asyncio.to_thread(_digests_of_results, messages)  # It may take a second.
-        for name, held in candidates.items():
-            order = held.conversation.state.branch.order
-            newest = _newest_output_among(held.conversation.state.facts, results)
-            if newest is not None and order and results[newest.call] == newest.output.digest:
-                return name, order[0] - 1
+        for name, follower in candidates.items():
+            state = follower.conversation.state
+            newest = _newest_output_among(state.facts, results)
+            if newest is None or not state.branch.order:
+                continue
+            if results[newest.call] == newest.output.digest:
+                return ForkBase(name, state.branch.order[0] - 1)
         return None
 
     # --- Sending requests before they are recorded
@@ -377,20 +406,16 @@ class LocalAgentConversations:
         What the new messages make due is folded for the next request. None: something
         may be due now.
         """
-        follower = self._open_conversations.get(track.conversation)
-        if (
-            follower is None
-            or not track.can_lock_now
-            or not place.is_at_end
-            or place.known_count == len(messages)
-        ):
+        has_new_messages = place.is_at_end and place.known_count < len(messages)
+        if not has_new_messages or not track.can_lock_now:
             return None
-        shown, state = follower.last_entries, follower.conversation.state
-        if (
-            shown is None
-            or shown.seq != state.seq
-            or follower.applied_settings != follower.settings_of_arrival(arrival)
-        ):
+        follower = self._open_conversations.get(track.conversation)
+        if follower is None or follower.last_entries is None:
+            return None
+        shown = follower.last_entries
+        if shown.seq != follower.conversation.state.seq:
+            return None
+        if follower.applied_settings != follower.settings_of_arrival(arrival):
             return None
         if not follower.cannot_make_fold_due(messages[place.known_count :]):
             return None
@@ -407,7 +432,7 @@ class LocalAgentConversations:
     ) -> Sent:
         """Send known messages as the view shows them, and all others as they came."""
         first = len(track.chain) or len(messages)  # Else the body is sent as it came.
-        entries = (*shown.entries, *map(As, range(first, len(messages))))
+        entries = shown.entries + tuple(map(As, range(first, len(messages))))
         ticket = _build_ticket(track, arrival, follower.conversation.state.seq)
         ticket = replace(ticket, ahead=True, is_import=_is_long_history(messages, track))
         track.is_recorded.clear()
@@ -419,7 +444,7 @@ class LocalAgentConversations:
             track.is_recorded.set()
             raise
         if ticket.is_import:
-            self._imports.append((track, ticket))
+            self._running_imports.append(RunningImport(track, ticket))
         return Sent(ticket, entries, shown.has_fold, shown.taken_out)
 
     async def _append_unrecorded_messages(
@@ -467,7 +492,9 @@ class LocalAgentConversations:
         end = _end_of_next_batch(messages, known)
         hashes = arrival.chain[known:end]
         # Their pieces are kept meanwhile: those of short messages are parsed at each use.
-        batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:end]]
+        batch = [
+            Wired(message.speaker, message.units, message.pieces) for message in messages[known:end]
+        ]
         transaction = follower.write_in_one_transaction() if is_together else nullcontext(follower)
         async with transaction as writer:
             first = writer.conversation.state.seq + 1
@@ -512,13 +539,15 @@ class LocalAgentConversations:
             log.exception("a request could not be recorded; it had gone on already")
             follower.last_entries = None
         finally:
-            self._imports = [each for each in self._imports if each[0] is not track]
+            self._running_imports = [
+                running for running in self._running_imports if running.line is not track
+            ]
             track.is_recorded.set()
 
     async def _rewind(self, place: RequestPosition, track: KnownMessages, arrival: Arrival) -> None:
         """Handle a request that leaves the known line of its own conversation."""
         follower = await self._get_open_conversation(track)
-        await follower.rewind_and_keep_exclusions(place.seqs[-1] if place.seqs else 0)
+        await follower.rewind_and_keep_exclusions(_last_seq_of_position(place))
         track.rewind_known_messages(
             arrival.chain[: place.known_count], place.seqs[: place.known_count]
         )
@@ -540,10 +569,15 @@ class LocalAgentConversations:
             new_facts.append(facts.ConversationChanged(title=title))
         if new_facts:
             await session.conversation.append_facts(*new_facts)
-        known = list(arrival.chain[: place.known_count]), list(place.seqs)
-        fresh = self._matcher.add_known_messages(
-            KnownMessages(session.id, arrival.session, arrival.head, *known, agent=arrival.agent)
+        fresh = KnownMessages(
+            session.id,
+            arrival.session,
+            arrival.head,
+            chain=list(arrival.chain[: place.known_count]),
+            seqs=list(place.seqs),
+            agent=arrival.agent,
         )
+        self._matcher.add_known_messages(fresh)
         await self._record_which_messages_fork_contains(fresh)
         return fresh
 
@@ -562,14 +596,14 @@ class LocalAgentConversations:
 
     async def _get_open_conversation(self, track: KnownMessages) -> OpenAgentConversation:
         """Return the conversation, opened. Closes those not used recently."""
-        held = self._open_conversations.pop(track.conversation, None)
-        held = held or await OpenAgentConversation.open_by_name(
-            self._bench, track.conversation, self._ask
-        )
-        self._open_conversations[track.conversation] = held
+        name = track.conversation
+        follower = self._open_conversations.pop(name, None)
+        if follower is None:
+            follower = await OpenAgentConversation.open_by_name(self._bench, name, self._ask)
+        self._open_conversations[name] = follower  # It is now the one used last.
         while len(self._open_conversations) > MOST_OPEN_CONVERSATIONS:
             del self._open_conversations[next(iter(self._open_conversations))]
-        return held
+        return follower
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
@@ -580,8 +614,10 @@ class LocalAgentConversations:
         track = self._known_messages_of_ticket(ticket)
         outputs = []
         for call in calls:
-            text, is_ok = refusal, False
-            if not refusal:
+            if refusal:
+                text = refusal
+                is_ok = False
+            else:
                 text, is_ok = await self._run_recall_call(call, track)
             outputs.append(AgentOutput(call.id, text, is_ok))
         if track is not None:
@@ -684,10 +720,7 @@ class LocalAgentConversations:
                 return None
             follower = await self._get_open_conversation(track)
             conversation = follower.conversation
-            if not any(
-                isinstance(each.fact, facts.Folded)
-                for each in conversation.state.facts[ticket.saw :]
-            ):
+            if not _has_fold(conversation.state.facts[ticket.saw :]):
                 before = conversation.state.counted_tokens
                 await follower.session.folding.apply_due_folds(overflowed=True)
                 if conversation.state.counted_tokens >= before:
@@ -706,18 +739,19 @@ class LocalAgentConversations:
         ]
         if not since:
             return figures
-        known = {one.conversation for one in figures}
+        known = {figure.conversation for figure in figures}
         for row in self._bench.list_conversations():
             if row.agent and row.updated >= since and row.id not in known:
                 figures.append(await self._figures_of_closed(row.id, row.updated, since))
-        return [one for one in figures if one.requests]
+        return [figure for figure in figures if figure.requests]
 
     async def _figures_of_closed(self, name: str, updated: float, since: float) -> Figures:
         kept = self._closed_figures.get(name)
         if kept is None or (kept.updated, kept.since) != (updated, since):
             opened = await Conversation.open(self._bench.workspace.journal, name)
             computed = compute_agent_figures(name, opened.state, since)
-            kept = self._closed_figures[name] = ClosedFigures(updated, since, computed)
+            kept = ClosedFigures(updated, since, computed)
+            self._closed_figures[name] = kept
         return kept.figures
 
     def _known_messages_of_ticket(self, ticket: Ticket) -> KnownMessages | None:
@@ -795,8 +829,12 @@ class LocalAgentConversations:
 
 
 def _digests_of_results(messages: Sequence[Wired]) -> dict[str, Digest]:
-    results = (piece for message in messages for piece in message.pieces_of_kind(PieceKind.RESULT))
-    return {one.id: Digest.of_content(one.text.encode("utf-8", "surrogatepass")) for one in results}
+    digests: dict[str, Digest] = {}
+    for message in messages:
+        for result in message.pieces_of_kind(PieceKind.RESULT):
+            content = result.text.encode("utf-8", "surrogatepass")
+            digests[result.id] = Digest.of_content(content)
+    return digests
 
 
 def _newest_output_among(
@@ -845,7 +883,8 @@ def known_messages_from_facts(
         elif isinstance(fact, facts.Received):
             track.chain.extend(fact.chain)
             track.seqs.extend(fact.seqs)
-            track.session, track.head = fact.session, fact.head
+            track.session = fact.session
+            track.head = fact.head
             track.heads.add(fact.head)
     return track
 
@@ -857,7 +896,19 @@ def _build_ticket(track: KnownMessages, arrival: Arrival, newest_seq_sent: int) 
 
 
 def _newest_fact_sent(track: KnownMessages, ticket: Ticket) -> int:
-    return track.newest_fact_sent if ticket.ahead else ticket.saw
+    if ticket.ahead:
+        return track.newest_fact_sent
+    return ticket.saw
+
+
+def _last_seq_of_position(place: RequestPosition) -> int:
+    if not place.seqs:
+        return 0
+    return place.seqs[-1]
+
+
+def _has_fold(recorded_facts: Sequence[facts.Recorded]) -> bool:
+    return any(isinstance(recorded.fact, facts.Folded) for recorded in recorded_facts)
 
 
 def _belongs_to_same_session(arrival: Arrival, track: KnownMessages) -> bool:
@@ -870,14 +921,21 @@ def _belongs_to_same_session(arrival: Arrival, track: KnownMessages) -> bool:
 def title_from_messages(messages: Sequence[Wired]) -> str:
     """Return the first words of a person, without what the client added."""
     for message in messages:
-        if message.speaker is Speaker.USER:
-            for piece in message.pieces_of_kind(PieceKind.TEXT):
-                if text := split_off_tagged_blocks(piece.text[:20_000], _OPENING_TAG)[0].strip():
-                    return shorten_to_line(text.splitlines()[0], TITLE_CHARACTERS)
+        if message.speaker is not Speaker.USER:
+            continue
+        for piece in message.pieces_of_kind(PieceKind.TEXT):
+            own_words, _ = split_off_tagged_blocks(piece.text[:20_000], _OPENING_TAG)
+            if own_words.strip():
+                first_line = own_words.strip().splitlines()[0]
+                return shorten_to_line(first_line, TITLE_CHARACTERS)
     return ""
 
 
 def _seq_of_last_message(recorded_facts: Sequence[facts.Recorded]) -> int:
     kinds = facts.ModelReplied | facts.ToolReturned | facts.UserSaid | facts.Rewound
-    last = next((each for each in reversed(recorded_facts) if isinstance(each.fact, kinds)), None)
-    return 0 if last is None or isinstance(last.fact, facts.Rewound) else last.seq
+    for recorded in reversed(recorded_facts):
+        if isinstance(recorded.fact, facts.Rewound):
+            return 0
+        if isinstance(recorded.fact, kinds):
+            return recorded.seq
+    return 0

@@ -61,8 +61,10 @@ def build_own_refusal(status: int, kind: str, sentence: str) -> ProviderRefusal:
 
 def coding_of_reply(response: httpx.Response) -> str:
     """Return the body's compression, or an empty string."""
-    coding = response.headers.get("content-encoding", "").strip()
-    return "" if coding.lower() == "identity" else coding
+    coding: str = response.headers.get("content-encoding", "").strip()
+    if coding.lower() == "identity":
+        return ""
+    return coding
 
 
 async def read_raw_body(chunks: AsyncIterator[bytes]) -> bytearray:
@@ -100,7 +102,9 @@ async def parse_whole_reply(content: bytearray, coding: str) -> Json:
 
 
 def _parse_reply_value(content: bytearray, coding: str) -> Json:
-    decoded = decompress_body(content, coding, MOST_REPLY_BYTES) if coding else content
+    decoded: bytes | bytearray = content
+    if coding:
+        decoded = decompress_body(content, coding, MOST_REPLY_BYTES)
     check_bracket_count(decoded, 0, MOST_REPLY_SIGNS)
     return parse_whole_body(decoded)
 
@@ -119,7 +123,8 @@ def _parse_events(wire: Any, content: bytes, coding: str) -> Json:
     reading = wire.ReplyAssembler()
     decoded = bytes(decompress_body(content, coding, MOST_REPLY_BYTES))
     for raw in RawEventSplitter().feed_raw_chunk(decoded + b"\n\n"):
-        if (event := parse_event_data(raw)) is not None:
+        event = parse_event_data(raw)
+        if event is not None:
             reading.add_reply_event(event)
     return reading.whole_reply()
 
@@ -134,14 +139,13 @@ async def decode_reply_chunks(
     try:
         body = BodyDecompressor(coding, MOST_REPLY_BYTES)
         async for chunk in chunks:
-            decoded = (
-                await asyncio.to_thread(body.decode_piece, chunk)
-                if coding
-                else body.decode_piece(chunk)
-            )
+            if coding:
+                decoded = await asyncio.to_thread(body.decode_piece, chunk)
+            else:
+                decoded = body.decode_piece(chunk)
             yield chunk, decoded[:_PIECE]
-            for at in range(_PIECE, len(decoded), _PIECE):
+            for begin in range(_PIECE, len(decoded), _PIECE):
                 await asyncio.sleep(0)
-                yield b"", decoded[at : at + _PIECE]
+                yield b"", decoded[begin : begin + _PIECE]
     except (DecodedTooLarge, UnreadableCoding) as error:
         raise UnreadableReply(str(error), chunk) from error

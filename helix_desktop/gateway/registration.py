@@ -87,11 +87,17 @@ class GatewayRegistrations:
         self.replace_all(first)
 
     def replace_all(self, registrations: Iterable[GatewayRegistration]) -> None:
-        self._known = {_digest_of_token(one.token): one for one in registrations if one.token}
+        known: dict[bytes, GatewayRegistration] = {}
+        for registration in registrations:
+            if registration.token:
+                known[_digest_of_token(registration.token)] = registration
+        self._known = known
 
     def find_by_token(self, token: str) -> GatewayRegistration | None:
         """Find a registration by its token's digest, so that timing reveals nothing."""
-        return self._known.get(_digest_of_token(token)) if token else None
+        if not token:
+            return None
+        return self._known.get(_digest_of_token(token))
 
     def find_or_refuse(
         self, headers: Mapping[str, str], token_in_path: str
@@ -118,11 +124,12 @@ class RegisteredConversations:
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._known: dict[str, dict[str, str]] = {}
-        with suppress(OSError, ValueError, TypeError):
-            known = json.loads(file.read_bytes()) if file is not None else {}
-            self._known = {
-                token: own for token, own in dict(known).items() if isinstance(own, dict)
-            }
+        if file is None:
+            return
+        with suppress(OSError, ValueError, TypeError):  # A later gateway only lacks figures.
+            for token, own in dict(json.loads(file.read_bytes())).items():
+                if isinstance(own, dict):
+                    self._known[token] = own
 
     def remember_conversation_of_token(self, token: str, conversation: str, workspace: str) -> None:
         own = self._known.setdefault(_digest_of_token(token).hex(), {})
@@ -135,9 +142,8 @@ class RegisteredConversations:
         try:
             fresh.write_text(json.dumps(self._known), "utf-8")
             fresh.replace(self._file)
-        except (
-            OSError
-        ) as error:  # A later gateway will lack figures, but the agent is still served.
+        except OSError as error:
+            # A later gateway will lack figures, but the agent is still served.
             log.warning("what a registration's conversations are was not kept: %s", error.strerror)
 
     def find_conversations(self, token: str) -> Mapping[str, str]:

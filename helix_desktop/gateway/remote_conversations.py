@@ -77,12 +77,9 @@ class RemoteAgentConversations:
         self._incoming_line.clear()
         if kind == "sent":
             same, sent = value
-            value = replace(
-                sent,
-                entries=self._last_values.restore_value(
-                    sent.ticket.conversation, same, sent.entries
-                ),
-            )
+            conversation = sent.ticket.conversation
+            entries = self._last_values.restore_value(conversation, same, sent.entries)
+            value = replace(sent, entries=entries)
         self._talk.handle_message(kind, number, value)
 
     async def print_line(self, words: str) -> None:
@@ -106,34 +103,33 @@ class RemoteAgentConversations:
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """Send only messages that the other process lacks."""
         known = await self.count_known_messages(arrival)
-        asked = *self._shorten_arrival(arrival), known, tuple(messages[known:])
-        found: Sent = await self._call_other_process("arrive", *asked)
-        return found
+        shortened = self._shorten_arrival(arrival)
+        new_messages = tuple(messages[known:])
+        sent: Sent = await self._call_other_process("arrive", *shortened, known, new_messages)
+        return sent
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
-        found: Sent = await self._call_other_process(
-            "look", *self._shorten_arrival(arrival), len(messages)
-        )
-        return found
+        shortened = self._shorten_arrival(arrival)
+        sent: Sent = await self._call_other_process("look", *shortened, len(messages))
+        return sent
 
     def _shorten_arrival(self, arrival: Arrival) -> tuple[Arrival, int, int]:
         """Return the arrival with only new hashes and tools, and how many of each are
         already known there.
         """
-        known, chain = self._last_values.split_known_start(
-            f"{arrival.session} chain", arrival.chain
-        )
-        same, tools = self._last_values.split_known_start(f"{arrival.session} tools", arrival.tools)
-        return replace(arrival, chain=chain, tools=tools), known, same
+        session = arrival.session
+        split = self._last_values.split_known_start
+        known_hashes, chain = split(f"{session} chain", arrival.chain)
+        known_tools, tools = split(f"{session} tools", arrival.tools)
+        return replace(arrival, chain=chain, tools=tools), known_hashes, known_tools
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[tuple[str, str, str, bool]]:
-        return list(
-            await self._call_other_process(
-                "hidden", ticket, replied, tuple(calls), *filter(None, [refusal])
-            )
-        )
+        question: list[Any] = [ticket, replied, tuple(calls)]
+        if refusal:  # Older versions do not know of it.
+            question.append(refusal)
+        return list(await self._call_other_process("hidden", *question))
 
     async def record_agent_reply(
         self, ticket: Ticket, replied: Replied | None, shown_key: str
@@ -141,8 +137,8 @@ class RemoteAgentConversations:
         await self._call_other_process("replied", ticket, replied, shown_key)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
-        found: Sent | None = await self._call_other_process("overflowed", ticket)
-        return found
+        shorter: Sent | None = await self._call_other_process("overflowed", ticket)
+        return shorter
 
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
         return list(await self._call_other_process("figures", since))
@@ -205,10 +201,10 @@ class _GatewayProcessServer:
 
     async def _send_line(self, value: tuple[str, int, Any]) -> None:
         async with self._writing:
-            if isinstance(sent := value[2], Sent):
-                same, entries = self._last_values.split_known_start(
-                    sent.ticket.conversation, sent.entries
-                )
+            sent = value[2]
+            if isinstance(sent, Sent):
+                conversation = sent.ticket.conversation
+                same, entries = self._last_values.split_known_start(conversation, sent.entries)
                 value = ("sent", value[1], (same, replace(sent, entries=entries)))
             await self._console.write_output(encode_line(value))
 

@@ -168,14 +168,11 @@ class ReplyRelay:
         any of it, ask again.
         """
         shown_before = self.call_filter.shown_count
-        for wait_seconds in (*RETRY_WAITS_SECONDS, None):
+        for wait_seconds in RETRY_WAITS_SECONDS:
             try:
-                response = await self._request_next_reply(pieces)
-                if isinstance(response, provider_reply_bodies.ProviderRefusal):
-                    return response
-                return await self._relay_reply(response, streams=streams)
+                return await self._relay_next_reply(pieces, streams=streams)
             except httpx.TransportError as error:
-                if wait_seconds is None or self.call_filter.shown_count > shown_before:
+                if self.call_filter.shown_count > shown_before:
                     raise
                 log.info(
                     "a reply behind a recall broke off and is asked for again: %s",
@@ -183,7 +180,15 @@ class ReplyRelay:
                 )
             self.call_filter.reset_for_retry()
             await asyncio.sleep(wait_seconds)
-        raise AssertionError("the last try returns or raises")
+        return await self._relay_next_reply(pieces, streams=streams)
+
+    async def _relay_next_reply(
+        self, pieces: BodyPieces, *, streams: bool
+    ) -> WireReply | provider_reply_bodies.ProviderRefusal | None:
+        response = await self._request_next_reply(pieces)
+        if isinstance(response, provider_reply_bodies.ProviderRefusal):
+            return response
+        return await self._relay_reply(response, streams=streams)
 
     async def _request_next_reply(
         self, pieces: BodyPieces
@@ -199,7 +204,10 @@ class ReplyRelay:
             hint = retry_after_seconds(response.headers, refusal.parse_refusal_json())
             if response.status_code not in RETRIED_STATUSES or (hint or 0) > LONGEST_HINT_SECONDS:
                 return refusal
-            await asyncio.sleep(wait_seconds if hint is None else hint)
+            pause = wait_seconds
+            if hint is not None:
+                pause = hint
+            await asyncio.sleep(pause)
         response = await self.sending.send_to_provider(pieces, reads_reply=True)
         if response.status_code < 400:
             return response
@@ -269,10 +277,11 @@ class ReplyRelay:
             await self.conversations.record_agent_reply(self.ticket, cut, "")
 
     async def _send_and_clear_pieces(self, pieces: list[bytes]) -> None:
-        if whole := b"".join(pieces):
+        whole = b"".join(pieces)
+        pieces.clear()
+        if whole:
             await self.sending.send(whole)
             self.after_first_bytes()
-        pieces.clear()
 
     async def _relay_unread_rest_or_fail(
         self,
@@ -289,8 +298,10 @@ class ReplyRelay:
             await self.sending.send(encode_event({"type": "error", "error": failure}, "error"))
             return
         await self.sending.start_reply(stream.response)
-        unfinished = b"" if stream.coding else bytes(stream.splitter.unfinished)
-        await self.sending.send(unfinished + error.chunk)
+        unread = error.chunk
+        if not stream.coding:  # What was held back of an event that had not ended.
+            unread = bytes(stream.splitter.unfinished) + unread
+        await self.sending.send(unread)
         async for chunk in chunks:
             await self.sending.send(chunk)
 
@@ -331,10 +342,9 @@ class ReplyRelay:
         self, response: httpx.Response, content: bytes | bytearray, *, rewritten: bool = False
     ) -> None:
         await self.sending.start_reply(response, rewritten=rewritten)
-        for at in range(0, len(content), provider_reply_bodies.LARGE_REPLY_BYTES):
-            await self.sending.send(
-                bytes(content[at : at + provider_reply_bodies.LARGE_REPLY_BYTES])
-            )
+        step = provider_reply_bodies.LARGE_REPLY_BYTES
+        for begin in range(0, len(content), step):
+            await self.sending.send(bytes(content[begin : begin + step]))
 
     # --- Recording
 
@@ -348,9 +358,9 @@ class ReplyRelay:
         """Number Gemini's calls, which have no ids: visible ones as the agent counts,
         hidden ones separately.
         """
-        number = sum(
-            len(message.pieces_of_kind(PieceKind.CALL)) for message in self.request.body.messages
-        )
+        number = 0
+        for message in self.request.body.messages:
+            number += len(message.pieces_of_kind(PieceKind.CALL))
         mark = secrets.token_hex(6)
         pieces = []
         for position, piece in enumerate(answer.message.pieces):
@@ -402,7 +412,9 @@ class ReplyRelay:
         return [call for call in calls if call.name in HIDDEN_TOOLS]
 
     async def _answer_hidden_calls(self, answer: WireReply, hidden: Sequence[Piece]) -> None:
-        refusal = RECALL_REFUSED if self.call_filter.replies_before >= MOST_RECALL_REPLIES else ""
+        refusal = ""
+        if self.call_filter.replies_before >= MOST_RECALL_REPLIES:
+            refusal = RECALL_REFUSED
         self._recall_results = await self.conversations.answer_hidden_calls(
             self.ticket, self._build_replied(answer), hidden, refusal
         )
@@ -413,7 +425,9 @@ class ReplyRelay:
             )
 
     def _build_replied(self, answer: WireReply) -> Replied:
-        raw = orjson.dumps(answer.message.units).decode() if self._hidden_before else ""
+        raw = ""
+        if self._hidden_before:
+            raw = orjson.dumps(answer.message.units).decode()
         model = self.request.arrival.model or answer.model
         if answer.model and not self.request.is_side:
             model = answer.model
