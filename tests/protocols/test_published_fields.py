@@ -109,6 +109,22 @@ def test_a_shortened_output_of_openai_keeps_the_other_parts_and_its_cache_mark(
     assert marks_in(item) - marks_in(shown) == {mark_of(text_kind, "text")}
 
 
+@pytest.mark.parametrize("kind", ["functionCall", "functionResponse"])
+def test_a_shortened_call_or_response_of_gemini_keeps_its_other_fields(kind: str) -> None:
+    value: dict[str, Json] = {field: mark_of(kind, field) for field in TABLE["gemini"][kind]}
+    text_field = "args" if kind == "functionCall" else "response"
+    value[text_field] = {"output": value[text_field]}
+    part: dict[str, Json] = {kind: value}
+    for detail in schemas.GEMINI_PART_DETAILS:
+        part[detail] = mark_of("part", detail)
+    wire = WIRE_MODULES["gemini"]
+    read = wire.parse_messages({"contents": [{"role": "model", "parts": [part]}]})[0]
+    text = json.dumps({"note": SHORT}) if kind == "functionCall" else SHORT
+    (shown,) = wire.apply_edits(read, [PieceEdit(0, text)])
+    assert marks_in(part) - marks_in(shown) == {mark_of(kind, text_field)}
+    assert SHORT in json.dumps(shown)
+
+
 def test_a_part_of_a_result_that_nobody_knows_yet_stays_although_it_has_a_text() -> None:
     strange = {"type": "of_tomorrow", "text": "the words of tomorrow"}
     content = [{"type": "text", "text": "old words"}, strange]
