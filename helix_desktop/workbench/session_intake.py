@@ -20,6 +20,7 @@ from helix_desktop.histories.conversation_restoring import COPY_WORDS
 from helix_desktop.histories.program_names import NAMES, SAME_REPLY_SECONDS
 from helix_desktop.histories.seen_twice import (
     TimedReply,
+    is_seen_live,
     is_session_seen_live,
     names_of_session,
 )
@@ -83,7 +84,8 @@ class SessionIntake:
     earlier: EarlierImports = field(default_factory=EarlierImports)
     deleted: dict[str, float] = field(default_factory=dict)
     rows: Sequence[StoredConversation] = ()
-    _seen_live: dict[str, list[facts.Recorded]] = field(default_factory=dict)
+    _ids: frozenset[str] | None = None
+    _seen_live: dict[str, "SessionSeenLive"] = field(default_factory=dict)
 
     async def take_in_session(self, read_session: SessionToImport) -> TakenIn:
         session = await self._without_deleted_part(read_session)
@@ -164,12 +166,16 @@ class SessionIntake:
         identity = recording.identity_of_session
         if identity in self.earlier.last or not recording.session:
             return
-        own_conversation = conversation_id_of_session(*identity)
-        if any(row.id == own_conversation for row in self.rows):
+        if conversation_id_of_session(*identity) in self._ids_of_rows():
             return
         found = await self._find_same_session_seen_live(session)
         if found is not None and found.conversation not in self._conversations_of_others(identity):
             self.earlier.seen_live[identity] = found.conversation
+
+    def _ids_of_rows(self) -> frozenset[str]:
+        if self._ids is None:
+            self._ids = frozenset(row.id for row in self.rows)
+        return self._ids
 
     def _conversations_of_others(self, identity: tuple[str, str]) -> set[str]:
         """Return the conversations that are those of another session already."""
@@ -195,26 +201,28 @@ class SessionIntake:
         found: list[SessionSeenLive] = []
         for row in self.rows:
             if begun <= row.created <= ended:
-                live = await self._facts_seen_live(row)
-                if names & names_of_session([recorded.fact for recorded in live]):
-                    found.append(SessionSeenLive(row.id, live, row.parent))
+                seen = await self._read_session_seen_live(row)
+                if names & seen.names:
+                    found.append(seen)
         # The requests of an agent over ACP may stand below its conversation, under the same name.
         found.sort(key=lambda seen: bool(seen.parent))
         return found[0] if found else None
 
-    async def _facts_seen_live(self, row: StoredConversation) -> list[facts.Recorded]:
+    async def _read_session_seen_live(self, row: StoredConversation) -> "SessionSeenLive":
         """Return the oldest and newest facts of a conversation that an agent is connected to or
-        works in over ACP. They name its session.
+        works in over ACP, and the names that they have for its session.
         """
         if row.id not in self._seen_live:
             journal = self.workspace.journal
             newest = await journal.read_facts(row.id, after=max(0, row.last_seq - NEWEST))
             oldest = await journal.read_facts(row.id, limit=NEWEST)
             ends = [*oldest, *newest]
-            is_live = any(isinstance(recorded.fact, facts.Received) for recorded in ends)
-            if not is_live:
+            names: set[str] = set()
+            if is_seen_live(ends):
+                names = names_of_session([recorded.fact for recorded in ends])
+            else:
                 ends = []
-            self._seen_live[row.id] = ends
+            self._seen_live[row.id] = SessionSeenLive(row.id, row.parent, ends, frozenset(names))
         return self._seen_live[row.id]
 
     # --- Conversations that are here twice: of earlier versions, and copies given to an agent
@@ -263,11 +271,14 @@ class SessionIntake:
 
 @dataclass(frozen=True, slots=True)
 class SessionSeenLive:
-    """The conversation that saw a session live, with its oldest and newest facts."""
+    """A conversation with its oldest and newest facts. `names`: for its session, if it was seen
+    live.
+    """
 
     conversation: str
-    ends: Sequence[facts.Recorded]
     parent: str
+    ends: Sequence[facts.Recorded]
+    names: frozenset[str]
 
 
 def _newest_replies(session: SessionToImport) -> list[TimedReply]:
