@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, SignalInstance
+from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import HelixError
@@ -36,7 +37,13 @@ from helix_desktop.gui.workbench_types import (
     ProjectItem,
     Workbench,
 )
-from helix_desktop.program_settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING, RECORDER
+from helix_desktop.program_settings import (
+    NOTIFY_DONE,
+    NOTIFY_FAILED,
+    NOTIFY_WAITING,
+    RECORDER,
+    SOUND_DONE,
+)
 
 if TYPE_CHECKING:
     from helix_desktop.engine.list_rows import ConversationListRow
@@ -401,6 +408,8 @@ class DialogsAndNotifications(QObject):
             case _:
                 setting = NOTIFY_DONE
                 words = tr("The agent has finished.")
+                if self._parts.settings[SOUND_DONE]:
+                    QApplication.beep()
         if self._window.isActiveWindow() or not self._parts.settings[setting]:
             return
         title = self._workspaces.title_of_conversation(workspace, conversation) or TITLE

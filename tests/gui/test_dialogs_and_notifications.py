@@ -40,7 +40,7 @@ from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
-from helix_desktop.program_settings import NOTIFY_DONE, RECORDER, ProgramSettings
+from helix_desktop.program_settings import NOTIFY_DONE, RECORDER, SOUND_DONE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.imported_proposals import ImportedQuestion
 from tests.gui import story
@@ -379,6 +379,30 @@ def test_the_desktop_is_told_when_the_window_is_not_in_front(
     session.set_running(ConversationActivity.FAILED, "the provider is overloaded")
     window.workspaces.activity_by_workspace["storage-engine"]._bridge.emit_waiting_events()
     assert [words for _, words, _ in said[1:]] == ["The agent stopped: the provider is overloaded"]
+
+
+def test_a_sound_says_that_an_agent_is_done_once_it_is_turned_on(
+    front: DialogsAndNotifications,
+    window: MainWindow,
+    session: FakeSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sounds: list[str] = []
+    monkeypatch.setattr(QApplication, "beep", lambda: sounds.append("done"))
+    activity = window.workspaces.activity_by_workspace["storage-engine"]
+
+    def finish(state: ConversationActivity) -> None:
+        session.set_running(ConversationActivity.TOOLS)
+        session.set_running(state)
+        activity._bridge.emit_waiting_events()
+
+    finish(ConversationActivity.IDLE)
+    assert sounds == [], "it is off at first"
+    window.settings.change_setting(SOUND_DONE, True)
+    finish(ConversationActivity.IDLE)
+    assert sounds == ["done"]
+    finish(ConversationActivity.FAILED)
+    assert sounds == ["done"], "what failed is not done"
 
 
 def test_a_click_on_a_notification_goes_there(
