@@ -16,6 +16,7 @@ from helix_desktop.gui.question_dialogs import ask_file, ask_folder, ask_new_fil
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.text_file_saving import file_name_from_title
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.user_terminal import open_user_terminal
 from helix_desktop.gui.window_parts import WindowParts
 from helix_desktop.gui.workbench_types import KnownWorkspace, Workbench
 
@@ -90,6 +91,8 @@ class WorkspaceActions(QObject):
                 self._workspaces.go_to_workspace(row.id, open_settings)
             case "folders":
                 self.go_to_workspace_and_ask_folder(row)
+            case "terminal":
+                self._parts.run_for_window(open_user_terminal(Path(row.first_folder)))
             case "export":
                 self.ask_where_to_and_export_workspace(row)
             case "trash":
