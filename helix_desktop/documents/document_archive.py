@@ -43,7 +43,9 @@ class DocumentArchive:
         return parse_foreign_xml(self.read_member(name))
 
     def read_xml_or_none(self, name: str) -> Element | None:
-        return self.read_xml(name) if name in self.names else None
+        if name not in self.names:
+            return None
+        return self.read_xml(name)
 
     def check_is_not_encrypted(self) -> None:
         """Raise DocumentNeedsPassword if an OpenDocument file says that its members are encrypted."""
@@ -86,23 +88,43 @@ def parse_foreign_xml(content: bytes) -> Element:
 
 def local_name(element: Element) -> str:
     """Return a tag without its namespace, which two editions of the same format spell apart."""
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+    if not isinstance(element.tag, str):  # A comment, or an instruction to a program.
+        return ""
+    return element.tag.rpartition("}")[2]
 
 
-def attribute_named(element: Element, name: str) -> str:
-    """Return an attribute by its name without a namespace, or nothing."""
+def attribute_named(element: Element | None, name: str) -> str:
+    """Return an attribute by its name without a namespace, or an empty text. Of no element, as of
+    one that was looked for and is not there, every attribute is empty.
+    """
+    if element is None:
+        return ""
     for key, value in element.attrib.items():
         if key.rpartition("}")[2] == name:
             return value
     return ""
 
 
-def child_named(element: Element, name: str) -> Element | None:
+def number_attribute(element: Element | None, name: str, otherwise: int = 0) -> int:
+    """Return an attribute that is a whole number, or `otherwise`."""
+    value = attribute_named(element, name)
+    if not value.isdecimal():
+        return otherwise
+    return int(value)
+
+
+def child_named(element: Element | None, name: str) -> Element | None:
+    if element is None:
+        return None
     return next((child for child in element if local_name(child) == name), None)
 
 
-def descendants_named(element: Element, name: str) -> Iterator[Element]:
-    return (inner for inner in element.iter() if local_name(inner) == name)
+def descendants_named(element: Element | None, name: str) -> Iterator[Element]:
+    if element is None:
+        return
+    for inner in element.iter():
+        if local_name(inner) == name:
+            yield inner
 
 
 def read_relations(archive: DocumentArchive, member: str) -> dict[str, tuple[str, str]]:
@@ -110,13 +132,16 @@ def read_relations(archive: DocumentArchive, member: str) -> dict[str, tuple[str
     name, by id. Relations that lead out of the document are left out: nothing is fetched.
     """
     folder, name = posixpath.split(member)
-    found = archive.read_xml_or_none(f"{folder}/_rels/{name}.rels")
+    listing = archive.read_xml_or_none(f"{folder}/_rels/{name}.rels")
     relations: dict[str, tuple[str, str]] = {}
-    for relation in found if found is not None else ():
+    if listing is None:
+        return relations
+    for relation in listing:
         if relation.get("TargetMode") == "External":
             continue
-        target = relation.get("Target", "")
-        path = posixpath.normpath(posixpath.join(folder, target)) if target[:1] != "/" else target
+        path = relation.get("Target", "")
+        if not path.startswith("/"):
+            path = posixpath.normpath(posixpath.join(folder, path))
         kind = relation.get("Type", "").rpartition("/")[2]
         relations[relation.get("Id", "")] = (kind, path.lstrip("/"))
     return relations

@@ -129,17 +129,23 @@ def find_document_kind(name: str, content: bytes) -> DocumentKind | None:
         return _find_kind_of_archive(content)
     named = find_kind_by_ending(name)
     if content.startswith(_OLE_MARK):
-        return named if named in (OLD_EXCEL, WORD, POWERPOINT, EXCEL) else None
+        if named in (OLD_EXCEL, WORD, POWERPOINT, EXCEL):
+            return named
+        return None
     # A file that is called .docx but contains anything else is damaged, which its reader says.
-    is_text = b"\0" not in content[:4_096]
-    if named in _KINDS_NAMED_BY_TEXT:
-        return named if is_text or content.startswith((b"\xff\xfe", b"\xfe\xff")) else None
+    is_utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    has_zeros = b"\0" in content[:4_096]
+    if named in _KINDS_NAMED_BY_TEXT and has_zeros and not is_utf16:
+        return None
     return named
 
 
 def find_kind_by_ending(name: str) -> DocumentKind | None:
     ending = PurePath(name).suffix.lower()
-    return next((kind for kind in KINDS if ending in kind.endings), None)
+    for kind in KINDS:
+        if ending in kind.endings:
+            return kind
+    return None
 
 
 def is_office_file_with_password(content: bytes) -> bool:
@@ -151,7 +157,9 @@ def _find_kind_of_archive(content: bytes) -> DocumentKind | None:
     try:
         with open_foreign_archive(io.BytesIO(content), MOST_MEMBERS) as archive:
             names = archive.namelist()
-            mimetype = archive.read("mimetype")[:200] if "mimetype" in names else b""
+            mimetype = b""
+            if "mimetype" in names:
+                mimetype = archive.read("mimetype")[:200]
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         return _find_kind_of_unreadable_archive(content)
     declared = mimetype.decode("ascii", "replace").strip()

@@ -85,10 +85,12 @@ async def _run_worker(
     if output is None:
         raise _unreadable(name, kind, "too large")
     lines = await asyncio.to_thread(_parse_lines, output)
-    end = str(lines[-1].get("end", "")) if lines else ""
+    # Without a last line, the system ended the process: a library ran out of memory or time.
+    end = "stopped"
+    if lines and "end" in lines[-1]:
+        end = str(lines[-1]["end"])
     if end != "read":
-        # Without a last line, the system ended the process: a library ran out of memory or time.
-        raise _unreadable(name, kind, end or "stopped")
+        raise _unreadable(name, kind, end)
     return lines[:-1]
 
 
@@ -127,12 +129,14 @@ async def _receive_output(process: starter.Process) -> bytes | None:
     stdout = cast(asyncio.StreamReader, process.stdout)
     pieces: list[bytes] = []
     room = MOST_OUTPUT
-    while piece := await stdout.read(1 << 20):
+    piece = await stdout.read(1 << 20)
+    while piece:
         room -= len(piece)
         if room < 0:
             await starter.end_process(process)
             return None
         pieces.append(piece)
+        piece = await stdout.read(1 << 20)
     return b"".join(pieces)
 
 

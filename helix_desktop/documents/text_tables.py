@@ -43,8 +43,9 @@ def split_rows_into_pages(
             held = []
             first = number + 1
     if held or not number:
-        # A sheet of one page needs no row numbers.
-        yield _page_of_rows(held, head, title, first if first > 1 else 0, unit_number)
+        if first == 1:
+            first = 0  # A sheet of one page needs no row numbers.
+        yield _page_of_rows(held, head, title, first, unit_number)
 
 
 def _page_of_rows(
@@ -57,5 +58,5 @@ def _page_of_rows(
     writer.writerows(rows)
     if first:
         span = f"rows {first}-{first + len(rows) - 1}"
-        title = f"{title}, {span}" if title else span
+        title = ", ".join(filter(None, [title, span]))
     return DocumentPage(out.getvalue().rstrip("\n"), title, unit_number)

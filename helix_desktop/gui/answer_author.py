@@ -15,8 +15,8 @@ def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -
     """
     if started is not None and started.agent:
         return started.agent
-    imported = answer is not None and getattr(answer, "request", None) is None
-    if started is not None and started.origin.kind and imported:
+    is_imported = answer is not None and getattr(answer, "request", None) is None
+    if started is not None and started.origin.kind and is_imported:
         return NAMES.get(started.origin.kind, tr("Agent"))
     return PROGRAM_AUTHOR
 
@@ -25,7 +25,9 @@ def agent_of_conversation(recorded: Sequence[Recorded]) -> str:
     """Returns the connected agent, or the program that recorded the conversation; empty
     if it is our own.
     """
-    started = recorded[0].fact if recorded else None
+    if not recorded:
+        return ""
+    started = recorded[0].fact
     if not isinstance(started, ConversationStarted):
         return ""
     return started.agent or NAMES.get(started.origin.kind, "")
@@ -42,5 +44,9 @@ def name_over_answer(
     if author != PROGRAM_AUTHOR:
         return author
     chosen = chosen_model.rpartition("/")[2]
-    answering = answer.model.rpartition("/")[2] if isinstance(answer, ModelReplied) else chosen
-    return (chosen if chosen and answering.startswith(f"{chosen}-") else answering) or author
+    name = chosen
+    if isinstance(answer, ModelReplied):
+        name = answer.model.rpartition("/")[2]
+    if chosen and name.startswith(f"{chosen}-"):
+        name = chosen
+    return name or author

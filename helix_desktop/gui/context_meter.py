@@ -35,10 +35,11 @@ class ContextMeter(QWidget):
         self, parts: MeterParts, window: int, *, is_estimate: bool = False
     ) -> None:
         """Shows the parts. `window` is the model's context window in tokens."""
-        self._parts, self._window = tuple(parts), window
-        told = describe_meter(parts, window, is_estimate=is_estimate)
-        self.setAccessibleDescription(told)
-        self.setToolTip(told)
+        self._parts = tuple(parts)
+        self._window = window
+        description = describe_meter(parts, window, is_estimate=is_estimate)
+        self.setAccessibleDescription(description)
+        self.setToolTip(description)
         self.update()
 
     def sizeHint(self) -> QSize:
@@ -72,10 +73,11 @@ def paint_meter_bar(
     painter.fillPath(outline, theme.colour_of_token("free"))
     painter.setClipPath(outline)
     for kind, start, width in meter_segments(parts, window, bar.width()):
-        left = bar.right() - start - width if right_to_left else bar.left() + start
-        painter.fillRect(
-            QRectF(left, bar.top(), width, bar.height()), theme.fill_colour_of_kind(kind)
-        )
+        left = bar.left() + start
+        if right_to_left:
+            left = bar.right() - start - width
+        part = QRectF(left, bar.top(), width, bar.height())
+        painter.fillRect(part, theme.fill_colour_of_kind(kind))
     painter.restore()
 
 
@@ -97,7 +99,9 @@ def meter_segments(
 
 
 def filled_window_percent(parts: MeterParts, window: int) -> int:
-    return round(100 * sum(tokens for _, tokens in parts) / window) if window else 0
+    if not window:
+        return 0
+    return round(100 * sum(tokens for _, tokens in parts) / window)
 
 
 def describe_window_fill(parts: MeterParts, window: int) -> str:
@@ -122,17 +126,13 @@ def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False)
         window=format_token_count(window),
         share=describe_window_fill(parts, window),
     )
-    head = f"≈ {head}" if is_estimate else head
-    return "\n".join(
-        [
-            head,
-            *(
-                f"{context_kind_name(kind)}: {format_token_count(tokens)}"
-                for kind, tokens in parts
-                if tokens
-            ),
-        ]
-    )
+    if is_estimate:
+        head = f"≈ {head}"
+    lines = [head]
+    for kind, tokens in parts:
+        if tokens:
+            lines.append(f"{context_kind_name(kind)}: {format_token_count(tokens)}")
+    return "\n".join(lines)
 
 
 def context_kind_name(kind: ContextKind) -> str:
@@ -144,9 +144,14 @@ def format_token_count(tokens: float) -> str:
     if tokens < 1_000:
         return format_number(tokens)
     if tokens < 999_950:
-        return format_number(tokens / 1_000, 1 if round(tokens / 100) % 10 else 0) + "K"
+        decimals = 0
+        if round(tokens / 100) % 10:
+            decimals = 1
+        return format_number(tokens / 1_000, decimals) + "K"
     return format_number(tokens / 1_000_000, 2) + "M"
 
 
 def describe_token_count(tokens: float) -> str:
-    return tr("{n} token", n=1) if tokens == 1 else tr("{n} tokens", n=format_token_count(tokens))
+    if tokens == 1:
+        return tr("{n} token", n=1)
+    return tr("{n} tokens", n=format_token_count(tokens))

@@ -39,9 +39,9 @@ _FORMS = {
 
 # The desktop only displays these files. It might run other files, so we open their folder instead.
 _SHOWN_SUFFIXES = r"txt|md|rst|log|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|[ch]|cc|[ch]pp|rs|go|java|kt|swift|tsx?|s?css|sql|diff|patch|png|jpe?g|gif|webp|bmp|pdf"
-_SOURCE_SUFFIXES = (
-    "" if sys.platform == "win32" else "|py|jsx?|rb|pl|lua|php"
-)  # Windows would run these files.
+_SOURCE_SUFFIXES = "|py|jsx?|rb|pl|lua|php"
+if sys.platform == "win32":  # Windows would run these files.
+    _SOURCE_SUFFIXES = ""
 SHOWN_FILE = re.compile(rf".*\.({_SHOWN_SUFFIXES}{_SOURCE_SUFFIXES})", re.IGNORECASE | re.DOTALL)
 
 
@@ -62,19 +62,29 @@ class WindowPlace:
 
 def parse_deep_link(link: str) -> WindowPlace:
     """Parses a link into a place; raises InvalidInput for anything that is not on the list."""
-    head, _, path = link.strip().partition("://")
-    path = path.rstrip("/")
-    for kind, form in _FORMS.items():
-        found = form.fullmatch(path) if head.casefold() == SCHEME and len(link) <= LONGEST else None
-        if found is not None:
-            names = found.groupdict(default="")
-            seq, digest = int(names.pop("seq", "") or 0), names.pop("digest", "")
-            return WindowPlace(
-                kind, **names, seq=seq, digest=Digest.from_hex(digest) if digest else None
-            )
+    scheme, _, path = link.strip().partition("://")
+    if scheme.casefold() == SCHEME and len(link) <= LONGEST:
+        for kind, form in _FORMS.items():
+            match = form.fullmatch(path.rstrip("/"))
+            if match is not None:
+                return _build_place(kind, match.groupdict(default=""))
     raise InvalidInput(
         "This link doesn't lead to anything in Helix Desktop.",
         remedy="Links can open pages and entries, but they cannot start anything.",
+    )
+
+
+def _build_place(kind: str, values: dict[str, str]) -> WindowPlace:
+    digest: Digest | None = None
+    if values.get("digest"):
+        digest = Digest.from_hex(values["digest"])
+    return WindowPlace(
+        kind,
+        values.get("workspace", ""),
+        values.get("conversation", ""),
+        int(values.get("seq") or 0),
+        digest,
+        values.get("fold", ""),
     )
 
 
@@ -82,11 +92,15 @@ def format_deep_link(place: WindowPlace) -> str:
     if place.kind == "settings":
         return f"{SCHEME}://settings"
     path = f"{SCHEME}://workspace/{place.workspace}"
+    if place.kind == "conversation" and place.seq:
+        return f"{path}/conversation/{place.conversation}/{place.seq}"
     if place.kind == "conversation":
-        return f"{path}/conversation/{place.conversation}" + (f"/{place.seq}" if place.seq else "")
+        return f"{path}/conversation/{place.conversation}"
     if place.kind == "entry":
         return f"{path}/entry/{place.digest}"
-    return f"{path}/fold/{place.conversation}/{place.fold}" if place.kind == "fold" else path
+    if place.kind == "fold":
+        return f"{path}/fold/{place.conversation}/{place.fold}"
+    return path
 
 
 def open_in_browser(address: str) -> None:
@@ -106,5 +120,8 @@ def open_file_or_its_folder(path: Path) -> None:
     mode = 0
     with suppress(OSError):
         mode = path.lstat().st_mode
-    is_harmless = SHOWN_FILE.fullmatch(path.name) and stat.S_ISREG(mode) and not mode & 0o111
-    open_in_desktop_program(path if is_harmless else path.parent)
+    is_executable = bool(mode & 0o111)
+    if SHOWN_FILE.fullmatch(path.name) and stat.S_ISREG(mode) and not is_executable:
+        open_in_desktop_program(path)
+    else:
+        open_in_desktop_program(path.parent)

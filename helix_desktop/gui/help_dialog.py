@@ -14,6 +14,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QCompleter, QTextBrowser, QWidget
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.widgets import (
     TransientDialog,
     build_line_edit,
@@ -34,31 +35,48 @@ PARAGRAPH_SPACING = 6  # The space below each paragraph, in pixels.
 def find_help_file(file: str) -> Path:
     """Returns a page in the window's language, or else in English."""
     pages = resources_folder() / "help"
-    own = pages / QLocale().name()[:2] / file
-    return own if own.is_file() else pages / file
+    translated = pages / QLocale().name()[:2] / file
+    if translated.is_file():
+        return translated
+    return pages / file
 
 
 def list_help_contents() -> tuple[tuple[str, str, str], ...]:
-    text = find_help_file(CONTENTS).read_text("utf-8")
-    return tuple(
-        (file, title, about) for title, file, about in _CONTENTS_LINE.findall(text.replace("`", ""))
-    )
+    """Returns the file, the title and what each page is about."""
+    text = find_help_file(CONTENTS).read_text("utf-8").replace("`", "")
+    contents: list[tuple[str, str, str]] = []
+    for title, file, about in _CONTENTS_LINE.findall(text):
+        contents.append((file, title, about))
+    return tuple(contents)
 
 
 def find_help_pages(words: str) -> dict[str, str]:
     """Finds pages with all these words: first those with the words in their title, then
     by number of hits.
     """
-    wanted, ranked = words.casefold().split(), []
+    wanted = words.casefold().split()
+    pages: list[FoundHelpPage] = []
     for file, title, about in list_help_contents():
-        line, text = f"{title}: {about}", find_help_file(file).read_text("utf-8").casefold()
-        places = [
-            all(word in place for word in wanted)
-            for place in (title.casefold(), line.casefold(), text)
-        ]
-        if any(places):
-            ranked.append((places.index(True), -sum(map(text.count, wanted)), line, file))
-    return {line: file for *_, line, file in sorted(ranked, key=lambda page: page[:2])}
+        line = f"{title}: {about}"
+        text = find_help_file(file).read_text("utf-8").casefold()
+        # The words may all be in the title, in the line of the contents, or only in the text.
+        for rank, place in enumerate((title.casefold(), line.casefold(), text)):
+            if all(word in place for word in wanted):
+                hits = sum(text.count(word) for word in wanted)
+                pages.append(FoundHelpPage(line, file, rank, hits))
+                break
+    pages.sort(key=lambda page: (page.rank, -page.hits))
+    return {page.line: page.file for page in pages}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHelpPage:
+    """`line`: its line in the contents. `rank`: 0 if its title has all words."""
+
+    line: str
+    file: str
+    rank: int
+    hits: int
 
 
 class HelpPage(QTextBrowser):
@@ -69,19 +87,19 @@ class HelpPage(QTextBrowser):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent, openLinks=False)
         self.setAccessibleName(tr("Help"))
-        self.sourceChanged.connect(
-            self._set_margins_and_picture_widths
-        )  # Going back emits this signal, too.
+        # Going back emits this signal, too.
+        self.sourceChanged.connect(self._set_margins_and_picture_widths)
 
     def _set_margins_and_picture_widths(self) -> None:
         self.document().setDocumentMargin(16)
-        block, cursor = self.document().begin(), self.document().find(PICTURE)
+        block = self.document().begin()
         while block.isValid():
             shape = block.blockFormat()
             if not shape.hasProperty(QTextFormat.Property.BlockCodeFence):
                 shape.setBottomMargin(PARAGRAPH_SPACING)
                 QTextCursor(block).setBlockFormat(shape)
             block = block.next()
+        cursor = self.document().find(PICTURE)
         while not cursor.isNull():
             picture = cursor.charFormat().toImageFormat()
             picture.setMaximumWidth(QTextLength(QTextLength.Type.PercentageLength, 100))
@@ -100,7 +118,8 @@ class HelpDialog(TransientDialog):
         self.search.setClearButtonEnabled(True)
         self._found = QStringListModel(self)
         choices = QCompleter(self._found, self)
-        if (popup := choices.popup()) is not None:
+        popup = choices.popup()
+        if popup is not None:
             popup.setProperty("look", "bordered")
         choices.setCompletionMode(QCompleter.CompletionMode.UnfilteredPopupCompletion)
         choices.activated.connect(self._open_found_page)
@@ -130,10 +149,14 @@ class HelpDialog(TransientDialog):
             self.search, self.in_english, self.page, buttons, owner=self, margins=(20, 16, 20, 16)
         )
         self.open_help_page(file)
-        (self.search if file == CONTENTS else self.page).setFocus()
+        if file == CONTENTS:
+            self.search.setFocus()
+        else:
+            self.page.setFocus()
 
     def _open_found_page(self, line: str) -> None:
-        if file := find_help_pages("").get(line):
+        file = find_help_pages("").get(line)
+        if file:
             self.search.clear()
             self.open_help_page(file)
             self.page.setFocus()

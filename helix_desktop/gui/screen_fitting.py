@@ -47,7 +47,8 @@ def _room_on_screen(dialog: QDialog) -> QSize:
 
 
 def _fit_to_screen(dialog: QDialog) -> None:
-    layout, room = dialog.layout(), _room_on_screen(dialog)
+    layout = dialog.layout()
+    room = _room_on_screen(dialog)
     if layout is not None:
         needed = layout.totalMinimumSize()
         if layout.hasHeightForWidth():  # Labels that wrap need more height.
@@ -59,20 +60,21 @@ def _fit_to_screen(dialog: QDialog) -> None:
             dialog.resize(dialog.size().expandedTo(needed))
     if dialog.size().boundedTo(room) != dialog.size():
         dialog.resize(dialog.size().boundedTo(room))
-    screen, place = dialog.screen().availableGeometry(), dialog.frameGeometry()
+    screen = dialog.screen().availableGeometry()
+    place = dialog.frameGeometry()
     if dialog.isVisible() and not screen.contains(place):
         last = screen.bottomRight() - place.bottomRight() + place.topLeft()
-        dialog.move(
-            max(screen.left(), min(place.left(), last.x())),
-            max(screen.top(), min(place.top(), last.y())),
-        )
+        left = max(screen.left(), min(place.left(), last.x()))
+        top = max(screen.top(), min(place.top(), last.y()))
+        dialog.move(left, top)
 
 
 def _make_contents_scroll(dialog: QDialog, layout: QLayout, room: QSize) -> None:
     """Makes the contents scroll. In a box of Qt's, only the text scrolls, and wide
     buttons are stacked.
     """
-    area, focused = QScrollArea(dialog, widgetResizable=True), dialog.focusWidget()
+    area = QScrollArea(dialog, widgetResizable=True)
+    focused = dialog.focusWidget()
     if not isinstance(dialog, QMessageBox):
         inside = QWidget(dialog)
         inside.setProperty("look", "plain")
@@ -80,10 +82,8 @@ def _make_contents_scroll(dialog: QDialog, layout: QLayout, room: QSize) -> None
         area.setWidget(inside)
         build_column(area, owner=dialog, margins=0)
     else:
-        buttons, label = (
-            dialog.findChild(QDialogButtonBox),
-            dialog.findChild(QLabel, "qt_msgbox_label"),
-        )
+        buttons = dialog.findChild(QDialogButtonBox)
+        label = dialog.findChild(QLabel, "qt_msgbox_label")
         if buttons is not None and buttons.sizeHint().width() > room.width() * 0.9:
             buttons.setOrientation(Qt.Orientation.Vertical)
         if label is not None and label.parent() is dialog:

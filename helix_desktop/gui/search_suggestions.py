@@ -17,6 +17,11 @@ from helix_desktop.gui.translation import tr, translate_name
 from helix_desktop.gui.window_actions import ActionRegistry
 from helix_desktop.gui.workbench_types import KnownWorkspace, ProjectItem, Session, Workbench
 
+LONGEST_TEXT = 200  # Longer texts of hits are cut to this many characters.
+LONGEST_REMARK = 80
+MOST_CONVERSATIONS = 500
+MOST_FILES = 6
+MOST_ENTRIES = 4
 LEAD = 20  # About this many characters are shown before the first word that was found.
 GoToPlace = Callable[[WindowPlace], object]
 
@@ -42,56 +47,58 @@ COMMANDS: Mapping[str, str] = {
 
 
 def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
-    return [
-        PaletteItem(
-            each.title,
-            actions[each.id].trigger,
-            note=each.group,
-            key=actions.format_shortcut(each.id),
-            enabled=actions[each.id].isEnabled(),
+    items: list[PaletteItem] = []
+    for declared in actions:
+        if declared.id == "palette":
+            continue
+        action = actions[declared.id]
+        shortcut = actions.format_shortcut(declared.id)
+        is_enabled = action.isEnabled()
+        items.append(
+            PaletteItem(
+                declared.title,
+                action.trigger,
+                note=declared.group,
+                key=shortcut,
+                enabled=is_enabled,
+            )
         )
-        for each in actions
-        if each.id != "palette"
-    ]
+    return items
 
 
 def suggest_help_pages(show: Callable[[str], object]) -> list[PaletteItem]:
     from helix_desktop.gui.help_dialog import list_help_contents
 
-    return [
-        PaletteItem(f"{title}: {about}", partial(show, file), kind="entry", note=tr("Help"))
-        for file, title, about in list_help_contents()
-    ]
+    items: list[PaletteItem] = []
+    for file, title, about in list_help_contents():
+        open_page = partial(show, file)
+        items.append(PaletteItem(f"{title}: {about}", open_page, kind="entry", note=tr("Help")))
+    return items
 
 
 def suggest_conversations(
     rows: Sequence[ConversationListRow], workspace: str, go: GoToPlace
 ) -> list[PaletteItem]:
     """Suggests conversations, the newest first, without those in the trash."""
-
-    def conversation_suggestion(row: ConversationListRow) -> PaletteItem:
-        place = WindowPlace("conversation", workspace, row.id)
-        note = tr("archived") if row.archived else tr("conversation")
-        return PaletteItem(
-            row.title or tr("New conversation"), lambda: go(place), kind="message", note=note
-        )
-
-    newest = sorted(
-        (row for row in rows if not row.trashed), key=lambda row: row.updated, reverse=True
-    )
-    return [conversation_suggestion(row) for row in newest[:500]]
+    shown = [row for row in rows if not row.trashed]
+    shown.sort(key=lambda row: row.updated, reverse=True)
+    items: list[PaletteItem] = []
+    for row in shown[:MOST_CONVERSATIONS]:
+        note = tr("conversation")
+        if row.archived:
+            note = tr("archived")
+        go_there = partial(go, WindowPlace("conversation", workspace, row.id))
+        title = row.title or tr("New conversation")
+        items.append(PaletteItem(title, go_there, kind="message", note=note))
+    return items
 
 
 def suggest_workspaces(rows: Sequence[KnownWorkspace], go: GoToPlace) -> list[PaletteItem]:
-    return [
-        PaletteItem(
-            row.name,
-            partial(go, WindowPlace("workspace", row.id)),
-            kind="folder",
-            note=tr("workspace"),
-        )
-        for row in rows
-    ]
+    items: list[PaletteItem] = []
+    for row in rows:
+        go_there = partial(go, WindowPlace("workspace", row.id))
+        items.append(PaletteItem(row.name, go_there, kind="folder", note=tr("workspace")))
+    return items
 
 
 def suggest_search_hits(
@@ -105,55 +112,82 @@ def suggest_search_hits(
     """Suggests messages and entries that a search found, equal ones once. `name`: the
     workspace, if not the current one.
     """
-    from helix_desktop.engine.strategies.handover import TITLE
-
-    title = translate_name("kind of context", "handover")
-    stems, needles = [stem_of_word(word) for word in words.split()], list_needles_of_query(words)
-
-    def search_hit_suggestion(hit: SearchHit) -> PaletteItem:
-        text = _cut_to_begin_near_words(" ".join(hit.snippet.replace(TITLE, title).split()), stems)[
-            :200
-        ]
-        if not find_needle_spans(needles, text) and find_needle_spans(needles, hit.about.source):
-            text = f"{hit.about.source}: {text}"  # The words are in the call, not in its output.
+    needles = list_needles_of_query(words)
+    stems = [stem_of_word(word) for word in words.split()]
+    item_by_text_and_note: dict[tuple[str, str], PaletteItem] = {}
+    for hit in hits:
+        text = _text_of_hit(hit, stems, needles)
         if hit.digest is not None:
-            place, kind = WindowPlace("entry", workspace, digest=hit.digest), "entry"
+            place = WindowPlace("entry", workspace, digest=hit.digest)
+            kind = "entry"
             notes = [name, hit.about.tool, hit.about.source, hit.digest.short_hex]
         else:
-            place, kind = (
-                WindowPlace("conversation", workspace, hit.conversation, hit.seq, words=words),
-                "message",
-            )
+            place = WindowPlace("conversation", workspace, hit.conversation, hit.seq, words=words)
+            kind = "message"
             notes = [name, titles.get(hit.conversation, "")]
-        note, similar = " · ".join(filter(None, notes)), not hit.has_all_words
-        return PaletteItem(
-            text, partial(go, place), kind, note, needles=needles, is_similar=similar
+        note = " · ".join(filter(None, notes))
+        item_by_text_and_note[text, note] = PaletteItem(
+            text,
+            partial(go, place),
+            kind,
+            note,
+            needles=needles,
+            is_similar=not hit.has_all_words,
         )
+    return list(item_by_text_and_note.values())
 
-    return list(
-        {(item.text, item.note): item for item in map(search_hit_suggestion, hits)}.values()
-    )
+
+def _text_of_hit(hit: SearchHit, stems: Sequence[str], needles: tuple[str, ...]) -> str:
+    from helix_desktop.engine.strategies.handover import TITLE
+
+    heading = translate_name("kind of context", "handover")
+    on_one_line = " ".join(hit.snippet.replace(TITLE, heading).split())
+    text = _cut_to_begin_near_words(on_one_line, stems)[:LONGEST_TEXT]
+    is_in_text = find_needle_spans(needles, text)
+    if not is_in_text and find_needle_spans(needles, hit.about.source):
+        return f"{hit.about.source}: {text}"  # The words are in the call, not in its output.
+    return text
 
 
 def group_search_suggestions(finds: Sequence[PaletteItem], *, more: bool) -> list[PaletteItem]:
     """Separates what has all words from what has some, and says so. `more`: the search goes on."""
-    unsearched = [find for find in finds if find.kind == "folder"]
-    exact = [find for find in finds if not find.is_similar and find.kind != "folder"]
-    similar = [find for find in finds if find.is_similar]
+    unsearched: list[PaletteItem] = []
+    exact: list[PaletteItem] = []
+    similar: list[PaletteItem] = []
+    for find in finds:
+        if find.kind == "folder":
+            unsearched.append(find)
+        elif find.is_similar:
+            similar.append(find)
+        else:
+            exact.append(find)
     if not similar:
-        return [*exact, *unsearched]
-    title = tr("Similar:") if exact or more else tr("No exact match. Similar:")
-    heading = partial(PaletteItem, act=str, kind=HEADING, enabled=False)
-    above = [heading(tr("With all words: {n}", n=len(exact)))] if exact else []
-    return [*above, *exact, heading(title), *similar, *unsearched]
+        return exact + unsearched
+    items: list[PaletteItem] = []
+    if exact:
+        items.append(_build_heading(tr("With all words: {n}", n=len(exact))))
+    items += exact
+    if exact or more:
+        items.append(_build_heading(tr("Similar:")))
+    else:
+        items.append(_build_heading(tr("No exact match. Similar:")))
+    return items + similar + unsearched
+
+
+def _build_heading(words: str) -> PaletteItem:
+    return PaletteItem(words, act=str, kind=HEADING, enabled=False)
 
 
 def _cut_to_begin_near_words(text: str, stems: Sequence[str]) -> str:
     """Omits text long before the first found word, since a row shows only a beginning."""
-    first = min((at for stem in stems if (at := text.casefold().find(stem)) >= 0), default=0)
-    return (
-        f"…{text[first - LEAD :].partition(' ')[2] or text[first:]}" if first > 2 * LEAD else text
-    )
+    folded = text.casefold()
+    positions = [folded.find(stem) for stem in stems]
+    first = min((position for position in positions if position >= 0), default=0)
+    if first <= 2 * LEAD:
+        return text
+    # Begins with a whole word, if there is another one before the word that was found.
+    from_next_word = text[first - LEAD :].partition(" ")[2]
+    return f"…{from_next_word or text[first:]}"
 
 
 def suggest_unsearched_workspace(
@@ -181,20 +215,24 @@ def offer_slash_commands(
     contain the letters.
     """
     letters = asked.typed_letters.casefold()
-    programs = [
-        CompletionOffer(f"/{name}", value=action, icon="action", remark=action.text())
-        for name, action in ((name, actions[action]) for name, action in COMMANDS.items())
-        if action.isEnabled() and (name.startswith(letters) or letters in action.text().casefold())
-    ]
-    own = [
-        CompletionOffer(f"/{item.name}", f"/{item.name} ", icon="entry", remark=item.about[:80])
-        for item in brought
-        if letters in item.name.casefold()
-    ]
-    names, typed = [*own, *programs], f"/{letters}"
-    return sorted(
-        names, key=lambda offer: (offer.text != typed, not offer.text.casefold().startswith(typed))
-    )
+    offers: list[CompletionOffer] = []
+    for item in brought:
+        if letters in item.name.casefold():
+            text = f"/{item.name}"
+            about = item.about[:LONGEST_REMARK]
+            offers.append(CompletionOffer(text, f"{text} ", icon="entry", remark=about))
+    for name, action_name in COMMANDS.items():
+        action = actions[action_name]
+        is_meant = name.startswith(letters) or letters in action.text().casefold()
+        if action.isEnabled() and is_meant:
+            text = f"/{name}"
+            offers.append(CompletionOffer(text, value=action, icon="action", remark=action.text()))
+    typed = f"/{letters}"
+
+    def rank(offer: CompletionOffer) -> tuple[bool, bool]:
+        return offer.text != typed, not offer.text.casefold().startswith(typed)
+
+    return sorted(offers, key=rank)
 
 
 async def start_agent_and_offer_commands(
@@ -205,38 +243,48 @@ async def start_agent_and_offer_commands(
     """
     letters = asked.typed_letters.casefold()
     await bench.acp.start_agent(session.conversation)
-    return [
-        CompletionOffer(
-            f"/{make_safe_text(name)}", f"/{name} ", icon="entry", remark=make_safe_text(about)[:80]
-        )
-        for name, about in bench.acp.list_agent_commands(session.id).items()
-        if letters in name.casefold()
-    ]
+    offers: list[CompletionOffer] = []
+    for name, about in bench.acp.list_agent_commands(session.id).items():
+        if letters in name.casefold():
+            shown = f"/{make_safe_text(name)}"
+            remark = make_safe_text(about)[:LONGEST_REMARK]
+            offers.append(CompletionOffer(shown, f"/{name} ", icon="entry", remark=remark))
+    return offers
 
 
 async def offer_mentions(bench: Workbench, asked: CompletionRequest) -> list[CompletionOffer]:
-    """Offers completions for `@`: the workspace's files by name, then entries of the
-    cache by content.
+    """Offers completions for `@`: the workspace's files by name, resources of servers, then
+    entries of the cache by content.
     """
-    files = await bench.complete_file_paths(asked.typed_letters, 6)
-    offers = [
-        CompletionOffer(name, f"@{name} ", icon="folder" if name.endswith("/") else "entry")
-        for name in files
-    ]
-    letters = asked.typed_letters.casefold()
-    offers += [
-        CompletionOffer(
-            f"{each.server}: {each.name}",
-            value=OfferedResource(each.server, each.uri),
-            icon="entry",
-            remark=each.uri[:60],
-        )
-        for each in bench.mcp_servers.list_offered_resources()
-        if letters and letters in f"{each.server}:{each.name} {each.uri}".casefold()
-    ]
-    if len(asked.typed_letters) >= 2 and ":" not in asked.typed_letters:  # Names have no filters.
-        hits = await bench.workspace.index.search_index(asked.typed_letters, limit=12)
-        offers += [_offer_cache_entry(hit) for hit in hits if hit.digest is not None][:4]
+    letters = asked.typed_letters
+    offers: list[CompletionOffer] = []
+    for path in await bench.complete_file_paths(letters, MOST_FILES):
+        icon = "entry"
+        if path.endswith("/"):
+            icon = "folder"
+        offers.append(CompletionOffer(path, f"@{path} ", icon=icon))
+    if letters:
+        offers += _offer_server_resources(bench, letters.casefold())
+    # Names have no filters, so a colon means one.
+    if len(letters) >= 2 and ":" not in letters:
+        hits = await bench.workspace.index.search_index(letters, limit=12)
+        entries = [_offer_cache_entry(hit) for hit in hits if hit.digest is not None]
+        offers += entries[:MOST_ENTRIES]
+    return offers
+
+
+def _offer_server_resources(bench: Workbench, letters: str) -> list[CompletionOffer]:
+    offers: list[CompletionOffer] = []
+    for resource in bench.mcp_servers.list_offered_resources():
+        if letters in f"{resource.server}:{resource.name} {resource.uri}".casefold():
+            offers.append(
+                CompletionOffer(
+                    f"{resource.server}: {resource.name}",
+                    value=OfferedResource(resource.server, resource.uri),
+                    icon="entry",
+                    remark=resource.uri[:60],
+                )
+            )
     return offers
 
 
@@ -248,6 +296,7 @@ class OfferedResource:
 
 def _offer_cache_entry(hit: SearchHit) -> CompletionOffer:
     name = " ".join(filter(None, [hit.about.tool, hit.about.source])) or hit.snippet[:60]
-    return CompletionOffer(
-        name, value=hit.digest, icon="archive", remark=hit.digest.short_hex if hit.digest else ""
-    )
+    remark = ""
+    if hit.digest is not None:
+        remark = hit.digest.short_hex
+    return CompletionOffer(name, value=hit.digest, icon="archive", remark=remark)

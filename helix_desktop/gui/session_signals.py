@@ -25,9 +25,8 @@ class EventBatch:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._texts: list[
-            list[str]
-        ] = []  # The pieces of text of each event collected in this batch.
+        # The pieces of text of each event collected in this batch.
+        self._texts: list[list[str]] = []
         self.size = 0  # The number of characters collected in this batch.
 
     def __bool__(self) -> bool:
@@ -81,7 +80,8 @@ class EventBridge(QObject):
         self._timer.stop()
         if not self._waiting:
             return
-        waiting, self._waiting = self._waiting, EventBatch()
+        waiting = self._waiting
+        self._waiting = EventBatch()
         self.events_arrived.emit(waiting.join_events())
 
 
@@ -100,10 +100,12 @@ def _belong_to_same_stream(one: Event, other: Event) -> bool:
     if isinstance(one, ToolPrinted) and isinstance(other, ToolPrinted):
         return one.call == other.call
     if isinstance(one, ReplyStreamed) and isinstance(other, ReplyStreamed):
-        a, b = one.delta, other.delta
-        if isinstance(a, CallDelta) and isinstance(b, CallDelta):
-            return a.index == b.index
-        return type(a) is type(b) and isinstance(a, TextDelta | ReasoningDelta)
+        piece = one.delta
+        next_piece = other.delta
+        if isinstance(piece, CallDelta) and isinstance(next_piece, CallDelta):
+            return piece.index == next_piece.index
+        is_same_kind = type(piece) is type(next_piece)
+        return is_same_kind and isinstance(piece, TextDelta | ReasoningDelta)
     return False
 
 

@@ -19,11 +19,10 @@ class UnfinishedOutput:
         self._batches_by_conversation: dict[str, dict[str, EventBatch]] = {}
 
     def unfinished_events_of(self, conversation: str) -> tuple[session_events.Event, ...]:
-        return tuple(
-            event
-            for batch in self._batches_by_conversation.get(conversation, {}).values()
-            for event in batch.join_events()
-        )
+        events: list[session_events.Event] = []
+        for batch in self._batches_by_conversation.get(conversation, {}).values():
+            events.extend(batch.join_events())
+        return tuple(events)
 
     def update_unfinished_output(self, event: session_events.Event) -> None:
         if isinstance(event, session_events.ReplyStreamed):
@@ -45,15 +44,14 @@ class UnfinishedOutput:
         batch = self._batch_of_stream(event.conversation, event.call)
         batch.add_event(event)
         if batch.size > 2 * SHOWN_OUTPUT_CHARACTERS:
-            kept = self._batches_by_conversation[event.conversation][event.call] = EventBatch()
-            for each in batch.join_events():
-                kept.add_event(each)
+            shorter = EventBatch()
+            for joined in batch.join_events():
+                shorter.add_event(joined)
+            self._batches_by_conversation[event.conversation][event.call] = shorter
 
     def _remove_recorded_stream(self, event: session_events.FactAppended) -> None:
-        streams, fact = (
-            self._batches_by_conversation.get(event.recorded.conversation, {}),
-            event.recorded.fact,
-        )
+        fact = event.recorded.fact
+        streams = self._batches_by_conversation.get(event.recorded.conversation, {})
         if isinstance(fact, ModelReplied | TurnEnded | Rewound):
             streams.pop(_REPLY, None)
         elif isinstance(fact, ToolReturned):

@@ -7,55 +7,71 @@ from collections.abc import Iterator, Sequence
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QWidget
 
+from helix_desktop.fast_dataclass import dataclass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PlacedStop:
+    """A widget that Tab can reach, with its place in its area."""
+
+    rect: QRect
+    widget: QWidget
+
 
 def next_tab_stop(
     areas: Sequence[QWidget], here: QWidget | None, *, forward: bool
 ) -> QWidget | None:
     """Returns the stop after or before `here`, wrapping around. None if `here` is in no area."""
-    stops = [stop for area in areas if area.isVisible() for stop in _tab_stops_in_area(area, here)]
+    stops: list[QWidget] = []
+    for area in areas:
+        if area.isVisible():
+            stops.extend(_tab_stops_in_area(area, here))
     if here not in stops:
         return None
-    return stops[(stops.index(here) + (1 if forward else -1)) % len(stops)]
+    step = 1
+    if not forward:
+        step = -1
+    return stops[(stops.index(here) + step) % len(stops)]
 
 
 def focus_next_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bool) -> bool:
     """Moves the focus to the next stop. Returns False if `here` is in none of the areas."""
     stop = next_tab_stop(areas, here, forward=forward)
-    if stop is not None:
-        stop.setFocus(
-            Qt.FocusReason.TabFocusReason if forward else Qt.FocusReason.BacktabFocusReason
-        )
-    return stop is not None
+    if stop is None:
+        return False
+    if forward:
+        stop.setFocus(Qt.FocusReason.TabFocusReason)
+    else:
+        stop.setFocus(Qt.FocusReason.BacktabFocusReason)
+    return True
 
 
 def focus_first_stop(area: QWidget) -> None:
     stop = next(_tab_stops_in_area(area, None), area)
     stop.setFocus(Qt.FocusReason.TabFocusReason)
-    stop.window().setAttribute(
-        Qt.WidgetAttribute.WA_KeyboardFocusChange
-    )  # As Tab does, so that a row shows it.
+    # As Tab does, so that a row shows it.
+    stop.window().setAttribute(Qt.WidgetAttribute.WA_KeyboardFocusChange)
 
 
 def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]:
     """Yields the widgets of an area that Tab can reach, line by line, and `here`, even
     if Tab cannot reach it.
     """
-    lines: list[list[tuple[QRect, QWidget]]] = []
-    placed = [
-        (QRect(each.mapTo(area, QPoint(0, 0)), each.size()), each)
-        for each in area.findChildren(QWidget)
-        if each is here or _is_tab_stop(each)
-    ]
-    for place in sorted(placed, key=lambda each: each[0].center().y()):
-        if lines and _are_on_same_line(lines[-1][0][0], place[0]):
-            lines[-1].append(place)
+    stops: list[PlacedStop] = []
+    for widget in area.findChildren(QWidget):
+        if widget is here or _is_tab_stop(widget):
+            rect = QRect(widget.mapTo(area, QPoint(0, 0)), widget.size())
+            stops.append(PlacedStop(rect, widget))
+    lines: list[list[PlacedStop]] = []
+    for stop in sorted(stops, key=lambda stop: stop.rect.center().y()):
+        if lines and _are_on_same_line(lines[-1][0].rect, stop.rect):
+            lines[-1].append(stop)
         else:
-            lines.append([place])
-    mirrored = area.layoutDirection() == Qt.LayoutDirection.RightToLeft
+            lines.append([stop])
+    is_mirrored = area.layoutDirection() == Qt.LayoutDirection.RightToLeft
     for line in lines:
-        yield from (
-            each for _, each in sorted(line, key=lambda each: each[0].left(), reverse=mirrored)
-        )
+        for stop in sorted(line, key=lambda stop: stop.rect.left(), reverse=is_mirrored):
+            yield stop.widget
 
 
 def _is_tab_stop(widget: QWidget) -> bool:
@@ -67,11 +83,11 @@ def _is_tab_stop(widget: QWidget) -> bool:
         and widget.model().rowCount() == 0
     ):
         return False  # An empty list has no row that could be acted on or show the focus.
-    group = widget.group() if isinstance(widget, QAbstractButton) else None
-    if group is not None and group.exclusive() and group.checkedButton() is not None:
-        return (
-            group.checkedButton() is widget
-        )  # Qt permanently removes TabFocus from the other buttons of the group.
+    if isinstance(widget, QAbstractButton):
+        group = widget.group()
+        if group is not None and group.exclusive() and group.checkedButton() is not None:
+            # Qt permanently removes TabFocus from the other buttons of the group.
+            return group.checkedButton() is widget
     return bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
 
 

@@ -22,7 +22,11 @@ async def save_text_file(file: Path, make: Callable[[], str]) -> None:
 
 
 def file_name_from_title(title: str, otherwise: str) -> str:
-    return (
-        " ".join("".join(sign if sign.isalnum() or sign in "-_" else " " for sign in title).split())
-        or otherwise
-    )
+    """Returns a title without the signs that some file system refuses, or `otherwise`."""
+    signs: list[str] = []
+    for sign in title:
+        if sign.isalnum() or sign in "-_":
+            signs.append(sign)
+        else:
+            signs.append(" ")
+    return " ".join("".join(signs).split()) or otherwise

@@ -50,14 +50,19 @@ def translate_name(table: str, value: str, *, otherwise: str = "", **inserted: o
     table does not have it.
     """
     name = read_shown_names()[table].get(value)
-    return otherwise if name is None else tr(name, **inserted)
+    if name is None:
+        return otherwise
+    return tr(name, **inserted)
 
 
 def format_count(number: int, one: str, many: str) -> str:
     """Returns `one` for exactly one thing, or else `many`; both may hold `{n}`. Both
     are translated.
     """
-    return tr(one if number == 1 else many, n=format_number(number))
+    words = many
+    if number == 1:
+        words = one
+    return tr(words, n=format_number(number))
 
 
 def format_number(value: float, decimals: int = 0) -> str:
@@ -86,13 +91,21 @@ def choose_window_language(chosen: str = "") -> str:
     if chosen in LANGUAGES:
         return chosen
     spoken = QLocale.system().name().partition("_")[0]
-    return next((name for name in LANGUAGES if name.partition("_")[0] == spoken), "en")
+    for name in LANGUAGES:
+        if name.partition("_")[0] == spoken:
+            return name
+    return "en"
 
 
 def locale_of_language(name: str) -> QLocale:
     """Returns the locale for numbers and dates. English without a country uses 24 hours."""
-    system, own = QLocale.system(), QLocale("en_GB" if name == "en" else name)
-    return system if system.language() == own.language() else own
+    system = QLocale.system()
+    own = QLocale(name)
+    if name == "en":
+        own = QLocale("en_GB")
+    if system.language() == own.language():
+        return system
+    return own
 
 
 def translation_catalogue_path(name: str) -> Path:
@@ -112,9 +125,6 @@ def install_language(application: QCoreApplication, chosen: str = "") -> None:
     of_qt = QTranslator(application)
     if of_qt.load(f"qtbase_{name}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)):
         application.installTranslator(of_qt)
-    set_translations(
-        *(
-            json.loads(file(name).read_text("utf-8"))
-            for file in (translation_catalogue_path, sentences_file)
-        )
-    )
+    words = json.loads(translation_catalogue_path(name).read_text("utf-8"))
+    below = json.loads(sentences_file(name).read_text("utf-8"))
+    set_translations(words, below)

@@ -17,7 +17,6 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui import translation
 from helix_desktop.gui.cache.content_shapes import ContentShape
-from helix_desktop.gui.cache.entries_model import EntryColumn
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus
 from helix_desktop.gui.translation import format_count, tr, translation_catalogue_path
 from helix_desktop.gui.window_actions import read_declared_actions
@@ -111,7 +110,6 @@ def test_what_is_put_in_stays(language: str) -> None:
     [
         ("kind of context", ContextKind), ("kind of fold", FoldKind), ("state of a conversation", ConversationActivity),
         ("content shape", ContentShape), ("preset", context_policy.PRESETS), ("state of a call", set(CallStatus) - {CallStatus.REFUSED}),
-        ("cache column", [column.name.lower() for column in EntryColumn]),
     ],
 )  # fmt: skip
 def test_every_member_has_a_name(table: str, members: Iterable[str]) -> None:

@@ -27,7 +27,7 @@ def read_chapters(content: bytes) -> Iterator[DocumentPage]:
         _check_chapters_are_not_encrypted(archive)
         container = archive.read_xml("META-INF/container.xml")
         root = next(descendants_named(container, "rootfile"), None)
-        package_name = attribute_named(root, "full-path") if root is not None else ""
+        package_name = attribute_named(root, "full-path")
         package = archive.read_xml(package_name)
         number = 0
         for member in _members_in_reading_order(package, posixpath.dirname(package_name)):
@@ -54,7 +54,7 @@ def _members_in_reading_order(package: Element, folder: str) -> Iterator[str]:
 
 def _check_chapters_are_not_encrypted(archive: DocumentArchive) -> None:
     """Many books encrypt their fonts, which no reader needs. Encrypted chapters cannot be read."""
-    found = archive.read_xml_or_none(_ENCRYPTION)
-    for reference in descendants_named(found, "CipherReference") if found is not None else ():
+    encryption = archive.read_xml_or_none(_ENCRYPTION)
+    for reference in descendants_named(encryption, "CipherReference"):
         if attribute_named(reference, "URI").lower().endswith(_TEXT_ENDINGS):
             raise DocumentNeedsPassword("its chapters are encrypted")

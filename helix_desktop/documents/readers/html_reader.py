@@ -35,7 +35,9 @@ def decode_html(content: bytes) -> str:
         if content.startswith(mark):
             return content.decode(encoding, "replace")
     declared = _CHARSET.search(content[:2_048])
-    encoding = declared[1].decode("ascii") if declared is not None else "utf-8"
+    encoding = "utf-8"
+    if declared is not None:
+        encoding = declared[1].decode("ascii")
     try:
         return content.decode(encoding, "replace")
     except LookupError:
@@ -103,14 +105,20 @@ class _PageParser(HTMLParser):
             self._verbatim_depth = max(0, self._verbatim_depth - (tag == "pre"))
 
     def handle_data(self, data: str) -> None:
-        if not self._unseen_depth:
-            self._pieces.append(data if self._verbatim_depth else re.sub(r"\s+", " ", data))
+        if self._unseen_depth:
+            return
+        if self._verbatim_depth:
+            self._pieces.append(data)
+        else:
+            self._pieces.append(re.sub(r"\s+", " ", data))
 
     def end_block(self) -> None:
         text = "".join(self._pieces)
         self._pieces = []
-        if self._verbatim_depth:
-            self.sections.add_section_block(f"```\n{text.strip()}\n```" if text.strip() else "")
+        if self._verbatim_depth and text.strip():
+            self.sections.add_section_block(f"```\n{text.strip()}\n```")
+        elif self._verbatim_depth:
+            self.sections.add_section_block("")
         elif self._is_in_item:
             self.sections.add_list_item(text, max(0, self._list_depth - 1))
             self._is_in_item = self._is_in_item and not text.strip()

@@ -43,11 +43,15 @@ def _text_of_output(output: dict[str, Any]) -> str:
     formats = object_at(output, "data")
     if "text/plain" in formats:
         return _join_notebook_lines(formats["text/plain"])
-    return f"[{', '.join(formats)}]" if formats else ""
+    if not formats:
+        return ""
+    return f"[{', '.join(formats)}]"
 
 
 def _join_notebook_lines(value: object) -> str:
     """Return a text, which notebooks store whole or as a list of lines."""
     if isinstance(value, list):
         return "".join(line for line in value if isinstance(line, str))
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""

@@ -9,6 +9,7 @@ from helix_desktop.documents.document_archive import (
     child_named,
     descendants_named,
     local_name,
+    number_attribute,
     open_document_archive,
 )
 from helix_desktop.documents.document_page import DocumentDamaged, DocumentPage
@@ -16,6 +17,7 @@ from helix_desktop.documents.section_builder import SectionBuilder
 from helix_desktop.documents.text_tables import format_markdown_table
 
 _NOT_SHOWN = frozenset({"tracked-changes", "sequence-decls", "forms", "note-citation", "thumbnail"})
+_MOST_SPACES = 1_000
 _MOST_REPEATS = 1_000  # A sheet's empty columns are one cell that is repeated 16,000 times.
 
 
@@ -56,10 +58,8 @@ class _OpenDocumentWriter:
         for child in parent:
             name = local_name(child)
             if name == "h":
-                level = attribute_named(child, "outline-level")
-                self.sections.add_section_heading(
-                    int(level) if level.isdigit() else 1, _join_open_document_text(child)
-                )
+                level = number_attribute(child, "outline-level", 1)
+                self.sections.add_section_heading(level, _join_open_document_text(child))
             elif name == "p":
                 self._add_open_document_paragraph(child)
             elif name == "list":
@@ -77,9 +77,9 @@ class _OpenDocumentWriter:
 
     def add_margins(self, archive: DocumentArchive) -> None:
         styles = archive.read_xml_or_none("styles.xml")
-        masters = child_named(styles, "master-styles") if styles is not None else None
+        masters = child_named(styles, "master-styles")
         for kind in ("header", "footer"):
-            for margin in descendants_named(masters, kind) if masters is not None else ():
+            for margin in descendants_named(masters, kind):
                 text = _join_open_document_paragraphs(margin)
                 if text.strip():
                     self.sections.add_section_block(f"[{kind} of the pages] {text.strip()}")
@@ -121,8 +121,8 @@ def _join_open_document_text(element: Element) -> str:
     for child in element:
         name = local_name(child)
         if name == "s":
-            count = attribute_named(child, "c")
-            pieces.append(" " * (min(int(count), 1_000) if count.isdigit() else 1))
+            spaces = number_attribute(child, "c", 1)
+            pieces.append(" " * min(spaces, _MOST_SPACES))
         elif name == "tab":
             pieces.append("\t")
         elif name == "line-break":
@@ -156,7 +156,6 @@ def _rows_of_open_document_table(table: Element) -> Iterator[list[str]]:
         for cell in child:
             if local_name(cell) not in ("table-cell", "covered-table-cell"):
                 continue
-            repeated = attribute_named(cell, "number-columns-repeated")
-            count = min(int(repeated), _MOST_REPEATS) if repeated.isdigit() else 1
-            cells += [_join_open_document_paragraphs(cell)] * count
+            repeats = number_attribute(cell, "number-columns-repeated", 1)
+            cells += [_join_open_document_paragraphs(cell)] * min(repeats, _MOST_REPEATS)
         yield cells

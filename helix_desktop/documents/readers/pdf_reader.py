@@ -61,7 +61,9 @@ def _titles_by_page(pdf: pypdfium2.PdfDocument) -> dict[int, str]:
     try:
         for bookmark in pdf.get_toc(max_depth=3):
             target = bookmark.get_dest()
-            index = target.get_index() if target is not None else None
+            if target is None:
+                continue
+            index = target.get_index()
             if index is not None:
                 titles.setdefault(index, " ".join(bookmark.get_title().split())[:120])
     except (pypdfium2.PdfiumError, ValueError):
@@ -101,7 +103,9 @@ def _encode_png(bitmap: pypdfium2.PdfBitmap) -> bytes:
                 plain[channel::3] = row[channel::4]
             row = bytes(plain)
         rows += b"\0" + row
-    colour_type = 0 if channels == 1 else 2
+    colour_type = 2  # Red, green and blue; 0 is grey.
+    if channels == 1:
+        colour_type = 0
     header = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, colour_type, 0, 0, 0)
     bitmap.close()
     chunks = (

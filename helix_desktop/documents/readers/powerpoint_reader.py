@@ -10,6 +10,7 @@ from helix_desktop.documents.document_archive import (
     child_named,
     descendants_named,
     local_name,
+    number_attribute,
     open_document_archive,
     read_relations,
 )
@@ -17,6 +18,7 @@ from helix_desktop.documents.document_page import DocumentDamaged, DocumentPage
 from helix_desktop.documents.text_tables import format_markdown_table
 
 _TITLES = frozenset({"title", "ctrTitle"})
+_DEEPEST_INDENT = 8
 _MAIN = "ppt/presentation.xml"
 
 
@@ -24,9 +26,8 @@ def read_slides(content: bytes) -> Iterator[DocumentPage]:
     with open_document_archive(content) as archive:
         main = archive.read_xml(_MAIN)
         relations = read_relations(archive, _MAIN)
-        slide_list = child_named(main, "sldIdLst")
         number = 0
-        for entry in slide_list if slide_list is not None else ():
+        for entry in descendants_named(child_named(main, "sldIdLst"), "sldId"):
             # Two attributes are called id; the relation's is the one with a namespace.
             keys = [key for key in entry.attrib if key.endswith("}id")]
             if not keys or entry.attrib[keys[0]] not in relations:
@@ -89,26 +90,29 @@ def _join_slide_paragraphs(parent: Element) -> str:
         text = "".join(pieces)
         if not text.strip():
             continue
-        properties = child_named(paragraph, "pPr")
-        level = attribute_named(properties, "lvl") if properties is not None else ""
-        indent = int(level) if level.isdigit() else 0
-        lines.append(f"{'  ' * min(indent, 8)}- {text}" if indent else text)
+        indent = number_attribute(child_named(paragraph, "pPr"), "lvl")
+        if indent:
+            text = f"{'  ' * min(indent, _DEEPEST_INDENT)}- {text}"
+        lines.append(text)
     return "\n".join(lines)
 
 
 def _blocks_beside_slide(archive: DocumentArchive, kind: str, path: str) -> list[str]:
     """Return the text of what a slide shows or carries in members of its own."""
-    found = (
-        archive.read_xml_or_none(path) if kind in ("notesSlide", "chart", "diagramData") else None
-    )
-    if found is None:
+    if kind not in ("notesSlide", "chart", "diagramData"):
+        return []
+    beside = archive.read_xml_or_none(path)
+    if beside is None:
         return []
     if kind == "chart":
-        return [_format_chart(found)]
-    text = _notes_text(found) if kind == "notesSlide" else _join_slide_paragraphs(found)
-    if not text.strip():
+        return [_format_chart(beside)]
+    if kind == "diagramData":
+        text = _join_slide_paragraphs(beside)
+    else:
+        text = f"Notes: {_notes_text(beside)}"
+    if not text.removeprefix("Notes: ").strip():
         return []
-    return [f"Notes: {text}" if kind == "notesSlide" else text]
+    return [text]
 
 
 def _notes_text(notes: Element) -> str:
@@ -116,7 +120,7 @@ def _notes_text(notes: Element) -> str:
     texts: list[str] = []
     for shape in _shapes_in(notes):
         placeholder = next(descendants_named(shape, "ph"), None)
-        kind = attribute_named(placeholder, "type") if placeholder is not None else ""
+        kind = attribute_named(placeholder, "type")
         if kind not in ("sldNum", "dt", "hdr", "ftr", "sldImg"):
             texts.append(_join_slide_paragraphs(shape))
     return "\n".join(text for text in texts if text.strip())
@@ -125,7 +129,9 @@ def _notes_text(notes: Element) -> str:
 def _format_chart(chart: Element) -> str:
     """Return a chart's title, and its series as a table with the categories in the first column."""
     title = next(descendants_named(chart, "title"), None)
-    heading = _join_slide_paragraphs(title) if title is not None else ""
+    heading = ""
+    if title is not None:
+        heading = _join_slide_paragraphs(title)
     columns: list[list[str]] = []
     for series in descendants_named(chart, "ser"):
         category = child_named(series, "cat")

@@ -38,7 +38,7 @@ def _format_cell(cell: object) -> str:
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15:
         return str(int(cell))  # A sheet has one kind of number; 3 is stored as 3.0.
     if isinstance(cell, bool):
-        return "TRUE" if cell else "FALSE"
+        return str(cell).upper()
     if isinstance(cell, dt.datetime) and cell.time() == dt.time():
         return cell.date().isoformat()
     return str(cell)

@@ -9,6 +9,7 @@ from helix_desktop.documents.document_archive import (
     child_named,
     descendants_named,
     local_name,
+    number_attribute,
     open_document_archive,
     read_relations,
 )
@@ -21,6 +22,8 @@ _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "softHyphe
 _NOT_SHOWN = frozenset({"del", "moveFrom", "Fallback", "instrText", "delText", "txbxContent"})
 _NOTES = {"footnotes": "footnote", "endnotes": "endnote", "comments": "comment"}
 _STYLE_CHAIN = 20
+_NO_OUTLINE = 9
+_WIDEST_CELL = 100
 
 
 def read_word_sections(content: bytes) -> Iterator[DocumentPage]:
@@ -51,7 +54,7 @@ def _find_main_member(archive: DocumentArchive) -> str:
 def _list_styles(styles: Element | None) -> frozenset[str]:
     """Return the paragraph styles that make a paragraph an item of a list."""
     found: set[str] = set()
-    for style in descendants_named(styles, "style") if styles is not None else ():
+    for style in descendants_named(styles, "style"):
         if next(descendants_named(style, "numPr"), None) is not None:
             found.add(attribute_named(style, "styleId"))
     return frozenset(found)
@@ -61,7 +64,7 @@ def _heading_levels_by_style(styles: Element | None) -> dict[str, int]:
     """Return the heading level of each paragraph style, its own or that of the style below it."""
     levels: dict[str, int] = {}
     bases: dict[str, str] = {}
-    for style in descendants_named(styles, "style") if styles is not None else ():
+    for style in descendants_named(styles, "style"):
         name = attribute_named(style, "styleId")
         level = _own_heading_level(style)
         if level:
@@ -81,15 +84,21 @@ def _heading_levels_by_style(styles: Element | None) -> dict[str, int]:
 
 
 def _own_heading_level(style: Element) -> int:
-    named = child_named(style, "name")
-    shown_name = attribute_named(named, "val").lower() if named is not None else ""
+    shown_name = attribute_named(child_named(style, "name"), "val").lower()
     if shown_name == "title":
         return 1
     if shown_name.startswith("heading ") and shown_name[8:].isdigit():
         return int(shown_name[8:])
     outline = next(descendants_named(style, "outlineLvl"), None)
-    value = attribute_named(outline, "val") if outline is not None else ""
-    return int(value) + 1 if value.isdigit() and int(value) < 9 else 0
+    return _level_of_outline(outline)
+
+
+def _level_of_outline(outline: Element | None) -> int:
+    """Return the heading level, or 0 for a text without one: levels count from 0, and 9 is none."""
+    level = number_attribute(outline, "val", _NO_OUTLINE)
+    if level >= _NO_OUTLINE:
+        return 0
+    return level + 1
 
 
 class _WordWriter:
@@ -120,7 +129,9 @@ class _WordWriter:
                 self.sections.add_section_block(f"[^{word}-{number}]: {text.strip()}")
 
     def add_margin_text(self, margin: Element | None, kind: str) -> None:
-        text = _join_word_paragraphs(margin) if margin is not None else ""
+        if margin is None:
+            return
+        text = _join_word_paragraphs(margin)
         if text.strip():
             self.sections.add_section_block(f"[{kind} of the pages] {text.strip()}")
 
@@ -141,27 +152,23 @@ class _WordWriter:
     def _heading_level(self, properties: Element | None) -> int:
         if properties is None:
             return 0
-        outline = child_named(properties, "outlineLvl")
-        value = attribute_named(outline, "val") if outline is not None else ""
-        if value.isdigit() and int(value) < 9:
-            return int(value) + 1
-        return self._levels.get(_paragraph_style(properties), 0)
+        own_level = _level_of_outline(child_named(properties, "outlineLvl"))
+        return own_level or self._levels.get(_paragraph_style(properties), 0)
 
     def _list_depth(self, properties: Element | None) -> int | None:
         """Return how deep in a list a paragraph is, or None if it is not in one."""
         if properties is None:
             return None
         numbering = child_named(properties, "numPr")
-        if numbering is None:
-            return 0 if _paragraph_style(properties) in self._list_styles else None
-        depth = child_named(numbering, "ilvl")
-        value = attribute_named(depth, "val") if depth is not None else ""
-        return int(value) if value.isdigit() else 0
+        if numbering is not None:
+            return number_attribute(child_named(numbering, "ilvl"), "val")
+        if _paragraph_style(properties) in self._list_styles:
+            return 0
+        return None
 
 
 def _paragraph_style(properties: Element) -> str:
-    style = child_named(properties, "pStyle")
-    return attribute_named(style, "val") if style is not None else ""
+    return attribute_named(child_named(properties, "pStyle"), "val")
 
 
 def _outermost_text_boxes(parent: Element) -> Iterator[Element]:
@@ -213,7 +220,7 @@ def _cells_of_row(row: Element) -> Iterator[str]:
             continue
         yield _join_word_paragraphs(child)
         span = next(descendants_named(child, "gridSpan"), None)
-        width = attribute_named(span, "val") if span is not None else ""
+        width = min(number_attribute(span, "val", 1), _WIDEST_CELL)
         # A cell over several columns keeps the ones behind it in their places.
-        for _ in range(min(int(width), 100) - 1 if width.isdigit() else 0):
+        for _ in range(width - 1):
             yield ""

@@ -3,44 +3,25 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from functools import partial
 
 from PySide6.QtCore import QAbstractTableModel, QObject, Qt, QTimer, Signal
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryRow, EntrySort
 from helix_desktop.engine.sha256_digest import Digest
-from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.common.figure_formats import format_byte_size, format_time_ago
+from helix_desktop.gui.cache.entry_columns import (
+    LOOK_BY_COLUMN,
+    EntryColumn,
+    cell_text,
+    column_title,
+)
 from helix_desktop.gui.common.list_row_model import NOWHERE, Index
-from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.translation import format_number, translate_name
 from helix_desktop.gui.workbench_types import StoredWorkspace
 
 ROWS_PER_PAGE = 128
 KEPT_PAGES = 40
-
-
-class EntryColumn(IntEnum):
-    """The columns, from left to right. `EntrySort` has the same names."""
-
-    SOURCE = 0
-    TOOL = 1
-    SIZE = 2
-    TOKENS = 3
-    USES = 4
-    TIME = 5
-    RECALLED = 6
-    HASH = 7
-
-
-NUMERIC_COLUMNS = frozenset({EntryColumn.SIZE, EntryColumn.TOKENS, EntryColumn.USES})
-
-
-def column_title(column: EntryColumn) -> str:
-    return translate_name("cache column", column.name.lower())
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +147,7 @@ class EntriesModel(QAbstractTableModel):
             return column_title(EntryColumn(section))
         if role == Qt.ItemDataRole.TextAlignmentRole:
             side = Qt.AlignmentFlag.AlignLeft
-            if section in NUMERIC_COLUMNS:
+            if LOOK_BY_COLUMN[EntryColumn(section)].is_number:
                 side = Qt.AlignmentFlag.AlignRight
             return side | Qt.AlignmentFlag.AlignVCenter
         return None
@@ -284,50 +265,3 @@ class EntriesModel(QAbstractTableModel):
         while len(self._pages) > KEPT_PAGES:
             self._pages.popitem(last=False)
         self.rows_loaded.emit()
-
-
-def cell_text(row: EntryRow, column: EntryColumn, now: float) -> str:
-    return _CELLS[column](row, now)
-
-
-def _format_entry_source(source: str) -> str:
-    """Formats the source of an entry. For outputs of connected agents, version 0.2
-    stored the call's raw arguments.
-    """
-    if source.startswith("{"):
-        return describe_call_as_source(source)
-    return source[:400]
-
-
-def _format_tokens(row: EntryRow) -> str:
-    if not row.tokens:
-        return "–"
-    return format_number(row.tokens)
-
-
-def _format_last_recall(row: EntryRow, now: float) -> str:
-    if not row.recalled:
-        return "–"
-    return format_time_ago(row.recalled, now)
-
-
-def _shorten_hash(row: EntryRow) -> str:
-    digits = row.stored.digest.hex
-    return f"{digits[:8]}…{digits[-4:]}"
-
-
-def _format_source_on_one_line(row: EntryRow) -> str:
-    return make_safe_text(_format_entry_source(row.about.source)).replace("\n", " ")
-
-
-# A table and no chain of conditions: the cells are drawn while the user scrolls.
-_CELLS: dict[EntryColumn, Callable[[EntryRow, float], str]] = {
-    EntryColumn.HASH: lambda row, _now: _shorten_hash(row),
-    EntryColumn.TOOL: lambda row, _now: make_safe_text(row.about.tool[:200]),
-    EntryColumn.SOURCE: lambda row, _now: _format_source_on_one_line(row),
-    EntryColumn.SIZE: lambda row, _now: format_byte_size(row.stored.size),
-    EntryColumn.TOKENS: lambda row, _now: _format_tokens(row),
-    EntryColumn.USES: lambda row, _now: format_number(row.uses),
-    EntryColumn.TIME: lambda row, now: format_time_ago(row.time, now),
-    EntryColumn.RECALLED: _format_last_recall,
-}

@@ -9,7 +9,13 @@ from PySide6.QtCore import QItemSelection, QModelIndex, QPoint, QRect, QSignalBl
 
 from helix_desktop.engine.cache_entry_rows import EntryRow, EntrySort
 from helix_desktop.gui.cache import entries_model
-from helix_desktop.gui.cache.entries_model import NUMERIC_COLUMNS, EntryColumn
+from helix_desktop.gui.cache.entry_columns import (
+    COLUMNS_HIDDEN_FIRST,
+    LOOK_BY_COLUMN,
+    EntryColumn,
+    cell_text,
+    column_title,
+)
 from helix_desktop.gui.common.found_words import draw_text_with_found_words
 from helix_desktop.gui.common.list_row_model import Index
 from helix_desktop.gui.common.widgets import add_menu_choice, build_popup_menu
@@ -20,21 +26,7 @@ from helix_desktop.gui.translation import tr
 ROW = 35
 HEADER = 34
 PAD = 12
-# The width of each column in pixels, in a wide table and in a narrow one.
-WIDTHS = {
-    EntryColumn.HASH: (160, 132),
-    EntryColumn.TOOL: (190, 122),
-    EntryColumn.SIZE: (100, 82),
-    EntryColumn.TOKENS: (106, 78),
-    EntryColumn.USES: (78, 58),
-    EntryColumn.TIME: (140, 112),
-    EntryColumn.RECALLED: (128, 98),
-}
-# These columns are hidden if room is short, the first ones first. The viewer shows an entry's hash.
-COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS, EntryColumn.HASH, EntryColumn.SIZE)
 LEAST_SOURCE = 120
-_MONO = frozenset({EntryColumn.HASH, EntryColumn.SOURCE})
-_MUTED = frozenset({EntryColumn.TIME, EntryColumn.RECALLED})
 _KEYS_OF_QT = (
     Qt.Key.Key_Up,
     Qt.Key.Key_Down,
@@ -77,7 +69,7 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
             painter.fillRect(bar, theme.colour_of_token("free"))
             return
         self._choose_font_and_pen(painter, row, column)
-        text = entries_model.cell_text(row, column, self._table.now)
+        text = cell_text(row, column, self._table.now)
         if column is EntryColumn.SOURCE:
             hit = self._table.entries.search_hit_at(index.row())
             if hit is not None:
@@ -86,7 +78,7 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
             if row.pinned:
                 self._paint_pin(painter, rect)
         side = Qt.AlignmentFlag.AlignLeft
-        if column in NUMERIC_COLUMNS:
+        if LOOK_BY_COLUMN[column].is_number:
             side = Qt.AlignmentFlag.AlignRight
         shown = QtGui.QFontMetrics(painter.font()).elidedText(
             text, Qt.TextElideMode.ElideMiddle, inner.width()
@@ -96,12 +88,12 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
     def _choose_font_and_pen(
         self, painter: QtGui.QPainter, row: EntryRow, column: EntryColumn
     ) -> None:
-        if column in _MONO:
+        if LOOK_BY_COLUMN[column].is_code:
             painter.setFont(self._mono)
         else:
             painter.setFont(self._text)
         colour = "text"
-        if row.gone or column in _MUTED:
+        if row.gone or LOOK_BY_COLUMN[column].is_muted:
             colour = "muted"
         painter.setPen(self._theme.colour_of_token(colour))
 
@@ -230,16 +222,18 @@ class EntryTable(QtWidgets.QTableView):
         """The widths of the columns that the user has not hidden, except the source's."""
         is_narrow = self.viewport().width() < self._theme.zoomed_pixels(900)
         widths: dict[EntryColumn, int] = {}
-        for column, (width_in_wide_table, width_in_narrow_table) in WIDTHS.items():
+        for column, look in LOOK_BY_COLUMN.items():
+            if not look.width:
+                continue
             was_hidden_by_user = (
                 self.horizontalHeader().isSectionHidden(column)
                 and column not in self._columns_without_room
             )
             if was_hidden_by_user:
                 continue
-            width = width_in_wide_table
+            width = look.width
             if is_narrow:
-                width = width_in_narrow_table
+                width = look.narrow_width
             widths[column] = self._theme.zoomed_pixels(width)
         return widths
 
@@ -359,9 +353,9 @@ class EntryTable(QtWidgets.QTableView):
         for column in EntryColumn:
             shown = not header.isSectionHidden(column)
             toggle = partial(self._set_column_shown, column, shown=not shown)
-            add_menu_choice(
-                menu, entries_model.column_title(column), toggle, chosen=shown
-            ).setEnabled(column is not EntryColumn.SOURCE)
+            add_menu_choice(menu, column_title(column), toggle, chosen=shown).setEnabled(
+                column is not EntryColumn.SOURCE
+            )
         menu.popup(header.mapToGlobal(place))
 
     def _set_column_shown(self, column: EntryColumn, *, shown: bool) -> None:

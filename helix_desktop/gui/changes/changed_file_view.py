@@ -35,7 +35,8 @@ class ChangedFileView(QWidget):
         self._name = ElidedLabel(self, Qt.TextElideMode.ElideMiddle)
         self._name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         set_widget_look(self._name, "mono")
-        self._origin_chip, self._hash = ChipLabel(theme, self), ChipLabel(theme, self)
+        self._origin_chip = ChipLabel(theme, self)
+        self._hash = ChipLabel(theme, self)
         self.open_in_editor = build_push_button(tr("Open in editor"), self, look="pill")
         self.keep = build_push_button(tr("Keep file"), self, look="pill")
         self.undo_button = build_push_button(tr("Undo file"), self, look="pill")
@@ -47,25 +48,28 @@ class ChangedFileView(QWidget):
         self._sentence_label = build_plain_label(
             parent=self, alignment=Qt.AlignmentFlag.AlignCenter
         )
-        self._pictures = (QLabel(self), QLabel(self))
-        both = QWidget(self)
-        beside = QGridLayout(both)
-        beside.setRowStretch(1, 1)
-        for at, (label, words) in enumerate(
-            zip(self._pictures, (tr("Before"), tr("After")), strict=True)
-        ):
-            title = build_plain_label(words, "heading", both, wraps=False)
-            label.setAccessibleName(words)
-            for row, each in enumerate((title, label)):
-                each.setAlignment(Qt.AlignmentFlag.AlignCenter)
-                beside.addWidget(each, row, at)
+        self._pictures: list[QLabel] = []  # Before and after the change.
         self._stack = QStackedWidget(self)
-        for page in (self.view, self._sentence_label, both):
+        for page in (self.view, self._sentence_label, self._build_both_pictures()):
             self._stack.addWidget(page)
         column = build_column(head, (self._stack, 1), owner=self, spacing=10)
         theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 12, 20, 12)
         theme.keep_lengths_scaled(self, self._stack.setMinimumHeight, 96)
         self.show_sentence_only("")
+
+    def _build_both_pictures(self) -> QWidget:
+        both = QWidget(self)
+        grid = QGridLayout(both)
+        grid.setRowStretch(1, 1)
+        for column, words in enumerate((tr("Before"), tr("After"))):
+            title = build_plain_label(words, "heading", both, wraps=False)
+            title.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            grid.addWidget(title, 0, column)
+            picture = QLabel(both, alignment=Qt.AlignmentFlag.AlignCenter)
+            picture.setAccessibleName(words)
+            grid.addWidget(picture, 1, column)
+            self._pictures.append(picture)
+        return both
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -89,45 +93,53 @@ class ChangedFileView(QWidget):
         kept: frozenset[str],
     ) -> None:
         self._name.set_elided_text(printable_path(file.place))
-        step = tr("{tool}, step {step}", tool=file.by, step=file.step) if file.step else file.by
-        self._origin_chip.set_chip_text(step)
-        before = file.both_halves[0].change.before
-        digest = before.file_digest if before is not None else None
-        self._hash.set_chip_text(
-            tr("before {hash}", hash=digest.short_hex) if digest is not None else tr("a new file")
-        )
+        origin = file.by
+        if file.step:
+            origin = tr("{tool}, step {step}", tool=file.by, step=file.step)
+        self._origin_chip.set_chip_text(origin)
+        self._hash.set_chip_text(_describe_hash_before(file))
         for button in (self.open_in_editor, self.keep, self.undo_button):
             button.show()
         self.open_in_editor.setVisible(file.change.after is not None)
-        whole = "" in kept
-        self.keep.setEnabled(not whole)
-        self.keep.setText(tr("Kept") if whole else tr("Keep file"))
+        is_wholly_kept = "" in kept
+        self.keep.setEnabled(not is_wholly_kept)
+        self.keep.setText(tr("Keep file"))
+        if is_wholly_kept:
+            self.keep.setText(tr("Kept"))
         reserve_height_for_width(self)
-        if (
-            file.place.lower().endswith(PICTURES)
-            and max(map(len, contents)) < LARGEST_PICTURE_BYTES
-        ):
+        is_small = max(map(len, contents)) < LARGEST_PICTURE_BYTES
+        if file.place.lower().endswith(PICTURES) and is_small:
             self._show_both_pictures(contents)
         elif is_binary(*contents) or not hunks:
             self._sentence_label.setText(_describe_change_without_lines(file))
             self._stack.setCurrentIndex(1)
         else:
-            all_kept = frozenset(hunk.stable_id for hunk in hunks) if whole else kept
-            self.view.show_hunks(
-                hunks, language=highlight_language_of(file.place), kept=all_kept, made=made
-            )
+            kept_hunks = kept
+            if is_wholly_kept:
+                kept_hunks = frozenset(hunk.stable_id for hunk in hunks)
+            language = highlight_language_of(file.place)
+            self.view.show_hunks(hunks, language=language, kept=kept_hunks, made=made)
             self._stack.setCurrentIndex(0)
 
     def _show_both_pictures(self, contents: tuple[bytes, bytes]) -> None:
         edge = self._theme.zoomed_pixels(PICTURE_EDGE_PIXELS)
         for label, content in zip(self._pictures, contents, strict=True):
             image = read_picture(content, edge)
-            if image is None:
-                label.setPixmap(QPixmap())
-                label.setText(tr("no picture") if content else "—")
-            else:
+            if image is not None:
                 label.setPixmap(QPixmap.fromImage(image))
+                continue
+            label.setPixmap(QPixmap())
+            label.setText("—")
+            if content:
+                label.setText(tr("no picture"))
         self._stack.setCurrentIndex(2)
+
+
+def _describe_hash_before(file: FileChange) -> str:
+    before = file.both_halves[0].change.before
+    if before is None or before.file_digest is None:
+        return tr("a new file")
+    return tr("before {hash}", hash=before.file_digest.short_hex)
 
 
 def _describe_change_without_lines(file: FileChange) -> str:
@@ -136,27 +148,27 @@ def _describe_change_without_lines(file: FileChange) -> str:
         return tr(
             "Renamed from {name}. The content has not changed.", name=printable_path(file.renamed)
         )
-    before, after = (
-        _describe_file_version(file.change.before),
-        _describe_file_version(file.change.after),
-    )
+    before = _describe_file_version(file.change.before)
+    after = _describe_file_version(file.change.after)
     return tr("Before: {before}\nAfter: {after}", before=before, after=after)
 
 
 def _describe_file_version(item: TreeItem | None) -> str:
     if item is None:
         return tr("nothing")
-    path = (
-        printable_path(item.content.decode("utf-8", "surrogateescape"))
-        if item.file_digest is None
-        else ""
+    target = ""  # Where a link leads.
+    digest = ""
+    if item.file_digest is not None:
+        digest = item.file_digest.short_hex
+    else:
+        target = printable_path(item.content.decode("utf-8", "surrogateescape"))
+    if item.kind is PathKind.TWIN:
+        target = target[2:]  # Without the number of its root.
+    return translate_name(
+        "version of a file",
+        item.kind,
+        size=format_byte_size(item.size),
+        hash=digest,
+        mode=f"{item.mode:o}",
+        target=target,
     )
-    target = path[2:] if item.kind is PathKind.TWIN else path  # Without the number of its root.
-    digest = item.file_digest.short_hex if item.file_digest else ""
-    values = {
-        "size": format_byte_size(item.size),
-        "hash": digest,
-        "mode": f"{item.mode:o}",
-        "target": target,
-    }
-    return translate_name("version of a file", item.kind, **values)

@@ -26,8 +26,10 @@ class CommitDialog(widgets.TransientDialog):
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("Files to commit"))
         for file in files:
-            was = f" ← {printable_path(file.renamed)}" if file.renamed else ""
-            item = QListWidgetItem(printable_path(file.place) + was, self.list)
+            name = printable_path(file.place)
+            if file.renamed:
+                name += f" ← {printable_path(file.renamed)}"
+            item = QListWidgetItem(name, self.list)
             item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
             item.setCheckState(Qt.CheckState.Checked)
         self.message = QPlainTextEdit(self, placeholderText=tr("Commit message"))
@@ -51,13 +53,11 @@ class CommitDialog(widgets.TransientDialog):
 
     @property
     def checked_files(self) -> list[FileChange]:
-        checked = Qt.CheckState.Checked
-        chosen = (
-            file
-            for row, file in enumerate(self._files)
-            if self.list.item(row).checkState() == checked
-        )
-        return [half for file in chosen for half in file.both_halves]
+        checked: list[FileChange] = []
+        for row, file in enumerate(self._files):
+            if self.list.item(row).checkState() == Qt.CheckState.Checked:
+                checked.extend(file.both_halves)
+        return checked
 
     def show_proposal(self, message: str) -> None:
         self.message.setPlainText(message)
@@ -97,14 +97,20 @@ class CommitButton(QPushButton):
     def set_files_to_commit(
         self, changes: FileChanges, conversation: str, files: Sequence[FileChange]
     ) -> None:
-        self._changes, self._conversation, self._files = changes, conversation, files
+        self._changes = changes
+        self._conversation = conversation
+        self._files = files
         self.setEnabled(bool(files))
 
     def relabel_for_git(self, has_git: bool) -> None:  # noqa: FBT001 - the result of a task
         """Offers to create a repository in a folder without git."""
         self._has_git = has_git
-        self.setText(tr("Commit…") if has_git else tr("Set up git here"))
-        set_widget_look(self, "primary" if has_git else "")
+        if has_git:
+            self.setText(tr("Commit…"))
+            set_widget_look(self, "primary")
+        else:
+            self.setText(tr("Set up git here"))
+            set_widget_look(self, "")
 
     def _set_up_git(self, changes: FileChanges) -> None:
         def show_commit_dialog(_done: None) -> None:
@@ -119,23 +125,23 @@ class CommitButton(QPushButton):
         )
 
     def _set_up_git_or_show_commit_dialog(self) -> None:
-        changes, files = self._changes, self._files
-        if changes is None or not files:
+        changes = self._changes
+        if changes is None or not self._files:
             return
         if not self._has_git:
             self._set_up_git(changes)
             return
-        dialog = CommitDialog(files, self)
-        unused, place = self._unused_messages, self._conversation
-        dialog.message.setPlainText(unused.get(place, ""))
-        dialog.message.textChanged.connect(
-            lambda: unused.update({place: dialog.message.toPlainText()})
-        )
+        conversation = self._conversation
+        dialog = CommitDialog(self._files, self)
+        dialog.message.setPlainText(self._unused_messages.get(conversation, ""))
+
+        def keep_message() -> None:
+            self._unused_messages[conversation] = dialog.message.toPlainText()
 
         def request_commit_message() -> None:
             self._doing.run_in_background(
                 changes.git_repository.propose_commit_message(
-                    changes.build_git_patch(dialog.checked_files), place
+                    changes.build_git_patch(dialog.checked_files), conversation
                 ),
                 then=dialog.show_proposal,
                 owner=dialog,
@@ -143,17 +149,17 @@ class CommitButton(QPushButton):
             )
 
         def commit_checked_files() -> None:
-            chosen, message = dialog.checked_files, dialog.message.toPlainText()
-            work = changes.git_repository.commit_files(
-                [file.path_of_change for file in chosen], message
-            )
+            paths = [file.path_of_change for file in dialog.checked_files]
+            message = dialog.message.toPlainText()
+            work = changes.git_repository.commit_files(paths, message)
             self._doing.run_in_background(work, then=show_answer, owner=self)
 
         def show_answer(answer: str) -> None:
-            unused.pop(place, None)
+            self._unused_messages.pop(conversation, None)
             self.committed.emit()
             self.notice_wanted.emit(answer)
 
+        dialog.message.textChanged.connect(keep_message)
         dialog.proposal_wanted.connect(request_commit_message)
         dialog.accepted.connect(commit_checked_files)
         dialog.open()

@@ -45,16 +45,15 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
     def show_folder_sizes(self, folders: Sequence[tuple[str, int, int]]) -> None:
         """Shows names, files and bytes of folders. An empty name: files outside any folder."""
         self.list.clear()
-        for name, files, held in folders:
-            label = f"{printable_path(name)}/" if name else tr("Files at the top level")
-            words = (
-                f"{label}: {format_count(files, '{n} file', '{n} files')}, {format_byte_size(held)}"
-            )
-            item = QListWidgetItem(words, self.list)
-            item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
-            if (
-                not name or name != name.strip() or "\n" in name
-            ):  # No rule can describe such a name.
+        for name, files, size in folders:
+            label = tr("Files at the top level")
+            if name:
+                label = f"{printable_path(name)}/"
+            amount = format_count(files, "{n} file", "{n} files")
+            item = QListWidgetItem(f"{label}: {amount}, {format_byte_size(size)}", self.list)
+            item.setData(Qt.ItemDataRole.UserRole, (name, files, size))
+            # No rule can describe such a name.
+            if not name or name != name.strip() or "\n" in name:
                 item.setFlags(Qt.ItemFlag.NoItemFlags)
             item.setCheckState(Qt.CheckState.Checked)
         self.cover_button.setEnabled(True)
@@ -62,19 +61,25 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
 
     @property
     def exclusion_rules_for_unchecked_folders(self) -> list[str]:
-        return [
-            f"{escape(name)}/"
-            for name, _, _ in self._list_folders_with_check_state(Qt.CheckState.Unchecked)
-        ]
+        left_out = self._list_folders_with_check_state(Qt.CheckState.Unchecked)
+        return [f"{escape(name)}/" for name, _, _ in left_out]
 
     def _list_folders_with_check_state(self, state: Qt.CheckState) -> list[tuple[str, int, int]]:
-        items = [self.list.item(row) for row in range(self.list.count())]
-        return [item.data(Qt.ItemDataRole.UserRole) for item in items if item.checkState() == state]
+        folders: list[tuple[str, int, int]] = []
+        for row in range(self.list.count()):
+            item = self.list.item(row)
+            if item.checkState() == state:
+                folders.append(item.data(Qt.ItemDataRole.UserRole))
+        return folders
 
     def _show_covered_totals(self) -> None:
-        told = self._list_folders_with_check_state(Qt.CheckState.Checked)
-        files, held = sum(one[1] for one in told), sum(one[2] for one in told)
+        files = 0
+        size = 0
+        for _, files_there, size_there in self._list_folders_with_check_state(
+            Qt.CheckState.Checked
+        ):
+            files += files_there
+            size += size_there
         count = format_count(files, "{n} file", "{n} files")
-        self.state.setText(
-            tr("Checkpoints include {files} ({size}).", files=count, size=format_byte_size(held))
-        )
+        words = tr("Checkpoints include {files} ({size}).")
+        self.state.setText(words.format(files=count, size=format_byte_size(size)))

@@ -124,9 +124,9 @@ class ChangesUndo(QObject):
             offer_undo(words, [undo])
         if turn not in undone:
             offer_undo(tr("Undo turn {number}…", number=turn.turn_numbers), turn.sources)
-        since_turn = [each for each in turns if each.seq >= turn.seq and each not in undone]
+        since_turn = [other for other in turns if other.seq >= turn.seq and other not in undone]
         if len(since_turn) > 1:
-            sources = [source for each in since_turn for source in each.sources]
+            sources = _sources_of_turns(since_turn)
             offer_undo(tr("Undo everything since turn {number}…", number=turn.number), sources)
         menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
 
@@ -140,7 +140,7 @@ class ChangesUndo(QObject):
             "Restore everything to its state before turn {number} (your own changes are undone too)",
             number=turn.number,
         )
-        sources = [source for each in turns if each.seq >= turn.seq for source in each.sources]
+        sources = _sources_of_turns([other for other in turns if other.seq >= turn.seq])
         undoes = seqs_to_name_in_undo(sources, self._conversation)
         work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
         self._run_undo_work(
@@ -190,7 +190,9 @@ class ChangesUndo(QObject):
                 self._theme, title or tr("Undo"), files, plan, self._button, redo=redo, later=later
             )
             dialog.compare_wanted.connect(partial(self._open_three_versions_dialog, redo=redo))
-            notice_button = tr("Undo") if redo else ""
+            notice_button = ""
+            if redo:
+                notice_button = tr("Undo")
             dialog.accepted.connect(
                 lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes, notice_button)
             )
@@ -230,8 +232,9 @@ class ChangesUndo(QObject):
         """Reports the result. `label`: the notice's button, by default "Redo". `words`
         replace the counts.
         """
-        is_as_said = words and undone.restored and not undone.paths_left_alone
-        sentence = words if is_as_said else describe_undone_files(undone)
+        sentence = words
+        if not words or not undone.restored or undone.paths_left_alone:
+            sentence = describe_undone_files(undone)
         button = {}
         if undone.fact is not None:
             button = {
@@ -245,7 +248,9 @@ class ChangesUndo(QObject):
         if self._changes is None:
             return
         work = redo_undone_changes(self._changes, fact, self._conversation)
-        next_label = "" if label else tr("Undo")
+        next_label = tr("Undo")
+        if label:
+            next_label = ""
         self._run_undo_work(work, then=partial(self.report_undone, label=next_label))
 
     def undo_hunk(self, file: FileChange, hunk: str) -> None:
@@ -269,10 +274,19 @@ def _name_step(step: ChangeSource) -> str:
     return f"{tool} {', '.join(names)}".rstrip()
 
 
+def _sources_of_turns(turns: Sequence[TurnOfChanges]) -> list[ChangeSource]:
+    sources: list[ChangeSource] = []
+    for turn in turns:
+        sources.extend(turn.sources)
+    return sources
+
+
 def _name_undone_files(undo: FilesChanged) -> str:
     if undo.files > 1:
         return format_count(undo.files, "{n} file", "{n} files")
-    return undo.names[0] if undo.names else ""
+    if not undo.names:
+        return ""
+    return undo.names[0]
 
 
 async def redo_undone_changes(
@@ -324,7 +338,9 @@ def describe_undone_files(undone: FileUndoResult) -> str:
         counts.append(format_count(restored, "{n} file was restored.", "{n} files were restored."))
     if deleted:
         counts.append(format_count(deleted, "{n} file was deleted.", "{n} files were deleted."))
-    lines = [join_sentences(*counts) if counts else tr("No files were restored.")]
+    if not counts:
+        counts.append(tr("No files were restored."))
+    lines = [join_sentences(*counts)]
     for place, why in undone.paths_left_alone[:MOST_LEFT_ALONE]:
         lines.append(tr("{place} was not changed: {why}.", place=place, why=why.rstrip(".")))
     return "\n".join(lines)

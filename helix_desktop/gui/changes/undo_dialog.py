@@ -61,10 +61,12 @@ class UndoChangesDialog(widgets.TransientDialog):
             tr("Only these files are changed. You can reverse this later."), "small", self
         )
         column.addWidget(note)
-        column.addStretch(0 if conflicts else 1)
-        self.undo_button = widgets.build_push_button(
-            tr("Redo") if redo else tr("Undo"), self, look="primary"
-        )
+        if not conflicts:
+            column.addStretch(1)
+        words = tr("Undo")
+        if redo:
+            words = tr("Redo")
+        self.undo_button = widgets.build_push_button(words, self, look="primary")
         column.addWidget(widgets.build_confirm_buttons(self, self.undo_button, self.accept))
 
     @property
@@ -78,9 +80,12 @@ class UndoChangesDialog(widgets.TransientDialog):
         restored: list[str] = []
         deleted: list[str] = []
         for undo in named:
-            if undo.how is UndoOutlook.RESTORE:
-                names = deleted if undo.before is None else restored
-                names.append(self._path_for_display(undo))
+            if undo.how is not UndoOutlook.RESTORE:
+                continue
+            if undo.before is None:
+                deleted.append(self._path_for_display(undo))
+            else:
+                restored.append(self._path_for_display(undo))
         sentences = []
         if restored:
             words = format_count(
@@ -102,7 +107,9 @@ class UndoChangesDialog(widgets.TransientDialog):
             sentences.append(self._ask_for_conflicts(conflicts))
         if sentences:
             return sentences
-        return [tr("There is nothing to redo.") if self._redo else tr("There is nothing to undo.")]
+        if self._redo:
+            return [tr("There is nothing to redo.")]
+        return [tr("There is nothing to undo.")]
 
     def _ask_for_conflicts(self, paths: Collection[str]) -> str:
         if self._later.keys() >= set(paths):
@@ -225,9 +232,12 @@ def _show_version(
     colours: list[str] = []
     labels: list[str] = []
     for number in range(len(lines)):
-        is_marked = number in differing
-        colours.append(mark.colour if is_marked else "")
-        labels.append(f"{number + 1} {mark.sign if is_marked else ' '}")
+        if number in differing:
+            colours.append(mark.colour)
+            labels.append(f"{number + 1} {mark.sign}")
+        else:
+            colours.append("")
+            labels.append(f"{number + 1}  ")
     view.show_text_lines(lines, tone=colours.__getitem__, labels=labels.__getitem__)
 
 

@@ -23,11 +23,13 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
 
-SEARCH_DELAY_MS = (
-    120  # The search in the workspaces starts after this many milliseconds without typing.
-)
+# The search in the workspaces starts after this many milliseconds without typing.
+SEARCH_DELAY_MS = 120
 HEADING = "heading"  # The kind of an item that says what follows it and cannot be chosen.
-WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
+WIDTH = 640
+ROW = 36
+SHOWN = 10  # So many rows are shown without scrolling.
+MAX_MATCHES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,16 @@ def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[Palett
     """Returns items with every word or its stem: first what is no help page, then what
     begins with the text.
     """
-    if not (wanted := words.casefold().split()):
+    wanted = words.casefold().split()
+    if not wanted:
         return list(finds[:MAX_MATCHES])
-    stems, whole = [stem_of_word(word) for word in wanted], " ".join(wanted)
-    found = [
-        find
-        for find in finds
-        if all(stem in f"{find.text} {find.note}".casefold() for stem in stems)
-    ]
+    stems = [stem_of_word(word) for word in wanted]
+    whole = " ".join(wanted)
+    found: list[PaletteItem] = []
+    for find in finds:
+        text = f"{find.text} {find.note}".casefold()
+        if all(stem in text for stem in stems):
+            found.append(find)
 
     def rank(find: PaletteItem) -> list[bool]:
         begins = map(find.text.casefold().startswith, (whole, wanted[0]))
@@ -69,12 +73,9 @@ def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[Palett
 
 class PaletteRows(ListRowModel[PaletteItem]):
     def flags(self, index: Index) -> Qt.ItemFlag:
-        usable = index.isValid() and self.items[index.row()].enabled
-        return (
-            Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
-            if usable
-            else Qt.ItemFlag.NoItemFlags
-        )
+        if index.isValid() and self.items[index.row()].enabled:
+            return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+        return Qt.ItemFlag.NoItemFlags
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         find = self.items[index.row()]
@@ -104,7 +105,10 @@ class PaletteRowPainter(RowPainter):
             inner.setLeft(inner.left() + px(26))
         inner.setRight(self._draw_shortcut_or_note_and_return_text_end(painter, inner, find))
         painter.setFont(theme.build_font())
-        painter.setPen(theme.colour_of_token("text" if find.enabled else "faint"))
+        colour = "text"
+        if not find.enabled:
+            colour = "faint"
+        painter.setPen(theme.colour_of_token(colour))
         marked = theme.colour_of_token("found")
         draw_text_with_found_words(painter, inner, find.text, find.needles, marked)
 
@@ -151,13 +155,15 @@ class CommandPalette(SearchPopup):
         self, words: str = "", known: Sequence[PaletteItem] | None = None, hint: str = ""
     ) -> None:
         """Opens the palette for everything, or for the items in `known`, as `hint` says."""
-        self._known, self._is_open_to_all = (
-            (self._list_ready_items(), True) if known is None else (known, False)
-        )
+        self._is_open_to_all = known is None
+        if known is None:
+            known = self._list_ready_items()
+        self._known = known
         everything = tr("Search messages, stored outputs, conversations and actions")
         self.line.setPlaceholderText(hint or everything)
         self.line.setAccessibleName(hint or tr("Search everything"))
-        self._found, self._searched = (), ""
+        self._found = ()
+        self._searched = ""
         self._nothing.hide()
         self.open_popup(words)
         self._refill_palette()
@@ -179,9 +185,9 @@ class CommandPalette(SearchPopup):
             self._found = finds
             chosen = self.list.currentIndex().row()
             self._refill_palette()
-            self._nothing.setText(
-                tr("Searching for “{words}”…", words=words) if more else tr("Nothing found")
-            )
+            self._nothing.setText(tr("Nothing found"))
+            if more:
+                self._nothing.setText(tr("Searching for “{words}”…", words=words))
             self._nothing.adjustSize()
             self._nothing.setVisible(bool(words) and not self._model.rowCount())
             self._nothing.move(self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8))
@@ -202,7 +208,8 @@ class CommandPalette(SearchPopup):
 
     def _refill_palette_and_schedule_search(self, words: str) -> None:
         if not words.strip():
-            self._found, self._searched = (), ""
+            self._found = ()
+            self._searched = ""
         self._nothing.hide()
         self._refill_palette()
         self._timer.start()
@@ -224,7 +231,8 @@ class CommandPalette(SearchPopup):
         self.place_popup()
 
     def place_popup(self) -> None:
-        if (parent := self.parentWidget()) is None:
+        parent = self.parentWidget()
+        if parent is None:
             return
         px = self._theme.zoomed_pixels
         self.setGeometry(parent.rect())

@@ -4,6 +4,7 @@ This is the only place that asks for a key. The key stays in the field until it 
 then stored by the chosen keeper.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,7 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 MODEL_BUTTONS_PER_SERVER = 6  # For a local server, at most this many models get a button each.
 DEMO_MODEL = "demo/demo"
 OTHER_PROVIDER = "other"
+_NOT_OF_A_NAME = re.compile(r"[\W_]")  # What is neither a letter nor a digit.
 
 
 class ConnectModelPanel(QWidget):
@@ -125,20 +127,20 @@ class ConnectModelPanel(QWidget):
         self._key.clear()
         self._key_places.hide()
         provider = self._chosen_provider()
-        self._form.setRowVisible(
-            self._address, provider.name == OTHER_PROVIDER or bool(provider.address_variable)
-        )
-        self._address.setText(provider.address if provider.address_variable else "")
-        words = (
-            tr("Paste the key") if provider.needs_key else tr("Paste the key, if a key is needed")
-        )
-        known = tr("Leave empty to use the key in {variable}", variable=provider.variable)
-        self._key.setPlaceholderText(known if provider.key else words)
-        words = tr(
-            "This address is set by the environment variable {variable}.",
-            variable=provider.address_variable,
-        )
-        self._show_connect_status(words if provider.address_variable else "")
+        has_own_address = bool(provider.address_variable)
+        is_other = provider.name == OTHER_PROVIDER
+        self._form.setRowVisible(self._address, is_other or has_own_address)
+        self._key.setPlaceholderText(_describe_wanted_key(provider))
+        if has_own_address:
+            self._address.setText(provider.address)
+            words = tr(
+                "This address is set by the environment variable {variable}.",
+                variable=provider.address_variable,
+            )
+            self._show_connect_status(words)
+        else:
+            self._address.setText("")
+            self._show_connect_status("")
 
     def _chosen_provider(self) -> ProviderChoice:
         found = self._provider.currentData()
@@ -216,12 +218,12 @@ class ConnectModelPanel(QWidget):
             )
 
     def _provider_from_form(self) -> ProviderChoice:
-        provider, address = (
-            self._chosen_provider(),
-            _complete_server_address(self._address.text().strip()),
-        )
+        provider = self._chosen_provider()
+        address = _complete_server_address(self._address.text().strip())
+        if provider.name != OTHER_PROVIDER and provider.address_variable:
+            return replace(provider, address=address)
         if provider.name != OTHER_PROVIDER:
-            return replace(provider, address=address) if provider.address_variable else provider
+            return provider
         name = _name_server_by_address(address)
         return replace(provider, name=name, title=name, address=address, kind="openai-chat")
 
@@ -244,7 +246,9 @@ class ConnectModelPanel(QWidget):
         self._test.setEnabled(True)
         # Where to store a key without a keyring is a choice, no failure.
         is_choice = isinstance(error, NoUsableKeyring)
-        look = "muted" if is_choice else "danger"
+        look = "danger"
+        if is_choice:
+            look = "muted"
         self._show_connect_status(translate_sentences(str(error)), look=look)
         self._key_places.setVisible(is_choice)
 
@@ -277,24 +281,34 @@ class KeyPlaceButtons(QWidget):
         self.hide()
 
 
+def _describe_wanted_key(provider: ProviderChoice) -> str:
+    if provider.key:
+        return tr("Leave empty to use the key in {variable}", variable=provider.variable)
+    if provider.needs_key:
+        return tr("Paste the key")
+    return tr("Paste the key, if a key is needed")
+
+
 def _complete_server_address(given: str) -> str:
     """Adds the missing scheme: http for this computer and the local network, https for all else."""
     if not given or "://" in given:
         return given
-    near = given.startswith(("localhost", "127.", "192.168.", "10.", "[::1]"))
-    return f"{'http' if near else 'https'}://{given}"
+    if given.startswith(("localhost", "127.", "192.168.", "10.", "[::1]")):
+        return f"http://{given}"
+    return f"https://{given}"
 
 
 def _name_server_by_address(address: str) -> str:
     """Names an unknown server: "local-8123" on this computer, otherwise its host."""
     parts = urlsplit(address)
     host = parts.hostname or ""
-    if host in ("localhost", "127.0.0.1", "::1"):
-        return f"local-{parts.port}" if parts.port else "local"
-    return (
-        "".join(sign if sign.isalnum() else "-" for sign in host.casefold()).strip("-")[:40]
-        or OTHER_PROVIDER
-    )
+    is_this_computer = host in ("localhost", "127.0.0.1", "::1")
+    if is_this_computer and parts.port:
+        return f"local-{parts.port}"
+    if is_this_computer:
+        return "local"
+    name = _NOT_OF_A_NAME.sub("-", host.casefold()).strip("-")
+    return name[:40] or OTHER_PROVIDER
 
 
 def _describe_working_connection(models: int, *, keyed: bool) -> str:

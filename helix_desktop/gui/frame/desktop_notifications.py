@@ -50,7 +50,9 @@ class DesktopNotifier(QObject):
 
     def show_desktop_notification(self, title: str, text: str, place: str) -> None:
         """Shows a notification; a click on it emits `clicked(place)`."""
-        short = text if len(text) <= MAX_TEXT_LENGTH else f"{text[: MAX_TEXT_LENGTH - 1]}…"
+        short = text
+        if len(text) > MAX_TEXT_LENGTH:
+            short = f"{text[: MAX_TEXT_LENGTH - 1]}…"
         if sys.platform != "linux":
             self._notify_through_tray(title, short, place)
         elif os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
@@ -106,7 +108,10 @@ class DesktopNotifier(QObject):
     def _remember_notification_number_or_report_click(self, message: Message) -> None:
         from jeepney import HeaderFields, MessageType
 
-        fields, number = message.header.fields, message.body[0] if message.body else None
+        fields = message.header.fields
+        number = None
+        if message.body:
+            number = message.body[0]
         place = self._unanswered.pop(fields.get(HeaderFields.reply_serial, 0), None)
         if message.header.message_type is MessageType.error:
             log.info("the desktop shows no notifications: %s", fields.get(HeaderFields.error_name))

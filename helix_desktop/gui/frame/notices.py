@@ -64,7 +64,9 @@ class Notices(QWidget):
 
     @property
     def shown_text(self) -> str:
-        return self._text.text().replace("\u200b", "") if not self.isHidden() else ""
+        if self.isHidden():
+            return ""
+        return self._text.text().replace("\u200b", "")
 
     def show_notice(
         self,
@@ -77,15 +79,17 @@ class Notices(QWidget):
         comes_back = not self.isHidden() and (self._offers_more_than_undo or act is None)
         if self._repeat_shown_offer is not None and comes_back:
             self._waiting_offers.append(self._repeat_shown_offer)
-        offer = partial(self.show_notice, text, button=button, act=act, shown_ms=shown_ms)
-        self._repeat_shown_offer = offer if act is not None else None
+        self._repeat_shown_offer = None
+        if act is not None:
+            self._repeat_shown_offer = partial(
+                self.show_notice, text, button=button, act=act, shown_ms=shown_ms
+            )
         self._offers_more_than_undo = bool(button)
         self._undo = act
         self._errors = []
         text = without_backticks(text)
-        self._text.setText(
-            _LONG_WORD.sub("\\g<0>\u200b", text)
-        )  # A hash in it wraps instead of being cut.
+        # A hash in it wraps instead of being cut.
+        self._text.setText(_LONG_WORD.sub("\\g<0>\u200b", text))
         self._button.setText(button or tr("Undo"))
         self._button.setVisible(act is not None)
         self._close.setIcon(build_icon("close", self._theme.colour_of_token("panel")))
@@ -97,18 +101,23 @@ class Notices(QWidget):
 
     def show_error_notice(self, error: HelixError) -> None:
         """Shows what happened and what to do. Errors within a moment share one notice."""
-        together = (
-            self.shown_text and self._timer.remainingTime() > ERROR_NOTICE_MS - ERRORS_TOGETHER_MS
-        )
         text = translate_sentences(str(error))
-        told = [*(each for each in self._errors if together and each != text), text]
-        hidden = len(told) - MAX_ERROR_LINES
-        head = [tr("Earlier errors not shown here: {n}", n=hidden)] if hidden > 0 else []
-        self.show_notice("\n".join([*head, *told[-MAX_ERROR_LINES:]]), shown_ms=ERROR_NOTICE_MS)
-        self._errors = told
+        shown_since_ms = ERROR_NOTICE_MS - self._timer.remainingTime()
+        errors: list[str] = []
+        if self.shown_text and shown_since_ms < ERRORS_TOGETHER_MS:
+            errors = [earlier for earlier in self._errors if earlier != text]
+        errors.append(text)
+        lines = errors[-MAX_ERROR_LINES:]
+        hidden = len(errors) - MAX_ERROR_LINES
+        if hidden > 0:
+            lines.insert(0, tr("Earlier errors not shown here: {n}", n=hidden))
+        self.show_notice("\n".join(lines), shown_ms=ERROR_NOTICE_MS)
+        self._errors = errors
 
     def run_notice_action(self) -> None:
-        act, self._undo, self._repeat_shown_offer = self._undo, None, None
+        act = self._undo
+        self._undo = None
+        self._repeat_shown_offer = None
         self._close_notice_and_show_waiting_offer()
         if act is not None:
             act()
@@ -143,7 +152,8 @@ class Notices(QWidget):
             self._waiting_offers.pop()()
 
     def _place_notice(self) -> None:
-        if (parent := self.parentWidget()) is None:
+        parent = self.parentWidget()
+        if parent is None:
             return
         width = min(parent.width() - 32, self._theme.zoomed_pixels(WIDTH))
         self.setFixedWidth(width)

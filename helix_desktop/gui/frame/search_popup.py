@@ -144,13 +144,16 @@ class SearchPopup(QWidget):
 
     def _move_highlight(self, steps: int) -> None:
         """Moves the highlight past rows that cannot be chosen. A single step wraps at the ends."""
-        if not (usable := self.selectable_rows()):
+        usable = self.selectable_rows()
+        if not usable:
             return
-        here = self.list.currentIndex().row()
-        place = usable.index(here) if here in usable else 0
-        place = (
-            (place + steps) % len(usable)
-            if abs(steps) == 1
-            else min(max(place + steps, 0), len(usable) - 1)
-        )
+        current = self.list.currentIndex().row()
+        place = 0
+        if current in usable:
+            place = usable.index(current)
+        place += steps
+        if abs(steps) == 1:
+            place %= len(usable)
+        else:
+            place = min(max(place, 0), len(usable) - 1)
         self.highlight_row(usable[place])

@@ -54,20 +54,27 @@ class SideBySide(QSplitter):
         """Shows one or two sides. A single side has no heading. Without room for both,
         a button leads to the other.
         """
-        self._titles, self._current = titles, current
+        self._titles = titles
+        self._current = current
         room = self.width() >= 2 * self._theme.zoomed_pixels(LEAST_WIDTH)
         for side, words in titles.items():
             heading, title, swap = self._headings[side]
             heading.setVisible(len(titles) > 1)
-            set_widget_look(heading, "current-side" if side is current else "top")
-            set_widget_look(title, "heading" if side is current else "small")
+            if side is current:
+                set_widget_look(heading, "current-side")
+                set_widget_look(title, "heading")
+            else:
+                set_widget_look(heading, "top")
+                set_widget_look(title, "small")
             title.set_elided_text(words)
-            box = side.composer.text
-            box.setAccessibleName(
-                tr("Message to “{title}”", title=words) if len(titles) > 1 else tr("Message")
-            )
+            side.composer.text.setAccessibleName(tr("Message"))
+            if len(titles) > 1:
+                side.composer.text.setAccessibleName(tr("Message to “{title}”", title=words))
             swap.setVisible(not room)
-            other = next((titles[each] for each in titles if each is not side), "")
+            other = ""
+            for other_side, other_title in titles.items():
+                if other_side is not side:
+                    other = other_title
             show_other = tr("Show “{title}”", title=other)
             swap.setToolTip(safe_tooltip(show_other))
             swap.setAccessibleName(show_other)

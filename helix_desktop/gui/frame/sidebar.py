@@ -29,9 +29,9 @@ AGE_UPDATE_MS = (
 def format_folder(folder: Path) -> str:
     """Formats a folder with ~ for the home directory."""
     home = Path.home()
-    return (
-        f"~/{folder.relative_to(home).as_posix()}" if folder.is_relative_to(home) else str(folder)
-    )
+    if not folder.is_relative_to(home):
+        return str(folder)
+    return f"~/{folder.relative_to(home).as_posix()}"
 
 
 class ConversationSearchField(QLineEdit):
@@ -168,7 +168,9 @@ class Sidebar(QWidget):
 
     def show_workspace_title(self, name: str, folder: Path | None) -> None:
         self._title.set_elided_text(name)
-        self._folder = format_folder(folder) if folder else ""
+        self._folder = ""
+        if folder:
+            self._folder = format_folder(folder)
         self._path.setToolTip(safe_tooltip(str(folder or "")))
         self._elide_folder_path()
 
@@ -195,8 +197,9 @@ class Sidebar(QWidget):
         self.list.lines.replace_list_lines(lines)
         if current:
             self.list.select_conversation(current)
-        self._empty_list_label.setText("" if lines else self._text_for_empty_list())
         self._empty_list_label.setVisible(not lines)
+        if not lines:
+            self._empty_list_label.setText(self._text_for_empty_list())
         self.importing.setVisible(not self._rows)
         archived = sum(row.archived and not row.trashed for row in self._rows)
         trashed = sum(row.trashed for row in self._rows)
@@ -245,16 +248,24 @@ class Sidebar(QWidget):
     def _menu_actions_for(self, row: ConversationListRow) -> list[tuple[str, str]]:
         if row.trashed:
             return [("restore", tr("Restore")), ("delete", tr("Delete permanently…"))]
-        return [
+        pin = tr("Pin")
+        if row.pinned:
+            pin = tr("Unpin")
+        archive = tr("Archive")
+        if row.archived:
+            archive = tr("Unarchive")
+        actions = [
             ("beside", tr("Open to the side")),
             ("rename", tr("Rename…")),
-            ("pin", tr("Unpin") if row.pinned else tr("Pin")),
+            ("pin", pin),
             ("fork", tr("Fork")),
-            *((("bring-back", tr("Bring back…")),) if row.copy else ()),
-            ("export", tr("Export…")),
-            ("archive", tr("Unarchive") if row.archived else tr("Archive")),
-            ("trash", tr("Move to trash")),
         ]
+        if row.copy:
+            actions.append(("bring-back", tr("Bring back…")))
+        actions.append(("export", tr("Export…")))
+        actions.append(("archive", archive))
+        actions.append(("trash", tr("Move to trash")))
+        return actions
 
     def _build_sidebar_link(self, text: str) -> QPushButton:
         return widgets.build_push_button(text, self, look="link", wraps=True)

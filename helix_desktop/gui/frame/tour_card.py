@@ -75,11 +75,12 @@ class TourStepCard(QWidget):
         self._theme = theme
 
     def compute_card_size(self, width: int) -> QSize:
-        width = max(
-            self._theme.zoomed_pixels(width), self.minimumSizeHint().width()
-        )  # The buttons must fit.
+        # The buttons must fit.
+        width = max(self._theme.zoomed_pixels(width), self.minimumSizeHint().width())
         height = self.heightForWidth(width)
-        return QSize(width, height if height > 0 else self.sizeHint().height())
+        if height <= 0:
+            height = self.sizeHint().height()
+        return QSize(width, height)
 
 
 class TourGuide(QObject):
@@ -90,11 +91,11 @@ class TourGuide(QObject):
     def __init__(self, theme: Theme, window: QWidget) -> None:
         super().__init__(window)
         self._window = window
-        self.ring, self.card = HighlightRing(theme, window), TourStepCard(theme, window)
+        self.ring = HighlightRing(theme, window)
+        self.card = TourStepCard(theme, window)
         self._shown_step: object = None
-        self._clear_areas = [
-            QRect()
-        ]  # The areas that the card should not cover, in order of preference.
+        # The areas that the card should not cover, in order of preference.
+        self._clear_areas = [QRect()]
         self._timer = QTimer(self, interval=150)
         self._timer.timeout.connect(self.target_needed)
         window.installEventFilter(self)
@@ -105,9 +106,10 @@ class TourGuide(QObject):
         """Shows one step. `offer` is an extra button's label; `done` marks Next as the
         button to press.
         """
-        if self._shown_step == (told := (step, title, words, offer, done)):
+        shown_step = (step, title, words, offer, done)
+        if self._shown_step == shown_step:
             return
-        self._shown_step = told
+        self._shown_step = shown_step
         number, steps = step
         card = self.card
         card.number.setText(tr("Step {n} of {all}", n=number, all=steps))
@@ -119,8 +121,13 @@ class TourGuide(QObject):
         card.offer.setText(offer)
         card.offer.setVisible(bool(offer))
         card.back.setEnabled(number > 1)
-        card.next.setText(tr("Next") if number < steps else tr("Finish"))
-        set_widget_look(card.next, "primary" if done else "")
+        card.next.setText(tr("Next"))
+        if number == steps:
+            card.next.setText(tr("Finish"))
+        look = ""
+        if done:
+            look = "primary"
+        set_widget_look(card.next, look)
         announce_to_screen_reader(self._window, f"{title}. {words}")
         for widget in (self.ring, card):
             widget.show()

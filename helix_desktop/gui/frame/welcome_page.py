@@ -95,8 +95,10 @@ class WelcomePage(QWidget):
         self, conversations: int, programs: Sequence[str], newest: Sequence[Sequence[str]]
     ) -> None:
         """Shows how many conversations can be imported, and details of some of the `newest`."""
-        some = ", ".join(programs[:-1])
-        names = tr("{some} and {last}", some=some, last=programs[-1]) if some else "".join(programs)
+        names = "".join(programs)
+        if len(programs) > 1:
+            some = ", ".join(programs[:-1])
+            names = tr("{some} and {last}", some=some, last=programs[-1])
         count = format_count(conversations, "{n} conversation", "{n} conversations")
         self._found.setText(
             tr("{count} from {programs}: search and continue them", count=count, programs=names)
@@ -109,7 +111,10 @@ class WelcomePage(QWidget):
                     _build_newest_cell(word, column, self._found_card), 2 * line + 1, column
                 )
         self._found_card.setVisible(conversations > 0)
-        set_widget_look(self.folder, "" if conversations else "primary")
+        if conversations:
+            set_widget_look(self.folder, "")
+        else:
+            set_widget_look(self.folder, "primary")
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
         about = tr("See what these conversations cost, and continue any of them with any model.")
@@ -199,17 +204,17 @@ class ConnectModelDialog(widgets.TransientDialog):
         message_waits: bool,
     ) -> None:
         super().__init__(tr("Connect a model"), parent, 560)
-        waits = tr("Your message will be sent as soon as a model is connected.")
         self.panel = ConnectModelPanel(setup, doing, self)
-        for heard, passed_on in ((self.panel.chosen, self.chosen), (self.panel.added, self.added)):
-            heard.connect(passed_on)
-            heard.connect(self.accept)
-        build_column(
-            widgets.build_plain_label(tr("Which model should answer?"), "title"),
-            *([widgets.build_plain_label(waits, "muted")] if message_waits else []),
-            (self.panel, 1),
-            build_row(1, widgets.build_push_button(tr("Cancel"), self, self.reject)),
-            owner=self,
-            margins=20,
-        )
+        self.panel.chosen.connect(self.chosen)
+        self.panel.chosen.connect(self.accept)
+        self.panel.added.connect(self.added)
+        self.panel.added.connect(self.accept)
+        column = build_column(owner=self, margins=20)
+        column.addWidget(widgets.build_plain_label(tr("Which model should answer?"), "title"))
+        if message_waits:
+            words = tr("Your message will be sent as soon as a model is connected.")
+            column.addWidget(widgets.build_plain_label(words, "muted"))
+        column.addWidget(self.panel, 1)
+        cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)
+        column.addLayout(build_row(1, cancel))
         self.panel.search_local_servers()

@@ -22,6 +22,7 @@ from helix_desktop.gui.translation import read_shown_names, tr
 from helix_desktop.gui.workbench_types import KnownWorkspace
 
 GAP = 10
+USUAL_COLOUR = "#4a5fa5"  # Of a workspace whose settings have no colour that Qt knows.
 _STATE_SIGNS = {ConversationActivity.ASKING: "?", ConversationActivity.FAILED: "!"}
 
 
@@ -57,19 +58,21 @@ class WorkspaceButton(QAbstractButton):
         super().__init__(parent, checkable=True)
         self.initials = initials
         self._theme = theme
-        colour = row.settings.colour
-        self._colour = QColor(colour if QColor.isValidColorName(colour) else "#4a5fa5")
+        self._colour = QColor(USUAL_COLOUR)
+        if QColor.isValidColorName(row.settings.colour):
+            self._colour = QColor(row.settings.colour)
         self.running_state = ConversationActivity.IDLE
         self.workspace = row.id
         self._pressed_at: int | None = None
         self._is_dragged = False
-        self._title = (
-            row.name
-        )  # If a name such as “R&D” were the button's text, Qt would make Alt+D its shortcut.
+        # If a name such as “R&D” were the button's text, Qt would make Alt+D its shortcut.
+        self._title = row.name
         self.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self._hint = f"{row.name}\n{row.first_folder}" + (f"\nCtrl+{number}" if number <= 9 else "")
+        self._hint = f"{row.name}\n{row.first_folder}"
+        if number <= 9:
+            self._hint += f"\nCtrl+{number}"
         self._update_button_name()
 
     def set_running_state(self, running: ConversationActivity) -> None:
@@ -90,19 +93,16 @@ class WorkspaceButton(QAbstractButton):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         super().mousePressEvent(event)
-        left = event.button() == Qt.MouseButton.LeftButton
-        self._pressed_at = round(event.globalPosition().y()) - self.y() if left else None
+        self._pressed_at = None
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._pressed_at = round(event.globalPosition().y()) - self.y()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        top = (
-            round(event.globalPosition().y()) - self._pressed_at
-            if self._pressed_at is not None
-            else self.y()
-        )
-        if (
-            self._is_dragged
-            or abs(top - self.y()) >= QApplication.startDragDistance() + self.height() // 4
-        ):
+        top = self.y()
+        if self._pressed_at is not None:
+            top = round(event.globalPosition().y()) - self._pressed_at
+        least_distance = QApplication.startDragDistance() + self.height() // 4
+        if self._is_dragged or abs(top - self.y()) >= least_distance:
             self._is_dragged = True
             self.dragged.emit(top)
         else:
@@ -123,15 +123,17 @@ class WorkspaceButton(QAbstractButton):
         size = self.height()
         square = QRectF((self.width() - size) / 2, 0, size, size)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._colour.lighter(110) if self.underMouse() else self._colour)
+        painter.setBrush(self._colour)
+        if self.underMouse():
+            painter.setBrush(self._colour.lighter(110))
         painter.drawRoundedRect(square, 10, 10)
         painter.setPen(QColor(readable_text_colour(self._colour.name())))
         painter.setFont(self._theme.build_font(13, weight=QFont.Weight.DemiBold))
         painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self.initials)
         if self.isChecked():
-            left = (
-                self.width() - 3 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else 0
-            )
+            left = 0
+            if self.layoutDirection() == Qt.LayoutDirection.RightToLeft:
+                left = self.width() - 3
             self._theme.fill_surface(painter, QRectF(left, 8, 3, size - 16), "text", 1.5)
         if self.hasFocus():
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -145,7 +147,10 @@ class WorkspaceButton(QAbstractButton):
         sign = _STATE_SIGNS.get(self.running_state, "")
         name = {"?": "handover", "!": "danger"}.get(sign, "output")
         middle = square.bottomRight() - QPointF(2, 8)
-        radius = (7.0 if sign else 5.5) * self.height() / RAIL_SQUARE
+        radius = 5.5
+        if sign:
+            radius = 7.0
+        radius *= self.height() / RAIL_SQUARE
         painter.setPen(QPen(self._theme.colour_of_token("rail"), 2))
         painter.setBrush(self._theme.colour_of_token(name))
         painter.drawEllipse(middle, radius, radius)
@@ -280,7 +285,9 @@ class WorkspaceRail(QWidget):
 
     def workspace_id_at(self, number: int) -> str:
         """Returns the id of the n-th square, counted from 1, or an empty string."""
-        return self._buttons[number - 1].workspace if 0 < number <= len(self._buttons) else ""
+        if not 0 < number <= len(self._buttons):
+            return ""
+        return self._buttons[number - 1].workspace
 
     def _add_rail_button(self, name: str, text: str, signal: SignalInstance) -> QToolButton:
         button = widgets.build_tool_button(text, self)

@@ -37,12 +37,10 @@ class WorkspaceTrashDialog(TransientDialog):
         on_deleted: Callable[[str], object],
     ) -> None:
         super().__init__(tr("Workspaces in the trash"), parent, 460)
-        self._doing, self._desk, self._on_restored, self._on_deleted = (
-            doing,
-            desk,
-            on_restored,
-            on_deleted,
-        )
+        self._doing = doing
+        self._desk = desk
+        self._on_restored = on_restored
+        self._on_deleted = on_deleted
         self._rows = build_column(spacing=6)
         self._status_label = build_plain_label(tr("Loading…"), "muted", self)
         below = build_row(1, build_push_button(tr("Close"), self, self.accept))
@@ -57,15 +55,15 @@ class WorkspaceTrashDialog(TransientDialog):
         clear_layout(self._rows)
         for row in rows:
             self._rows.addWidget(self._build_trash_row(row))
-        self._status_label.setText("" if rows else tr("No workspaces in the trash."))
+        self._status_label.setText(tr("No workspaces in the trash."))
         self._status_label.setVisible(not rows)
         self.adjustSize()
 
     def _build_trash_row(self, row: KnownWorkspace) -> QWidget:
         card = build_surface(self, "card")
-        said = ((row.name, ""), (format_folder(row.first_folder), "small"))
-        labels = [build_plain_label(text, look, card, wraps=False) for text, look in said]
-        words = build_column(*labels, spacing=1)
+        name = build_plain_label(row.name, "", card, wraps=False)
+        folder = build_plain_label(format_folder(row.first_folder), "small", card, wraps=False)
+        words = build_column(name, folder, spacing=1)
         line = build_row((words, 1), owner=card, margins=(12, 6, 6, 6))
         work = partial(self._desk.restore_workspace, row.id)
         restore = partial(self._run_trash_work, work, self._on_restored)
@@ -76,10 +74,8 @@ class WorkspaceTrashDialog(TransientDialog):
 
     def _ask_delete_workspace(self, row: KnownWorkspace) -> None:
         text = tr("All conversations and the entire cache of “{name}” will be deleted. This cannot be undone. The workspace's folder will not be changed.", name=row.name)  # fmt: skip
-        work, report = (
-            partial(self._desk.delete_workspace, row.id),
-            partial(self._on_deleted, row.id),
-        )
+        work = partial(self._desk.delete_workspace, row.id)
+        report = partial(self._on_deleted, row.id)
         delete = partial(self._run_trash_work, work, report)
         ask_to_confirm(self, tr("Delete workspace"), text, tr("Delete permanently"), delete)
 
@@ -94,5 +90,9 @@ class WorkspaceTrashDialog(TransientDialog):
             self._status_label.setText(translate_sentences(str(error)))
             self._status_label.show()
 
-        job, then = run_and_report(), lambda _done: self._fetch_trashed_workspaces()
-        self._doing.run_in_background(job, then=then, owner=self, failed=show_trash_error)
+        self._doing.run_in_background(
+            run_and_report(),
+            then=lambda _done: self._fetch_trashed_workspaces(),
+            owner=self,
+            failed=show_trash_error,
+        )

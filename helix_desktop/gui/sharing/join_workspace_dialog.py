@@ -27,7 +27,9 @@ class JoinWorkspaceDialog(SharingFormDialog):
         parent: QWidget,
     ) -> None:
         super().__init__(doing, tr("Join a shared workspace"), parent)
-        self._desk, self._name_for, self._joined = desk, name_for, joined
+        self._desk = desk
+        self._name_for = name_for
+        self._joined = joined
         self.key = build_line_edit(tr("Key of the shared workspace"), "helix1-…", self)
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
         self.folder = build_line_edit(tr("Working folder on this computer"), "", self)
@@ -35,16 +37,15 @@ class JoinWorkspaceDialog(SharingFormDialog):
         self.join = build_push_button(
             tr("Join"), self, self._join_workspace, "primary", default=True
         )
-        fields = (
-            (tr("Address"), self.address),
-            (tr("Key"), self.key),
-            (tr("Folder on this computer"), self._build_widget_row(self.folder, self.choose)),
+        folder_row = self._build_widget_row(self.folder, self.choose)
+        above = (
+            self._build_join_explanation(),
+            _put_name_above(tr("Address"), self.address),
+            _put_name_above(tr("Key"), self.key),
+            _put_name_above(tr("Folder on this computer"), folder_row),
         )
-        named = [stack_widgets(build_plain_label(name), field, spacing=4) for name, field in fields]
         cancel = build_push_button(tr("Cancel"), self, self.reject)
-        self._lay_out_sharing_form(
-            (self._build_join_explanation(), *named), (), (self.join, cancel)
-        )
+        self._lay_out_sharing_form(above, (), (self.join, cancel))
         for line in (self.address, self.key, self.folder):
             line.textChanged.connect(lambda _text: self._update_enabled_buttons())
         self._update_enabled_buttons()
@@ -55,9 +56,9 @@ class JoinWorkspaceDialog(SharingFormDialog):
         return build_plain_label(text)
 
     def _update_enabled_buttons(self, *, idle: bool = True) -> None:
-        self.join.setEnabled(
-            idle and all(line.text().strip() for line in (self.address, self.key, self.folder))
-        )
+        lines = (self.address, self.key, self.folder)
+        is_filled = all(line.text().strip() for line in lines)
+        self.join.setEnabled(idle and is_filled)
 
     def _choose_join_folder(self) -> None:
         title = tr("Folder on this computer")
@@ -73,3 +74,7 @@ class JoinWorkspaceDialog(SharingFormDialog):
     def _close_and_open_joined(self, bench: Workbench) -> None:
         self.accept()
         self._joined(bench)
+
+
+def _put_name_above(name: str, field: QWidget) -> QWidget:
+    return stack_widgets(build_plain_label(name), field, spacing=4)

@@ -25,7 +25,10 @@ def describe_sharing_fully(standing: SharingStatus) -> str:
         "{n} changes have not been sent yet. The changes are stored on this computer.",
     )
     since = format_time_of_day(standing.since)
-    found = list(filter(None, [translate_name("sharing in full", standing.state, time=since)]))
-    if standing.state == "waiting" or (standing.waiting and standing.state in ("away", "refused")):
-        found.append(waiting)
-    return "\n".join([*found, translate_sentences(standing.why)] if standing.why else found)
+    sentences = [translate_name("sharing in full", standing.state, time=since)]
+    cannot_send = standing.state in ("away", "refused")
+    if standing.state == "waiting" or (standing.waiting and cannot_send):
+        sentences.append(waiting)
+    if standing.why:
+        sentences.append(translate_sentences(standing.why))
+    return "\n".join(filter(None, sentences))

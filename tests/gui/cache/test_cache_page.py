@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QMenu, QMessageBox
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryUse
 from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.cache.content_shapes import ContentShape
-from helix_desktop.gui.cache.entries_model import EntryColumn
+from helix_desktop.gui.cache.entry_columns import EntryColumn
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, RecallEntry, ShowInChat
 from helix_desktop.gui.translation import set_translations

@@ -9,9 +9,8 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.entries_model import (
     ROWS_PER_PAGE,
     EntriesModel,
-    EntryColumn,
-    cell_text,
 )
+from helix_desktop.gui.cache.entry_columns import EntryColumn, cell_text
 from helix_desktop.gui.theme import Theme
 from tests.gui.cache.catalogue import NOW, MemoryCatalogue
 from tests.gui.fake_desk import now

@@ -619,7 +619,7 @@ def test_the_first_checkpoint_is_shown_while_it_is_made(
     page: ChangesPage, changes: FakeChanges
 ) -> None:
     changes.listeners[0](State("reading", 300, 20_000))
-    assert page._note._words == "The first checkpoint is being made: 300 of 20000 files."
+    assert page._note._words == "The first checkpoint is being made: 300 of 20,000 files."
     changes.checkpoint_progress = State("ready", 20_000, 20_000)
     changes.listeners[0](changes.checkpoint_progress)
     assert page._note._words.startswith("This list shows changes by the agent")
