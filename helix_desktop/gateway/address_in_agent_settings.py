@@ -40,13 +40,12 @@ class AgentSettingsChange:
     created: tuple[Path, ...] = ()
 
     def as_unified_diff(self) -> str:
-        texts = [
-            (content or b"").decode("utf-8", "replace") for content in (self.before, self.after)
-        ]
-        one, other = (text.splitlines(keepends=True) for text in texts)
-        return "".join(
-            difflib.unified_diff(one, other, f"{self.file} (now)", f"{self.file} (then)")
+        lines_before = (self.before or b"").decode("utf-8", "replace").splitlines(keepends=True)
+        lines_after = (self.after or b"").decode("utf-8", "replace").splitlines(keepends=True)
+        difference = difflib.unified_diff(
+            lines_before, lines_after, f"{self.file} (now)", f"{self.file} (then)"
         )
+        return "".join(difference)
 
 
 def plan_address_install(
@@ -56,19 +55,15 @@ def plan_address_install(
     has its own token.
     """
     surroundings = AgentSurroundings(environ, home, home)
-    usual, *others = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
-    if kept := next(
-        (
-            one
-            for one in (usual, *others)
-            if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)
-        ),
-        None,
-    ):
-        raise ActionRefused(
-            f"{agent.title} already has another address for {kept.provider} ({kept.source}). Connecting the agent would overwrite the address that it uses now.",
-            remedy="Start the agent with `wrap` each time instead. `wrap` keeps the address that the agent uses now.",
-        )
+    upstreams = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
+    usual = upstreams[0]
+    for upstream in upstreams:
+        is_replaced = upstream is usual or upstream.provider in USUAL_PROVIDERS
+        if upstream.provider and is_replaced:
+            raise ActionRefused(
+                f"{agent.title} already has another address for {upstream.provider} ({upstream.source}). Connecting the agent would overwrite the address that it uses now.",
+                remedy="Start the agent with `wrap` each time instead. `wrap` keeps the address that the agent uses now.",
+            )
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
     _check_no_proxy_gets_requests(agent, environ)
     headers = find_own_header_names(agent.name, surroundings)
@@ -77,7 +72,8 @@ def plan_address_install(
     )
     file = agent.file(home, environ)
     before = _read_settings_or_none(file)
-    text, url = (before or b"").decode("utf-8"), agent_address(port, registration.token)
+    text = (before or b"").decode("utf-8")
+    url = agent_address(port, registration.token)
     after = agent.change(text, url, environ).encode()
     return AgentSettingsChange(agent.name, file, before, after, registration, port)
 
@@ -86,21 +82,23 @@ def _check_no_proxy_gets_requests(agent: KnownAgent, environ: Mapping[str, str])
     """Raise if the agent would send its key and the conversation to an HTTP proxy
     instead of to the gateway.
     """
-    proxies = (
-        name
-        for name in environ
-        if name.lower() in ("http_proxy", "https_proxy", "all_proxy") and environ[name]
-    )
-    # Gemini CLI reads NO_PROXY from its own file if it is not set; Claude Code in any case.
-    excepted = [environ[name] for name in NO_PROXY if environ.get(name)] or [""] * (
-        agent.name != "gemini"
-    )
-    reaches_gateway = all({"127.0.0.1", "*"} & set(re.split(r"[,\s]+", one)) for one in excepted)
-    if agent.name != "claude" and not reaches_gateway and (proxy := next(proxies, "")):
-        raise ActionRefused(
-            f"{agent.title} would send its key and the conversation through the HTTP proxy in {proxy}. Nothing was changed.",
-            remedy="Add 127.0.0.1 to NO_PROXY, where your shell sets the proxy. Or start the agent with `wrap` each time.",
-        )
+    if agent.name == "claude":
+        return  # Its settings get NO_PROXY together with the address.
+    lists = [environ[name] for name in NO_PROXY if environ.get(name)]
+    if not lists and agent.name == "gemini":
+        return  # Where NO_PROXY is not set, it reads it from its own file, which gets it, too.
+    if lists and all(map(_excepts_this_computer, lists)):
+        return
+    for name in environ:
+        if name.lower() in ("http_proxy", "https_proxy", "all_proxy") and environ[name]:
+            raise ActionRefused(
+                f"{agent.title} would send its key and the conversation through the HTTP proxy in {name}. Nothing was changed.",
+                remedy="Add 127.0.0.1 to NO_PROXY, where your shell sets the proxy. Or start the agent with `wrap` each time.",
+            )
+
+
+def _excepts_this_computer(no_proxy: str) -> bool:
+    return not {"127.0.0.1", "*"}.isdisjoint(re.split(r"[,\s]+", no_proxy))
 
 
 def check_not_connected(agent: KnownAgent, config: Path) -> None:
@@ -118,9 +116,12 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
     check_not_connected(KNOWN_AGENTS[change.agent], config)
     note = config / FOLDER / f"{change.agent}.json"
     registration = change.registration or GatewayRegistration("")
+    before: str | None = None  # The file did not exist.
+    if change.before is not None:
+        before = base64.b64encode(change.before).decode()
     known = {
         "file": str(change.file),
-        "before": None if change.before is None else base64.b64encode(change.before).decode(),
+        "before": before,
         "after": base64.b64encode(change.after or b"").decode(),
         "token": registration.token,
         "port": change.port,
@@ -143,8 +144,11 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
     note = config / FOLDER / f"{agent.name}.json"
     try:
         kept = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
-        before = None if kept["before"] is None else base64.b64decode(kept["before"])
-        file, after = Path(kept["file"]), base64.b64decode(kept["after"])
+        file = Path(kept["file"])
+        after = base64.b64decode(kept["after"])
+        before: bytes | None = None
+        if kept["before"] is not None:
+            before = base64.b64decode(kept["before"])
         created = tuple(map(Path, kept.get("created", [str(file.parent)])))
     except FileNotFoundError:
         raise NotFound(f"{agent.title} was not connected by Helix Desktop.") from None
@@ -176,8 +180,11 @@ def _write_settings_if_unchanged(change: AgentSettingsChange) -> None:
     """
     file = Path(os.path.realpath(change.file))
     atomic_files.create_folders(file.parent)
-    roots, place = WorkspaceRoots.from_folders([file.parent]), RootPath(file.parent, file.name)
-    expected = None if change.before is None else Digest.of_content(change.before)
+    roots = WorkspaceRoots.from_folders([file.parent])
+    place = RootPath(file.parent, file.name)
+    expected: Digest | None = None
+    if change.before is not None:
+        expected = Digest.of_content(change.before)
     try:
         if change.after is not None:
             replace_file(roots, place, change.after, expected=expected)
@@ -195,7 +202,8 @@ def _delete_install_note(note: Path) -> None:
 
 def remove_all_addresses(config: Path) -> tuple[list[str], list[str]]:
     """Remove all addresses. Return the agents without one, and why others still have one."""
-    removed, left = [], []
+    removed: list[str] = []
+    left: list[str] = []
     for note in sorted((config / FOLDER).glob("*.json")):
         agent = KNOWN_AGENTS.get(note.stem)
         try:
@@ -213,7 +221,7 @@ def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
 
 def read_written_registrations(config: Path) -> dict[GatewayRegistration, int]:
     """Return the registrations and ports of addresses in agents' files. Old ones have no token."""
-    found = {}
+    ports: dict[GatewayRegistration, int] = {}
     for note in sorted((config / FOLDER).glob("*.json")):
         with suppress(InvalidInput, OSError, ValueError, TypeError, KeyError):
             known = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
@@ -224,15 +232,16 @@ def read_written_registrations(config: Path) -> dict[GatewayRegistration, int]:
                     agent=note.stem,
                     headers=tuple(known.get("headers", ())),
                 )
-                found[registration] = int(known["port"])
-    return found
+                ports[registration] = int(known["port"])
+    return ports
 
 
 def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> list[AgentUpstream]:
     """Replace this gateway's address in the agent's settings by where that address leads."""
-    usual, *others = upstreams
+    resolved = list(upstreams)
     for registration in read_written_registrations(config):
         mark = f"/t/{registration.token}"
+        usual = resolved[0]
         if mark in usual.address:
             usual = replace(
                 usual,
@@ -240,8 +249,10 @@ def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> l
                 address=registration.upstream,
                 source="its configuration from before wrap --install",
             )
-        others = [one for one in others if mark not in one.address]
-    return [usual, *others]
+        others = [upstream for upstream in resolved[1:] if mark not in upstream.address]
+        resolved = [usual]
+        resolved.extend(others)
+    return resolved
 
 
 def _read_settings_or_none(file: Path) -> bytes | None:

@@ -121,21 +121,29 @@ def _name_of_started_agent(command: Sequence[str]) -> str:
 
 def _build_claude_launch(start: AgentStart) -> AgentLaunch:
     ((upstream, url),) = start.urls.items()
-    more: tuple[str, ...] = ()
-    env = {"ANTHROPIC_BASE_URL": url, **except_from_proxy(start.environ)}
+    command = ["claude"]
     # Claude Code's settings files override the environment; this file overrides them.
-    if upstream.is_from_file or any(
-        start.environ.get(name) != os.environ.get(name) for name in NO_PROXY
-    ):
-        if any(one.partition("=")[0] == "--settings" for one in start.arguments):
+    sets_no_proxy = any(start.environ.get(name) != os.environ.get(name) for name in NO_PROXY)
+    if upstream.is_from_file or sets_no_proxy:
+        command += ["--settings", str(_write_claude_settings(start, url))]
+    command += start.arguments
+    environment = {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: start.environ.get(TOOL_SEARCH, "true")}
+    return AgentLaunch(tuple(command), environment)
+
+
+def _write_claude_settings(start: AgentStart, url: str) -> Path:
+    """Write a settings file for this run. ActionRefused if the user gives one: it has one only."""
+    for argument in start.arguments:
+        if argument.partition("=")[0] == "--settings":
             raise ActionRefused(
                 "Start Claude Code without --settings: wrap needs it to override its setting NO_PROXY."
             )
-        start.scratch.mkdir(parents=True, exist_ok=True)
-        (start.scratch / "settings.json").write_text(json.dumps({"env": env}), "utf-8")
-        more = ("--settings", str(start.scratch / "settings.json"))
-    environment = {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: start.environ.get(TOOL_SEARCH, "true")}
-    return AgentLaunch(("claude", *more, *start.arguments), environment)
+    variables = {"ANTHROPIC_BASE_URL": url}
+    variables.update(except_from_proxy(start.environ))
+    start.scratch.mkdir(parents=True, exist_ok=True)
+    file = start.scratch / "settings.json"
+    file.write_text(json.dumps({"env": variables}), "utf-8")
+    return file
 
 
 def _build_codex_launch(start: AgentStart) -> AgentLaunch:
@@ -147,11 +155,9 @@ def _build_codex_launch(start: AgentStart) -> AgentLaunch:
         header = f'{table}.env_http_headers.{TOKEN_HEADER}="{CODEX_TOKEN}"'
         command = ("codex", "-c", f'{table}.base_url="{base}"', "-c", header, *start.arguments)
         return AgentLaunch(command, {CODEX_TOKEN: token})
-    key = (
-        'env_key="OPENAI_API_KEY"'
-        if start.environ.get("OPENAI_API_KEY")
-        else "requires_openai_auth=true"
-    )
+    key = "requires_openai_auth=true"
+    if start.environ.get("OPENAI_API_KEY"):
+        key = 'env_key="OPENAI_API_KEY"'
     headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
     provider = f'{{name="Helix",base_url="{base}/v1",wire_api="responses",{key},{headers}}}'
     command = (
@@ -279,16 +285,77 @@ def _set_addresses(text: str, urls: Mapping[AgentUpstream, str], file_name: str)
 
 def _opencode_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
     folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
-    return next((file for file in (folder / "opencode.json", folder / "opencode.jsonc") if file.exists()), folder / "opencode.json")  # fmt: skip
+    usual = folder / "opencode.json"
+    with_comments = folder / "opencode.jsonc"
+    if with_comments.exists() and not usual.exists():
+        return with_comments
+    return usual
 
 
-KNOWN_AGENTS: Mapping[str, KnownAgent] = {
-    agent.name: agent
-    for agent in (
-        KnownAgent("claude", agent_identity.CLAUDE, "claude", _build_claude_launch, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _change_claude_settings),
-        KnownAgent("codex", agent_identity.CODEX, "codex", _build_codex_launch, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _change_codex_settings),
-        KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _build_opencode_launch, _opencode_settings_file, lambda text, url, _: _set_addresses(text, {AgentUpstream(): url}, "opencode.json")),
-        KnownAgent("gemini", agent_identity.GEMINI, "gemini", _build_gemini_launch, lambda home, _: home / ".gemini" / ".env", _change_gemini_settings),
-        KnownAgent("pi", agent_identity.PI, "pi", _build_pi_launch, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", lambda text, url, _: _set_addresses(text, {AgentUpstream(): url}, "models.json")),
-    )
-}  # fmt: skip
+def _claude_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json"
+
+
+def _codex_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
+
+
+def _gemini_settings_file(home: Path, _: Mapping[str, str]) -> Path:
+    return home / ".gemini" / ".env"
+
+
+def _pi_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json"
+
+
+def _change_opencode_settings(text: str, url: str, _: Mapping[str, str]) -> str:
+    return _set_addresses(text, {AgentUpstream(): url}, "opencode.json")
+
+
+def _change_pi_settings(text: str, url: str, _: Mapping[str, str]) -> str:
+    return _set_addresses(text, {AgentUpstream(): url}, "models.json")
+
+
+_ALL_KNOWN_AGENTS = (
+    KnownAgent(
+        name="claude",
+        title=agent_identity.CLAUDE,
+        program="claude",
+        launch=_build_claude_launch,
+        file=_claude_settings_file,
+        change=_change_claude_settings,
+    ),
+    KnownAgent(
+        name="codex",
+        title=agent_identity.CODEX,
+        program="codex",
+        launch=_build_codex_launch,
+        file=_codex_settings_file,
+        change=_change_codex_settings,
+    ),
+    KnownAgent(
+        name="opencode",
+        title=agent_identity.OPENCODE,
+        program="opencode",
+        launch=_build_opencode_launch,
+        file=_opencode_settings_file,
+        change=_change_opencode_settings,
+    ),
+    KnownAgent(
+        name="gemini",
+        title=agent_identity.GEMINI,
+        program="gemini",
+        launch=_build_gemini_launch,
+        file=_gemini_settings_file,
+        change=_change_gemini_settings,
+    ),
+    KnownAgent(
+        name="pi",
+        title=agent_identity.PI,
+        program="pi",
+        launch=_build_pi_launch,
+        file=_pi_settings_file,
+        change=_change_pi_settings,
+    ),
+)
+KNOWN_AGENTS: Mapping[str, KnownAgent] = {agent.name: agent for agent in _ALL_KNOWN_AGENTS}
