@@ -26,7 +26,8 @@ from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, 
 from helix_desktop.store.shared.store_address import StoreAddress
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
+STORE = "HELIX_STORE"
+KEY = "HELIX_STORE_KEY"
 
 
 def is_set_up_to_be_shared(
@@ -34,31 +35,32 @@ def is_set_up_to_be_shared(
 ) -> bool:
     """Whether the settings, or what an earlier version left, say that it is shared."""
     shared = workspace.settings.shared
-    if shared.get("url") or not environ.get(STORE) or "environment" in shared:
-        return bool(shared.get("url") or (environ.get(STORE) and shared["environment"]))
+    if shared.get("url"):
+        return True
+    if not environ.get(STORE):
+        return False
+    if "environment" in shared:  # The space it was shared in, or nothing if that has ended.
+        return bool(shared["environment"])
     with suppress(HelixError):
-        key = read_store_key(environ)
-        return (
-            _read_known_space(workspace.folder, shared) == row_encryption.RowCipher(key).space.hex()
-        )
+        own_space = row_encryption.RowCipher(read_store_key(environ)).space.hex()
+        return _read_known_space(workspace.folder, shared) == own_space
     return False
 
 
 def _read_known_space(folder: Path, shared: Mapping[str, str]) -> str:
     """Return the space in which a workspace is shared, or was last in step, or an empty string."""
-    known = shared.get("environment")
-    return (
-        link_progress.read_link_progress(folder).space.partition(" ")[0] if known is None else known
-    )
+    known_space = shared.get("environment")
+    if known_space is not None:
+        return known_space
+    return link_progress.read_link_progress(folder).space.partition(" ")[0]
 
 
 def check_only_one_in_space(folder: Path, space: str) -> None:
     """Refuse a second workspace of this computer in the same space, since both would become one."""
     for other in AllWorkspaces(folder.parent).list_workspaces():
-        if (
-            other.folder != folder
-            and _read_known_space(other.folder, other.settings.shared) == space
-        ):
+        if other.folder == folder:
+            continue
+        if _read_known_space(other.folder, other.settings.shared) == space:
             raise ActionRefused(
                 f"The workspace {other.name} on this computer is already shared with the key in {KEY}. The two workspaces would be merged.",
                 remedy="Nothing was sent. Use another key, "
@@ -77,25 +79,26 @@ def link_workspace(
     if not is_set_up_to_be_shared(workspace, environ):
         return None
     url = workspace.settings.shared.get("url", "")
-    own = store_address.parse_store_address(url or environ[STORE])
+    address = store_address.parse_store_address(url or environ[STORE])
 
     async def connect() -> SharedStoreConnection:
         if url:
-            return await connect_with_key(workspace.id, own, secrets)
-        found = await asyncio.to_thread(build_store_connection, own, read_store_key(environ))
+            return await connect_with_key(workspace.id, address, secrets)
+        key = read_store_key(environ)
+        connection = await asyncio.to_thread(build_store_connection, address, key)
         try:
-            await _check_own_space(workspace, own.url, found)
+            await _check_own_space(workspace, address.url, connection)
         except BaseException:
-            await found.remote.aclose()
+            await connection.remote.aclose()
             raise
-        return found
+        return connection
 
-    linked = workspace.share_content(
-        own.url, connect, acknowledge=workspace.settings.shared.get("acknowledge", "")
+    link = workspace.share_content(
+        address.url, connect, acknowledge=workspace.settings.shared.get("acknowledge", "")
     )
     if syncs:
-        linked.start_syncing()
-    return linked
+        link.start_syncing()
+    return link
 
 
 def read_store_key(environ: Mapping[str, str] = os.environ) -> bytes:
@@ -109,12 +112,14 @@ def read_store_key(environ: Mapping[str, str] = os.environ) -> bytes:
 
 
 async def _check_own_space(
-    workspace: StoredWorkspace, url: str, found: SharedStoreConnection
+    workspace: StoredWorkspace, url: str, connection: SharedStoreConnection
 ) -> None:
     """Refuse another key, with which the store seems empty, or a new address, which may
     be wrong.
     """
-    folder, shared, space = workspace.folder, workspace.settings.shared, found.seal.space.hex()
+    folder = workspace.folder
+    shared = workspace.settings.shared
+    space = connection.seal.space.hex()
     if _read_known_space(folder, shared) != space:
         raise NotFound(
             f"The key in {KEY} is not the key of this shared workspace.",
@@ -122,12 +127,9 @@ async def _check_own_space(
         )
     if "environment" not in shared:
         await asyncio.to_thread(check_only_one_in_space, folder, space)
-    remote = found.remote
-    if link_progress.read_link_progress(folder).space == found.join_space_and_address(url):
+    if link_progress.read_link_progress(folder).space == connection.join_space_and_address(url):
         return
-    if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(
-        remote.engine.fetch_published_uses
-    ):
+    if await _is_space_empty(connection):
         raise NotFound(
             f"No shared workspace was found at the address in {STORE} with the key in {KEY}.",
             remedy="Nothing was sent. Check the address and the key. "
@@ -135,42 +137,54 @@ async def _check_own_space(
         )
 
 
+async def _is_space_empty(connection: SharedStoreConnection) -> bool:
+    remote = connection.remote
+    usage = await remote.fetch_usage()
+    if usage.rows:
+        return False
+    published_uses = await remote.run_in_thread(remote.engine.fetch_published_uses)
+    return not published_uses
+
+
 async def connect_with_key(
     workspace: str, where: StoreAddress, secrets: SecretStorage
 ) -> SharedStoreConnection:
     """Connect with the workspace's key. Raises NotFound if this machine does not have the key."""
-    if not (text := await secrets.read_secret(SharedStoreKey(workspace))):
+    key_line = await secrets.read_secret(SharedStoreKey(workspace))
+    if not key_line:
         raise NotFound(
             "The key for this shared workspace is not on this computer.",
             remedy="Join the workspace again with the key that `workspace share --show-key` prints.",
         )
-    if not where.login and (login := await _read_login(workspace, where.url, secrets)):
-        where = StoreAddress(where.url, login)
-    return await asyncio.to_thread(
-        build_store_connection, where, row_encryption.parse_key_line(text)
-    )
+    if not where.login:
+        login = await _read_login(workspace, where.url, secrets)
+        where = StoreAddress(where.url, login or "")
+    key = row_encryption.parse_key_line(key_line)
+    return await asyncio.to_thread(build_store_connection, where, key)
 
 
 async def _read_login(workspace: str, url: str, secrets: SecretStorage) -> str | None:
     """Return this address's login. One kept by an older version is assigned to its
     first address.
     """
-    bound, unbound = SharedStoreLogin(workspace, url), SharedStoreLogin(workspace)
-    if login := await secrets.read_secret(bound):
+    bound = SharedStoreLogin(workspace, url)
+    login = await secrets.read_secret(bound)
+    if login:
         return login
-    if login := await secrets.read_secret(unbound):
-        await secrets.store_secret(bound, login)
+    unbound = SharedStoreLogin(workspace)
+    old_login = await secrets.read_secret(unbound)
+    if old_login:
+        await secrets.store_secret(bound, old_login)
         await secrets.delete_secret(unbound)
-    return login
+    return old_login
 
 
 def build_store_connection(where: StoreAddress, key: bytes) -> SharedStoreConnection:
     from helix_desktop.store.shared.async_rows import AsyncRowStore
 
     seal = row_encryption.RowCipher(key)
-    return SharedStoreConnection(
-        AsyncRowStore(store_address.open_row_store(where, seal.space)), seal
-    )
+    rows = AsyncRowStore(store_address.open_row_store(where, seal.space))
+    return SharedStoreConnection(rows, seal)
 
 
 async def store_link_secrets(

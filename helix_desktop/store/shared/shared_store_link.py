@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time as clock
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -113,11 +113,9 @@ class SharedStoreLink:
         # Digests forgotten by other machines, which need not be told to forget them.
         self._obeying: frozenset[Digest] = frozenset()
         self._purging = False  # True until changed descriptions are written here.
-        self._connecting, self._sending, self._burying = (
-            asyncio.Lock(),
-            asyncio.Lock(),
-            asyncio.Lock(),
-        )
+        self._connecting = asyncio.Lock()
+        self._sending = asyncio.Lock()
+        self._burying = asyncio.Lock()
         self._woken = asyncio.Event()
         self._tasks = concurrency.OwnedTasks("shared store")
 
@@ -187,14 +185,14 @@ class SharedStoreLink:
 
     async def send_waiting_content(self, *, resend_count: int = 0) -> None:
         """Send waiting entries. `resend_count`: also send so many of the last ones again."""
-        carrying = await self._ensure_transfer()
+        transfer = await self._ensure_transfer()
         async with self._sending:
-            self._progress = replace(
-                self._progress, sent=max(0, self._progress.sent - resend_count)
-            )
-            while (
-                reached := await carrying.send_next_entries(self._progress.sent)
-            ) != self._progress.sent:
+            first = max(0, self._progress.sent - resend_count)
+            self._progress = replace(self._progress, sent=first)
+            while True:
+                reached = await transfer.send_next_entries(self._progress.sent)
+                if reached == self._progress.sent:
+                    break
                 self._progress = replace(self._progress, sent=reached)
                 await self._write_progress()
         self.waiting = 0
@@ -215,21 +213,21 @@ class SharedStoreLink:
     async def _send_forgotten(self) -> None:
         if not self._progress.burying and not self._progress.renewing:
             return
-        carrying = await self._ensure_transfer()
+        transfer = await self._ensure_transfer()
         async with self._burying:
-            burying, renewing = (
-                dict(self._progress.burying),
-                () if self._purging else self._progress.renewing,
-            )
-            await carrying.forget_entries_remotely(
-                {Digest.from_hex(one): count for one, count in burying.items()}
-            )
-            await carrying.replace_descriptions([Digest.from_hex(one) for one in renewing])
-            waiting = {
-                one: count for one, count in self._progress.burying.items() if one not in burying
-            }
-            left = [one for one in self._progress.renewing if one not in renewing]
-            self._progress = replace(self._progress, burying=waiting, renewing=left)
+            burying = dict(self._progress.burying)
+            renewing: Sequence[str] = ()
+            if not self._purging:
+                renewing = self._progress.renewing
+            chunk_counts = {Digest.from_hex(name): count for name, count in burying.items()}
+            await transfer.forget_entries_remotely(chunk_counts)
+            await transfer.replace_descriptions(list(map(Digest.from_hex, renewing)))
+            # Others may have been noted meanwhile.
+            still_burying = dict(self._progress.burying)
+            for name in burying:
+                still_burying.pop(name, None)
+            still_renewing = [name for name in self._progress.renewing if name not in renewing]
+            self._progress = replace(self._progress, burying=still_burying, renewing=still_renewing)
             await self._write_progress(at_once=True)
 
     async def learn_what_others_forgot(self) -> None:
@@ -251,18 +249,17 @@ class SharedStoreLink:
     ) -> tuple[list[Digest], set[bytes], int]:
         """Return entries to forget here, the names of new tombstones, and the mark after them."""
         remote = (await self.ensure_connected()).remote
-        tombs, mark = await remote.run_in_thread(
+        tombstones, mark = await remote.run_in_thread(
             remote.engine.fetch_tombstones, self._progress.obeyed
         )
         if mark < self._progress.obeyed:  # The store was reset to an older state.
-            tombs, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, 0)
-        new = [tomb for tomb in tombs if tomb.name not in self._heard]
-        gone = [
-            one
-            for one in carrying.entries_of_tombstones(new)
-            if not self._stores.cache.reader.was_forgotten(one)
-        ]
-        return gone, {tomb.name for tomb in new}, mark
+            tombstones, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, 0)
+        new = [tombstone for tombstone in tombstones if tombstone.name not in self._heard]
+        forgotten = []
+        for digest in carrying.entries_of_tombstones(new):
+            if not self._stores.cache.reader.was_forgotten(digest):
+                forgotten.append(digest)
+        return forgotten, {tombstone.name for tombstone in new}, mark
 
     async def sync_content_now(self) -> None:
         """Sync everything now, or raise what prevents it."""
@@ -302,9 +299,11 @@ class SharedStoreLink:
                 await concurrency.wait_with_limit(self._woken.wait(), pause)
 
     def _set_store_reached(self) -> None:
-        before, self.away, self.trouble = self.away, 0.0, ""
+        was_away = self.away > 0
+        self.away = 0.0
+        self.trouble = ""
         self._progress = replace(self._progress, contact=clock.time())
-        if before:
+        if was_away:
             self.changed()
 
     async def _set_store_trouble(self, error: HelixError) -> None:
@@ -323,20 +322,18 @@ class SharedStoreLink:
 
     async def link_status(self) -> LinkStatus:
         """Return the status without asking the store."""
-        cache, thread = self._stores.cache, self._stores.thread
-        self.waiting, size = await thread.run_work(
-            content_transfer.measure_waiting_entries, cache, self._progress.sent
+        self.waiting, waiting_bytes = await self._stores.thread.run_work(
+            content_transfer.measure_waiting_entries, self._stores.cache, self._progress.sent
         )
-        held = self._progress
         return LinkStatus(
-            self.url,
-            self.acknowledge,
-            self.waiting,
-            size,
-            len(held.burying),
-            held.contact,
-            self.away,
-            self.trouble,
+            url=self.url,
+            acknowledge=self.acknowledge,
+            waiting=self.waiting,
+            waiting_bytes=waiting_bytes,
+            burying=len(self._progress.burying),
+            contact=self._progress.contact,
+            away=self.away,
+            trouble=self.trouble,
         )
 
     async def test_connection(self) -> tuple[str, RowUsage]:
@@ -357,21 +354,21 @@ class SharedStoreLink:
         """Note entries on disk before removing them here. `named`: entries that stay
         and are described anew.
         """
-        digests = set(digests) - self._obeying
-        if not digests and not named:
+        to_forget = set(digests) - self._obeying
+        if not to_forget and not named:
             return
         self._purging = True
         with suppress(HelixError):
             await self.ensure_connected()  # Ensures that the notes belong to this store.
         counts = await self._stores.thread.run_work(
-            content_transfer.count_chunks_of_entries, self._stores.cache, digests
+            content_transfer.count_chunks_of_entries, self._stores.cache, to_forget
         )
-        renewing = sorted({*self._progress.renewing, *(digest.hex for digest in named)})
-        burying = {
-            **self._progress.burying,
-            **{digest.hex: count for digest, count in counts.items()},
-        }
-        self._progress = replace(self._progress, burying=burying, renewing=renewing)
+        burying = dict(self._progress.burying)
+        for digest, count in counts.items():
+            burying[digest.hex] = count
+        renewing = set(self._progress.renewing)
+        renewing.update(digest.hex for digest in named)
+        self._progress = replace(self._progress, burying=burying, renewing=sorted(renewing))
         await self._write_progress(at_once=True)
 
     async def forget_saved_entries_in_store(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -395,51 +392,59 @@ class SharedStoreLink:
         """Announce the rows that this machine uses, to protect them. Return the
         beginnings of their names.
         """
-        carrying, connected = await self._ensure_transfer(), await self.ensure_connected()
+        transfer = await self._ensure_transfer()
+        connected = await self.ensure_connected()
+        used_entries = await self._stores.list_used_entries()
+        names = list(await transfer.row_names_of_entries(used_entries))
+        names += await self.list_other_used_rows()
+        beginnings = frozenset(name[:_SHORT] for name in names)
         machine = bytes.fromhex(self._progress.machine)
-        used, more = await self._stores.list_used_entries(), await self.list_other_used_rows()
-        own = frozenset(
-            name[:_SHORT] for name in (*await carrying.row_names_of_entries(used), *more)
-        )
-        sealed = connected.seal.encrypt_row(
-            connected.seal.keyed_row_name("uses", machine), b"".join(sorted(own))
-        )
+        row_name = connected.seal.keyed_row_name("uses", machine)
+        sealed = connected.seal.encrypt_row(row_name, b"".join(sorted(beginnings)))
         await connected.remote.run_in_thread(
             connected.remote.engine.publish_used_rows, machine, sealed
         )
-        return own
+        return beginnings
 
     async def announce_and_send_missing(self) -> frozenset[bytes]:
         """Announce used rows, and send again those that are missing there."""
-        own, carrying = await self.announce_used_rows(), await self._ensure_transfer()
-        await carrying.send_entries_again(
-            await carrying.find_missing_entries(await self._stores.list_used_entries())
-        )
+        used_rows = await self.announce_used_rows()
+        transfer = await self._ensure_transfer()
+        missing = await transfer.find_missing_entries(await self._stores.list_used_entries())
+        await transfer.send_entries_again(missing)
         self._progress = replace(self._progress, published=clock.time())
         await self._write_progress(at_once=True)
-        return own
+        return used_rows
 
     async def remove_unused_rows(self, grace: float) -> int:
         """Remove rows that no machine uses and that are older than `grace` seconds.
         Return their number.
         """
-        live = set(await self.announce_and_send_missing())
+        used = set(await self.announce_and_send_missing())
+        used |= await self._fetch_rows_used_by_all()
+        remote = (await self.ensure_connected()).remote
+        removed_count = 0
+        after = b""
+        while True:
+            old_rows = await remote.run_in_thread(remote.engine.list_old_rows, grace, after)
+            if not old_rows:
+                return removed_count
+            after = old_rows[-1]
+            unused = [name for name in old_rows if name[:_SHORT] not in used]
+            await remote.remove_in_batches(unused)
+            removed_count += len(unused)
+
+    async def _fetch_rows_used_by_all(self) -> set[bytes]:
+        """Return the beginnings of the names of rows that any machine announced."""
         connected = await self.ensure_connected()
         remote = connected.remote
-        for machine, sealed in (
-            await remote.run_in_thread(remote.engine.fetch_published_uses)
-        ).items():
-            names = connected.seal.decrypt_row(
-                connected.seal.keyed_row_name("uses", machine), sealed
-            )
-            live.update(names[at : at + _SHORT] for at in range(0, len(names), _SHORT))
-        removed, after = 0, b""
-        while there := await remote.run_in_thread(remote.engine.list_old_rows, grace, after):
-            after = there[-1]
-            unused = [name for name in there if name[:_SHORT] not in live]
-            await remote.remove_in_batches(unused)
-            removed += len(unused)
-        return removed
+        used: set[bytes] = set()
+        published = await remote.run_in_thread(remote.engine.fetch_published_uses)
+        for machine, sealed in published.items():
+            row_name = connected.seal.keyed_row_name("uses", machine)
+            names = connected.seal.decrypt_row(row_name, sealed)
+            used.update(names[start : start + _SHORT] for start in range(0, len(names), _SHORT))
+        return used
 
     async def withdraw_used_rows(self) -> None:
         """Announce that this machine no longer takes part. What it sent stays for others."""
