@@ -36,7 +36,8 @@ from helix_desktop.store.cache_reader import (
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
 from helix_desktop.store.leveldb import LevelDatabase, Write
 
-_RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
+_RAW = bytes((cache_records.RAW,))
+_ZSTD = bytes((cache_records.ZSTD,))
 _HIGHEST = b"n"
 SMALL_CONTENT_LEVEL = 15  # A zstd level: ten percent smaller than usual, but twenty times slower.
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
@@ -164,9 +165,9 @@ class CacheFolder:
         """Start to store content that comes in pieces and is never whole in memory.
         `time`: when first stored.
         """
-        return IncomingContent(
-            self, self.allocate_entry_number(), about, self.now() if time is None else time
-        )
+        if time is None:
+            time = self.now()
+        return IncomingContent(self, self.allocate_entry_number(), about, time)
 
     def discard_staged(self, staged: StagedEntry) -> None:
         self._staged.pop(staged.record.digest.raw, None)
@@ -240,9 +241,9 @@ class CacheFolder:
         """Remove what is left of collected or damaged content, because it is being stored again."""
         with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
             old = self.reader.record_of_entry(digest)
-            self.delete_chunks(
-                old.blob, extra=[(b"h" + digest.raw, None), *self._build_record_removal(old.number)]
-            )
+            removals = self._build_record_removal(old.number)
+            removals.append((b"h" + digest.raw, None))
+            self.delete_chunks(old.blob, extra=removals)
 
     def _build_record_removal(self, number: int) -> list[Write]:
         """Return writes that remove a record. Even the highest number is never reused,
@@ -256,24 +257,26 @@ class CacheFolder:
         return self._next - 1
 
     def encode_chunk(self, content: bytes, *, thorough: bool = False) -> bytes:
-        packed = (self._thorough if thorough else self._compressor).compress(content)
-        return _ZSTD + packed if len(packed) < len(content) else _RAW + content
+        compressor = self._compressor
+        if thorough:
+            compressor = self._thorough
+        packed = compressor.compress(content)
+        if len(packed) < len(content):
+            return _ZSTD + packed
+        return _RAW + content
 
     def delete_chunks(self, blob: int, *, extra: Sequence[Write] = ()) -> None:
         first = cache_records.key_of_chunk(blob, 0)
         end = cache_records.key_of_chunk(blob + 1, 0)
-        removals: list[Write] = [(key, None) for key in self.level.keys_in_range(first, end)]
-        self.level.write_batch([*removals, *extra])
+        writes: list[Write] = [(key, None) for key in self.level.keys_in_range(first, end)]
+        writes += extra
+        self.level.write_batch(writes)
 
     def rewrite_hash_key(self, record: CacheRecord) -> None:
-        self.level.write_batch(
-            [(b"h" + record.digest.raw, cache_records.encode_entry_place(record))]
-        )
+        self.level.write_batch([_hash_key_of_record(record)])
 
     def rewrite_record(self, record: CacheRecord) -> None:
-        self.level.write_batch(
-            [(cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record))]
-        )
+        self.level.write_batch([_description_of_record(record)])
 
     def set_entry_pinned(self, digest: Digest, *, pinned: bool = True) -> None:
         self.reader.record_of_content(digest)
@@ -286,15 +289,9 @@ class CacheFolder:
             raise InvalidInput(
                 f"The entry {digest.short_hex} is pinned.", remedy="Unpin the entry first."
             )
-        gone = replace(record, state=EntryState.COLLECTED, kept=0)
-        described = (
-            cache_records.key_of_number(b"m", record.number),
-            cache_records.pack_record(gone),
-        )
-        self.delete_chunks(
-            record.blob,
-            extra=[(b"h" + digest.raw, cache_records.encode_entry_place(gone)), described],
-        )
+        without_content = replace(record, state=EntryState.COLLECTED, kept=0)
+        rewritten = [_hash_key_of_record(without_content), _description_of_record(without_content)]
+        self.delete_chunks(record.blob, extra=rewritten)
         return record.kept
 
     def remove_sent_entries(self, digests: Iterable[Digest], last_sent: int) -> None:
@@ -313,20 +310,33 @@ class CacheFolder:
 
     def remove_entry(self, digest: Digest, marks: Sequence[Write] = ()) -> None:
         """Remove an entry and its description. `scrub_database_files` then erases it from disk."""
-        held = self.level.get_value(b"h" + digest.raw)
-        marks = [*((kind + digest.raw, None) for kind in (b"h", PINNED, QUARANTINED)), *marks]
-        if held is None:
-            self.level.write_batch(marks)
+        place = self.level.get_value(b"h" + digest.raw)
+        writes: list[Write] = []
+        for kind in (b"h", PINNED, QUARANTINED):
+            writes.append((kind + digest.raw, None))
+        writes += marks
+        if place is None:
+            self.level.write_batch(writes)
         else:
-            number, blob = cache_records.decode_entry_place(held)
+            number, blob = cache_records.decode_entry_place(place)
             # If the entry's description is damaged, use the number stored under its hash.
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
                 blob = self.reader.record_numbered(number).blob
-            self.delete_chunks(
-                number if blob is None else blob,
-                extra=[*self._build_record_removal(number), *marks],
-            )
+            if blob is None:
+                blob = number
+            self.delete_chunks(blob, extra=self._build_record_removal(number) + writes)
         self.reader.marked[QUARANTINED].discard(digest.raw)
+
+
+def _hash_key_of_record(record: CacheRecord) -> Write:
+    """Return the write by which an entry is found by its hash."""
+    return (b"h" + record.digest.raw, cache_records.encode_entry_place(record))
+
+
+def _description_of_record(record: CacheRecord) -> Write:
+    """Return the write of an entry's description, by its number."""
+    number_key = cache_records.key_of_number(b"m", record.number)
+    return (number_key, cache_records.pack_record(record))
 
 
 class IncomingContent:
@@ -416,4 +426,7 @@ def count_text_lines(content: bytes, about: EntryOrigin) -> int:
     """Return the number of lines in a text, or 0 for other content."""
     if not about.media_type.startswith(_TEXT):
         return 0
-    return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
+    lines = content.count(b"\n")
+    if content and not content.endswith(b"\n"):
+        lines += 1
+    return lines

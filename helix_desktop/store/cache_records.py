@@ -111,9 +111,10 @@ def decode_entry_place(value: bytes) -> tuple[int, int | None]:
     """Return the number, and the blob of an entry of one chunk."""
     if len(value) not in (8, 16):
         raise ValueError("no place of an entry")
-    return number_in_key(b"h" + value), int(_U64.unpack_from(value, 8)[0]) if len(
-        value
-    ) == 16 else None
+    number = number_in_key(b"h" + value)
+    if len(value) == 8:
+        return number, None
+    return number, int(_U64.unpack_from(value, 8)[0])
 
 
 def pack_record(record: CacheRecord) -> bytes:

@@ -293,8 +293,10 @@ class JournalFile:
         return row
 
     def _read_row(self, conversation: str) -> StoredConversation | None:
-        found = select_journal_rows(self, f"{_ROWS} WHERE id = ?", conversation)
-        return StoredConversation.from_columns(found[0]) if found else None
+        rows = select_journal_rows(self, f"{_ROWS} WHERE id = ?", conversation)
+        if not rows:
+            return None
+        return StoredConversation.from_columns(rows[0])
 
     def write_meter(self, conversation: str, meter: str) -> None:
         """Store a derived text about the conversation's context, for lists."""
@@ -365,12 +367,12 @@ class JournalFile:
             self._recompute_row(line.conversation)
 
     def _recompute_row(self, conversation: str) -> None:
-        if lines := self.read_stored_facts(conversation):
-            row = advance_row(
-                build_empty_row(conversation, lines[0].time),
-                (line.decode_recorded() for line in lines),
-            )
-            self.connection.execute(_UPSERT, row.column_values())
+        lines = self.read_stored_facts(conversation)
+        if not lines:
+            return
+        empty_row = build_empty_row(conversation, lines[0].time)
+        row = advance_row(empty_row, (line.decode_recorded() for line in lines))
+        self.connection.execute(_UPSERT, row.column_values())
 
     def last_fact_id(self) -> int:
         return int(select_journal_rows(self, "SELECT coalesce(max(id), 0) FROM facts")[0][0])
@@ -396,23 +398,27 @@ def _find_fact_defects(journal: JournalFile) -> Iterator[str]:
 def _find_conversation_defects(
     journal: JournalFile, conversation: str, row: StoredConversation | None
 ) -> Iterator[str]:
-    expected, derived, whole = 1, None, True
+    expected_seq = 1
+    derived_row: StoredConversation | None = None
+    is_intact = True
     for line in journal.read_stored_facts(conversation):
-        if line.seq != expected:
-            whole = False
-            yield f"Record {expected} of conversation {conversation} is missing."
-        expected = line.seq + 1
+        if line.seq != expected_seq:
+            is_intact = False
+            yield f"Record {expected_seq} of conversation {conversation} is missing."
+        expected_seq = line.seq + 1
+        if derived_row is None:
+            derived_row = build_empty_row(conversation, line.time)
         try:
-            derived = advance_row(
-                derived or build_empty_row(conversation, line.time), [line.decode_recorded()]
-            )
+            derived_row = advance_row(derived_row, [line.decode_recorded()])
         except JournalCorrupt as error:
-            whole = False
+            is_intact = False
             yield error.what
-    if row is None or row.last_seq >= expected:
+    if row is None or row.last_seq >= expected_seq:
         yield f"The end of conversation {conversation} is missing, or its row is damaged."
-    elif whole and derived is not None and row.column_values() != derived.column_values():
-        yield f"The row of conversation {conversation} is damaged."
+    elif is_intact and derived_row is not None:
+        # Of facts that are all there, the row follows.
+        if row.column_values() != derived_row.column_values():
+            yield f"The row of conversation {conversation} is damaged."
 
 
 def select_journal_rows(journal: JournalFile, statement: str, *values: float | str) -> list[Any]:
@@ -442,11 +448,12 @@ def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> St
     """Return the row after these intact facts. The half of them that change no row is
     not decoded.
     """
-    some = (line for line in lines if not line.fact.startswith(_WITHOUT_EFFECT))
-    row = advance_row(
-        row,
-        (Recorded(line.conversation, line.seq, line.time, decode_fact(line.fact)) for line in some),
-    )
+    changing = []
+    for line in lines:
+        if not line.fact.startswith(_WITHOUT_EFFECT):
+            fact = decode_fact(line.fact)
+            changing.append(Recorded(line.conversation, line.seq, line.time, fact))
+    row = advance_row(row, changing)
     return replace(row, last_seq=lines[-1].seq, updated=lines[-1].time)
 
 
