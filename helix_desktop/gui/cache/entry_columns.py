@@ -90,7 +90,7 @@ def _short_hash(row: EntryRow, _now: float) -> str:
 
 # A table and no chain of conditions: the cells are drawn while the user scrolls.
 LOOK_BY_COLUMN: dict[EntryColumn, ColumnLook] = {
-    EntryColumn.SOURCE: ColumnLook(lambda: tr("Source"), _source_on_one_line, is_code=True),
+    EntryColumn.SOURCE: ColumnLook(lambda: tr("Origin"), _source_on_one_line, is_code=True),
     EntryColumn.TOOL: ColumnLook(lambda: tr("Tool"), _tool, 190, 122),
     EntryColumn.SIZE: ColumnLook(
         lambda: tr("Size"), _size, 100, 82, is_number=True, hidden_first=4

@@ -46,6 +46,7 @@ LONG_IN_COLUMN = 36
 WORDS = 120  # The minimum width in pixels of the field in which the user says what to do instead.
 NAMED = 5  # At most this many of the paths that an undo would not restore are listed by name.
 COMMANDS = ("run_command",)
+ONE_LINE = 440  # Words of at most this many pixels stand on one line in every window.
 SHORT_TITLE = 48  # A title of at most this many characters fits one line of every window.
 MOST_NAMED_PROGRAMS = 3  # A button names at most this many programs; the row above it names all.
 LONGEST = 2_000  # At most this many characters of a sub-agent's task are shown.
@@ -273,7 +274,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         sentence = mark_text(why[:1].upper() + why[1:])
         label = widgets.build_plain_label(sentence, "small", self)
         label.setVisible(bool(why))
-        if len(title) + len(sentence) <= LONG_LINE:
+        if self.fontMetrics().horizontalAdvance(f"{title} {sentence}") <= ONE_LINE:
+            label.setWordWrap(False)
             self._head.addWidget(label)
         else:
             self._inside.addWidget(label)

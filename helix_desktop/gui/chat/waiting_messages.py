@@ -80,6 +80,11 @@ class WaitingMessageList(QWidget):
         words = OneLineLabel(short, row)
         words.setToolTip(safe_tooltip(text[:2_000]))
         state_label = build_plain_label(state, "faint", row, wraps=False)
+        # The messages begin below each other, whichever state stands before them.
+        metrics = state_label.fontMetrics()
+        for words_of_state in (tr("After this step"), tr("When done")):
+            width = metrics.horizontalAdvance(words_of_state)
+            state_label.setMinimumWidth(max(state_label.minimumWidth(), width))
         build_row(state_label, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
         self._add_row_button(row, other_way, partial(self.steering.emit, index, not is_steering))
         self._add_row_button(row, tr("Edit"), partial(self.editing.emit, index))
