@@ -29,26 +29,26 @@ class MemoryJournal:
             return ()
         if not conversation:
             raise InvalidInput("A conversation must have an ID.")
-        held = self._facts.setdefault(conversation, [])
+        stored = self._facts.setdefault(conversation, [])
         time = self._now()
-        recorded = tuple(
-            Recorded(conversation, len(held) + 1 + i, time, fact) for i, fact in enumerate(facts)
-        )
-        held += recorded
-        return recorded
+        recorded = []
+        for seq, fact in enumerate(facts, len(stored) + 1):
+            recorded.append(Recorded(conversation, seq, time, fact))
+        stored += recorded
+        return tuple(recorded)
 
     async def read_facts(
         self, conversation: str, after: int = 0, limit: int = 0
     ) -> Sequence[Recorded]:
-        held = self._facts.get(conversation, [])
-        return tuple(held[after : after + limit if limit else None])
+        facts = self._facts.get(conversation, [])[after:]
+        if limit:
+            facts = facts[:limit]
+        return tuple(facts)
 
     def texts_of_facts(self) -> Iterable[tuple[Recorded, str]]:
-        return (
-            (each, "\n".join(searchable_texts(each.fact)))
-            for held in self._facts.values()
-            for each in held
-        )
+        for facts in self._facts.values():
+            for recorded in facts:
+                yield recorded, "\n".join(searchable_texts(recorded.fact))
 
 
 class MemoryCache:
@@ -61,14 +61,16 @@ class MemoryCache:
     async def store_content(
         self, content: bytes | AsyncIterable[bytes], about: EntryOrigin
     ) -> Stored:
-        whole = (
-            content if isinstance(content, bytes) else b"".join([piece async for piece in content])
-        )
+        if isinstance(content, bytes):
+            whole = content
+        else:
+            whole = b"".join([piece async for piece in content])
         digest = Digest.of_content(whole)
         if digest not in self._entries:
             stored = Stored(digest, len(whole), count_text_lines(whole, about), about.media_type)
             self._entries[digest] = (whole, CacheEntry(stored, about, self._now()))
-        return replace(self._entries[digest][1].stored, media_type=about.media_type)
+        _, entry = self._entries[digest]
+        return replace(entry.stored, media_type=about.media_type)
 
     def _get_entry_or_raise(self, digest: Digest) -> tuple[bytes, CacheEntry]:
         if digest not in self._entries:
@@ -87,7 +89,11 @@ class MemoryCache:
         return frozenset(digests) - self._entries.keys()
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
-        return {digest: self._entries[digest][0] for digest in digests if digest in self._entries}
+        contents = {}
+        for digest in digests:
+            if digest in self._entries:
+                contents[digest] = await self.read_content(digest)
+        return contents
 
     async def describe_entry(self, digest: Digest, beginning: int = 0) -> CacheEntry:
         content, entry = self._get_entry_or_raise(digest)
@@ -117,52 +123,49 @@ class MemoryIndex:
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
         terms = search_words.query_terms(query)
-        hits = [
-            *self._hits_in_entries(terms, tool),
-            *([] if entries_only or tool else self._hits_in_messages(terms)),
-        ]
-        return tuple(hits[:limit]) if terms else ()
+        if not terms:
+            return ()
+        hits = list(self._hits_in_entries(terms, tool))
+        if not entries_only and not tool:
+            hits += self._hits_in_messages(terms)
+        return tuple(hits[:limit])
 
     def _hits_in_entries(self, terms: list[str], tool: str) -> Iterable[SearchHit]:
         for content, entry in self._cache.all_contents():
             text = search_words.text_or_none(content)
-            if (
-                text is not None
-                and (not tool or entry.about.tool == tool)
-                and _has_all_terms(text, terms)
-            ):
-                at = search_words.find_first_term(text, terms)
-                line = text.count("\n", 0, at) + 1
-                yield SearchHit(
-                    search_words.cut_snippet(text, at),
-                    entry.stored.digest,
-                    line=line,
-                    about=entry.about,
-                )
+            is_by_tool = not tool or entry.about.tool == tool
+            if text is None or not is_by_tool or not _has_all_terms(text, terms):
+                continue
+            start = search_words.find_first_term(text, terms)
+            yield SearchHit(
+                search_words.cut_snippet(text, start),
+                entry.stored.digest,
+                line=text.count("\n", 0, start) + 1,
+                about=entry.about,
+            )
 
     def _hits_in_messages(self, terms: list[str]) -> Iterable[SearchHit]:
         for recorded, text in self._journal.texts_of_facts():
-            if _has_all_terms(text, terms):
-                at = search_words.find_first_term(text, terms)
-                line = text.count("\n", 0, at) + 1
-                yield SearchHit(
-                    search_words.cut_snippet(text, at),
-                    None,
-                    recorded.conversation,
-                    recorded.seq,
-                    line,
-                )
+            if not _has_all_terms(text, terms):
+                continue
+            start = search_words.find_first_term(text, terms)
+            yield SearchHit(
+                search_words.cut_snippet(text, start),
+                None,
+                recorded.conversation,
+                recorded.seq,
+                line=text.count("\n", 0, start) + 1,
+            )
 
 
 def _has_all_terms(text: str, terms: list[str]) -> bool:
     """Whether the text has each term as whole words, as the real index splits them."""
-    held, hidden = _plain_and_hidden_words(text)
-    return all(
-        _term_occurs(term, held)
-        or _term_occurs(term, hidden)
-        or _term_occurs(search_words.words_inside(term), hidden)
-        for term in terms
-    )
+    plain, hidden = _plain_and_hidden_words(text)
+    for term in terms:
+        is_plain = _term_occurs(term, plain) or _term_occurs(term, hidden)
+        if not is_plain and not _term_occurs(search_words.words_inside(term), hidden):
+            return False
+    return True
 
 
 @functools.lru_cache(maxsize=4_096)  # A replay searches the same texts repeatedly.
@@ -175,6 +178,10 @@ def _plain_and_hidden_words(text: str) -> tuple[str, str]:
     )
 
 
-def _term_occurs(term: str, held: str) -> bool:
-    asked = " ".join(search_words.plain_words(term))
-    return bool(asked) and f" {asked}{'' if term.endswith('*') else ' '}" in held
+def _term_occurs(term: str, words: str) -> bool:
+    plain_term = " ".join(search_words.plain_words(term))
+    if not plain_term:
+        return False
+    if term.endswith("*"):
+        return f" {plain_term}" in words
+    return f" {plain_term} " in words

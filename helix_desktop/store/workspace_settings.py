@@ -83,25 +83,37 @@ def _is_whole_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _is_colour(value: Any) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch(r"(#[0-9A-Fa-f]{6})?|[a-z]+", value))
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_list_of_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _is_table_of_tables(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, dict) for item in value.values())
+
+
 # What a value of each kind in `resources/tables/workspace_keys.toml` must be.
 _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
-    "texts": lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
+    "texts": _is_list_of_texts,
     "flag": lambda value: isinstance(value, bool),
     "whole number": _is_whole_number,
-    "amount": lambda value: (
-        isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    ),
-    "colour": lambda value: (
-        isinstance(value, str) and bool(re.fullmatch(r"(#[0-9A-Fa-f]{6})?|[a-z]+", value))
-    ),
+    "amount": _is_amount,
+    "colour": _is_colour,
     "table": lambda value: isinstance(value, dict),
-    "table of tables": lambda value: (
-        isinstance(value, dict) and all(isinstance(each, dict) for each in value.values())
-    ),
-    "list of tables": lambda value: (
-        isinstance(value, list) and all(isinstance(item, dict) for item in value)
-    ),
+    "table of tables": _is_table_of_tables,
+    "list of tables": _is_list_of_tables,
 }
 _KEYS = read_table("workspace_keys")
 # Top-level keys. Each is also the name of its field in `WorkspaceConfig`.
@@ -153,8 +165,10 @@ def _check_known_keys(document: Mapping[str, Any], text: str, path: Path) -> tup
         key = _KEYS.get(dotted)
         where = f"{path}, line {find_line_of_key(text, dotted)}"
         if key is None:
-            near = _similar_key(dotted)
-            hint = f". Did you mean {near}?" if near else "."
+            hint = "."
+            similar_key = _similar_key(dotted)
+            if similar_key:
+                hint = f". Did you mean {similar_key}?"
             warnings.append(f"{where}: {dotted} is not a workspace setting and has no effect{hint}")
         elif not _is_valid(value, key):
             raise ConfigFileMistake(
@@ -166,9 +180,11 @@ def _check_known_keys(document: Mapping[str, Any], text: str, path: Path) -> tup
 
 
 def _is_valid(value: Any, key: Mapping[str, Any]) -> bool:
-    if not _CHECKS[key["kind"]](value) or ("most" in key and value > key["most"]):
+    if not _CHECKS[key["kind"]](value):
         return False
-    return value in key.get("choices", [value])
+    if "most" in key and value > key["most"]:
+        return False
+    return "choices" not in key or value in key["choices"]
 
 
 def _walk_keys(table: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
@@ -194,16 +210,20 @@ def _similar_key(dotted: str) -> str:
 def _settings_from_document(
     document: Mapping[str, Any], warnings: tuple[str, ...]
 ) -> WorkspaceConfig:
-    policy = document.get("policy", {})
+    # What is not in the file has the defaults of `WorkspaceConfig`.
+    values: dict[str, Any] = {}
+    for name in _TOP_KEYS:
+        if name in document:
+            values[name] = document[name]
     permissions = document.get("permissions", {})
-    lists: dict[str, Any] = {
-        name: tuple(permissions[name]) for name in _PERMISSION_LISTS if name in permissions
-    }
+    for name in _PERMISSION_LISTS:
+        if name in permissions:
+            values[name] = tuple(permissions[name])
     roles = document.get("models", {}).items()
     models = {role: name for role, name in roles if isinstance(name, str) and name}
+    policy = document.get("policy", {})
     return WorkspaceConfig(
-        **{name: document[name] for name in _TOP_KEYS if name in document},
-        **lists,
+        **values,
         roots=tuple(document.get("roots", ())),
         models=models,
         preset=policy.get("preset", ""),
@@ -245,17 +265,18 @@ def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
     _read_settings_text(path)  # Reports a missing file before the lock would create the folder.
     with atomic_files.hold_for_change(path):
         text = _read_settings_text(path)
-        now = parse_workspace_settings(text, path)  # An invalid file is never overwritten.
+        settings_now = parse_workspace_settings(text, path)  # An invalid file is never overwritten.
+        if callable(changes):
+            changes = changes(settings_now)
         document = tomlkit.parse(text)
-        wanted = changes(now) if callable(changes) else changes
-        for dotted, value in wanted.items():
+        for dotted, value in changes.items():
             _set_in_document(document, _split_dotted_key(dotted), value)
-        changed = tomlkit.dumps(document)
+        changed_text = tomlkit.dumps(document)
         try:
-            settings = parse_workspace_settings(changed, path)
+            settings = parse_workspace_settings(changed_text, path)
         except ConfigFileMistake as mistake:  # The requested change is wrong, not the file.
             raise ConfigFileMistake(mistake.mistake, remedy="Nothing was changed.") from mistake
-        atomic_files.write_file_atomically(path, changed, private=True)
+        atomic_files.write_file_atomically(path, changed_text, private=True)
     return settings
 
 
@@ -265,19 +286,25 @@ def quote_key_part(name: str) -> str:
 
 
 def _split_dotted_key(dotted: str) -> list[str]:
-    parts = re.findall(r'"(?:[^"\\]|\\.)*"|[^.]+', dotted)
-    return [json.loads(part) if part.startswith('"') else part for part in parts]
+    parts = []
+    for part in re.findall(r'"(?:[^"\\]|\\.)*"|[^.]+', dotted):
+        if part.startswith('"'):
+            parts.append(json.loads(part))
+        else:
+            parts.append(part)
+    return parts
 
 
 def _set_in_document(table: Any, names: list[str], value: Any) -> None:
-    *outer, last = names
-    for name in outer:
+    for name in names[:-1]:
         if name not in table:
             if value is None:
                 return
             table[name] = tomlkit.table()
         table = table[name]
     if value is None:
-        table.pop(last, None)
+        table.pop(names[-1], None)
+    elif isinstance(value, tuple):
+        table[names[-1]] = list(value)
     else:
-        table[last] = list(value) if isinstance(value, tuple) else value
+        table[names[-1]] = value
