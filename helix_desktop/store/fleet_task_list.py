@@ -39,6 +39,7 @@ from helix_desktop.store.fleet_tasks import (
     FleetTaskResult,
     FleetTaskState,
     NewFleetTask,
+    TaskRetention,
 )
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.task_queue import QueueCounts, QueuedTask, TaskQueue
@@ -52,8 +53,6 @@ LONGEST_PAUSE_SECONDS = 900.0
 # What a worker took but may not claim is taken again after so long: another one may have it.
 CLAIMED_ELSEWHERE_SECONDS = 5.0
 TASKS_IN_CALL = 250  # One transaction adds at most this many tasks.
-KEPT_SECONDS = 90 * 86_400.0
-KEPT_TASKS = 1_000_000
 REMOVED_AT_ONCE = 1_000
 LISTED_AT_ONCE = 500
 TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
@@ -429,16 +428,14 @@ class FleetTaskList(FleetTaskReader):
 
     # --- The history of ended tasks
 
-    async def remove_old_tasks(
-        self, kept_seconds: float = KEPT_SECONDS, kept_tasks: int = KEPT_TASKS
-    ) -> int:
-        """Remove tasks from the history that ended long ago, and the oldest above a
-        number. Their conversations stay. Return how many were removed.
+    async def remove_old_tasks(self, kept: TaskRetention) -> int:
+        """Remove tasks from the history that ended too long ago, and the oldest if there
+        are too many. Their conversations stay. Return how many were removed.
         """
         counts = await self.count_fleet_tasks()
         ended = sum(counts.by_state[state] for state in ENDED)
-        removed = await self._remove_ended_before(kept_seconds, ended)
-        removed += await self._remove_ended_before(0.0, ended - removed - kept_tasks)
+        removed = await self._remove_ended_before(kept.seconds, ended)
+        removed += await self._remove_ended_before(0.0, ended - removed - kept.tasks)
         if removed:
             forget_needs = self._statement("remove_needs_of_unknown", self._space)
             await self._run_statements([forget_needs])

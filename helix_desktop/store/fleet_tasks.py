@@ -108,6 +108,14 @@ class FleetTaskCounts:
     changes: int
 
 
+@dataclass(frozen=True, slots=True)
+class TaskRetention:
+    """How long, and how many, ended tasks stay in the list."""
+
+    seconds: float = 90 * 86_400.0
+    tasks: int = 1_000_000
+
+
 def task_as_json(task: FleetTask) -> dict[str, Any]:
     """Return the task for `--json`. Its conversation has the same id."""
     order = asdict(task.order)

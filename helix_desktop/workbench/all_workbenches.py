@@ -25,6 +25,7 @@ from helix_desktop.providers.provider_catalog import SystemClock
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import closed_workspace_search, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
+from helix_desktop.store.fleet_tasks import TaskRetention
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import Report, ignore_progress
 from helix_desktop.token_counting import TiktokenCounter
@@ -366,6 +367,9 @@ async def _build_program_dependencies(
         settings[program_settings.MACHINE],
         partial(_read_user_setting, places, program_settings.ACP_AGENTS),
         extensions=await load_extensions_once(places),
+        task_retention=TaskRetention(
+            settings[program_settings.KEEP_DAYS] * 86_400.0, settings[program_settings.KEEP_TASKS]
+        ),
     )
 
 

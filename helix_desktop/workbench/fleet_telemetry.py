@@ -7,6 +7,7 @@ then. `fleet status` shows the same figures without any of this.
 
 import logging
 import os
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,14 @@ class FleetTelemetry:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
 
-        resource = Resource.create({"service.name": "helix-desktop", "helix.workspace": workspace})
+        about = {
+            "service.name": "helix-desktop",
+            # Otherwise the figures of several workers are one series, which jumps between them.
+            "service.instance.id": secrets.token_hex(6),
+            "helix.workspace": workspace,
+        }
+        self._workspace = workspace
+        resource = Resource.create(about)
         self._traces = TracerProvider(resource=resource)
         self._traces.add_span_processor(processor)
         self._tracer = self._traces.get_tracer("helix_desktop")
@@ -52,6 +60,7 @@ class FleetTelemetry:
             ("helix.tasks.done", "{task}", "Tasks in the history that are done"),
             ("helix.tasks.oldest_waiting", "s", "How long the oldest waiting task has waited"),
             ("helix.tasks.setbacks", "{setback}", "How often this worker gave a task back"),
+            ("helix.facts.unsent", "{fact}", "Facts that only this worker's computer has"),
             ("helix.spending", "USD", "What all tasks have cost"),
             ("helix.workers", "{worker}", "Workers that are alive"),
         ):
@@ -63,7 +72,9 @@ class FleetTelemetry:
 
         def observe(_options: "CallbackOptions") -> "Iterable[Observation]":
             amount = self._amounts.get(name)
-            return [] if amount is None else [Observation(amount)]
+            if amount is None:
+                return []
+            return [Observation(amount, {"workspace": self._workspace})]
 
         return observe
 

@@ -314,6 +314,7 @@ class FleetWorker:
                 more = {
                     "helix.tasks.oldest_waiting": oldest,
                     "helix.tasks.setbacks": self._setbacks,
+                    "helix.facts.unsent": await self._bench.sharing.count_facts_not_sent(),
                 }
                 self.telemetry.note_counts(counts, state, more)
             await asyncio.sleep(COUNT_SECONDS)
@@ -323,7 +324,7 @@ class FleetWorker:
     async def _remove_old_tasks_until_cancelled(self) -> None:
         while True:
             with suppress(errors.HelixError):
-                await self._list.remove_old_tasks()
+                await self._list.remove_old_tasks(self._bench.task_retention)
             await asyncio.sleep(HISTORY_SECONDS)
 
     async def _release_conversations_until_cancelled(self) -> None:

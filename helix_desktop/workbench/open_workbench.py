@@ -43,6 +43,7 @@ from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFou
 from helix_desktop.extensions.extension_loading import LoadedExtensions
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
+from helix_desktop.store.fleet_tasks import TaskRetention
 from helix_desktop.store.imported_proposals import ImportedQuestion, list_imported_questions
 from helix_desktop.store.in_memory_stores import MemoryJournal
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -124,6 +125,7 @@ class ProgramDependencies:
     # Registers an agent at the gateway.
     register_route: Callable[..., dict[str, Any] | None] = lambda *_: None
     extensions: LoadedExtensions | None = None
+    task_retention: TaskRetention = TaskRetention()
 
 
 class Workbench:
@@ -168,6 +170,7 @@ class Workbench:
             self._rows, workspace.journal, self.sessions, self.tasks.spawn_task
         )
         self.sharing = WorkspaceSharing(self, shared.machine)
+        self.task_retention = shared.task_retention
         self.sharing_setup = WorkspaceSharingSetup(workspace, shared.access.secrets)
         self._listeners: list[Listener] = []
         self._instead: dict[str, str] = {}

@@ -15,7 +15,12 @@ from helix_desktop.errors import WrittenByNewerVersion
 from helix_desktop.resources import read_schema
 from helix_desktop.store.fleet_task_files import COPY_NAME, NAME, SqliteTaskTables
 from helix_desktop.store.fleet_task_list import FleetTaskList
-from helix_desktop.store.fleet_tasks import FleetTaskOrder, FleetTaskResult, NewFleetTask
+from helix_desktop.store.fleet_tasks import (
+    FleetTaskOrder,
+    FleetTaskResult,
+    NewFleetTask,
+    TaskRetention,
+)
 
 ORDER = b'{"text": "%s", "agent": "", "model": "", "allowed": [], "budget": 0.0}'
 RESULT = b'{"why": "", "answer": "", "cost": 0.0, "asked": ""}'
@@ -172,7 +177,7 @@ async def steps_of_each_question(folder: Path, *, ended: int, blocked: int) -> d
         "list of running": lambda: tasks.list_fleet_tasks("running", 20),
         "find": lambda: tasks.find_fleet_task(mine.id),
         "end": lambda: tasks.end_fleet_task(mine, type(mine.state)("done"), FleetTaskResult()),
-        "retention": tasks.remove_old_tasks,
+        "retention": lambda: tasks.remove_old_tasks(TaskRetention()),
     }
     steps = {}
     for name, ask in questions.items():

@@ -27,6 +27,7 @@ from helix_desktop.store.fleet_tasks import (
     FleetTaskResult,
     FleetTaskState,
     NewFleetTask,
+    TaskRetention,
 )
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
@@ -470,9 +471,9 @@ async def test_what_ended_long_ago_or_is_beyond_the_number_leaves_the_history(
         await change_row(
             tasks, "ended = %s WHERE id = %s", float(ids.index(task)), task, table="ended_tasks"
         )
-    assert await tasks.remove_old_tasks(kept_seconds=1e10, kept_tasks=3) == 2
+    assert await tasks.remove_old_tasks(TaskRetention(1e10, 3)) == 2
     assert {t.id for t in await tasks.list_fleet_tasks()} == set(ids[2:])
-    assert await tasks.remove_old_tasks(kept_seconds=1e6, kept_tasks=3) == 3
+    assert await tasks.remove_old_tasks(TaskRetention(1e6, 3)) == 3
     assert [t.id for t in await tasks.list_fleet_tasks()] == [ids[5]]
     counts = await tasks.count_fleet_tasks()
     assert (counts.by_state["waiting"], counts.by_state["cancelled"]) == (1, 0)
@@ -487,7 +488,7 @@ async def test_a_task_may_go_on_whose_need_has_left_the_history(tasks: FleetTask
     assert await tasks.retry_fleet_task(cancelled)
     assert (await tasks.find_fleet_task(after)).state is FleetTaskState.CANCELLED
     await change_row(tasks, "ended = 5 WHERE id = %s", need, table="ended_tasks")
-    assert await tasks.remove_old_tasks(kept_seconds=1e6) == 1
+    assert await tasks.remove_old_tasks(TaskRetention(1e6)) == 1
     assert await tasks.retry_fleet_task(cancelled)
     assert [task.id for task in await tasks.claim_fleet_tasks("me", 5, 30)] == [after]
 
