@@ -79,7 +79,7 @@ class ScheduleKeeper:
                 continue
             if await asyncio.to_thread(self._is_shared, workspace):
                 arguments = ["schedule", "list", "--workspace", workspace]
-                await self._run_command(arguments, waits=False)
+                await self._run_own_command(arguments, waits=False)
         self._copied = now
 
     async def _next_due_after_run(self, schedule: WorkSchedule) -> float:
@@ -100,7 +100,7 @@ class ScheduleKeeper:
             return
         if due:
             task = schedule.encode_task_input()
-            code = await self._run_command(schedule.task_command(due), input_bytes=task)
+            code = await self._run_own_command(schedule.task_command(due), input_bytes=task)
             if code:
                 log.warning("the task of the schedule %s could not be added", schedule.id)
                 return  # The next check tries again.
@@ -112,11 +112,11 @@ class ScheduleKeeper:
             change_stored_schedules, self._folder, note_handled
         )
         if due:
-            await self._run_command(
+            await self._run_own_command(
                 ["worker", "--workspace", schedule.workspace, "--drain"], waits=False
             )
 
-    async def _run_command(
+    async def _run_own_command(
         self, arguments: Sequence[str], *, input_bytes: bytes = b"", waits: bool = True
     ) -> int:
         """Run a command, with `input_bytes` as its input, as other users can see the arguments."""

@@ -78,7 +78,7 @@ async def _add_task_if_due(
     if due:
         added = await tasks.add_fleet_tasks([build_scheduled_task(schedule, due)])
     # Afterwards: if this computer fails in between, another one adds the same task.
-    await table.note_handled(stored, advanced.handled)
+    await table.mark_due_times_done(stored, advanced.handled)
     return added
 
 

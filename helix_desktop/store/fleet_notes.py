@@ -61,13 +61,13 @@ class FleetNotes:
         self._dialect = dialect
         self._space = space
 
-    async def _run(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+    async def _query_notes(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         (rows,) = await self._run_statements([self._dialect.build_statement(text, *values)])
         return rows
 
     async def read_state(self) -> FleetState:
         amounts_by_kind = defaultdict[str, dict[str, float]](dict)
-        for name, amount in await self._run(_READ, self._space, ALL_WORKSPACES):
+        for name, amount in await self._query_notes(_READ, self._space, ALL_WORKSPACES):
             kind, _, about = name.partition(" ")
             amounts_by_kind[kind][about] = amount
         workers = amounts_by_kind["worker"]
@@ -82,38 +82,44 @@ class FleetNotes:
 
     async def renew_worker_and_tell_if_draining(self, worker: str, seconds: float) -> bool:
         """Note that the worker is alive for so long. Return whether it was told to drain."""
-        ((amount,),) = await self._run(_SQL["live"], self._space, f"worker {worker}", seconds)
+        ((amount,),) = await self._query_notes(
+            _SQL["live"], self._space, f"worker {worker}", seconds
+        )
         return bool(amount)
 
     async def drain_workers(self, worker: str = "") -> int:
         """Tell this worker, or all, to take no more tasks and to end. Return how many were told."""
-        return len(await self._run(_SQL["drain"], self._space, worker, f"worker {worker}"))
+        return len(await self._query_notes(_SQL["drain"], self._space, worker, f"worker {worker}"))
 
     async def pause_provider(self, provider: str, seconds: float) -> None:
         """Keep workers from beginning requests to this provider for so long."""
-        await self._run(_SQL["set"], self._space, f"pause {provider}", seconds, seconds, 0.0)
+        await self._query_notes(
+            _SQL["set"], self._space, f"pause {provider}", seconds, seconds, 0.0
+        )
 
     async def exclude_machine_for(self, machine: str, why: str, seconds: float) -> None:
         """Make this machine's workers leave tasks to others for so long."""
         await self.include_machine(machine)  # It may have given another reason before.
-        await self._run(_SQL["set"], self._space, f"unable {machine}: {why}", seconds, seconds, 0.0)
+        await self._query_notes(
+            _SQL["set"], self._space, f"unable {machine}: {why}", seconds, seconds, 0.0
+        )
 
     async def include_machine(self, machine: str) -> None:
         """Note that this machine's workers can run tasks."""
         beginning = f"unable {machine}: "
-        await self._run(_SQL["remove_beginning"], self._space, len(beginning), beginning)
+        await self._query_notes(_SQL["remove_beginning"], self._space, len(beginning), beginning)
 
     async def set_limit(self, scope: str, dollars: float) -> None:
         """Set the dollars that may be spent in this scope. 0: no limit."""
         space = ALL_WORKSPACES if scope == "fleet" else self._space
         if dollars:
-            await self._run(_SQL["set"], space, f"limit {scope}", 0.0, 0.0, dollars)
+            await self._query_notes(_SQL["set"], space, f"limit {scope}", 0.0, 0.0, dollars)
         else:
-            await self._run(_SQL["remove"], space, f"limit {scope}")
+            await self._query_notes(_SQL["remove"], space, f"limit {scope}")
 
     async def remove_worker(self, worker: str) -> None:
         """Remove the note of a worker that has ended, and notes that ended long ago."""
-        await self._run(_SQL["remove"], self._space, f"worker {worker}")
+        await self._query_notes(_SQL["remove"], self._space, f"worker {worker}")
 
     def charge_statements(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
         """Return statements that note what a claimed task has cost so far."""

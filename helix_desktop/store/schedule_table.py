@@ -60,7 +60,7 @@ class ScheduleTable:
         """Remove schedules, and return the ids of those that were there."""
         return [name for (name,) in await self._query_schedules("remove", self._space, list(ids))]
 
-    async def note_handled(self, schedule: StoredSchedule, handled: float) -> bool:
+    async def mark_due_times_done(self, schedule: StoredSchedule, handled: float) -> bool:
         """Note that due times up to then are done. Return False if another computer has
         changed the schedule meanwhile.
         """

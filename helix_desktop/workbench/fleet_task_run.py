@@ -161,7 +161,7 @@ class FleetTaskRun:
         # Always, since a failover can lose claims.
         await bench.sharing.take_over_conversation(task.id)
         if bench.conversation_row(task.id) is None:
-            session = await self._start_conversation()
+            session = await self._start_task_conversation()
         else:
             session = await bench.open_session(task.id)
         if task.order.model:
@@ -173,7 +173,7 @@ class FleetTaskRun:
             )
         return session
 
-    async def _start_conversation(self) -> Session:
+    async def _start_task_conversation(self) -> Session:
         bench, agent = self._bench, self._task.order.agent
         if agent and bench.workforce.roles.find_role_file(agent) is None:
             raise errors.NotFound(f"There is no agent named {agent} in {bench.name}.")
