@@ -66,13 +66,17 @@ class ProcrastinateTaskQueue:
                 self._run_queue_statement(transaction, "note_job", number, self._space, task.id)
 
     def take_tasks(self, transaction: TableTransaction, limit: int) -> list[str]:
-        if not self._run_queue_statement(transaction, "has_waiting", self._space):
+        is_any_waiting, old = transaction.run_all(
+            [
+                (_SQL["has_waiting"], (self._space,)),
+                (_SQL["waiting_without_job"], (self._space, TAKEN_OVER_AT_ONCE)),
+            ]
+        )
+        if not is_any_waiting:
             return []
         jobs = self._open_jobs(transaction)
-        old = self._run_queue_statement(
-            transaction, "waiting_without_job", self._space, TAKEN_OVER_AT_ONCE
-        )
-        self.add_tasks(transaction, [QueuedTask(*row) for row in old])
+        if old:
+            self.add_tasks(transaction, [QueuedTask(*row) for row in old])
         taken: list[str] = []
         while len(taken) < limit:
             job = jobs.fetch_job()

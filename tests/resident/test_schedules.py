@@ -147,7 +147,8 @@ async def test_a_command_that_was_just_started_as_the_program_ends_is_waited_for
     monkeypatch.setattr(schedule_keeper, "open_process", open_slowly)
     owned = OwnedTasks("trial")
     owned.spawn_task(
-        ScheduleKeeper(tmp_path, ["/program"])._run_own_command(["worker"], waits=False), name="worker"
+        ScheduleKeeper(tmp_path, ["/program"])._run_own_command(["worker"], waits=False),
+        name="worker",
     )
     await asyncio.to_thread(began.wait, 60)
     asyncio.get_running_loop().call_later(0.01, go_on.set)
