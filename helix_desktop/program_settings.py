@@ -133,6 +133,9 @@ KEEP_TASKS: ProgramSetting[int] = _DECLARED["fleet.keep_tasks"]
 RECORDER: ProgramSetting[bool] = _DECLARED["recorder.on"]
 RECORDER_WITHOUT_AGENTS: ProgramSetting[str] = _DECLARED["recorder.without_agents"]
 RECORDER_WITHOUT_FOLDERS: ProgramSetting[str] = _DECLARED["recorder.without_folders"]
+PAGE_ON: ProgramSetting[bool] = _DECLARED["page.on"]
+PAGE_ADDRESS: ProgramSetting[str] = _DECLARED["page.address"]
+PAGE_PORT: ProgramSetting[int] = _DECLARED["page.port"]
 KEYS_IN_FILE: ProgramSetting[bool] = _DECLARED["keys.file"]
 
 

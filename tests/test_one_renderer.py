@@ -27,6 +27,7 @@ CONSENTS = {
 }  # fmt: skip
 CONSENTS_ELSEWHERE = {
     "commands/turn_output.py": "answers by the names that the user gave on the command line, and shows nothing",
+    "phone_page/page_app.py": "passes on what was pressed on the card of page_rendering.py, with the fingerprint of its words",
     "commands/project_command.py": "`project trust` needs the hash that `project show` printed below the marked text",
     "gui/message_sending.py": "passes on what was pressed on the card",
 }
@@ -48,7 +49,7 @@ EXACT_VALUES_ELSEWHERE = {
     ): "cut, then marked, in the list of servers that were agreed to",
     ("commands/workspace_command.py", "proposed"): "made into questions, whose text is marked",
 }
-SURFACES = ("gui/", "commands/", "acp_agent/")
+SURFACES = ("gui/", "commands/", "acp_agent/", "phone_page/")
 # What asks by itself, and the one module that may.
 DOORS = {
     "QMessageBox": {"gui/question_dialogs.py", "gui/screen_fitting.py", "gui/main_window.py"},

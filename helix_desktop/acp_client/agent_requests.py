@@ -291,7 +291,9 @@ class AgentRequests:
             )
         finally:
             if asked.decided_by:
-                decided = Decided(call.id, not asked.refused, asked.decided_by, asked.scope)
+                decided = Decided(
+                    call.id, not asked.refused, asked.decided_by, asked.scope, device=asked.device
+                )
                 await self.conversation.append_facts(decided)
 
     def _agent_call_context(
@@ -378,7 +380,13 @@ class AgentRequests:
     async def _run_own_tool_and_record(self, call: ToolCall, context: CallContext) -> CallOutcome:
         """Records the changes and who allowed them. The call itself is recorded as the agent's."""
         outcome = await self.tools.run_tool_call(call, context)
-        decided = Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope)
+        decided = Decided(
+            call.id,
+            not outcome.refused,
+            outcome.decided_by,
+            outcome.decided_scope,
+            device=outcome.decided_on,
+        )
         if outcome.files:
             await self.conversation.append_facts(decided, outcome.files)
         else:

@@ -7,6 +7,7 @@ from functools import partial
 
 from helix_desktop.commands import format_local_time
 from helix_desktop.commands.option_parsing import Subparsers, add_command, add_json_option
+from helix_desktop.commands.resident_page import add_page_commands
 from helix_desktop.console import Terminal
 from helix_desktop.gateway import address_in_agent_settings, wrapped_agent
 from helix_desktop.gateway.agent_identity import title_of_known_agent
@@ -27,7 +28,13 @@ async def _print_resident_status(arguments: Namespace) -> int:
     ]
     address = f"The gateway's address is 127.0.0.1:{found['port']}."
     lines.append(address if found["port"] else "The gateway is not in use.")
-    lines += [found["trouble"]] if found["trouble"] else []
+    if found["trouble"]:
+        lines.append(found["trouble"])
+    if found["page"]:
+        answers = (
+            found["page"]["trouble"] or f"The page for phones answers at {found['page']['url']}"
+        )
+        lines.append(answers)
     for one in found["registered"]:
         lines.append(
             " ".join(
@@ -112,6 +119,7 @@ def add_resident_commands(nouns: Subparsers) -> None:
     _add_resident_start(verbs)
     _add_resident_stop(verbs)
     _add_resident_leave(verbs)
+    add_page_commands(verbs)
 
 
 def _add_resident_status(verbs: Subparsers) -> None:

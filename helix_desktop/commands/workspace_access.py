@@ -440,7 +440,9 @@ async def run_command_of_caller(
             remedy="Close the workspace in the other program first.",
         )
     if give_way is not None and getattr(arguments, "lasting", False):
-        give_way()
+        # Who only looks whether a workspace is open moves nobody out of it.
+        if getattr(arguments, "asks_to_give_way", True):
+            give_way()
         return running_instance.LATER
     if counting is not None:
         counting.wanted |= bool(getattr(arguments, "counts", True))

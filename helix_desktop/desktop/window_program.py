@@ -43,7 +43,17 @@ from helix_desktop.program_folders import (
     find_unwritable_folder_error,
     make_folders_private,
 )
-from helix_desktop.program_settings import CODE_FONT, FONT, KEYS_IN_FILE, RECORDER, SEND_WITH, THEME
+from helix_desktop.program_settings import (
+    CODE_FONT,
+    FONT,
+    KEYS_IN_FILE,
+    PAGE_ADDRESS,
+    PAGE_ON,
+    PAGE_PORT,
+    RECORDER,
+    SEND_WITH,
+    THEME,
+)
 
 if TYPE_CHECKING:
     from helix_desktop.console import Console
@@ -231,7 +241,7 @@ class WindowProgram:
         if await asyncio.to_thread(
             login_start.is_resident_needed, self._where
         ):  # But it may not be running.
-            self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
+            self._tasks.spawn_task(self._ask_resident_to_apply("recorder"), name="recorder")
         self.window.workbench_shown.connect(
             lambda: self._tasks.spawn_task(
                 asyncio.to_thread(_import_modules, *_PAGES), name="the pages not shown yet"
@@ -301,11 +311,13 @@ class WindowProgram:
                 "newline-with-enter", value=self._settings[SEND_WITH] != "enter"
             )
         elif setting is RECORDER:
-            self._tasks.spawn_task(self._start_or_stop_recorder(), name="recorder")
+            self._tasks.spawn_task(self._ask_resident_to_apply("recorder"), name="recorder")
+        elif setting in (PAGE_ON, PAGE_ADDRESS, PAGE_PORT):
+            self._tasks.spawn_task(self._ask_resident_to_apply("page"), name="page for phones")
 
-    async def _start_or_stop_recorder(self) -> None:
-        """Makes the resident start or stop recording, as the settings say. Starts it if
-        it has other work.
+    async def _ask_resident_to_apply(self, request: str) -> None:
+        """Makes the resident start or stop recording ("recorder") or the page for phones ("page"),
+        as the settings say. Starts the resident if it has work.
         """
         from helix_desktop.gateway import wrapped_agent
         from helix_desktop.resident import login_start, resident_client
@@ -313,10 +325,14 @@ class WindowProgram:
         try:
             needed = await asyncio.to_thread(login_start.is_resident_needed, self._where)
             command = wrapped_agent.command_of_this_program(self._where) if needed else ()
-            await resident_client.ask_resident(self._where, "recorder", command=command)
+            status = await resident_client.ask_resident(self._where, request, command=command)
             login_start.disable_unneeded_login_start(self._where)
         except HelixError as error:
             self.window.notices.show_error_notice(error)
+            return
+        page = (status or {}).get("page") or {}
+        if request == "page" and page.get("trouble"):
+            self.window.notices.show_error_notice(HelixError(page["trouble"]))
 
     def _apply_look_settings(self) -> None:
         """Applies the settings for the look, and saves them for the next first paint."""

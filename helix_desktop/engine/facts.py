@@ -373,6 +373,7 @@ class Decided:
     by: str  # Who decided: "user", "rule" or "mode" (the permission mode).
     scope: str = "once"  # How long the decision holds: "once", "conversation" or "always".
     why: str = ""
+    device: str = ""  # The paired phone or browser where the user decided, as the user named it.
 
 
 @dataclass(frozen=True, slots=True)

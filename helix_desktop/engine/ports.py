@@ -196,6 +196,7 @@ class CallOutcome:
     todo: tuple[tuple[str, str], ...] | None = None
     decided_by: str = ""  # Who allowed or refused it: "user", "rule", "mode" or nobody ("").
     decided_scope: str = "once"
+    decided_on: str = ""  # The paired device on which the user decided. Empty: this computer.
     # What to keep of a long output, from the call's `keep` argument. The tool never
     # gets it.
     keep: str = ""
@@ -245,6 +246,7 @@ class PermissionAnswer:
     words: str = ""  # What the user told the model instead of giving permission.
     values: str = ""  # A form's values as JSON, or the text of an approved plan.
     rule: int = 0  # The index, in the question's `rules`, of the rule the user chose.
+    device: str = ""  # The paired device that answered. Empty: this computer.
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,7 +343,14 @@ def _facts_of_outcome(call: ToolCall, outcome: CallOutcome) -> Sequence[Fact]:
     facts: list[Fact] = []
     if outcome.decided_by:
         is_allowed = not outcome.refused
-        facts.append(Decided(call.id, is_allowed, outcome.decided_by, outcome.decided_scope))
+        decided = Decided(
+            call.id,
+            is_allowed,
+            outcome.decided_by,
+            outcome.decided_scope,
+            device=outcome.decided_on,
+        )
+        facts.append(decided)
     if outcome.todo is not None:
         facts.append(TodoSet(outcome.todo))
     if outcome.files is not None:

@@ -16,7 +16,7 @@ from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway import address_in_agent_settings
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.program_settings import RECORDER, ProgramSettings
+from helix_desktop.program_settings import PAGE_ON, RECORDER, ProgramSettings
 from helix_desktop.resident import schedules
 from helix_desktop.resources import resources_folder
 
@@ -80,7 +80,9 @@ def is_resident_needed(where: ProgramFolders, *, at_login: bool = False) -> bool
         not at_login or _is_written_for_recorder()
     )
     connected = address_in_agent_settings.read_written_registrations(where.config)
-    return bool(records or connected or schedules.read_schedules(where.data))
+    # At login it starts only if something else needs it: the page waits for the window.
+    shows_page = ProgramSettings(where.settings_file)[PAGE_ON] and not at_login
+    return bool(records or connected or shows_page or schedules.read_schedules(where.data))
 
 
 def disable_login_start() -> None:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,9 +25,10 @@ from helix_desktop.gateway import address_in_agent_settings, gateway_socket, wra
 from helix_desktop.gateway.registration import CONVERSATIONS_FILE, GatewayRegistration, new_token
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.program_settings import RECORDER, ProgramSettings
+from helix_desktop.program_settings import PAGE_ON, RECORDER, ProgramSettings
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
 from helix_desktop.resident.history_recorder import HistoryRecorder
+from helix_desktop.resident.page_keeper import PageKeeper
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.workspace_link import is_set_up_to_be_shared
@@ -45,10 +46,15 @@ MOST_ANSWER_TRIES = 1_000
 
 class Resident:
     def __init__(
-        self, where: ProgramFolders, keeper: GatewayKeeper, schedules: ScheduleKeeper
+        self,
+        where: ProgramFolders,
+        keeper: GatewayKeeper,
+        schedules: ScheduleKeeper,
+        page: PageKeeper,
     ) -> None:
         self._where = where
         self._keeper = keeper
+        self._page = page
         self.schedule_keeper = schedules
         self._recorder: HistoryRecorder | None = None
         self._registered: dict[str, GatewayRegistration] = {}
@@ -58,13 +64,28 @@ class Resident:
         self._may_end = False
         self.trouble = ""
         self.ended = asyncio.Event()
+        # Requests without arguments.
+        self._requests: Mapping[str, Callable[[], Awaitable[None]]] = {
+            "hold": self._ensure_listening,
+            "installed": self.read_installed_registrations,
+            "schedules": self._reread_schedules,
+            "recorder": self.start_or_stop_recorder,
+            "page": self.start_or_stop_page,
+            "stop": self._stop,
+            "status": self._answer_status,
+        }
 
     @property
     def is_needed(self) -> bool:
-        """Whether it records, agents use it or have its address in their settings, or
-        schedules exist.
+        """Whether it records, agents use it or have its address in their settings, schedules
+        exist, or the page for phones is on.
         """
-        known = self._recorder or self._installed or self.schedule_keeper.schedules
+        known = (
+            self._recorder
+            or self._installed
+            or self.schedule_keeper.schedules
+            or self._page.is_wanted
+        )
         return bool(known) or any(not one.sees_all for one in self._registered.values())
 
     async def answer_resident_request(self, arguments: list[str], console: Console) -> int:
@@ -79,27 +100,26 @@ class Resident:
                 return await self._hold_registrations(
                     [_parse_registration(one) for one in told], console
                 )
-            case ["hold"]:
-                await self._ensure_listening()
-            case ["installed"]:
-                await self.read_installed_registrations()
-            case ["schedules"]:
-                self.schedule_keeper.reread_schedules()
-                self.stop_unless_needed()
-            case ["recorder"]:
-                await self.start_or_stop_recorder()
-            case ["stop"]:
-                self.ended.set()
-            case ["status"]:
-                pass
+            case [request] if request in self._requests:
+                await self._requests[request]()
             case _:
                 raise InvalidInput(
                     "The background process does not support this request.",
                     remedy="Run `helix-desktop resident stop`, and then `helix-desktop resident start`.",
                 )
-        if arguments[0] in ("hold", "recorder", "status"):
+        if arguments[0] in ("hold", "recorder", "page", "status"):
             await console.print_line(json.dumps(self.resident_status_as_json()))
         return 0
+
+    async def _reread_schedules(self) -> None:
+        self.schedule_keeper.reread_schedules()
+        self.stop_unless_needed()
+
+    async def _stop(self) -> None:
+        self.ended.set()
+
+    async def _answer_status(self) -> None:
+        """There is nothing to do: the status follows."""
 
     def resident_status_as_json(self) -> dict[str, Any]:
         """Return the status for people and the window, without tokens."""
@@ -110,6 +130,7 @@ class Resident:
             "port": self._keeper.port,
             "gateway": self._keeper.gateway_pid,
             "trouble": self.trouble,
+            "page": self._page.page_status_as_json(),
             "schedules": len(self.schedule_keeper.schedules),
             "recorder": self._recorder.recorder_status_as_json()
             if self._recorder is not None
@@ -161,6 +182,17 @@ class Resident:
                 self._recorder.start_recording()
         self._update_gateway_and_stop_if_unneeded()
 
+    async def start_or_stop_page(self) -> None:
+        """Start the page for phones again with its settings, or stop it if it is off."""
+        is_on = ProgramSettings(self._where.settings_file)[PAGE_ON]
+        was_on = self._page.is_wanted
+        await asyncio.to_thread(self._page.stop_page)
+        if is_on:
+            await asyncio.to_thread(self._page.start_page)
+        elif was_on:
+            self._may_end = True
+        self._update_gateway_and_stop_if_unneeded()
+
     async def _hold_registrations(
         self, registrations: Sequence[GatewayRegistration], console: Console
     ) -> int:
@@ -207,6 +239,7 @@ class Resident:
     async def aclose(self) -> None:
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.stop_recording)
+        await asyncio.to_thread(self._page.stop_page)
         await asyncio.to_thread(self._keeper.stop_gateway_process)
         (self._where.run / CONVERSATIONS_FILE).unlink(missing_ok=True)
 
@@ -229,7 +262,7 @@ async def run_resident(
         return False
     schedules = ScheduleKeeper(where.data, command, partial(_is_shared_workspace, where))
     schedules.reread_schedules()
-    resident = Resident(where, GatewayKeeper([*command, "gateway"]), schedules)
+    resident = Resident(where, GatewayKeeper([*command, "gateway"]), schedules, PageKeeper(command))
     keeping = OwnedTasks("resident")
     for number in () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, resident.ended.set)
@@ -241,6 +274,7 @@ async def run_resident(
     try:
         listens()
         await resident.start_or_stop_recorder()
+        await resident.start_or_stop_page()
         asyncio.get_running_loop().call_later(FIRST_SECONDS, resident.stop_unless_needed)
         await resident.ended.wait()
     finally:

@@ -35,6 +35,7 @@ from helix_desktop.tools.tools_on_demand import OnDemandTools, check_arguments_o
 class PermissionOutcome:
     decided_by: str = ""
     scope: str = "once"
+    device: str = ""  # See `PermissionAnswer.device`.
     refused: bool = False
     is_permitted: bool = False  # True once something that the call does was permitted.
     open_step: OpenStep | None = None  # The call's step, if it may change folders, or None.
@@ -100,6 +101,7 @@ class WorkspacePermissions:
         )
         answer = await context.ask(question)
         ruling.decided_by = "user"
+        ruling.device = answer.device
         if not answer.allowed:
             ruling.refused = True
             refusal = "The user denied this call, so it was not run."
@@ -410,6 +412,7 @@ class Toolbox:
             todo=result.todo,
             decided_by=ruling.decided_by,
             decided_scope=ruling.scope,
+            decided_on=ruling.device,
             keep=keep,
             repeated=bool(result.repeat_of),
             refused=ruling.refused,

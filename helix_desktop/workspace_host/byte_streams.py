@@ -75,9 +75,11 @@ class OwnerStream:
         self._tasks = OwnedTasks("client of a workspace host")
         self.exit_code = 0
         self.complaint = ""
-        self._tasks.spawn_task(self._run_command(wire, arguments), name="run the host's command")
+        self._tasks.spawn_task(
+            self._run_host_command_line(wire, arguments), name="run the host's command"
+        )
 
-    async def _run_command(
+    async def _run_host_command_line(
         self, wire: running_instance.FrameConnection, arguments: list[str]
     ) -> None:
         try:

@@ -56,9 +56,9 @@ class _HostServer:
                 self._reader.check_ends_whole()
                 return
             for frame in self._reader.take_whole_frames(piece):
-                self._handle_message(host_wire.decode_client_message(frame))
+                self._handle_client_message(host_wire.decode_client_message(frame))
 
-    def _handle_message(self, message: host_wire.ClientMessage) -> None:
+    def _handle_client_message(self, message: host_wire.ClientMessage) -> None:
         if not self._has_greeted:
             host_wire.check_greeting(message)
             self._has_greeted = True
@@ -81,11 +81,13 @@ class _HostServer:
                 f"The client has more than {MOST_RUNNING_REQUESTS} requests at once."
             )
         self._running_requests += 1
-        self._requests.spawn_task(self._answer_request(message), name="answer a client")
+        self._requests.spawn_task(self._answer_client_request(message), name="answer a client")
 
-    async def _answer_request(self, message: host_wire.RunCommand | host_wire.ReadRange) -> None:
+    async def _answer_client_request(
+        self, message: host_wire.RunCommand | host_wire.ReadRange
+    ) -> None:
         try:
-            answer = await self._run_request(message)
+            answer = await self._run_client_request(message)
         except HelixError as error:
             answer = _describe_error(message.number, error)
         except Exception:  # Whatever goes wrong, the client must be told.
@@ -93,9 +95,9 @@ class _HostServer:
             answer = host_wire.RequestFailed(message.number, "HelixError", BUG)
         finally:
             self._running_requests -= 1
-        await self._send_message(answer)
+        await self._send_to_client(answer)
 
-    async def _run_request(
+    async def _run_client_request(
         self, message: host_wire.RunCommand | host_wire.ReadRange
     ) -> host_wire.WireMessage:
         if isinstance(message, host_wire.RunCommand):
@@ -128,43 +130,43 @@ class _HostServer:
     ) -> None:
         try:
             if isinstance(message, host_wire.FollowList):
-                await self._follow_list(message.number)
+                await self._forward_list(message.number)
             else:
-                await self._follow_conversation(message)
+                await self._forward_conversation(message)
         except ConnectionError:
             log.info("a client that followed a conversation has gone")
         except HelixError as error:
             self._follow_tasks.pop(message.number, None)
-            await self._send_message(_describe_error(message.number, error))
+            await self._send_to_client(_describe_error(message.number, error))
 
-    async def _follow_conversation(self, message: host_wire.FollowConversation) -> None:
+    async def _forward_conversation(self, message: host_wire.FollowConversation) -> None:
         follower = await self._host.follow_conversation(message.conversation, message.after)
         try:
-            await self._send_message(host_wire.CommandDone(message.number, CommandResult()))
+            await self._send_to_client(host_wire.CommandDone(message.number, CommandResult()))
             while True:
                 events = await follower.next_events()
-                frames = [host_wire.encode_event(message.number, event) for event in events]
+                frames = [host_wire.encode_host_event(message.number, event) for event in events]
                 await self._stream.write_bytes(b"".join(frames))
         finally:
             await follower.close_follower()
 
-    async def _follow_list(self, number: int) -> None:
+    async def _forward_list(self, number: int) -> None:
         follower = await self._host.follow_list()
         try:
-            await self._send_message(host_wire.CommandDone(number, CommandResult()))
+            await self._send_to_client(host_wire.CommandDone(number, CommandResult()))
             while True:
                 rows = await follower.next_rows()
-                await self._send_message(host_wire.RowsChanged(number, rows))
+                await self._send_to_client(host_wire.RowsChanged(number, rows))
         finally:
             await follower.close_follower()
 
-    async def _send_message(self, message: host_wire.WireMessage) -> None:
+    async def _send_to_client(self, message: host_wire.WireMessage) -> None:
         await self._stream.write_bytes(host_wire.encode_frame(message))
 
     async def send_last_error(self, error: HelixError) -> None:
         """Tells a client why the connection is closed. Number 0 is no request's."""
         try:
-            await self._send_message(_describe_error(0, error))
+            await self._send_to_client(_describe_error(0, error))
         except ConnectionError:
             log.info("the client has gone before it was told why")
 

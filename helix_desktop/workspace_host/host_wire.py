@@ -261,7 +261,7 @@ _PLAIN_EVENTS: Mapping[str, type] = {
 }
 
 
-def encode_event(number: int, event: ConversationEvent) -> bytes:
+def encode_host_event(number: int, event: ConversationEvent) -> bytes:
     """Returns the frame of an event for the follower with this number."""
     if isinstance(event, FactsAdded):
         conversation = event.facts[0].conversation
@@ -373,14 +373,14 @@ def _decode_streamed(name: str, body: bytes) -> session_events.ReplyStreamed:
 def _decode_queued(queued: _QueuedOnWire) -> session_events.MessagesQueued:
     return session_events.MessagesQueued(
         queued.conversation,
-        tuple(_decode_parts(text) for text in queued.messages),
-        tuple(_decode_parts(text) for text in queued.taken_back),
+        tuple(_decode_waiting_parts(text) for text in queued.messages),
+        tuple(_decode_waiting_parts(text) for text in queued.taken_back),
         queued.steering_count,
-        tuple(_decode_parts(text) for text in queued.put_back),
+        tuple(_decode_waiting_parts(text) for text in queued.put_back),
     )
 
 
-def _decode_parts(text: str) -> tuple[facts.UserPart, ...]:
+def _decode_waiting_parts(text: str) -> tuple[facts.UserPart, ...]:
     fact = _decode_foreign_fact(text)
     if not isinstance(fact, facts.UserSaid):
         raise ValueError("a waiting message that is none")  # noqa: TRY004 - it is foreign data

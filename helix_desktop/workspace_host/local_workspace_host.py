@@ -58,20 +58,20 @@ class LocalWorkspaceHost:
         self._bench = bench
         self._memory = _memories.setdefault(bench, CommandMemory())
         self._runners: Mapping[type[HostCommand], RunCommand] = {
-            host_interface.StartConversation: self._start_conversation,
-            host_interface.SendMessage: self._send_message,
-            host_interface.StopTurn: self._stop_turn,
-            host_interface.ResumeTurn: self._resume_turn,
-            host_interface.AnswerQuestion: self._answer_question,
-            host_interface.FoldConversation: self._fold_conversation,
-            host_interface.UndoFold: self._undo_fold,
-            host_interface.RepeatFold: self._repeat_fold,
-            host_interface.RewindConversation: self._rewind_conversation,
-            host_interface.AnswerAgain: self._answer_again,
-            host_interface.ForkConversation: self._fork_conversation,
-            host_interface.UndoFileChanges: self._undo_file_changes,
-            host_interface.ChangeConversation: self._change_conversation,
-            host_interface.StoreContent: self._store_content,
+            host_interface.StartConversation: self._carry_out_start,
+            host_interface.SendMessage: self._carry_out_send,
+            host_interface.StopTurn: self._carry_out_stop,
+            host_interface.ResumeTurn: self._carry_out_resume,
+            host_interface.AnswerQuestion: self._carry_out_answer,
+            host_interface.FoldConversation: self._carry_out_fold,
+            host_interface.UndoFold: self._carry_out_undo_fold,
+            host_interface.RepeatFold: self._carry_out_repeat_fold,
+            host_interface.RewindConversation: self._carry_out_rewind,
+            host_interface.AnswerAgain: self._carry_out_answer_again,
+            host_interface.ForkConversation: self._carry_out_fork,
+            host_interface.UndoFileChanges: self._carry_out_undo_of_files,
+            host_interface.ChangeConversation: self._carry_out_change,
+            host_interface.StoreContent: self._carry_out_store,
         }
 
     @property
@@ -114,13 +114,13 @@ class LocalWorkspaceHost:
 
     # --- Commands
 
-    async def _start_conversation(self, command: host_interface.StartConversation) -> CommandResult:
+    async def _carry_out_start(self, command: host_interface.StartConversation) -> CommandResult:
         session = await self._bench.start_users_conversation()
         if command.title:
             await session.set_title(command.title)
         return CommandResult(conversation=session.id)
 
-    async def _send_message(self, command: host_interface.SendMessage) -> CommandResult:
+    async def _carry_out_send(self, command: host_interface.SendMessage) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         said: tuple[UserPart, ...] = command.attachments
         if command.text.strip():
@@ -134,17 +134,17 @@ class LocalWorkspaceHost:
             session.send_message(parts, steer=command.steer)
         return CommandResult()
 
-    async def _stop_turn(self, command: host_interface.StopTurn) -> CommandResult:
+    async def _carry_out_stop(self, command: host_interface.StopTurn) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         session.stop_turn()
         return CommandResult()
 
-    async def _resume_turn(self, command: host_interface.ResumeTurn) -> CommandResult:
+    async def _carry_out_resume(self, command: host_interface.ResumeTurn) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         session.resume_turn()
         return CommandResult()
 
-    async def _answer_question(self, command: host_interface.AnswerQuestion) -> CommandResult:
+    async def _carry_out_answer(self, command: host_interface.AnswerQuestion) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         question = session.questions.get(command.number)
         # After a restart, another question may have the same number.
@@ -156,40 +156,40 @@ class LocalWorkspaceHost:
         session.answer_question(command.number, command.answer)
         return CommandResult()
 
-    async def _fold_conversation(self, command: host_interface.FoldConversation) -> CommandResult:
+    async def _carry_out_fold(self, command: host_interface.FoldConversation) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         await session.fold_on_request(command.kind, wish=command.wish)
         return CommandResult()
 
-    async def _undo_fold(self, command: host_interface.UndoFold) -> CommandResult:
+    async def _carry_out_undo_fold(self, command: host_interface.UndoFold) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         await session.folding.unfold(command.fold)
         return CommandResult()
 
-    async def _repeat_fold(self, command: host_interface.RepeatFold) -> CommandResult:
+    async def _carry_out_repeat_fold(self, command: host_interface.RepeatFold) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         await session.folding.refold(command.fold)
         return CommandResult()
 
-    async def _rewind_conversation(
-        self, command: host_interface.RewindConversation
-    ) -> CommandResult:
+    async def _carry_out_rewind(self, command: host_interface.RewindConversation) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         await session.rewind_to(command.seq)
         return CommandResult()
 
-    async def _answer_again(self, command: host_interface.AnswerAgain) -> CommandResult:
+    async def _carry_out_answer_again(self, command: host_interface.AnswerAgain) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         await session.ask_again(command.seq)
         return CommandResult()
 
-    async def _fork_conversation(self, command: host_interface.ForkConversation) -> CommandResult:
+    async def _carry_out_fork(self, command: host_interface.ForkConversation) -> CommandResult:
         session = await self._bench.fork_conversation(
             command.conversation, command.last_seq, title=command.title
         )
         return CommandResult(conversation=session.id)
 
-    async def _undo_file_changes(self, command: host_interface.UndoFileChanges) -> CommandResult:
+    async def _carry_out_undo_of_files(
+        self, command: host_interface.UndoFileChanges
+    ) -> CommandResult:
         await self._bench.open_session(command.conversation)
         changes = self._bench.file_changes_of(command.conversation)
         files = await changes.changes_after_fact(command.conversation, command.seq)
@@ -197,9 +197,7 @@ class LocalWorkspaceHost:
         left_alone = tuple(path for path, _ in undone.paths_left_alone)
         return CommandResult(paths=undone.restored, left_alone=left_alone)
 
-    async def _change_conversation(
-        self, command: host_interface.ChangeConversation
-    ) -> CommandResult:
+    async def _carry_out_change(self, command: host_interface.ChangeConversation) -> CommandResult:
         session = await self._bench.open_session(command.conversation)
         if command.title is not None:
             await session.set_title(command.title)
@@ -211,7 +209,7 @@ class LocalWorkspaceHost:
             await session.set_pinned(pinned=command.is_pinned)
         return CommandResult()
 
-    async def _store_content(self, command: host_interface.StoreContent) -> CommandResult:
+    async def _carry_out_store(self, command: host_interface.StoreContent) -> CommandResult:
         attached = await self._bench.attach_file(
             command.name, command.content, command.conversation
         )

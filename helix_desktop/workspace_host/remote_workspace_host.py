@@ -137,7 +137,7 @@ class RemoteWorkspaceHost:
 
     async def stop_following(self, number: int) -> None:
         if self._followers.pop(number, None) is not None and self._ended is None:
-            await self._send_message(host_wire.StopFollowing(number))
+            await self._send_to_host(host_wire.StopFollowing(number))
 
     def raise_if_ended(self) -> None:
         if self._ended is not None:
@@ -150,12 +150,12 @@ class RemoteWorkspaceHost:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         try:
-            await self._send_message(message)
+            await self._send_to_host(message)
             return await answer
         finally:
             self._answers.pop(number, None)
 
-    async def _send_message(self, message: host_wire.WireMessage) -> None:
+    async def _send_to_host(self, message: host_wire.WireMessage) -> None:
         try:
             await self._stream.write_bytes(host_wire.encode_frame(message))
         except ConnectionError as error:
@@ -165,14 +165,14 @@ class RemoteWorkspaceHost:
         try:
             while piece := await self._stream.read_bytes():
                 for frame in self._reader.take_whole_frames(piece):
-                    self._handle_message(host_wire.decode_host_message(frame))
+                    self._handle_host_message(host_wire.decode_host_message(frame))
             self._reader.check_ends_whole()
             self._end(errors.OwnerEnded(HOST_GONE, remedy="Try again."))
         except errors.HelixError as error:
             self._end(error)
             await self._stream.close_stream()
 
-    def _handle_message(self, message: host_wire.HostMessage) -> None:
+    def _handle_host_message(self, message: host_wire.HostMessage) -> None:
         if not self._greeting.done():
             if isinstance(message, host_wire.RequestFailed):
                 raise _rebuild_error(message)

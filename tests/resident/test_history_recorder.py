@@ -27,6 +27,7 @@ from helix_desktop.histories.pending_copies import path_of_copy
 from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, ProgramSettings
 from helix_desktop.resident import history_recorder
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
+from helix_desktop.resident.page_keeper import PageKeeper
 from helix_desktop.resident.resident_process import Resident
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from helix_desktop.tools.changes.folder_watch import FolderWatch
@@ -303,7 +304,7 @@ async def test_a_resident_that_is_told_several_times_at_once_has_one_recorder(
     monkeypatch.setenv("HOME", str(tmp_path))
     where = program_folders.find_program_folders(tmp_path / "helix")
     ProgramSettings(where.settings_file).change_setting(RECORDER, value=True)
-    resident = Resident(where, GatewayKeeper([]), ScheduleKeeper(where.data, []))
+    resident = Resident(where, GatewayKeeper([]), ScheduleKeeper(where.data, []), PageKeeper([]))
     await asyncio.gather(*(resident.start_or_stop_recorder() for _ in range(4)))
     assert resident._recorder is not None
     resident._recorder.keys["a key"] = None

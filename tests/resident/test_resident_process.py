@@ -23,6 +23,7 @@ from helix_desktop.gateway import address_in_agent_settings, gateway_socket, wra
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.resident import gateway_keeper, resident_client, resident_process
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
+from helix_desktop.resident.page_keeper import PageKeeper
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.gateway.running import Agent, wrapped
@@ -273,7 +274,7 @@ async def test_an_address_is_given_out_when_the_gateway_answers_it(tmp_path: Pat
     where = program_folders.find_program_folders(tmp_path)
     command = [sys.executable, "-I", "-c", SLOW_TO_HEAR, "--home", str(tmp_path), "gateway"]
     resident = resident_process.Resident(
-        where, GatewayKeeper(command), ScheduleKeeper(where.data, [])
+        where, GatewayKeeper(command), ScheduleKeeper(where.data, []), PageKeeper([])
     )
     try:
         await resident.answer_resident_request(["hold"], resident_client.CollectingConsole())

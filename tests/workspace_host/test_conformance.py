@@ -68,10 +68,10 @@ async def check_same_as_host(bench: Workbench, viewer: Viewer) -> None:
     assert viewer.view == digest_of_view(session.conversation.state).hex
 
 
-async def allow(viewer: Viewer, *, allowed: bool = True, words: str = "") -> int:
+async def allow(viewer: Viewer, *, allowed: bool = True, words: str = "", device: str = "") -> int:
     await viewer.until(lambda: bool(viewer.questions))
     number, question = next(iter(viewer.questions.items()))
-    answer = PermissionAnswer(allowed=allowed, words=words)
+    answer = PermissionAnswer(allowed=allowed, words=words, device=device)
     command = AnswerQuestion(viewer.conversation, number, question_fingerprint(question), answer)
     await viewer.host.run_host_command(command)
     return number
@@ -117,7 +117,7 @@ async def test_permission_is_asked_of_all_and_answered_once(
     assert viewer.questions == other.questions
     assert not (folder / "b.txt").exists()
     number, question = next(iter(other.questions.items()))
-    await allow(viewer)
+    await allow(viewer, device="Ada's phone")
     late = AnswerQuestion(
         viewer.conversation, number, question_fingerprint(question), PermissionAnswer(allowed=False)
     )
@@ -128,7 +128,7 @@ async def test_permission_is_asked_of_all_and_answered_once(
     assert not viewer.questions
     await other.until(lambda: not other.questions)
     decisions = [fact for fact in viewer.facts if isinstance(fact, Decided) and fact.by == "user"]
-    assert [fact.allowed for fact in decisions] == [True]
+    assert [(fact.allowed, fact.device) for fact in decisions] == [(True, "Ada's phone")]
     await check_same_as_host(bench, viewer)
 
 

@@ -81,11 +81,11 @@ def decoded(frame: bytes) -> ConversationEvent:
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_every_event_comes_back_as_it_was(event: ConversationEvent) -> None:
-    assert decoded(host_wire.encode_event(7, event)) == event
+    assert decoded(host_wire.encode_host_event(7, event)) == event
 
 
 def test_frames_come_whole_however_the_stream_is_cut() -> None:
-    frames = [host_wire.encode_event(1, event) for event in EVENTS]
+    frames = [host_wire.encode_host_event(1, event) for event in EVENTS]
     whole = b"".join(frames)
     for size in (1, 2, 3, 5, 100, 10_000):
         reader = host_wire.FrameReader()
@@ -105,7 +105,7 @@ def test_a_giant_length_is_refused_before_anything_is_kept() -> None:
 def test_a_message_that_is_too_long_to_send_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_wire, "LONGEST_FRAME", 100)
     with pytest.raises(BrokenStream, match="too long to be sent"):
-        host_wire.encode_event(1, ToolPrinted("c", "1", "a" * 100))
+        host_wire.encode_host_event(1, ToolPrinted("c", "1", "a" * 100))
 
 
 # --- A hostile client
@@ -249,7 +249,7 @@ async def test_1000_hostile_clients_end_with_one_error_and_the_host_goes_on(
 
 
 def host_frames() -> list[bytes]:
-    frames = [host_wire.encode_event(2, event) for event in EVENTS]
+    frames = [host_wire.encode_host_event(2, event) for event in EVENTS]
     frames.append(host_wire.encode_frame(host_wire.RequestFailed(2, "NotFound", "what")))
     frames.append(host_wire.encode_frame(host_wire.RowsChanged(2, ())))
     return frames

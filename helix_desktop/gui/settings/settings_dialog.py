@@ -32,7 +32,7 @@ CHANGING_ACTIONS = (
     "compare-presets",
     "workspace-folder",
 )  # These actions change what the pages show.
-GENERAL_SECTIONS = ("Chat", "Notifications")
+GENERAL_SECTIONS = ("Chat", "Notifications", "Phone")
 # The group that shows a section, for links that name the section.
 GROUP_OF_SECTION = {
     "": "appearance",

@@ -1,0 +1,287 @@
+"""The page's addresses. Only `PageGuard` calls them: the device and the form are checked before."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
+from helix_desktop.phone_page import page_rendering
+from helix_desktop.phone_page.open_hosts import ConnectedWorkspace, OpenHosts, WatchedConversation
+from helix_desktop.phone_page.page_guard import COOKIE, COOKIE_SECONDS
+from helix_desktop.phone_page.page_rendering import ConversationPlace, ListedWorkspace
+from helix_desktop.phone_page.paired_devices import PairedDevice, PairedDevices
+from helix_desktop.resources import resources_folder
+from helix_desktop.workspace_host.host_interface import AnswerQuestion, SendMessage, StopTurn
+
+CAUGHT_UP_SECONDS = 30.0
+EVENT_PAUSE_SECONDS = 0.25  # Changes within this time are sent together.
+HEARTBEAT_SECONDS = 5.0  # A device that was revoked is told so after this time at the latest.
+MOST_EVENT_STREAMS = 64
+ONLY_LOOKS = "This device may only look."
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class PhonePage:
+    """`machine`: what this computer is called on the page."""
+
+    def __init__(
+        self, devices: PairedDevices, hosts: OpenHosts, machine: str, *, is_encrypted: bool
+    ) -> None:
+        self._devices = devices
+        self._hosts = hosts
+        self._machine = machine
+        self._is_encrypted = is_encrypted
+        self._event_streams = 0
+        conversation = "/w/{workspace}/c/{conversation}"
+        self.app = Starlette(
+            routes=[
+                Route("/", self._answer(self.show_list)),
+                Route("/events", self._answer(self.send_list_events)),
+                Route("/pair", self._answer(self.show_pairing_page)),
+                Route("/pair", self._answer(self.handle_pairing_form), methods=["POST"]),
+                Route("/style.css", partial(_send_file, "page/style.css", "text/css")),
+                Route("/page.js", partial(_send_file, "page/page.js", "text/javascript")),
+                Route("/icon.svg", partial(_send_file, "icons/helix.svg", "image/svg+xml")),
+                Route("/w/{workspace}/open", self._answer(self.handle_open_form), methods=["POST"]),
+                Route(conversation, self._answer(self.show_conversation)),
+                Route(f"{conversation}/events", self._answer(self.send_conversation_events)),
+                Route(
+                    f"{conversation}/send", self._answer(self.handle_message_form), methods=["POST"]
+                ),
+                Route(
+                    f"{conversation}/stop", self._answer(self.handle_stop_form), methods=["POST"]
+                ),
+                Route(
+                    f"{conversation}/answer",
+                    self._answer(self.handle_answer_form),
+                    methods=["POST"],
+                ),
+            ]
+        )
+
+    def _answer(self, answer: Answer) -> Answer:
+        """Returns the same, with errors as pages."""
+        return partial(_answer_or_show_error, answer)
+
+    # --- Pairing
+
+    async def show_pairing_page(self, _request: Request) -> Response:
+        return HTMLResponse(page_rendering.build_pairing_page())
+
+    async def handle_pairing_form(self, request: Request) -> Response:
+        form = request.scope["form"]
+        try:
+            _, cookie = await asyncio.to_thread(
+                self._devices.pair_device, form.get("code", ""), form.get("name", "")
+            )
+        except (ActionRefused, InvalidInput) as error:
+            page = page_rendering.build_pairing_page(str(error))
+            return HTMLResponse(page, status_code=403)
+        response = RedirectResponse("/", status_code=303)
+        response.set_cookie(
+            COOKIE,
+            cookie,
+            max_age=COOKIE_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=self._is_encrypted,
+        )
+        return response
+
+    # --- The list
+
+    async def show_list(self, request: Request) -> Response:
+        device = await self._note_device(request)
+        await self._hosts.connect_to_open_workspaces()
+        listed = page_rendering.build_list(await self._list_workspaces(), device)
+        return HTMLResponse(page_rendering.build_list_page(listed, device))
+
+    async def _list_workspaces(self) -> list[ListedWorkspace]:
+        listed: list[ListedWorkspace] = []
+        for connected in self._hosts.connected_workspaces().values():
+            rows = tuple(connected.rows.values())
+            listed.append(ListedWorkspace(connected.known.id, connected.known.name, rows))
+        for known in await self._hosts.list_closed_workspaces():
+            listed.append(ListedWorkspace(known.id, known.name, is_open=False))
+        return listed
+
+    async def send_list_events(self, request: Request) -> Response:
+        device = await self._note_device(request)
+        return self._stream_events(self._list_events(device))
+
+    async def _list_events(self, device: PairedDevice) -> AsyncIterator[str]:
+        sent = ""
+        changed = self._hosts.list_changed
+        while self._is_still_paired(device):
+            version = changed.version
+            listed = page_rendering.build_list(await self._list_workspaces(), device)
+            if listed != sent:
+                sent = listed
+                yield _format_event({"list": listed})
+            else:
+                yield ": still here\n\n"
+            await asyncio.sleep(EVENT_PAUSE_SECONDS)
+            await changed.wait_for_later_version(version, HEARTBEAT_SECONDS)
+
+    async def handle_open_form(self, request: Request) -> Response:
+        await self._check_may_allow(request)
+        await self._hosts.open_in_own_process(request.path_params["workspace"])
+        return RedirectResponse("/", status_code=303)
+
+    # --- A conversation
+
+    async def show_conversation(self, request: Request) -> Response:
+        await self._note_device(request)
+        place, _, watched = await self._find_conversation(request)
+        page = page_rendering.build_conversation_page(place, watched.shown)
+        return HTMLResponse(page)
+
+    async def send_conversation_events(self, request: Request) -> Response:
+        await self._note_device(request)
+        place, _, watched = await self._find_conversation(request)
+        return self._stream_events(self._conversation_events(place, watched))
+
+    async def _conversation_events(
+        self, place: ConversationPlace, watched: WatchedConversation
+    ) -> AsyncIterator[str]:
+        sent: dict[str, str] = {}
+        watched.watchers += 1
+        try:
+            while self._is_still_paired(place.device) and watched.error is None:
+                version = watched.changed.version
+                parts = page_rendering.build_changed_parts(place, watched.shown, sent)
+                if parts:
+                    yield _format_event(parts)
+                else:
+                    yield ": still here\n\n"
+                await asyncio.sleep(EVENT_PAUSE_SECONDS)
+                await watched.changed.wait_for_later_version(version, HEARTBEAT_SECONDS)
+        finally:
+            watched.watchers -= 1
+
+    async def handle_message_form(self, request: Request) -> Response:
+        await self._check_may_allow(request)
+        place, connected, _ = await self._find_conversation(request)
+        text = request.scope["form"].get("text", "")
+        await connected.host.run_host_command(SendMessage(place.conversation, text))
+        return RedirectResponse(place.address, status_code=303)
+
+    async def handle_stop_form(self, request: Request) -> Response:
+        await self._check_may_allow(request)
+        place, connected, _ = await self._find_conversation(request)
+        await connected.host.run_host_command(StopTurn(place.conversation))
+        return RedirectResponse(place.address, status_code=303)
+
+    async def handle_answer_form(self, request: Request) -> Response:
+        """Allows once or denies. The fingerprint is of the words that this device was shown."""
+        device = await self._check_may_allow(request)
+        place, connected, watched = await self._find_conversation(request)
+        form = request.scope["form"]
+        try:
+            number = int(form.get("number", ""))
+        except ValueError as error:
+            raise InvalidInput("This is no question of the page.") from error
+        answer = PermissionAnswer(
+            allowed=form.get("answer") == "allow",
+            scope="once",
+            words=form.get("words", ""),
+            device=device.name,
+        )
+        question = watched.shown.questions.get(number)
+        if answer.allowed:
+            if question is None or not page_rendering.is_answerable_on_page(question):
+                raise ActionRefused("This can be allowed on the computer only, or no longer.")
+            if answer.words.strip():
+                raise InvalidInput(
+                    "You wrote what to do instead, and pressed Allow once. Nothing was allowed.",
+                    remedy="Press Deny to send your words, or delete them.",
+                )
+        command = AnswerQuestion(place.conversation, number, form.get("fingerprint", ""), answer)
+        await connected.host.run_host_command(command)
+        return RedirectResponse(place.address, status_code=303)
+
+    async def _find_conversation(
+        self, request: Request
+    ) -> tuple[ConversationPlace, ConnectedWorkspace, WatchedConversation]:
+        """Returns a conversation once all its facts are there. NotFound if nobody has it open."""
+        workspace = request.path_params["workspace"]
+        conversation = request.path_params["conversation"]
+        connected = self._hosts.connected_workspaces().get(workspace)
+        if connected is None:
+            await self._hosts.connect_to_open_workspaces()
+            connected = self._hosts.get_connected(workspace)
+        watched = self._hosts.watch_conversation(connected, conversation)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + CAUGHT_UP_SECONDS
+        while not watched.shown.has_caught_up:
+            if watched.error is not None:
+                raise watched.error
+            if loop.time() > until:
+                raise NotFound("The conversation could not be read in time.", remedy="Try again.")
+            await watched.changed.wait_for_later_version(watched.changed.version, 1.0)
+        place = ConversationPlace(
+            workspace,
+            connected.known.name,
+            self._machine,
+            conversation,
+            request.scope["device"],
+        )
+        return place, connected, watched
+
+    # --- Devices
+
+    async def _note_device(self, request: Request) -> PairedDevice:
+        device: PairedDevice = request.scope["device"]
+        await asyncio.to_thread(self._devices.note_use, device)
+        return device
+
+    async def _check_may_allow(self, request: Request) -> PairedDevice:
+        device = await self._note_device(request)
+        if not device.may_allow:
+            raise ActionRefused(ONLY_LOOKS, remedy="Pair it again without --look-only.")
+        return device
+
+    def _is_still_paired(self, device: PairedDevice) -> bool:
+        return any(known.id == device.id for known in self._devices.list_devices())
+
+    def _stream_events(self, events: AsyncIterator[str]) -> Response:
+        if self._event_streams >= MOST_EVENT_STREAMS:
+            raise ActionRefused("Too many pages are open.", remedy="Close some of them.")
+        return StreamingResponse(self._count_stream(events), media_type="text/event-stream")
+
+    async def _count_stream(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
+        self._event_streams += 1
+        try:
+            async for event in events:
+                yield event
+        finally:
+            self._event_streams -= 1
+
+
+async def _answer_or_show_error(answer: Answer, request: Request) -> Response:
+    try:
+        return await answer(request)
+    except HelixError as error:
+        status = 409
+        if isinstance(error, NotFound):
+            status = 404
+        elif isinstance(error, ActionRefused) and error.what == ONLY_LOOKS:
+            status = 403
+        return HTMLResponse(page_rendering.build_error_page(str(error)), status_code=status)
+
+
+async def _send_file(name: str, media_type: str, _request: Request) -> Response:
+    content = await asyncio.to_thread((resources_folder() / name).read_text, "utf-8")
+    return Response(content, media_type=media_type)
+
+
+def _format_event(parts: Any) -> str:
+    return f"data: {json.dumps(parts)}\n\n"

@@ -1,0 +1,183 @@
+"""Checks every request to the page before anything answers it, and adds headers to every answer.
+
+Each check is a rule with its reason. What is refused is told no more than why.
+"""
+
+import hmac
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl
+
+from helix_desktop.errors import HelixError
+from helix_desktop.phone_page.paired_devices import PairedDevice, PairedDevices
+
+log = logging.getLogger(__name__)
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "helix_page"
+COOKIE_SECONDS = 180 * 86_400
+LONGEST_BODY = 1 << 20
+MOST_FIELDS = 20
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+# These can be had without being paired.
+OPEN_PATHS = frozenset({"/pair", "/style.css", "/page.js", "/icon.svg"})
+HEADERS: Mapping[str, str] = {
+    # Nothing is loaded from elsewhere, and no page of another origin shows this one in a frame.
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+        "img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    # "no-referrer" would take the origin from forms, too, by which they are checked.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class RefusedPageRequest(HelixError):
+    """A request breaks a rule of the page."""
+
+    def __init__(self, status: int, what: str) -> None:
+        super().__init__(what)
+        self.status = status
+
+
+class PageGuard:
+    """Lets only paired devices and the page for pairing through to the app.
+
+    The app finds the device in `scope["device"]`, and the fields of a form in `scope["form"]`.
+    """
+
+    def __init__(
+        self, app: App, devices: PairedDevices, own_names: Collection[str], *, is_encrypted: bool
+    ) -> None:
+        self._app = app
+        self._devices = devices
+        self._own_names = frozenset(own_names)
+        self._scheme = "https" if is_encrypted else "http"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message.get("headers", ()), *added]
+            await send(message)
+
+        try:
+            await self._check_request(scope, receive)
+        except RefusedPageRequest as refused:
+            log.info("a request to the page was refused: %s", refused.what)
+            await _send_refused_page(send_with_headers, refused)
+            return
+        await self._app(scope, receive, send_with_headers)
+
+    async def _check_request(self, scope: Scope, receive: Receive) -> None:
+        if scope["type"] != "http":
+            raise RefusedPageRequest(400, "The page answers only HTTP.")
+        headers = _read_headers(scope)
+        host = self._check_host(headers)
+        method = scope["method"]
+        if method not in ("GET", "POST"):
+            raise RefusedPageRequest(405, "The page answers only GET and POST.")
+        self._check_came_from_own_page(method, host, headers)
+        device = self._find_device(headers)
+        scope["device"] = device
+        if device is None and scope["path"] not in OPEN_PATHS:
+            raise RefusedPageRequest(401, "This device is not paired.")
+        scope["form"] = {}
+        if method == "POST":
+            scope["form"] = await _read_form(headers, receive)
+            if device is not None:
+                _check_form_token(scope["form"], device)
+
+    def _check_host(self, headers: Mapping[str, str]) -> str:
+        """A page whose name was made to lead here (DNS rebinding) still sends its own name."""
+        host = headers.get("host", "")
+        name = host
+        before, colon, port = host.rpartition(":")
+        if colon and port.isdecimal():
+            name = before
+        if name.lower() not in self._own_names:
+            raise RefusedPageRequest(421, "The page is not reached by this name.")
+        return host
+
+    def _check_came_from_own_page(self, method: str, host: str, headers: Mapping[str, str]) -> None:
+        """Pages of other origins can make browsers send forms, but not with our origin."""
+        site = headers.get("sec-fetch-site", "same-origin")
+        if method == "POST":
+            if headers.get("origin") != f"{self._scheme}://{host}" or site != "same-origin":
+                raise RefusedPageRequest(403, "The form came from another page.")
+        elif site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate":
+            raise RefusedPageRequest(403, "Another page asked for this.")
+
+    def _find_device(self, headers: Mapping[str, str]) -> PairedDevice | None:
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return None
+        morsel = cookies.get(COOKIE)
+        if morsel is None:
+            return None
+        return self._devices.find_device(morsel.value)
+
+
+def _read_headers(scope: Scope) -> Mapping[str, str]:
+    """Returns headers by name. One that decides about a request must not come twice."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name = raw_name.decode("latin-1").lower()
+        if name in headers and name in ("host", "origin", "cookie", "content-type"):
+            raise RefusedPageRequest(400, f"The header {name} came twice.")
+        headers[name] = raw_value.decode("latin-1").strip()
+    return headers
+
+
+async def _read_form(headers: Mapping[str, str], receive: Receive) -> Mapping[str, str]:
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise RefusedPageRequest(415, "This is no form of the page.")
+    body = bytearray()
+    is_whole = False
+    while not is_whole:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise RefusedPageRequest(400, "The form did not arrive whole.")
+        body += message.get("body", b"")
+        if len(body) > LONGEST_BODY:
+            raise RefusedPageRequest(413, "The form is longer than 1 MB. Nothing was sent.")
+        is_whole = not message.get("more_body", False)
+    try:
+        fields = parse_qsl(
+            body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict"
+        )
+    except ValueError as error:
+        raise RefusedPageRequest(400, "The form cannot be read.") from error
+    return dict(fields)
+
+
+def _check_form_token(form: Mapping[str, str], device: PairedDevice) -> None:
+    token = form.get("token", "").encode()
+    if not hmac.compare_digest(token, device.form_token.encode()):
+        raise RefusedPageRequest(403, "The form is not from this page. Load the page again.")
+
+
+async def _send_refused_page(send: Send, refused: RefusedPageRequest) -> None:
+    headers = [(b"content-type", b"text/html; charset=utf-8")]
+    text = refused.what
+    if refused.status == 401:
+        text += ' <a href="/pair">Pair it</a> with a code from the computer.'
+    body = f'<!doctype html><title>Helix Desktop</title><link rel="stylesheet" href="/style.css"><main class="narrow"><p>{text}</p></main>'
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body.encode()})

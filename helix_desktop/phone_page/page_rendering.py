@@ -1,0 +1,383 @@
+"""The page's HTML. Every text is escaped; what is asked for permission goes through the one renderer."""
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from markdown_it import MarkdownIt
+
+from helix_desktop.engine import facts
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
+from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.phone_page.paired_devices import PairedDevice
+from helix_desktop.workspace_host.followed_conversation import FollowedConversation
+from helix_desktop.workspace_host.host_interface import HostListRow, question_fingerprint
+
+MOST_ENTRIES = 60
+MOST_ROWS = 30
+LONGEST_TEXT = 40_000  # Of a message or reply. All of it is in the window.
+LONGEST_LIVE_TEXT = 8_000
+# Markup in a reply is text, and what would be loaded from elsewhere is none: no HTML, no pictures.
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+_ENDS = {
+    facts.TurnEnd.STOPPED: "Stopped.",
+    facts.TurnEnd.STEP_LIMIT: "The turn reached its limit of steps.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationPlace:
+    """Where forms of a conversation are sent, and who looks at it."""
+
+    workspace: str
+    workspace_name: str
+    machine: str
+    conversation: str
+    device: PairedDevice
+
+    @property
+    def address(self) -> str:
+        return f"/w/{self.workspace}/c/{self.conversation}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedWorkspace:
+    id: str
+    name: str
+    rows: Sequence[HostListRow] = ()
+    is_open: bool = True
+
+
+def escape_html(text: str) -> str:
+    return html.escape(text, quote=True)
+
+
+def build_page(title: str, body: str, *, events: str = "") -> str:
+    """`events`: where the script hears of changes, or empty."""
+    source = f' data-events="{escape_html(events)}"' if events else ""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape_html(title)}</title>
+<link rel="icon" href="/icon.svg"><link rel="stylesheet" href="/style.css"><script src="/page.js" defer></script>
+</head><body{source}>{body}</body></html>"""
+
+
+def build_pairing_page(problem: str = "") -> str:
+    said = f'<p class="problem" role="alert">{escape_html(problem)}</p>' if problem else ""
+    body = f"""<main class="narrow"><h1>Pair this device</h1>
+<p>Enter the code that <code>helix-desktop resident page pair</code> shows on your computer.</p>{said}
+<form method="post" action="/pair">
+<label>Code <input name="code" autocomplete="off" autocapitalize="characters" required></label>
+<label>Name of this device <input name="name" maxlength="60" required></label>
+<button class="primary">Pair</button></form></main>"""
+    return build_page("Pair this device", body)
+
+
+def build_error_page(sentence: str) -> str:
+    body = f'<main class="narrow"><p role="alert">{escape_html(sentence)}</p><p><a href="/">Back to the list</a></p></main>'
+    return build_page("Helix Desktop", body)
+
+
+# --- The list
+
+
+def build_list_page(listed: str, device: PairedDevice) -> str:
+    looks = "" if device.may_allow else "<p>This device may only look.</p>"
+    body = f'<main class="list"><h1>Helix Desktop</h1>{looks}<div id="list">{listed}</div></main>'
+    return build_page("Helix Desktop", body, events="/events")
+
+
+def build_list(workspaces: Sequence[ListedWorkspace], device: PairedDevice) -> str:
+    waiting: list[str] = []
+    working: list[str] = []
+    resting: list[tuple[float, str]] = []
+    for workspace in workspaces:
+        for listed in workspace.rows:
+            row = listed.row
+            if row.trashed or row.archived or row.parent:
+                continue
+            item = _build_row(workspace, listed)
+            if listed.running is ConversationActivity.ASKING:
+                waiting.append(item)
+            elif listed.running in (ConversationActivity.THINKING, ConversationActivity.TOOLS):
+                working.append(item)
+            else:
+                resting.append((row.updated, item))
+    resting.sort(reverse=True)
+    earlier = [item for _, item in resting[:MOST_ROWS]]
+    parts = [
+        _build_group("Waiting for you", waiting),
+        _build_group("Working", working),
+        _build_group("Earlier", earlier),
+        _build_closed_workspaces(workspaces, device),
+    ]
+    return "".join(parts) or "<p>No workspace is open on the computer.</p>"
+
+
+def _build_group(title: str, items: Sequence[str]) -> str:
+    if not items:
+        return ""
+    return f"<h2>{title}</h2><ul>{''.join(items)}</ul>"
+
+
+def _build_row(workspace: ListedWorkspace, listed: HostListRow) -> str:
+    row = listed.row
+    why = ""
+    if listed.running is ConversationActivity.ASKING:
+        why = f'<span class="waits">{escape_html(mark_on_one_line(listed.why))}</span>'
+    elif listed.running is not ConversationActivity.IDLE:
+        why = f"<span>{escape_html(listed.running.value)}</span>"
+    title = row.title or "New conversation"
+    path = f"/w/{escape_html(workspace.id)}/c/{escape_html(row.id)}"
+    return f'<li><a href="{path}"><b>{escape_html(title)}</b><span>{escape_html(workspace.name)}</span>{why}</a></li>'
+
+
+def _build_closed_workspaces(workspaces: Sequence[ListedWorkspace], device: PairedDevice) -> str:
+    items: list[str] = []
+    for workspace in workspaces:
+        if workspace.is_open:
+            continue
+        button = ""
+        if device.may_allow:
+            button = _build_page_form(
+                f"/w/{workspace.id}/open", device, "<button>Open</button>", css="inline"
+            )
+        items.append(f"<li><div><b>{escape_html(workspace.name)}</b>{button}</div></li>")
+    return _build_group("Workspaces that are not open", items)
+
+
+# --- A conversation
+
+
+def build_conversation_page(place: ConversationPlace, shown: FollowedConversation) -> str:
+    entries = "".join(entry.html for entry in build_page_entries(shown))
+    composer = ""
+    if place.device.may_allow:
+        box = '<textarea name="text" rows="1" placeholder="Say what to do…" aria-label="Message" required></textarea>'
+        button = '<button class="send" aria-label="Send">↑</button>'
+        composer = _build_page_form(
+            f"{place.address}/send", place.device, box + button, css="composer"
+        )
+    body = f"""<header id="head">{build_head(place, shown)}</header>
+<main><div id="entries">{entries}</div><div id="live" aria-live="polite">{build_live(shown)}</div>
+<div id="questions">{build_questions(place, shown)}</div></main>
+<footer>{composer}</footer>"""
+    title = shown.state.title or "Conversation"
+    return build_page(title, body, events=f"{place.address}/events")
+
+
+def build_head(place: ConversationPlace, shown: FollowedConversation) -> str:
+    stop = ""
+    is_working = shown.running not in (ConversationActivity.IDLE, ConversationActivity.FAILED)
+    if is_working and place.device.may_allow:
+        button = '<button class="stop">Stop</button>'
+        stop = _build_page_form(f"{place.address}/stop", place.device, button, css="inline")
+    title = escape_html(shown.state.title or "New conversation")
+    where = escape_html(f"{place.workspace_name} · on {place.machine}")
+    return f'<a class="back" href="/" aria-label="Back to the list">‹</a><div><h1>{title}</h1><p>{where}</p></div>{stop}'
+
+
+@dataclass(frozen=True, slots=True)
+class PageEntry:
+    """A message, or a step with its calls. `id` is its element's, which stays when it changes."""
+
+    id: str
+    html: str
+
+
+@dataclass(slots=True)
+class _Step:
+    """A reply with the calls that it made."""
+
+    seq: int
+    model: str
+    text: str
+    calls: int
+    failed_calls: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Entries:
+    """Steps are collected before they are drawn, as results of calls follow their reply."""
+
+    done: list[PageEntry] = field(default_factory=list)
+    step: _Step | None = None
+
+    def finish_step(self) -> None:
+        if self.step is not None:
+            self.done.append(_build_step(self.step))
+            self.step = None
+
+
+def build_page_entries(shown: FollowedConversation) -> Sequence[PageEntry]:
+    """Returns the last entries of the conversation, oldest first."""
+    entries = _Entries()
+    for recorded in shown.state.facts_on_path():
+        _add_fact_to_entries(entries, recorded)
+    entries.finish_step()
+    return entries.done[-MOST_ENTRIES:]
+
+
+def _add_fact_to_entries(entries: _Entries, recorded: facts.Recorded) -> None:
+    fact = recorded.fact
+    if isinstance(fact, facts.UserSaid) and not fact.by:
+        entries.finish_step()
+        entries.done.append(_build_message(recorded.seq, fact))
+    elif isinstance(fact, facts.ModelReplied):
+        entries.finish_step()
+        text = "\n\n".join(part.text for part in fact.parts if isinstance(part, facts.Text))
+        calls = sum(isinstance(part, facts.ToolCall) for part in fact.parts)
+        entries.step = _Step(recorded.seq, fact.model, text, calls)
+    elif isinstance(fact, facts.ToolReturned) and entries.step is not None:
+        entries.step.seconds += fact.seconds
+        entries.step.failed_calls += not fact.ok
+    elif isinstance(fact, facts.TurnEnded) and fact.reason is not facts.TurnEnd.DONE:
+        entries.finish_step()
+        sentence = fact.why or _ENDS.get(fact.reason, "The turn ended early.")
+        note = f'<p class="note" id="e{recorded.seq}">{escape_html(mark_on_one_line(sentence))}</p>'
+        entries.done.append(PageEntry(f"e{recorded.seq}", note))
+
+
+def _build_message(seq: int, said: facts.UserSaid) -> PageEntry:
+    texts: list[str] = []
+    for part in said.parts:
+        if isinstance(part, facts.Text):
+            texts.append(part.text)
+        else:
+            texts.append(f"[{part.name}]")
+    identity = f"e{seq}"
+    text = escape_html(_cut(mark_text("\n".join(texts))))
+    return PageEntry(identity, f'<article class="user" id="{identity}">{text}</article>')
+
+
+def _build_step(step: _Step) -> PageEntry:
+    identity = f"e{step.seq}"
+    parts = [f'<article class="reply" id="{identity}">']
+    if step.text:
+        text = _MARKDOWN.render(_cut(step.text))
+        parts.append(f'<h3>{escape_html(step.model)}</h3><div class="text">{text}</div>')
+    if step.calls:
+        calls = "1 call" if step.calls == 1 else f"{step.calls} calls"
+        line = f"› {calls}, {step.seconds:.0f} s"
+        if step.failed_calls:
+            line += f", {step.failed_calls} failed"
+        parts.append(f'<p class="calls">{line}</p>')
+    parts.append("</article>")
+    return PageEntry(identity, "".join(parts))
+
+
+def _cut(text: str) -> str:
+    if len(text) <= LONGEST_TEXT:
+        return text
+    left_out = len(text) - LONGEST_TEXT
+    return f"{text[:LONGEST_TEXT]}\n… {left_out:,} more characters are in the window."
+
+
+def build_live(shown: FollowedConversation) -> str:
+    """What changes while the agent works: the text that is being written, and what waits."""
+    parts: list[str] = []
+    if shown.reply_text:
+        text = escape_html(shown.reply_text[-LONGEST_LIVE_TEXT:])
+        parts.append(f'<article class="reply"><div>{text}</div></article>')
+    if shown.running is ConversationActivity.FAILED:
+        parts.append(f'<p class="problem">{escape_html(mark_on_one_line(shown.why))}</p>')
+    elif shown.running not in (ConversationActivity.IDLE, ConversationActivity.ASKING):
+        parts.append(f'<p class="calls">{escape_html(shown.running.value)}…</p>')
+    if shown.queued is not None and shown.queued.messages:
+        count = len(shown.queued.messages)
+        waits = "1 message waits" if count == 1 else f"{count} messages wait"
+        parts.append(f'<p class="calls">{waits} for the end of the turn.</p>')
+    return "".join(parts)
+
+
+def build_questions(place: ConversationPlace, shown: FollowedConversation) -> str:
+    cards: list[str] = []
+    for number, question in shown.questions.items():
+        cards.append(_build_phone_card(place, number, question))
+    return "".join(cards)
+
+
+def _build_phone_card(place: ConversationPlace, number: int, question: PermissionQuestion) -> str:
+    """Shows every word of the question. The buttons stand below all of it."""
+    why = question.why[:1].upper() + question.why[1:]
+    parts = [f'<section class="ask"><h2>{escape_html(mark_on_one_line(question.title))}</h2>']
+    if question.by:
+        parts.append(
+            f"<p>Asked by a sub-agent working on: {escape_html(mark_text(question.by))}</p>"
+        )
+    if why:
+        parts.append(f"<p>{escape_html(mark_text(why))}</p>")
+    if question.preview:
+        parts.append(f"<pre>{escape_html(mark_text(question.preview))}</pre>")
+    for program in question.programs:
+        if program.writes:
+            files = ", ".join(mark_on_one_line(name) for name in program.writes)
+            line = f"{mark_on_one_line(program.name)} writes {files}"
+            parts.append(f'<p class="waits">{escape_html(line)}</p>')
+    if place.device.may_allow:
+        parts.append(_build_answer_form(place, number, question))
+    else:
+        parts.append("<p>This device may only look. Answer on the computer.</p>")
+    parts.append("</section>")
+    return "".join(parts)
+
+
+def _build_answer_form(place: ConversationPlace, number: int, question: PermissionQuestion) -> str:
+    fingerprint = question_fingerprint(question)
+    hidden = f'<input type="hidden" name="number" value="{number}"><input type="hidden" name="fingerprint" value="{fingerprint}">'
+    deny = '<button name="answer" value="deny">Deny</button>'
+    words = '<input name="words" placeholder="Say what to do instead…" aria-label="Say what to do instead" maxlength="4000">'
+    if is_answerable_on_page(question):
+        allow = '<button class="primary" name="answer" value="allow">Allow once</button>'
+        buttons = f'<div class="answers">{allow}{deny}</div>'
+    else:
+        note = "<p>This can be allowed on the computer only.</p>"
+        buttons = f'{note}<div class="answers">{deny}</div>'
+    return _build_page_form(f"{place.address}/answer", place.device, hidden + buttons + words)
+
+
+def is_answerable_on_page(question: PermissionQuestion) -> bool:
+    """Whether it is allowed or not, once. Forms, plans and wider answers belong to the window."""
+    return "once" in question.scopes and not question.form and not question.plan
+
+
+def _build_page_form(action: str, device: PairedDevice, content: str, *, css: str = "") -> str:
+    token = f'<input type="hidden" name="token" value="{device.form_token}">'
+    return (
+        f'<form method="post" action="{escape_html(action)}" class="{css}">{token}{content}</form>'
+    )
+
+
+def build_changed_parts(
+    place: ConversationPlace, shown: FollowedConversation, sent: dict[str, str]
+) -> Mapping[str, Any]:
+    """Returns the parts that differ from what a device was sent, and remembers them in `sent`."""
+    changed: dict[str, Any] = {}
+    parts = {
+        "head": build_head(place, shown),
+        "live": build_live(shown),
+        "questions": build_questions(place, shown),
+    }
+    for name, content in parts.items():
+        if sent.get(name) != content:
+            changed[name] = content
+            sent[name] = content
+    entries = build_page_entries(shown)
+    identities = [entry.id for entry in entries]
+    new_entries: list[tuple[str, str]] = []
+    for entry in entries:
+        if sent.get(entry.id) != entry.html:
+            new_entries.append((entry.id, entry.html))
+            sent[entry.id] = entry.html
+    if new_entries or sent.get("order") != " ".join(identities):
+        # The order says which entries have gone, such as those behind a rewind.
+        changed["entries"] = new_entries
+        changed["order"] = identities
+        sent["order"] = " ".join(identities)
+    return changed
