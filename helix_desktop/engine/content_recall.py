@@ -48,6 +48,7 @@ USUAL_STEPS = 20
 BEGINNING_TOKENS = 800
 OUTLINE_TOKENS = 500
 LINES_TOKENS = 3_500  # The most tokens that a recall of a range of lines returns.
+MOST_AT_ONCE = 6  # An agent can ask for so many entries in one call.
 COMPACTED_TOKENS = 3_500
 # Lines shown around a hit, the most hits shown that way, and the most characters of these lines.
 LINES_AROUND_HIT = 12
@@ -141,6 +142,69 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
     if not _fits_whole(tokens, entry, whole):
         return await _recall_outline(cache, tokens, entry)
     return _whole_text(entry)
+
+
+async def recall_entries(  # noqa: PLR0913  # Most are parameters of the agent's tool.
+    cache: ContentCache,
+    tokens: TokenCounter,
+    names: str,
+    *,
+    lines: str = "",
+    words: str = "",
+    pattern: str = "",
+    context: int = 0,
+    grep: Grep | None = None,
+    whole_tokens: int = 0,
+) -> str:
+    """Return what an agent asked of one or several entries, named by their hashes.
+
+    Each call costs a request, which sends the whole context again. So an agent that is
+    not sure which of some outputs it needs asks for all of them, best with words.
+    """
+    split_names = split_entry_names(names)
+    if len(split_names) == 1:
+        return await recall_entry(
+            cache,
+            tokens,
+            names,
+            lines=lines,
+            words=words,
+            pattern=pattern,
+            context=context,
+            grep=grep,
+            whole_tokens=whole_tokens,
+        )
+    if len(split_names) > MOST_AT_ONCE:
+        raise InvalidInput(
+            f"{len(split_names)} entries are too many for one call.",
+            remedy=f"Ask for up to {MOST_AT_ONCE}, with words to find.",
+        )
+    if lines.strip() or pattern:
+        raise InvalidInput(
+            "Lines and patterns can be asked of one entry at a time.",
+            remedy="Use find with words for several entries.",
+        )
+    # Together they may be as long as one entry that is returned whole.
+    most = (whole_tokens or most_tokens_recalled_whole()) // len(split_names)
+    answers = []
+    for name in split_names:
+        try:
+            text = await recall_entry(cache, tokens, name, words=words, whole_tokens=most)
+        except (InvalidInput, NotFound) as error:
+            text = f"[{error}]"  # The other entries are still worth having.
+        answers.append(f"[{name[:SHORT_HASH]}]\n{text}")
+    return "\n\n".join(answers)
+
+
+def split_entry_names(names: str) -> list[str]:
+    """Return each hash once of an argument that names several, or the argument as it is."""
+    whole_hashes = _WHOLE_HASH.findall(names.lower())
+    if len(whole_hashes) > 1:
+        return list(dict.fromkeys(whole_hashes))
+    words = [word.strip("\"'`[]()").lower() for word in re.split(r"[\s,;]+", names.strip())]
+    if len(words) > 1 and all(HASH_BEGINNING.fullmatch(word) for word in words):
+        return list(dict.fromkeys(words))
+    return [names]
 
 
 async def _recall_matches(

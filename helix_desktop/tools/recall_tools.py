@@ -32,7 +32,7 @@ def build_recall_tools(
 async def recall_asked_entry(
     args: ToolArguments, cache: ContentCache, tokens: TokenCounter, whole_tokens: int
 ) -> str:
-    return await content_recall.recall_entry(
+    return await content_recall.recall_entries(
         cache,
         tokens,
         args.text_argument("sha256"),

@@ -482,3 +482,35 @@ async def test_an_outline_names_the_signatures_by_line() -> None:
     )
     assert len(named) > 10
     assert all(lines[int(number) - 1].startswith(signature) for number, signature in named)
+
+
+async def test_several_entries_are_recalled_in_one_call() -> None:
+    cache, entries = await cached("alpha one\nalpha two", "beta\n" * 3_000, "gamma")
+    names = [entry.digest.hex for entry in entries]
+    markers = "\n".join(f'[CACHED] recall_cached_content("{name}")' for name in names)
+    for asked in (", ".join(names), " ".join(name[:12] for name in names), markers):
+        answer = await content_recall.recall_entries(cache, TOKENS, asked)
+        for name in names:
+            assert f"[{name[:12]}]" in answer
+        assert "alpha one\nalpha two" in answer
+        assert "gamma" in answer
+        assert TOKENS.count_tokens(answer) < content_recall.WHOLE_TOKENS
+    with_words = await content_recall.recall_entries(cache, TOKENS, ",".join(names), words="alpha")
+    assert "alpha two" in with_words
+    assert with_words.count("none of these words") == 2
+    one = await content_recall.recall_entries(cache, TOKENS, names[0])
+    assert one == await content_recall.recall_entry(cache, TOKENS, names[0])
+
+
+async def test_an_unknown_entry_among_several_hides_no_other() -> None:
+    cache, (entry,) = await cached("known")
+    answer = await content_recall.recall_entries(cache, TOKENS, f"{entry.digest.hex}, {'0' * 64}")
+    assert "known" in answer
+    assert f"No entry has the hash {'0' * 64}" in answer
+    many = ", ".join(f"{number:064x}" for number in range(content_recall.MOST_AT_ONCE + 1))
+    with pytest.raises(InvalidInput, match="too many for one call"):
+        await content_recall.recall_entries(cache, TOKENS, many)
+    with pytest.raises(InvalidInput, match="one entry at a time"):
+        await content_recall.recall_entries(
+            cache, TOKENS, f"{entry.digest.hex} {'0' * 64}", lines="1-2"
+        )
