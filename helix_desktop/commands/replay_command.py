@@ -245,7 +245,7 @@ def add_replay_commands(nouns: Subparsers) -> None:
         metavar="KIND",
         choices=[mode.value for mode in RecallMode],
         default="named",
-        help="how to count recalls of content that is no longer in the context: named (the agent knows which entries to read; default), searched (the agent must search first) or none (recalls are not counted)",
+        help="how to count recalls of content that is no longer in the context: named (the agent knows which entries to read; default), searched (the agent must search first), together (it searches, and asks for several entries in one request) or none (recalls are not counted)",
     )
     noun.add_argument(
         "--no-recalls",

@@ -58,6 +58,7 @@ class ReplayFigures:
     recalls_billed: int = 0
     searches_billed: int = 0
     recalled_pages: int = 0
+    recall_requests: int = 0  # Pages that are asked for together are one request.
     head_tokens: int = 0
     plain_peak: int = 0
     undo_identical: bool = True

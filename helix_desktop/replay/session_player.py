@@ -131,6 +131,7 @@ class SessionPlayer:
         self._ledger = self._open_ledger()
         self._times = prompt_cache_billing.request_times(recording.messages)
         self._recalled = 0
+        self._recall_requests = 0
         self._words_with_recall = _build_average_text_with_calls(recording.messages, self._tokens)
         self._plain_tokens = self._system_tokens  # The number of tokens in a request without folds.
         self._contents = ViewContents(stores.cache)
@@ -326,6 +327,7 @@ class SessionPlayer:
         self, request: Request, recalls: Sequence[AnsweredRecall]
     ) -> None:
         """Play a request that is answered with these recalls, and then their results."""
+        self._recall_requests += 1
         reason = RecallReason.RECALLED
         id_prefix = RECALLED
         if recalls[0].tool == ToolName.RECALL_HISTORY:
@@ -412,6 +414,7 @@ class SessionPlayer:
             recalls_billed=round(self._ledger.recalls),
             searches_billed=round(self._ledger.searches),
             recalled_pages=self._recalled,
+            recall_requests=self._recall_requests,
             head_tokens=self._terms.head,
             cache_read=self._ledger.cache_read,
             peak=self._ledger.peak,

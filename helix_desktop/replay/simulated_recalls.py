@@ -35,6 +35,9 @@ MOST_WORDS = 12  # The maximum number of words in an agent's search.
 MANY = 12  # If an agent needs more references than this from an entry, it reads the whole entry.
 SHORT = 1_500  # In characters. An agent reads shorter entries completely.
 PAGES_IN_ORDER = 3  # An agent is assumed to read this many pages in order, and then certain lines.
+# An agent that asks for several entries in one call asks for this many. With four, three wrong
+# ones and the right one cost one request.
+OPENED_TOGETHER = 4
 MOST_WRONG = 3  # After opening this many wrong entries for a reply, an agent searches all entries.
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
@@ -54,6 +57,9 @@ class RecallMode(StrEnum):
     # It opens entries whose description fits its reply. It first uses `find`, and then reads
     # page by page. The agent lacks something that only a summary mentions, so it searches first.
     SEARCHED = "searched"
+    # Like "searched", but it asks for the likeliest entries together, as the tool offers,
+    # since each further request would send the whole context again.
+    TOGETHER = "together"
 
 
 Asked = tuple[
@@ -128,6 +134,7 @@ class MissedReferences:
         self._spoken: dict[str, Uses] = {}
         self._pages: dict[str, list[tuple[str, str]]] = {}
         self._opened_in_vain: set[str] = set()
+        self._opened_at_once = 1
 
     def add_earlier_message(self, message: RecordedMessage) -> None:
         """Add a message of the session. Later replies may refer to its content."""
@@ -176,8 +183,11 @@ class MissedReferences:
         """Return the pages to read, in order: of the entries that the view names, or, if the agent
         searches and the view has a summary, of everything before. `view` has the view's texts.
         """
-        if recall_mode is not RecallMode.SEARCHED:
+        if recall_mode is RecallMode.NAMED:
             return self._pages_of_named_entries(missed, entries)
+        self._opened_at_once = 1
+        if recall_mode is RecallMode.TOGETHER:
+            self._opened_at_once = OPENED_TOGETHER
         view_texts = set(view)
         seen_words = frozenset[str]().union(*map(self._words_in, view_texts))
         query = _RecallQuery(reply, seen_words, self.references_in)
@@ -254,8 +264,10 @@ class MissedReferences:
                 wrong_count += 1
             left -= held
             opened_count += 1
-            # As many as are needed are opened in one request, each further one in its own.
-            round_number = max(0, opened_count - len(needed) + 1)
+            # As many as are needed are opened in one request, further ones in others.
+            opened_first = max(len(needed), self._opened_at_once)
+            if opened_count >= opened_first:
+                round_number = 1 + (opened_count - opened_first) // self._opened_at_once
         if left:
             chosen += self._pages_from_search(left, query, entries, round_number)
         return chosen
@@ -291,8 +303,11 @@ class MissedReferences:
                 pages_in_vain = self._choose_pages_of_entry(wrong_entry, frozenset(), words)
                 pages.append(self._remember_vain_page(pages_in_vain, held, 0))
             pages += self._choose_pages_in_order(entry, held)
-            for number, page in enumerate(pages, 1):
-                chosen.append(replace(page, tool=ToolName.RECALL_HISTORY, seeks=held, round=number))
+            for number, page in enumerate(pages):
+                round_number = 1 + number // self._opened_at_once
+                chosen.append(
+                    replace(page, tool=ToolName.RECALL_HISTORY, seeks=held, round=round_number)
+                )
         return chosen
 
     def _entries_tried_before(

@@ -1,13 +1,16 @@
 """The bill that an agent's user really gets, set by set, beside the peers of the same run.
 
-    python -m tests.benchmarks.bill --traces DIR [--preset NAME] [--window N] [--head TOKENS] [--json FILE]
+    python -m tests.benchmarks.bill --traces DIR [--preset NAME] [--window N] [--head TOKENS]
+        [--recalls MODE] [--json FILE]
 
 What caching costs and how long it lasts is taken from each recording, where its usage
 tells (an hour at twice the input price in Claude Code). Bills are shares of sending
 everything as long as it fits, and a summary of it where it does not: no provider takes
-more than the window. What is missed is searched for. Half 0 is for choosing rules,
-half 1 for judging them (`policies.halves`). This bill is frozen: a change of a rule of
-folding is compared under it.
+more than the window. What is missed is searched for: by default as the tools offer it
+now, several entries in one request ("together"); `--recalls searched` opens one after
+the other, as this bill did until recalls could name several. Half 0 is for choosing
+rules, half 1 for judging them (`policies.halves`). This bill is frozen: a change of a
+rule of folding is compared under it.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--window", type=int, default=128_000)
     parser.add_argument("--head", type=int, default=HEAD_TOKENS)
     parser.add_argument("--half", type=int, choices=(0, 1))
+    parser.add_argument("--recalls", choices=list(RecallMode), default=RecallMode.TOGETHER)
     parser.add_argument("--json", type=Path, help="write each session's figures here")
     parser.add_argument("--no-peers", action="store_true")
     arguments = parser.parse_args(argv)
@@ -59,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.window,
         PRICES,
         head=arguments.head,
-        recalls=RecallMode.SEARCHED,
+        recalls=RecallMode(arguments.recalls),
         public_names=read_public_names(),
     )
     ours: list[ReplayFigures] = []
@@ -107,7 +111,7 @@ def _lines(
         sets.setdefault(Path(recording.name).parent.name, []).append(number)
         sets.setdefault(f"half {half_of[ours[number].name]}", []).append(number)
     lines = [
-        f"{'set':18} {'n':>3} {'bill':>6} {'median':>7} {'most':>6} dearer kept  recalls/step lost"
+        f"{'set':18} {'n':>3} {'bill':>6} {'median':>7} {'most':>6} dearer kept  requests/step lost"
     ]
     for name, numbers in sets.items():
         mine = [ours[number] for number in numbers]
@@ -134,7 +138,7 @@ def _line_of_set(name: str, figures: Sequence[ReplayFigures]) -> str:
     shares = [one.bill_share for one in figures]
     bill = total.billed_with_recalls / total.at_limit_billed
     dearer = sum(share > 1.003 for share in shares)
-    recalls = total.recalled_pages / max(1, len(total.steps))
+    recalls = total.recall_requests / max(1, len(total.steps))
     lost = total.details.get("lost", 0)
     return (
         f"{name:18} {len(figures):3} {bill:6.3f} {statistics.median(shares):7.3f} {max(shares):6.3f} "

@@ -322,3 +322,23 @@ def test_what_is_asked_at_once() -> None:
         ["a", "b"],
         ["a"],
     ]
+
+
+def test_an_agent_that_names_several_entries_finds_the_right_one_in_one_request() -> None:
+    wrong = [ShownEntry(f"w{number}", "nothing of use", "warehouse") for number in range(3)]
+    right = ShownEntry("right", "merge_tables lives here", "about the old warehouse of tables")
+    rounds: dict[RecallMode, list[int]] = {}
+    for mode in (RecallMode.SEARCHED, RecallMode.TOGETHER):
+        misses = MissedReferences(Words())
+        misses.add_earlier_message(returned("c", right.text))
+        pages = misses.pages_to_recall(
+            {"merge_tables"},
+            says("warehouse merge_tables"),
+            [right, *wrong],
+            ["warehouse"],
+            has_summary=False,
+            recall_mode=mode,
+        )
+        assert [page.entry for page in pages if page.holds][-1:] == ["right"]
+        rounds[mode] = sorted({page.round for page in pages})
+    assert len(rounds[RecallMode.TOGETHER]) < len(rounds[RecallMode.SEARCHED])
