@@ -34,7 +34,10 @@ LEAST_SAVING = 4_000  # Clearing fewer tokens never pays for caching what follow
 # While the provider's cache is cold, a clearing must free this share of the context.
 COLD_SHARE = 1 / 3
 QUESTION_TOKENS = 300  # The request for a summary makes the context this many tokens longer.
-PAYBACK_SHARE = 0.5  # A fold must repay its cost within this share of the steps so far.
+# A fold must repay its cost within this share of the steps so far: one that replaces single
+# outputs, and a handover, which costs more and leads to more recalls.
+PAYBACK_SHARE = 0.5
+HANDOVER_PAYBACK_SHARE = 0.35
 # The expected cost of recalls as a share of savings, and how many saved tokens' worth
 # of evidence it has.
 RECALLS_EXPECTED = 0.3
@@ -219,12 +222,16 @@ def handover_cost(
 
 
 def handover_pays(
-    rent_paid: float, saved_per_step: float, cost: float, seen: FoldExperience = NO_EXPERIENCE
+    rent_paid: float,
+    saved_per_step: float,
+    cost: float,
+    seen: FoldExperience = NO_EXPERIENCE,
+    payback_share: float = HANDOVER_PAYBACK_SHARE,
 ) -> bool:
     """Whether carrying the messages has cost as much as a handover, which will be
     repaid in time.
     """
-    saved_in_time = saved_per_step * PAYBACK_SHARE * seen.steps
+    saved_in_time = saved_per_step * payback_share * seen.steps
     return seen.net_share * min(rent_paid, saved_in_time) >= cost
 
 

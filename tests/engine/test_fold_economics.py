@@ -148,8 +148,8 @@ def test_rent_or_buy() -> None:
 
 
 def test_a_handover_waits_in_a_conversation_that_may_end_before_it_has_paid() -> None:
-    assert not fold_economics.handover_pays(90_000, 3_000, 30_000, FoldExperience(0.0, 19))
-    assert fold_economics.handover_pays(90_000, 3_000, 30_000, FoldExperience(0.0, 20))
+    assert not fold_economics.handover_pays(90_000, 3_000, 30_000, FoldExperience(0.0, 28))
+    assert fold_economics.handover_pays(90_000, 3_000, 30_000, FoldExperience(0.0, 29))
     assert not fold_economics.handover_pays(90_000, -1_000, 30_000), (
         "what it saves is less than its document takes"
     )

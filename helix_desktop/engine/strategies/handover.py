@@ -91,13 +91,16 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     saved = fold_economics.carrying_cost(less, price)
     costs = expected_fold_cost(situation, span)
     rewritten = 0.0
+    payback_share = fold_economics.HANDOVER_PAYBACK_SHARE
     if situation.is_pausing:
         rewritten = fold_economics.expected_rewriting_cost(less, price)
+        # After the pause all is written again anyway, so there is less to repay.
+        payback_share = fold_economics.PAYBACK_SHARE
     more = max(0, situation.meter.parts[ContextKind.SYSTEM] - fold_economics.USUAL_SETTINGS_TOKENS)
     recalls = fold_economics.carrying_cost(fold_economics.RECALLS_OF_HANDOVER * more, price)
     whole_cost = costs + recalls - rewritten
     experience = measure_fold_experience(situation)
-    if not fold_economics.handover_pays(paid, saved, whole_cost, experience):
+    if not fold_economics.handover_pays(paid, saved, whole_cost, experience, payback_share):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a summary would cost {costs:,.0f}"
     if rewritten:
