@@ -241,26 +241,25 @@ class StoreCache:
         return stored
 
     def _store_many_now(self, contents: Sequence[tuple[bytes, EntryOrigin]]) -> list[Stored]:
-        found: list[Stored] = []
+        references: list[Stored] = []
         staged: list[StagedEntry] = []
-        little = sum(len(content) for content, _ in contents) <= LITTLE
+        is_little = sum(len(content) for content, _ in contents) <= LITTLE
         try:
             for content, about in contents:
                 digest = Digest.of_content(content)
                 if self._folder.reader.was_forgotten(digest):
-                    found.append(Stored(digest, len(content), 0, about.media_type))
+                    references.append(Stored(digest, len(content), 0, about.media_type))
                     continue
-                thorough = little and about.tool == CHECKPOINT
-                staged.append(
-                    self._folder.stage_content(content, about, thorough=thorough, digest=digest)
-                )
-                found.append(staged[-1].record.stored_reference)
+                thorough = is_little and about.tool == CHECKPOINT
+                entry = self._folder.stage_content(content, about, thorough=thorough, digest=digest)
+                staged.append(entry)
+                references.append(entry.record.stored_reference)
         except BaseException:
-            for one in staged:
-                self._folder.discard_staged(one)
+            for entry in staged:
+                self._folder.discard_staged(entry)
             raise
         self._folder.commit_staged(staged)
-        return found
+        return references
 
     async def _stage_and_commit(self, stage: Callable[[], StagedEntry], size: int) -> Stored:
         outcome: Future[Stored] = Future()
@@ -290,7 +289,8 @@ class StoreCache:
                 self._commit_puts()
 
     def _commit_puts(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
+        self._waiting = []
         self._held = 0
         if not waiting:
             return
@@ -363,7 +363,8 @@ class StoreCache:
         of memory.
         """
         find = partial(self._thread.run_work, self._folder.reader.record_of_content, digest)
-        async for chunk in self._stream_chunks(await self._read_or_fetch(digest, find)):
+        record = await self._read_or_fetch(digest, find)
+        async for chunk in self._stream_chunks(record):
             yield chunk
 
     async def _stream_chunks(self, record: CacheRecord) -> AsyncIterator[bytes]:
@@ -380,24 +381,27 @@ class StoreCache:
         )
         if not beginning:
             return await self._read_or_fetch(digest, describe)
-        read = self._read_or_fetch(digest, describe), self._find_known_tokens(digest)
-        entry, tokens = await asyncio.gather(*read)
+        entry, tokens = await asyncio.gather(
+            self._read_or_fetch(digest, describe), self._find_known_tokens(digest)
+        )
         return replace(entry, tokens=tokens)
 
     async def _find_known_tokens(self, digest: Digest) -> int:
         """Return an entry's tokens, or 0 if not counted yet or while the index is rebuilt."""
         with contextlib.suppress(HelixError):
             row = await self._index.find_entry_row(digest)
-            return row.tokens if row is not None else 0
+            if row is not None:
+                return row.tokens
         return 0
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
         return await self._thread.run_work(self._folder.reader.digests_without_content, digests)
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
-        found = await self._read_local_contents(digests)
-        missing = [digest for digest in digests if digest not in found]
-        return found | await self._read_local_contents(await self._fetch_all_from_remote(missing))
+        contents = await self._read_local_contents(digests)
+        missing = [digest for digest in digests if digest not in contents]
+        fetched = await self._fetch_all_from_remote(missing)
+        return contents | await self._read_local_contents(fetched)
 
     async def prefetch_content(self, digests: Collection[Digest]) -> None:
         """Fetch content in advance, as far as the shared store has it."""
@@ -439,12 +443,12 @@ class StoreCache:
         except AmbiguousName:
             raise
         except NotFound:
-            found = (
-                await self._index.entries_named_by_prefix(prefix) if self.far is not None else ()
-            )
-            if len(found) != 1 or not await self._fetch_from_remote(found[0]):
+            if self.far is None:
                 raise
-            return found[0]
+            named = await self._index.entries_named_by_prefix(prefix)
+            if len(named) != 1 or not await self._fetch_from_remote(named[0]):
+                raise
+            return named[0]
 
     async def pin_entry(self, digest: Digest, *, pinned: bool = True) -> None:
         await self._thread.run_work(self._folder.set_entry_pinned, digest, pinned=pinned)

@@ -88,7 +88,9 @@ class CacheEntryQueries:
         self, connection: sqlite3.Connection, anchors: dict[Order, _PageAnchors] | None = None
     ) -> None:
         self.connection = connection
-        self.anchors: dict[Order, _PageAnchors] = {} if anchors is None else anchors
+        if anchors is None:
+            anchors = {}
+        self.anchors = anchors
         self._counts: dict[EntryFilter, tuple[int, int]] = {}
         self._stats: tuple[int, CacheEntryFigures] | None = None
 
@@ -96,17 +98,22 @@ class CacheEntryQueries:
         """Return a page. Far down, it may be shifted by as many rows as were added just now."""
         chosen, sort, descending = order
         page_start = self._start_of_page(order, offset)
-        is_small = self._is_small_selection(chosen)
-        condition = _filter_condition(chosen, None if is_small else sort)
+        way = "ASC"
+        comparison = ">="
+        if descending:
+            way = "DESC"
+            comparison = "<="
+        if self._is_small_selection(chosen):
+            condition = _filter_condition(chosen, None)
+            prefix = "+"  # SQLite uses no index for the order, and sorts the rows found.
+        else:
+            condition = _filter_condition(chosen, sort)
+            prefix = ""
         conditions = list(condition.texts)
         values: list[str | float | bytes] = list(condition.values)
         if page_start.anchor is not None:
-            comparison = "<=" if descending else ">="
             conditions.append(f"({sort.value}, number) {comparison} (?, ?)")
             values += page_start.anchor
-        # With a plus, SQLite uses no index for the order, and sorts the rows found.
-        prefix = "+" if is_small else ""
-        way = "DESC" if descending else "ASC"
         columns = f"{prefix}{sort.value} {way}, {prefix}number {way}"
         rows = self.connection.execute(
             f"SELECT {_ROW} FROM entries {_where(conditions)} ORDER BY {columns} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
@@ -136,9 +143,13 @@ class CacheEntryQueries:
         if known is not None and known.version == version:
             return known
         chosen, sort, descending = order
-        is_small = self._is_small_selection(chosen)
-        condition = _filter_condition(chosen, None if is_small else sort)
-        way = "DESC" if descending else "ASC"
+        if self._is_small_selection(chosen):
+            condition = _filter_condition(chosen, None)
+        else:
+            condition = _filter_condition(chosen, sort)
+        way = "ASC"
+        if descending:
+            way = "DESC"
         rows = self.connection.execute(
             f"SELECT value, number FROM (SELECT {sort.value} AS value, number, row_number() OVER"  # noqa: S608 - made of constants
             f" (ORDER BY {sort.value} {way}, number {way}) AS place FROM entries {_where(condition.texts)}) WHERE (place - 1) % ? = 0",
@@ -172,11 +183,11 @@ class CacheEntryQueries:
         return int(count)
 
     def find_entry_row(self, digest: Digest) -> EntryRow | None:
-        found = self.connection.execute(
-            f"SELECT {_ROW} FROM entries WHERE digest = ?",  # noqa: S608
-            (digest.raw,),
-        ).fetchone()
-        return _entry_row_of(_CatalogueRow(*found)) if found else None
+        statement = f"SELECT {_ROW} FROM entries WHERE digest = ?"  # noqa: S608
+        columns = self.connection.execute(statement, (digest.raw,)).fetchone()
+        if columns is None:
+            return None
+        return _entry_row_of(_CatalogueRow(*columns))
 
     def count_entries_by_tool(self) -> tuple[tuple[str, int], ...]:
         """Return each tool and the number of its entries, for the choices of a filter."""
@@ -212,19 +223,16 @@ class CacheEntryQueries:
 
     def bytes_on_disk(self) -> int:
         """Return the bytes on disk of all entries, including those of checkpoints."""
-        listed = int(
-            self.connection.execute("SELECT coalesce(sum(kept), 0) FROM entries").fetchone()[0]
-        )
-        return listed + self.checkpoint_figures()[1]
+        statement = "SELECT coalesce(sum(kept), 0) FROM entries"
+        (listed,) = self.connection.execute(statement).fetchone()
+        _, bytes_of_checkpoints = self.checkpoint_figures()
+        return int(listed) + bytes_of_checkpoints
 
     def checkpoint_figures(self) -> tuple[int, int]:
         """Return how many contents checkpoints hold, and their bytes."""
-        rows = dict(
-            self.connection.execute(
-                "SELECT name, value FROM meta WHERE name LIKE 'checkpoint%'"
-            ).fetchall()
-        )
-        return int(rows.get("checkpoints", 0)), int(rows.get("checkpoint bytes", 0))
+        statement = "SELECT name, value FROM meta WHERE name LIKE 'checkpoint%'"
+        values = dict(self.connection.execute(statement).fetchall())
+        return int(values.get("checkpoints", 0)), int(values.get("checkpoint bytes", 0))
 
     def unused_entries(self) -> tuple[Digest, ...]:
         """Return tools' entries without uses or pins, oldest first: these are collected first."""
@@ -258,15 +266,18 @@ class CacheEntryQueries:
 
 def _where(conditions: Iterable[str]) -> str:
     joined = " AND ".join(conditions)
-    return f"WHERE {joined}" if joined else ""
+    if not joined:
+        return ""
+    return f"WHERE {joined}"
 
 
 def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> _FilterCondition:
     """Return the SQL condition. With a `sort`, only that column's index may be used."""
 
     def column(name: str, *fits: EntrySort) -> str:
-        # With a plus, SQLite uses no index of the column.
-        return name if sort is None or sort in fits else f"+{name}"
+        if sort is None or sort in fits:
+            return name
+        return f"+{name}"  # With a plus, SQLite uses no index of the column.
 
     comparisons: list[tuple[str, str | float]] = [
         (f"{column('tool', EntrySort.TOOL, EntrySort.TIME)} = ?", chosen.tool),

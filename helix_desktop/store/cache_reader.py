@@ -20,7 +20,10 @@ from helix_desktop.store.leveldb import LevelDatabase
 
 LAST_KEY = b"\xff" * 8
 _FIRST_CHUNK = bytes(4)
-PINNED, QUARANTINED, FORGOTTEN = b"p", b"q", b"t"
+# The first bytes of keys that mark an entry.
+PINNED = b"p"
+QUARANTINED = b"q"
+FORGOTTEN = b"t"
 
 
 class CacheReader:
@@ -91,9 +94,8 @@ class CacheReader:
         record = self.record_of_content(digest)
         if record.count_chunks == 1:
             return self.read_chunk(record, 0)
-        content = b"".join(
-            self._read_decoded_chunk(record, chunk) for chunk in range(record.count_chunks)
-        )
+        chunks = [self._read_decoded_chunk(record, chunk) for chunk in range(record.count_chunks)]
+        content = b"".join(chunks)
         if hashlib.sha256(content).digest() != digest.raw:
             raise self.quarantine_entry(digest, "its content does not match its hash")
         return content
@@ -104,19 +106,24 @@ class CacheReader:
         if raw in self.marked[QUARANTINED]:
             return None
         try:
-            held = place or self.places.get(raw) or self._level.get_value_once(b"h" + raw)
-            if held is None or len(held) != 16:
+            known_place = place or self.places.get(raw) or self._level.get_value_once(b"h" + raw)
+            if known_place is None or len(known_place) != 16:
                 return None
-            value = self._level.get_value_once(b"b" + held[8:] + _FIRST_CHUNK)
+            value = self._level.get_value_once(b"b" + known_place[8:] + _FIRST_CHUNK)
             if not value:
                 return None
             content = self._unpack_chunk(value)
         except (CacheCorrupt, zstandard.ZstdError, MemoryError):
             return None
-        return content if hashlib.sha256(content).digest() == raw else None
+        if hashlib.sha256(content).digest() != raw:
+            return None
+        return content
 
     def _unpack_chunk(self, value: bytes) -> bytes:
-        return value[1:] if value[0] == cache_records.RAW else self._decompress(value[1:], CHUNK)
+        content = value[1:]
+        if value[0] == cache_records.RAW:
+            return content
+        return self._decompress(content, CHUNK)
 
     def read_part(self, digest: Digest, start: int, length: int) -> bytes:
         """Return a part of the content. Only the chunks that contain it are read and checked."""
@@ -131,10 +138,13 @@ class CacheReader:
         if start < 0 or length < 0:
             raise InvalidInput("The start and the length of the part must both be 0 or greater.")
         stop = min(start + length, record.size)
-        parts = []
-        for chunk in range(start // CHUNK, -(-stop // CHUNK)):
+        first_chunk = start // CHUNK
+        end_chunk = -(-stop // CHUNK)  # Rounded up.
+        parts: list[bytes] = []
+        for chunk in range(first_chunk, end_chunk):
             base = chunk * CHUNK
-            parts.append(self.read_chunk(record, chunk)[max(0, start - base) : stop - base])
+            content = self.read_chunk(record, chunk)
+            parts.append(content[max(0, start - base) : stop - base])
         return b"".join(parts)
 
     def iterate_chunks(self, record: CacheRecord) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ from helix_desktop.store.cache_check_and_cleanup import CollectResult
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.empty_trash import TrashEmptying, save_deleted_conversations
 from helix_desktop.store.index_file import StoreFeed
-from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.lost_entries import EntryWitnesses
 from helix_desktop.store.shared.conversation_heads import ConversationHeads
 from helix_desktop.store.shared.conversation_sync import ConversationSync, list_completely_stored
@@ -139,11 +139,14 @@ class StoredWorkspace:
         of damaged entries.
         """
         stores = self._stores
-        damaged = [] if left_out is None else left_out
-        pieces = export_workspace(
-            self.folder / workspace_settings.NAME, stores.journal, stores.cache, damaged
-        )
-        while (piece := await stores.thread.run_work(next, pieces, None)) is not None:
+        if left_out is None:
+            left_out = []
+        settings_file = self.folder / workspace_settings.NAME
+        pieces = export_workspace(settings_file, stores.journal, stores.cache, left_out)
+        while True:
+            piece = await stores.thread.run_work(next, pieces, None)
+            if piece is None:
+                return
             if piece:
                 yield piece
 
@@ -182,17 +185,24 @@ class StoredWorkspace:
         self, text: str, entries: Sequence[Digest]
     ) -> tuple[ForgetResult, int]:
         """Return what `forget_content` would change, and the entries' bytes on disk."""
-        wanted, stores, changed = forgetting.ForgetRequest(text, entries), self._stores, list[str]()
+        stores = self._stores
+        wanted = forgetting.ForgetRequest(text, entries)
         await stores.thread.run_slices(forgetting.find_entries_to_forget(stores.cache, wanted))
+        changed: list[str] = []  # The conversation of each fact that would be changed.
+
+        def add_conversations(page: Sequence[tuple[StoredFact, object]]) -> None:
+            changed.extend(line.conversation for line, _ in page)
+
         pages = forgetting.find_facts_to_change(stores.journal, wanted)
-        await stores.thread.run_slices(
-            pages, lambda page: changed.extend(line.conversation for line, _ in page)
-        )
+        await stores.thread.run_slices(pages, add_conversations)
         digests = tuple(sorted(wanted.digests))
-        size = await stores.thread.run_work(
-            lambda: sum(stores.cache.reader.record_of_entry(one).kept for one in digests)
-        )
-        return ForgetResult(digests, len(changed), tuple(dict.fromkeys(changed)), 0), size
+
+        def measure_entries() -> int:
+            return sum(stores.cache.reader.record_of_entry(digest).kept for digest in digests)
+
+        size = await stores.thread.run_work(measure_entries)
+        conversations = tuple(dict.fromkeys(changed))
+        return ForgetResult(digests, len(changed), conversations, 0), size
 
     async def forget_content(
         self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = ignore_progress
@@ -239,7 +249,8 @@ class StoredWorkspace:
         if self.link is None:
             return purged
         undone, ciphertext = await self.link.forget_saved_entries_in_store()
-        return replace(purged, elsewhere=(*purged.elsewhere, *undone), ciphertext=ciphertext)
+        elsewhere = [*purged.elsewhere, *undone]
+        return replace(purged, elsewhere=tuple(elsewhere), ciphertext=ciphertext)
 
     async def _forget_everywhere(self, wanted: forgetting.ForgetRequest) -> ForgetResult:
         stores = self._stores
@@ -256,13 +267,14 @@ class StoredWorkspace:
         )
         if steps is not None:
             await stores.thread.run_work(steps.mark_conversations_for_resending, changed)
-        elsewhere = tuple(
-            await stores.background.run_work(
-                list, forgetting.find_remaining_traces(self.folder, wanted)
-            )
-        )
+        traces = forgetting.find_remaining_traces(self.folder, wanted)
+        elsewhere = await stores.background.run_work(list, traces)
         return ForgetResult(
-            tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere
+            entries=tuple(sorted(wanted.digests)),
+            facts=sum(changed.values()),
+            conversations=tuple(changed),
+            backups=touched,
+            elsewhere=tuple(elsewhere),
         )
 
     async def _sync_state_if_shared(self) -> SyncState | None:
@@ -299,7 +311,9 @@ class StoredWorkspace:
 
     async def stop_sharing(self) -> None:
         """Stop sending and fetching. What was sent stays in the store."""
-        link, self.link, self.cache.far = self.link, None, None
+        link = self.link
+        self.link = None
+        self.cache.far = None
         self.linked()
         if link is not None:
             await link.aclose()
@@ -326,7 +340,8 @@ class StoredWorkspace:
         if self.link is None or self._shared is None or not conversations:
             return ()
         await self.link.announce_and_send_missing()
-        shared, stores = self._shared, self._stores
+        shared = self._shared
+        stores = self._stores
         safe = await list_completely_stored(shared, conversations)
 
         async def release() -> None:
