@@ -40,7 +40,7 @@ async def write_pull_request_text(state: ConversationState, cache: ContentCache)
         ("What was asked", _list_requests(recorded_facts)),
         ("What was decided", _list_decisions(recorded_facts)),
         ("What was tried", _list_attempts(calls)),
-        ("What changed", _list_changed_files(work)),
+        ("What changed", _list_files_for_request(work)),
         ("Tests", tests),
     ]
     blocks: list[str] = []
@@ -69,7 +69,7 @@ def _first_request(recorded_facts: Sequence[facts.Recorded]) -> str:
 
 def _list_requests(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
     requests = list(_texts_of_user(recorded_facts))
-    lines = [_on_one_line(request, LONGEST_REQUEST) for request in requests[:MOST_REQUESTS]]
+    lines = [_join_and_shorten(request, LONGEST_REQUEST) for request in requests[:MOST_REQUESTS]]
     left = len(requests) - MOST_REQUESTS
     if left == 1:
         lines.append("and one more message")
@@ -81,15 +81,15 @@ def _list_requests(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
 def _list_decisions(recorded_facts: Sequence[facts.Recorded]) -> list[str]:
     decisions: list[str] = []
     for recorded in recorded_facts:
-        for text in _texts_of_message(recorded.fact):
+        for text in _texts_people_read(recorded.fact):
             for sentence in _SENTENCE_END.split(text):
-                line = _on_one_line(sentence, LONGEST_SENTENCE)
+                line = _join_and_shorten(sentence, LONGEST_SENTENCE)
                 if line not in decisions and states_a_decision(sentence):
                     decisions.append(line)
     return decisions[-MOST_DECISIONS:]
 
 
-def _texts_of_message(fact: facts.Fact) -> Iterator[str]:
+def _texts_people_read(fact: facts.Fact) -> Iterator[str]:
     if isinstance(fact, facts.UserSaid | facts.ModelReplied):
         for part in fact.parts:
             if isinstance(part, facts.Text):
@@ -115,11 +115,11 @@ def _list_attempts(calls: Sequence[AnsweredCall]) -> list[str]:
             outcome = "and then succeeded"
         elif len(runs) > 1:
             outcome = "the last time too"
-        lines.append(f"`{_on_one_line(command, LONGEST_SENTENCE)}` {times}, {outcome}")
+        lines.append(f"`{_join_and_shorten(command, LONGEST_SENTENCE)}` {times}, {outcome}")
     return lines[-MOST_ATTEMPTS:]
 
 
-def _list_changed_files(work: StateOfWork) -> list[str]:
+def _list_files_for_request(work: StateOfWork) -> list[str]:
     changes: dict[str, OpenChange] = {**work.not_added, **work.changes}
     lines: list[str] = []
     for path in sorted(changes)[:MOST_FILES]:
@@ -144,7 +144,7 @@ async def _describe_tests(work: StateOfWork, cache: ContentCache) -> list[str]:
         return ["No test run is recorded: these changes were not tested here."]
     shown = answered.call.name
     if answered.command:
-        shown = f"`{_on_one_line(answered.command, LONGEST_SENTENCE)}`"
+        shown = f"`{_join_and_shorten(answered.command, LONGEST_SENTENCE)}`"
     if answered.was_stopped:
         return [f"{shown} was stopped before it ended: these changes were not tested here."]
     outcome = "failed"
@@ -153,7 +153,7 @@ async def _describe_tests(work: StateOfWork, cache: ContentCache) -> list[str]:
     output = await state_of_work.read_output(answered, cache)
     summary = test_and_commit_commands.find_test_summary(output)
     if summary:
-        outcome = f"{outcome}: “{_on_one_line(summary, LONGEST_SENTENCE)}”"
+        outcome = f"{outcome}: “{_join_and_shorten(summary, LONGEST_SENTENCE)}”"
     lines = [f"{shown} {outcome}"]
     changed_later = [path for path, change in work.changes.items() if change.seq > answered.seq]
     if changed_later:
@@ -164,5 +164,5 @@ async def _describe_tests(work: StateOfWork, cache: ContentCache) -> list[str]:
     return lines
 
 
-def _on_one_line(text: str, limit: int) -> str:
+def _join_and_shorten(text: str, limit: int) -> str:
     return shorten_with_mark(" ".join(text.split()), limit)

@@ -45,7 +45,9 @@ class CopyBringBack:
             copy = await asyncio.to_thread(
                 self.bench.copies.find_copy, session.conversation.state.own_copy
             )
-            return await work(copy) if copy is not None else ()
+            if copy is None:
+                return ()
+            return await work(copy)
 
         self.doing.run_in_background(find_copy_and_work(), then=then)
 
@@ -53,9 +55,11 @@ class CopyBringBack:
         """Finds the files that were not brought back, and those that other copies have
         changed as well.
         """
-        found = (await self.bench.copies.read_status_of_copies()).get(copy.id)
+        status = (await self.bench.copies.read_status_of_copies()).get(copy.id)
         left = await self.bench.copies.list_files_not_brought_back(copy)
-        return left, [*found.overlaps] if found is not None else ()
+        if status is None:
+            return left, ()
+        return left, list(status.overlaps)
 
     def _show_ways(self, files: Sequence[Sequence[str]]) -> None:
         ways: list[tuple[str, Callable[[], object]]] = [
@@ -97,7 +101,8 @@ class CopyBringBack:
     def _ask_to_discard(self) -> None:
         def ask_about_files(files: Sequence[str]) -> None:
             text = tr("The copy will be deleted. Before that, its changes are stored in the cache.")
-            text += f"\n\n{tr('Not brought back:')}\n{name_first_files(files)}" if files else ""
+            if files:
+                text += f"\n\n{tr('Not brought back:')}\n{name_first_files(files)}"
             discard = partial(self._bring_back_and_tell, "discard")
             ask_to_confirm(self.window, tr("Discard the copy"), text, tr("Discard"), discard)
 
@@ -109,9 +114,12 @@ def explain_bring_back_ways(left: Sequence[str], both: Sequence[str]) -> str:
     that other copies have changed, too.
     """
     text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as uncommitted changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
-    text += f"\n\n{tr('Not brought back yet:')}\n{name_first_files(left)}" if left else ""
-    said = tr("These files were also changed in other copies:")
-    return f"{text}\n\n{said}\n{name_first_files(both)}" if both else text
+    if left:
+        text += f"\n\n{tr('Not brought back yet:')}\n{name_first_files(left)}"
+    if both:
+        heading = tr("These files were also changed in other copies:")
+        text += f"\n\n{heading}\n{name_first_files(both)}"
+    return text
 
 
 async def find_files_left_in_copies(
@@ -120,12 +128,12 @@ async def find_files_left_in_copies(
     """Finds the copies that belong to these conversations, and their files that were
     not brought back.
     """
-    copies = [await asyncio.to_thread(bench.copies.find_copy, row.id) for row in rows]
-    return [
-        (copy, await bench.copies.list_files_not_brought_back(copy))
-        for copy in copies
-        if copy is not None
-    ]
+    left: list[tuple[FolderCopy, Sequence[str]]] = []
+    for row in rows:
+        copy = await asyncio.to_thread(bench.copies.find_copy, row.id)
+        if copy is not None:
+            left.append((copy, await bench.copies.list_files_not_brought_back(copy)))
+    return left
 
 
 def explain_copies_left(copies: int, files: Sequence[str]) -> str:
@@ -137,10 +145,14 @@ def explain_copies_left(copies: int, files: Sequence[str]) -> str:
         "A copy of the repository belongs to it. If you discard the copy, its changes are stored in the cache first. If you keep it, “helix-desktop copy list” shows it.",
         "{n} copies of the repository belong to them. If you discard the copies, their changes are stored in the cache first. If you keep them, “helix-desktop copy list” shows them.",
     )
-    return f"{text}\n\n{tr('Not brought back:')}\n{name_first_files(files)}" if files else text
+    if files:
+        text += f"\n\n{tr('Not brought back:')}\n{name_first_files(files)}"
+    return text
 
 
 def name_first_files(paths: Sequence[str]) -> str:
+    lines = [make_safe_text(path) for path in paths[:MOST_FILES_SHOWN]]
     left = len(paths) - MOST_FILES_SHOWN
-    more = [tr("and {n} more", n=format_number(left))] if left > 0 else []
-    return "\n".join((*map(make_safe_text, paths[:MOST_FILES_SHOWN]), *more))
+    if left > 0:
+        lines.append(tr("and {n} more", n=format_number(left)))
+    return "\n".join(lines)

@@ -175,7 +175,7 @@ class OpenWorkspaces(QObject):
             else:
                 self.refresh_workspaces()
 
-        work = self._open_or_create_workspace(folder)
+        work = self._open_or_create_for_folder(folder)
         self._parts.run_for_window(
             work, then=show_created_workspace, failed=self._report_not_opened
         )
@@ -187,7 +187,7 @@ class OpenWorkspaces(QObject):
         if self._parts.showing.bench is None:
             self._parts.requests.page_wanted.emit("welcome")
 
-    async def _open_or_create_workspace(self, folder: Path) -> Workbench:
+    async def _open_or_create_for_folder(self, folder: Path) -> Workbench:
         rows = await asyncio.to_thread(self.workbenches.list_workspaces)
         for row in rows:
             if row.first_folder == folder:

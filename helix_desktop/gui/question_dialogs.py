@@ -24,11 +24,13 @@ def ask_text(
     dialog.setLabelText(label)
     dialog.setTextValue(text)
     keep_on_screen(dialog, 420)
-    if (words := dialog.findChild(QLabel)) is not None:
+    words = dialog.findChild(QLabel)
+    if words is not None:
         words.setWordWrap(True)
 
-    def pass_line_on(found: str) -> None:
-        if line := " ".join(found.split())[:LONGEST_NAME]:
+    def pass_line_on(typed: str) -> None:
+        line = " ".join(typed.split())[:LONGEST_NAME]
+        if line:
             then(line)
 
     dialog.textValueSelected.connect(pass_line_on)
@@ -133,20 +135,26 @@ def _build_message_box(
     )
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)
-    if (label := box.findChild(QLabel, "qt_msgbox_label")) is not None:
-        label.setWordWrap(
-            True
-        )  # Qt wraps only later, so that a long line would not seem to fit the screen.
+    label = box.findChild(QLabel, "qt_msgbox_label")
+    if label is not None:
+        # Qt wraps only later, so that a long line would not seem to fit the screen.
+        label.setWordWrap(True)
     keep_on_screen(box)
     return box
 
 
 def _open_file_dialog(dialog: QFileDialog, then: Callable[[list[str]], object]) -> QFileDialog:
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    if (line := dialog.findChild(QLineEdit)) is not None:  # The system's dialogs have no such line.
+    line = dialog.findChild(QLineEdit)
+    if line is not None:  # The system's dialogs have no such line.
         line.setCompleter(None)  # type: ignore[arg-type]  # Qt allows none
         line.installEventFilter(_TypedPathAcceptor(dialog, line))
-    dialog.filesSelected.connect(lambda names: then(list(names)) if names else None)
+
+    def pass_names_on(names: list[str]) -> None:
+        if names:
+            then(list(names))
+
+    dialog.filesSelected.connect(pass_names_on)
     dialog.open()
     return dialog
 

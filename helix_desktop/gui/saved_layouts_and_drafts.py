@@ -46,8 +46,10 @@ class WindowStateFile(QObject):
 
     def get_remembered(self, *key: str, default: T) -> T:
         """Returns the value if there is one of the default's type, or else the default."""
-        found = self._values.get("/".join(key), default)
-        return found if isinstance(found, type(default)) else default
+        value = self._values.get("/".join(key), default)
+        if not isinstance(value, type(default)):
+            return default
+        return value
 
     def remember_value(self, *key: str, value: object) -> None:
         """Remembers a value. An empty value is removed."""
@@ -85,8 +87,11 @@ class WindowStateFile(QObject):
 
     def forget_deleted_ids(self, *gone: str) -> None:
         """Removes what is remembered of workspaces or conversations that were deleted for ever."""
+        deleted = set(gone)
         self._values = {
-            path: value for path, value in self._values.items() if not {*gone} & {*path.split("/")}
+            path: value
+            for path, value in self._values.items()
+            if deleted.isdisjoint(path.split("/"))
         }
         self.write_state_file()
 
@@ -107,12 +112,14 @@ class WindowStateFile(QObject):
 
     def _read_state_file(self) -> dict[str, object]:
         try:
-            found = json.loads(self._file.read_text("utf-8"))
+            values = json.loads(self._file.read_text("utf-8"))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as error:
             return self._rename_damaged_file(str(error))
-        return found if isinstance(found, dict) else self._rename_damaged_file("it holds no object")
+        if not isinstance(values, dict):
+            return self._rename_damaged_file("it holds no object")
+        return values
 
     def _rename_damaged_file(self, why: str) -> dict[str, object]:
         """Renames a damaged file, and returns empty content."""
@@ -142,10 +149,11 @@ def _blank_text_in_value(value: object, traces: "TextForms") -> object:
         case str():
             return traces.blank_out(value, "")
         case list():
-            return [left for each in value if (left := _blank_text_in_value(each, traces)) != ""]
+            blanked = [_blank_text_in_value(item, traces) for item in value]
+            return [item for item in blanked if item != ""]
         case dict():
-            return {
-                _blank_text_in_value(name, traces): _blank_text_in_value(each, traces)
-                for name, each in value.items()
-            }
+            items: dict[object, object] = {}
+            for name, item in value.items():
+                items[_blank_text_in_value(name, traces)] = _blank_text_in_value(item, traces)
+            return items
     return value

@@ -229,10 +229,10 @@ def offer_slash_commands(
             offers.append(CompletionOffer(text, value=action, icon="action", remark=action.text()))
     typed = f"/{letters}"
 
-    def rank(offer: CompletionOffer) -> tuple[bool, bool]:
+    def rank_offer(offer: CompletionOffer) -> tuple[bool, bool]:
         return offer.text != typed, not offer.text.casefold().startswith(typed)
 
-    return sorted(offers, key=rank)
+    return sorted(offers, key=rank_offer)
 
 
 async def start_agent_and_offer_commands(

@@ -77,20 +77,24 @@ class SubagentsDialog(TransientDialog):
                 if item.text(column) != text:
                     item.setText(column, text)
         working = sum(row.state in ("working", "asking") for row in rows)
-        said = format_count(len(rows), "{n} agent", "{n} agents")
+        agents = format_count(len(rows), "{n} agent", "{n} agents")
         cost = format_dollars(sum(row.cost for row in rows))
-        words = tr("{agents}, {working} working, {cost}", agents=said, working=working, cost=cost)
-        self._summary_label.setText(words if rows else tr("This conversation has no sub-agents."))
+        words = tr("{agents}, {working} working, {cost}", agents=agents, working=working, cost=cost)
+        if not rows:
+            words = tr("This conversation has no sub-agents.")
+        self._summary_label.setText(words)
         unfinished = {row.id for row in rows if row.state in ("working", "asking", "waiting")}
         self._all.setEnabled(bool(unfinished))
         self._open.setEnabled(bool(self._selected_agent_id()))
         self._stop.setEnabled(self._selected_agent_id() in unfinished)
 
     def _add_agent_item(self, row: SubagentRow) -> QTreeWidgetItem:
-        item = self._items[row.id] = QTreeWidgetItem()
+        item = QTreeWidgetItem()
+        self._items[row.id] = item
         item.setData(0, Qt.ItemDataRole.UserRole, row.id)
         item.setToolTip(1, safe_tooltip(row.task))
-        if (above := self._items.get(row.parent)) is not None:
+        above = self._items.get(row.parent)
+        if above is not None:
             above.addChild(item)
             above.setExpanded(above.childCount() == 1 or above.isExpanded())
         else:
@@ -99,14 +103,18 @@ class SubagentsDialog(TransientDialog):
 
     def _selected_agent_id(self) -> str:
         item = self._tree.currentItem()
-        return str(item.data(0, Qt.ItemDataRole.UserRole)) if item is not None else ""
+        if item is None:
+            return ""
+        return str(item.data(0, Qt.ItemDataRole.UserRole))
 
     def _open_selected_agent(self) -> None:
-        if chosen := self._selected_agent_id():
+        chosen = self._selected_agent_id()
+        if chosen:
             self._open_conversation(chosen)
 
     def _stop_selected_agent(self) -> None:
-        if chosen := self._selected_agent_id():
+        chosen = self._selected_agent_id()
+        if chosen:
             self._bench.workforce.stop_agent(chosen)
             self.update_agent_rows()
 
@@ -117,10 +125,9 @@ class SubagentsDialog(TransientDialog):
 
 def _agent_row_cells(row: SubagentRow) -> list[str]:
     meter = f"{format_token_count(row.used)} / {format_token_count(row.window)}"
-    name, task = make_safe_text(row.name), make_safe_text(row.task)
     return [
-        name,
-        task,
+        make_safe_text(row.name),
+        make_safe_text(row.task),
         translate_name("state of an agent", row.state),
         meter,
         format_dollars(row.cost),

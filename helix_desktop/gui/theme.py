@@ -54,7 +54,9 @@ class Theme(QObject):
 
     @property
     def colour_tokens(self) -> Scheme:
-        return DARK if self.is_dark else LIGHT
+        if self.is_dark:
+            return DARK
+        return LIGHT
 
     def colour_of_token(self, name: str) -> QColor:
         found = self._colours.get(name)
@@ -88,8 +90,15 @@ class Theme(QObject):
         """Sets margins, spacings or widths now, and again after each zoom while `owner` exists."""
 
         def apply_scaled_lengths() -> None:
-            if isValid(owner):
-                set_lengths(*(self.zoomed_pixels(length) if length else 0 for length in lengths))
+            if not isValid(owner):
+                return
+            scaled: list[int] = []
+            for length in lengths:
+                if length:
+                    scaled.append(self.zoomed_pixels(length))
+                else:
+                    scaled.append(0)
+            set_lengths(*scaled)
 
         apply_scaled_lengths()
         self.changed.connect(apply_scaled_lengths)
@@ -98,15 +107,15 @@ class Theme(QObject):
         self, size: float = TEXT, *, weight: QFont.Weight = QFont.Weight.Normal, mono: bool = False
     ) -> QFont:
         font = QFont()
-        font.setFamilies([self._mono, "monospace"] if mono else [self._sans, "sans-serif"])
+        font.setFamilies([self._sans, "sans-serif"])
         font.setPixelSize(self.zoomed_pixels(size))
         font.setWeight(weight)
         if mono:
+            font.setFamilies([self._mono, "monospace"])
             font.setStyleHint(QFont.StyleHint.Monospace)
             font.setFixedPitch(True)
-            for (
-                feature
-            ) in _JOINING_FEATURES:  # Without this, a font may draw `<=` as a single sign.
+            # Without this, a font may draw `<=` as a single sign.
+            for feature in _JOINING_FEATURES:
                 font.setFeature(feature, 0)
         return font
 
@@ -129,7 +138,9 @@ class Theme(QObject):
 
     def set_scheme_and_zoom(self, scheme: str, zoom: float) -> None:
         """Sets scheme and zoom together, so that the program is restyled only once."""
-        self._scheme = scheme if scheme in SCHEMES else "system"
+        self._scheme = "system"
+        if scheme in SCHEMES:
+            self._scheme = scheme
         self.text_zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
         if self._style_cache_key() != self._applied_inputs:
             self.apply_to_application()
@@ -148,8 +159,12 @@ class Theme(QObject):
 
     def zoom_by_steps(self, steps: int) -> None:
         """Changes the text size by one step up (1) or down (-1); 0 restores the usual size."""
+        if not steps:
+            self.set_zoom(1.0)
+            return
         nearest = min(range(len(ZOOMS)), key=lambda i: abs(ZOOMS[i] - self.text_zoom))
-        self.set_zoom(ZOOMS[min(max(nearest + steps, 0), len(ZOOMS) - 1)] if steps else 1.0)
+        following = min(max(nearest + steps, 0), len(ZOOMS) - 1)
+        self.set_zoom(ZOOMS[following])
 
     def apply_to_application(self) -> None:
         self.is_dark = self._wants_dark()
@@ -194,12 +209,10 @@ class Theme(QObject):
 def fill_style_sheet(template: str, tokens: Scheme, zoom: float, *, mono: str = "monospace") -> str:
     """Fills in `$token` with its colour, `$mono` with the font and `@13` with zoomed pixels."""
     arrow = (resources.resources_folder() / "style").as_posix()
-    values = {
-        **tokens,
-        "mono": mono,
-        "arrow": arrow,
-        "chevron": "dark" if tokens is DARK else "light",
-    }
+    chevron = "light"
+    if tokens is DARK:
+        chevron = "dark"
+    values = {**tokens, "mono": mono, "arrow": arrow, "chevron": chevron}
     named = re.sub(r"\$([a-z_]+)", lambda found: values[found[1]], template)
     return re.sub(
         r"@(\d+(?:\.\d+)?)", lambda found: f"{max(1, round(float(found[1]) * zoom))}px", named
@@ -211,9 +224,8 @@ def set_widget_look(widget: QWidget, look: str) -> None:
     if widget.property("look") == look:
         return
     widget.setProperty("look", look)
-    if widget.testAttribute(
-        Qt.WidgetAttribute.WA_WState_Polished
-    ):  # Otherwise Qt does it when it shows the widget.
+    # Otherwise Qt does it when it shows the widget.
+    if widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):
         style = widget.style()
         style.unpolish(widget)
         style.polish(widget)

@@ -96,8 +96,12 @@ class WindowTour(QObject):
         if step.is_done():
             self._done_steps.add(self._step_number)
         done = self._step_number in self._done_steps
-        offer = tr("Send “list”") if self._needs_second_exchange() else ""
-        words = step.after if done else step.before
+        offer = ""
+        if self._needs_second_exchange():
+            offer = tr("Send “list”")
+        words = step.before
+        if done:
+            words = step.after
         if self._step_number == 0 and not done and self._window.current_session is not None:
             words = tr(
                 "When the script asks whether it may change a file or run a command, click “Allow once”."
@@ -109,10 +113,12 @@ class WindowTour(QObject):
         self.coach.show_tour_step(
             (self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done
         )
+        is_last = self._step_number == len(self.steps) - 1
+        target = QRect()
+        if not done or is_last:
+            target = step.place_to_point_at()
         self.coach.point_at_area(
-            QRect()
-            if done and self._step_number != len(self.steps) - 1
-            else step.place_to_point_at(),
+            target,
             self._place_of_page(),
             self._place_in_window(self._window.context_panel),
         )

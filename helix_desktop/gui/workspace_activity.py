@@ -67,9 +67,8 @@ class WorkspaceActivity(QObject):
         self._states: dict[str, ConversationActivity] = dict.fromkeys(
             failed, ConversationActivity.FAILED
         )
-        self._seen_failures: set[str] = (
-            set()
-        )  # The conversations whose failures the user has already seen.
+        # The conversations whose failures the user has already seen.
+        self._seen_failures: set[str] = set()
         self._bridge = EventBridge(self)
         self._bridge.events_arrived.connect(self._update_states_and_schedule_list)
         self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)
@@ -86,9 +85,10 @@ class WorkspaceActivity(QObject):
     @property
     def most_urgent_state(self) -> ConversationActivity:
         news = {state for name, state in self._states.items() if name not in self._seen_failures}
-        return next(
-            (state for state in _STATES_BY_URGENCY if state in news), ConversationActivity.IDLE
-        )
+        for state in _STATES_BY_URGENCY:
+            if state in news:
+                return state
+        return ConversationActivity.IDLE
 
     def conversations_in(self, *states: ConversationActivity) -> tuple[str, ...]:
         """Returns the conversations in these states. One may have failed before the
@@ -98,15 +98,11 @@ class WorkspaceActivity(QObject):
 
     def build_events_of_unfinished_work(self, session: Session) -> tuple[Event, ...]:
         """Returns unrecorded progress of a conversation as events, for a view that just opened."""
-        asked = (
-            session_events.QuestionAsked(session.id, number, question)
-            for number, question in session.questions.items()
-        )
-        return (
-            ActivityChanged(session.id, session.running),
-            *asked,
-            *self._unfinished.unfinished_events_of(session.id),
-        )
+        events: list[Event] = [ActivityChanged(session.id, session.running)]
+        for number, question in session.questions.items():
+            events.append(session_events.QuestionAsked(session.id, number, question))
+        events.extend(self._unfinished.unfinished_events_of(session.id))
+        return tuple(events)
 
     def mark_failure_seen(self, conversation: str) -> None:
         """Marks a failure as seen: the rail no longer shows it, but the list does until
@@ -182,16 +178,8 @@ class WorkspaceActivity(QObject):
         for event in events:
             if isinstance(event, ActivityChanged):
                 self._set_state_and_notify(event)
-        recorded_facts = (
-            event.recorded.fact
-            for event in events
-            if isinstance(event, session_events.FactAppended)
-        )
-        listed = any(isinstance(fact, _FACTS_THAT_CHANGE_ROWS) for fact in recorded_facts) or any(
-            isinstance(each, session_events.MeterChanged | session_events.ConversationReplaced)
-            for each in events
-        )
-        if listed and not self._list_timer.isActive():
+        changes_rows = any(_changes_row_of_list(event) for event in events)
+        if changes_rows and not self._list_timer.isActive():
             self._list_timer.start()
 
     def _set_state_and_notify(self, event: ActivityChanged) -> None:
@@ -200,9 +188,9 @@ class WorkspaceActivity(QObject):
         works = event.running in WORKING_STATES
         # The user need not know that a sub-agent ended whose parent is working.
         is_no_news = any(self._states.get(parent) in WORKING_STATES for parent in parents)
-        self._states[event.conversation] = (
-            event.running if works or not is_no_news else ConversationActivity.IDLE
-        )
+        self._states[event.conversation] = event.running
+        if is_no_news and not works:
+            self._states[event.conversation] = ConversationActivity.IDLE
         self._seen_failures.discard(event.conversation)
         for parent in parents:
             self.state_changed.emit(parent, self._state_with_agents(parent))
@@ -223,33 +211,41 @@ class WorkspaceActivity(QObject):
         does not count.
         """
         working = self.conversations_in(*WORKING_STATES)
-        above = {one for agent in working for one in self.bench.conversations_above(agent)}
-        waiting = {
-            one for one in above if self._states.get(one) is not ConversationActivity.THINKING
-        }
-        return [one for one in working if one not in waiting]
+        waiting = set[str]()
+        for agent in working:
+            for parent in self.bench.conversations_above(agent):
+                if self._states.get(parent) is not ConversationActivity.THINKING:
+                    waiting.add(parent)
+        return [conversation for conversation in working if conversation not in waiting]
 
     def working_agents_below(self, conversation: str) -> list[str]:
         """Returns the sub-agents of a conversation, and theirs, that are working or ask
         the user.
         """
-        return [
-            one
-            for one in self.conversations_in(*WORKING_STATES)
-            if conversation in self.bench.conversations_above(one)
-        ]
+        agents: list[str] = []
+        for agent in self.conversations_in(*WORKING_STATES):
+            if conversation in self.bench.conversations_above(agent):
+                agents.append(agent)
+        return agents
 
     def _state_with_agents(self, conversation: str) -> ConversationActivity:
         """Returns a conversation's state, or, if it does not work, that of a sub-agent
         in the background.
         """
         own = self._states.get(conversation, ConversationActivity.IDLE)
+        if own in WORKING_STATES:
+            return own
         below = {self._states[agent] for agent in self.working_agents_below(conversation)}
-        return (
-            own
-            if own in WORKING_STATES
-            else next((one for one in _STATES_BY_URGENCY if one in below), own)
-        )
+        for state in _STATES_BY_URGENCY:
+            if state in below:
+                return state
+        return own
+
+
+def _changes_row_of_list(event: Event) -> bool:
+    if isinstance(event, session_events.FactAppended):
+        return isinstance(event.recorded.fact, _FACTS_THAT_CHANGE_ROWS)
+    return isinstance(event, session_events.MeterChanged | session_events.ConversationReplaced)
 
 
 def _remove_each_once(

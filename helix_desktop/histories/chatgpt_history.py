@@ -201,9 +201,9 @@ class _ChatgptMessages(history_rows.HistoryMessages):
         parts = list_at(content, "parts")
         if not parts:
             return first_text(content, "text", "result", "content")
-        return "\n".join(filter(None, map(self._text_of_part, parts)))
+        return "\n".join(filter(None, map(self._text_of_chatgpt_part, parts)))
 
-    def _text_of_part(self, part: object) -> str:
+    def _text_of_chatgpt_part(self, part: object) -> str:
         if isinstance(part, str):
             return part
         pointer = text_at(part, "asset_pointer")

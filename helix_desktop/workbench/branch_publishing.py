@@ -156,26 +156,26 @@ class BranchPublishing:
 
 
 def _read_branch_state(root: Path) -> BranchState | None:
-    branch = _read_line(root, "symbolic-ref", "--short", "-q", "HEAD")
-    commit = _read_line(root, "rev-parse", "--verify", "HEAD")
+    branch = _read_git_line(root, "symbolic-ref", "--short", "-q", "HEAD")
+    commit = _read_git_line(root, "rev-parse", "--verify", "HEAD")
     remote = _choose_remote(root, branch)
     if not remote:
         return None
-    address = _read_line(root, "remote", "get-url", "--push", remote)
-    unpushed = _read_line(root, "rev-list", "--count", "HEAD", "--not", f"--remotes={remote}")
+    address = _read_git_line(root, "remote", "get-url", "--push", remote)
+    unpushed = _read_git_line(root, "rev-list", "--count", "HEAD", "--not", f"--remotes={remote}")
     return BranchState(
         root, branch, commit, remote, address, int(unpushed), _find_pull_request_tool(address)
     )
 
 
-def _read_line(root: Path, *arguments: str) -> str:
+def _read_git_line(root: Path, *arguments: str) -> str:
     return run_git(root, *arguments, remedy=NOT_PUSHED).decode("utf-8", "replace").strip()
 
 
 def _choose_remote(root: Path, branch: str) -> str:
-    remotes = _read_line(root, "remote").splitlines()
+    remotes = _read_git_line(root, "remote").splitlines()
     try:
-        upstream = _read_line(root, "config", "--get", f"branch.{branch}.remote")
+        upstream = _read_git_line(root, "config", "--get", f"branch.{branch}.remote")
     except HelixError:  # The branch has no upstream yet.
         upstream = ""
     for candidate in (upstream, "origin"):
@@ -206,7 +206,9 @@ def _find_pull_request_tool(address: str) -> str:
 def _push_branch(state: BranchState) -> None:
     if len(state.address) > LONGEST_ADDRESS or state.address.startswith("-"):
         raise ActionRefused("The address of the remote is not usable.", remedy=NOT_PUSHED)
-    objects = _read_line(state.root, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+    objects = _read_git_line(
+        state.root, "rev-parse", "--path-format=absolute", "--git-path", "objects"
+    )
     with tempfile.TemporaryDirectory(prefix="helix-push-") as folder:
         empty = Path(folder)
         _run_users_program("git", ["init", "--quiet", "--bare", "--template=", folder], empty)

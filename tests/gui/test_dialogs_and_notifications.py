@@ -40,6 +40,7 @@ from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.window_actions import declare_actions
 from helix_desktop.program_settings import NOTIFY_DONE, RECORDER, SOUND_DONE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.imported_proposals import ImportedQuestion
@@ -328,6 +329,16 @@ def test_a_reply_longer_than_the_window_is_refused(window: MainWindow) -> None:
     dialog.values["max_output"] = 40_000
     dialog._save_values_and_close()
     assert [saved.at(at) for at in range(saved.count())] == [[{"max_output": 40_000}]]
+
+
+@pytest.mark.usefixtures("front")
+def test_every_declared_action_is_carried_out_by_some_part(window: MainWindow) -> None:
+    idle: list[str] = []
+    for declared in declare_actions():
+        action = window.window_actions[declared.id]
+        if not action.receivers("2triggered(bool)"):
+            idle.append(declared.id)
+    assert idle == []
 
 
 def test_the_settings_are_one_window(front: DialogsAndNotifications, window: MainWindow) -> None:

@@ -85,6 +85,7 @@ class AfterCommitBar(QWidget):
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(parent)
+        widgets.set_surface_look(self, "page")
         self._doing = doing
         self._changes: FileChanges | None = None
         self._conversation = ""
@@ -131,14 +132,14 @@ class AfterCommitBar(QWidget):
                 return
             self._show(ShownBranch(state, self._shown.request))
             if state is not None and state.tool:
-                self._run(
+                self._run_publishing_work(
                     publishing.find_pull_request(state),
                     lambda request: self._show_if_still(changes, ShownBranch(state, request)),
                 )
 
-        self._run(publishing.read_branch_state(), show_branch)
+        self._run_publishing_work(publishing.read_branch_state(), show_branch)
 
-    def _run(
+    def _run_publishing_work(
         self,
         work: Coroutine[Any, Any, Any],
         then: Callable[[Any], object],
@@ -183,7 +184,7 @@ class AfterCommitBar(QWidget):
             self.notice_wanted.emit(words.format(branch=state.branch, address=state.shown_address))
             self.reload()
 
-        self._run(
+        self._run_publishing_work(
             self._changes.branch_publishing.push_branch(state), report_pushed, self._report_refusal
         )
 
@@ -211,7 +212,7 @@ class AfterCommitBar(QWidget):
                 self.reload()
 
             dialog.wanted.connect(
-                lambda written: self._run(
+                lambda written: self._run_publishing_work(
                     publishing.open_pull_request(state, written),
                     report_opened,
                     dialog.show_refusal,
@@ -220,7 +221,7 @@ class AfterCommitBar(QWidget):
             dialog.open()
 
         if self._conversation:
-            self._run(publishing.write_text(self._conversation), show_dialog)
+            self._run_publishing_work(publishing.write_text(self._conversation), show_dialog)
         else:
             show_dialog(PullRequestText("", ""))
 
@@ -241,7 +242,7 @@ class AfterCommitBar(QWidget):
         state = self._shown.state
         if self._changes is None or state is None:
             return
-        self._run(
+        self._run_publishing_work(
             self._changes.branch_publishing.read_failure_log(state, check),
             lambda log: self.failure_given.emit(check.name, log),
             self._report_refusal,

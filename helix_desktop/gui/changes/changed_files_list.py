@@ -140,8 +140,9 @@ class _ChangesRowDelegate(RowPainter):
             font = "heading"
             place = place.adjusted(0, place.height() - px(26), 0, 0)
         else:
-            uncovered_path = entry.uncovered.path if entry.uncovered else ""
-            name = entry.folder or printable_path(uncovered_path)
+            name = entry.folder
+            if not name and entry.uncovered is not None:
+                name = printable_path(entry.uncovered.path)
             font = "name"
         gap = px(6)
         counts = _format_line_counts(entry.added, entry.removed)
@@ -161,11 +162,13 @@ class _ChangesRowDelegate(RowPainter):
         self, painter: QPainter, place: QRectF, file: FileChange, *, is_committed: bool
     ) -> None:
         px = self._theme.zoomed_pixels
-        is_in_folder = "/" in file.place
+        indent = 0
+        if "/" in file.place:  # It stands below the row of its folder.
+            indent = px(12)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._theme.colour_of_token(_DOTS[file.change_word]))
-        dot_left = place.left() + (px(12) if is_in_folder else 0)
-        painter.drawEllipse(QRectF(dot_left, place.center().y() - px(3.5), px(7), px(7)))
+        dot_top = place.center().y() - px(3.5)
+        painter.drawEllipse(QRectF(place.left() + indent, dot_top, px(7), px(7)))
         left = place.right() + px(4)
         for note in reversed(_notes_of_file(file, is_committed=is_committed)):
             width = min(self._text_width("count", note.text), px(120))
@@ -173,7 +176,7 @@ class _ChangesRowDelegate(RowPainter):
             note_place = QRectF(left, place.top(), width, place.height())
             self._draw_text(painter, note_place, "count", note.text, note.colour)
         _, _, name = printable_path(file.place).rpartition("/")
-        place.setLeft(place.left() + px(28 if is_in_folder else 16))
+        place.setLeft(place.left() + indent + px(16))
         room = left - px(8) - place.left()
         self._draw_text(painter, place, "name", name, "text", room)
 
@@ -194,7 +197,9 @@ class _ChangesRowDelegate(RowPainter):
         """
         if room is None:
             room = place.width()
-        cut = Qt.TextElideMode.ElideRight if font == "heading" else Qt.TextElideMode.ElideMiddle
+        cut = Qt.TextElideMode.ElideMiddle
+        if font == "heading":
+            cut = Qt.TextElideMode.ElideRight
         shown = QFontMetricsF(self._fonts[font]).elidedText(words, cut, room + 1)
         painter.setFont(self._fonts[font])
         painter.setPen(self._theme.colour_of_token(tone))
@@ -235,7 +240,9 @@ def _format_line_counts(added: int, removed: int) -> list[ColouredText]:
 
 def _changes_row_of_index(index: Index) -> ChangesListRow:
     model = index.model()
-    return model.items[index.row()] if isinstance(model, ChangedFilesModel) else ChangesListRow()
+    if not isinstance(model, ChangedFilesModel):
+        return ChangesListRow()
+    return model.items[index.row()]
 
 
 class ChangedFilesList(QListView):
@@ -271,7 +278,9 @@ class ChangedFilesList(QListView):
     @property
     def current_changes_row(self) -> ChangesListRow | None:
         index = self.currentIndex()
-        return self.files.items[index.row()] if index.isValid() else None
+        if not index.isValid():
+            return None
+        return self.files.items[index.row()]
 
     def _emit_opened_row(self, now: QModelIndex, _before: QModelIndex) -> None:
         if now.isValid():

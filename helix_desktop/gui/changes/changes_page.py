@@ -15,6 +15,7 @@ from helix_desktop.engine.changes.folder_state import is_change_of_folder
 from helix_desktop.engine.changes.turn_changes import (
     FileChange,
     TurnOfChanges,
+    UncoveredPath,
     format_line_comment,
     without_user_undos,
 )
@@ -143,17 +144,20 @@ class ChangesPage(QWidget):
         self.after_commit.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
         self.after_commit.failure_given.connect(self.failure_given)
         self.undo.undone.connect(self._report_undo_and_reload)
-        self.body.undo_button.clicked.connect(
-            lambda: self.undo.plan_and_confirm_undo(self._shown.both_halves if self._shown else [])
-        )
+        self.body.undo_button.clicked.connect(self._undo_shown_file)
         self.body.keep.clicked.connect(lambda: self._mark_hunk_kept(""))
         self.body.open_in_editor.clicked.connect(self._open_file_or_folder)
-        undo_hunk = self.undo.undo_hunk
-        self.body.view.hunk_undo_requested.connect(
-            lambda hunk: undo_hunk(self._shown, hunk) if self._shown else None
-        )
+        self.body.view.hunk_undo_requested.connect(self._undo_hunk_of_shown_file)
         self.body.view.hunk_keep_requested.connect(self._mark_hunk_kept)
         self.body.view.commented.connect(self._send_line_comment_to_agent)
+
+    def _undo_shown_file(self) -> None:
+        if self._shown is not None:
+            self.undo.plan_and_confirm_undo(self._shown.both_halves)
+
+    def _undo_hunk_of_shown_file(self, hunk: str) -> None:
+        if self._shown is not None:
+            self.undo.undo_hunk(self._shown, hunk)
 
     def _lay_out_changes_page(self, theme: Theme) -> None:
         bar = QWidget(self)
@@ -237,7 +241,10 @@ class ChangesPage(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         narrow = self.width() < self._theme.zoomed_pixels(NARROW)
-        self._split.setOrientation(Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal)
+        if narrow:
+            self._split.setOrientation(Qt.Orientation.Vertical)
+        else:
+            self._split.setOrientation(Qt.Orientation.Horizontal)
 
     def show_turn_of_fact(self, seq: int, path: str = "") -> None:
         """Shows the turn that contains a fact, and one file that it changed."""
@@ -323,7 +330,9 @@ class ChangesPage(QWidget):
         self.undo.turns = gathered.turns
         self._undone = self._find_undone_turns(rows)
         self._files = [row.file for row in rows if row.file is not None]
-        shown_path = self._shown.path_of_change if self._shown else ""
+        shown_path = ""
+        if self._shown is not None:
+            shown_path = self._shown.path_of_change
         self._shown = None
         self.files.show_changes_rows(rows, shown_path)
         if not self._files:
@@ -382,7 +391,9 @@ class ChangesPage(QWidget):
             usual = tr("This list shows changes by the agent and its commands, not your own edits.")
         else:
             usual = tr("This list includes your own changes, too.")
-        uncovered = self._changes.list_uncovered_paths() if self._changes is not None else ()
+        uncovered: Sequence[UncoveredPath] = ()
+        if self._changes is not None:
+            uncovered = self._changes.list_uncovered_paths()
         is_too_large = any(left.is_beyond_limits for left in uncovered)
         if is_too_large:
             usual = join_sentences(usual, tr("The files below are too large for checkpoints."))
@@ -398,7 +409,9 @@ class ChangesPage(QWidget):
             return
 
         def cover_chosen_folders(leave_out: Sequence[str], all_of_it: bool) -> None:  # noqa: FBT001 -- as the dialog says it
-            rules = [*changes.coverage_in_settings.leave_out, *leave_out] if leave_out else None
+            rules = None
+            if leave_out:
+                rules = [*changes.coverage_in_settings.leave_out, *leave_out]
             self._run_for_page(changes.change_coverage(all_of_it=all_of_it, leave_out=rules))
 
         dialog = CheckpointCoverageDialog(self)
@@ -485,7 +498,9 @@ class ChangesPage(QWidget):
 
     def _toggle_side_by_side(self) -> None:
         has_two_columns = self.columns.text() == tr("Unified") + ARROW
-        name = tr("Side by side") if has_two_columns else tr("Unified")
+        name = tr("Unified")
+        if has_two_columns:
+            name = tr("Side by side")
         self.columns.setText(name + ARROW)
         self.body.view.show_columns(two=has_two_columns)
 
@@ -513,7 +528,9 @@ class ChangesPage(QWidget):
         entry = self.files.current_changes_row
         if entry is not None and entry.turn is not None:
             return entry.turn
-        return self._turns[-1] if self._turns else None
+        if not self._turns:
+            return None
+        return self._turns[-1]
 
     def _send_line_comment_to_agent(self, line: int, text: str, words: str) -> None:
         if self._shown is not None:

@@ -96,7 +96,9 @@ class TopBar(QWidget):
         Tabs that do not fit even then get narrower.
         """
         px = self._theme.zoomed_pixels
-        margin = px(12 if self.width() < px(560) else 20)
+        margin = px(20)
+        if self.width() < px(560):
+            margin = px(12)
         room = self.width() - 2 * margin - 16
         if not self.side.isHidden():
             room -= 36
@@ -123,12 +125,17 @@ class TopBar(QWidget):
         return sum(tab.sizeHint().width() + 4 + missing for tab in self._tabs.values())
 
     def _set_tabs_narrow(self, is_narrow: bool, margin: int) -> None:  # noqa: FBT001 - what is set
+        look = "tab"
+        spacing = 4
+        if is_narrow:
+            look = "narrow-tab"
+            spacing = 0
+            margin = 0
         for tab in self._tabs.values():
-            set_widget_look(tab, "narrow-tab" if is_narrow else "tab")
+            set_widget_look(tab, look)
             tab.updateGeometry()
-        self._row.setSpacing(0 if is_narrow else 4)
-        side_margin = 0 if is_narrow else margin
-        self._row.setContentsMargins(side_margin, 0, side_margin, 0)
+        self._row.setSpacing(spacing)
+        self._row.setContentsMargins(margin, 0, margin, 0)
 
     def _build_page_tab(self, name: str, words: str) -> QPushButton:
         tab = widgets.build_push_button(words, self, lambda: self.page_chosen.emit(name), "tab")
@@ -139,8 +146,7 @@ class TopBar(QWidget):
 
     def _apply_top_bar_sizes(self) -> None:
         self.setFixedHeight(self._theme.zoomed_pixels(HEIGHT))
-        # The buttons may need more than this. In a narrow bar, some of them are hidden.
-        self.setMinimumWidth(
-            360
-        )  # Whatever the size of text is: the page beside it does not get wider either.
+        # The buttons may need more than this. In a narrow bar, some of them are hidden. It does not
+        # grow with the text, because the page below it does not get wider either.
+        self.setMinimumWidth(360)
         self.side.setIcon(build_icon("sidebar", self._theme.colour_of_token("muted")))

@@ -35,14 +35,16 @@ class WindowPlaceholder(QWidget):
     def __init__(self, state_file: WindowStateFile) -> None:
         super().__init__()
         look = state_file.get_remembered("look", default=dict[str, object]())
-        zoom = look.get("zoom", 1.0)
-        self._zoom = float(zoom) if isinstance(zoom, int | float) else 1.0
-        self._tokens = DARK if look.get("dark", look.get("scheme") == "dark") else LIGHT
-        self._sidebar = (
-            round(SIDEBAR_WIDTH * self._zoom)
-            if state_file.get_remembered("workspace", default="")
-            else 0
-        )
+        self._zoom = 1.0
+        zoom = look.get("zoom")
+        if isinstance(zoom, int | float):
+            self._zoom = float(zoom)
+        self._tokens = LIGHT
+        if look.get("dark", look.get("scheme") == "dark"):
+            self._tokens = DARK
+        self._sidebar = 0  # Its width; there is none without a workspace.
+        if state_file.get_remembered("workspace", default=""):
+            self._sidebar = round(SIDEBAR_WIDTH * self._zoom)
         self.early_typing = EarlyTyping(state_file)
         self.was_painted = False
 
@@ -56,46 +58,49 @@ class WindowPlaceholder(QWidget):
             self.update()
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
-        painter, tokens = QtGui.QPainter(self), self._tokens
-        rail, width, height = rail_width(self._zoom), self.width(), self.height()
+        painter = QtGui.QPainter(self)
+        width = self.width()
+        height = self.height()
+        rail = rail_width(self._zoom)
         left = rail + self._sidebar
-        places = [(tokens["panel"], 0, 0, width, height), (tokens["rail"], 0, 0, rail, height)]
-        places += [(tokens["window"], rail, 0, self._sidebar, height)] if self._sidebar else []
-        places += [(tokens["line"], line, 0, 1, height) for line in (rail - 1, left - 1)]
+        self._fill_area(painter, "panel", QRect(0, 0, width, height))
+        self._fill_area(painter, "rail", QRect(0, 0, rail, height))
         if self._sidebar:
-            places.append((tokens["line"], left, round(TOP_BAR_HEIGHT * self._zoom) - 1, width, 1))
-        for colour, *place in places:  # Using QBrush would load Qt's enums, which takes 25 ms.
-            surface = QtGui.QPixmap(1, 1)
-            surface.fill(QtGui.QColor(colour))
-            painter.drawPixmap(QRect(*place), surface)
+            self._fill_area(painter, "window", QRect(rail, 0, self._sidebar, height))
+        self._fill_area(painter, "line", QRect(rail - 1, 0, 1, height))
+        self._fill_area(painter, "line", QRect(left - 1, 0, 1, height))
+        if self._sidebar:
+            below_top_bar = round(TOP_BAR_HEIGHT * self._zoom) - 1
+            self._fill_area(painter, "line", QRect(left, below_top_bar, width, 1))
         # The first paint shows no text, because drawing text loads Qt's enums.
         if self.early_typing.has_box and self.was_painted:
             self._draw_typed_text(painter, left, width, height)
         self.was_painted = True
         self.painted.emit()
 
+    def _fill_area(self, painter: QtGui.QPainter, token: str, area: QRect) -> None:
+        # Using QBrush would load Qt's enums, which takes 25 ms.
+        surface = QtGui.QPixmap(1, 1)
+        surface.fill(QtGui.QColor(self._tokens[token]))
+        painter.drawPixmap(area, surface)
+
     def _draw_typed_text(self, painter: QtGui.QPainter, left: int, width: int, height: int) -> None:
         from PySide6.QtCore import Qt
 
-        zoom, metrics = self._zoom, painter.fontMetrics()
-        room = min(round(MESSAGE_BOX_WIDTH * zoom), width - left - round(32 * zoom)) - round(
-            28 * zoom
-        )
-        end = Qt.TextElideMode.ElideRight
-        lines = [
-            metrics.elidedText(line, end, room)
-            for line in self.early_typing.typed_text.split("\n")[-MESSAGE_BOX_LINES:]
-        ]
-        messages = [
-            line
-            for each in self.early_typing.sent_messages
-            for line in each["text"].split("\n")[:1]
-        ]
+        zoom = self._zoom
+        metrics = painter.fontMetrics()
+        box_width = min(round(MESSAGE_BOX_WIDTH * zoom), width - left - round(32 * zoom))
+        room = box_width - round(28 * zoom)
+        lines: list[str] = []
+        for message in self.early_typing.sent_messages:
+            lines.append(message["text"].partition("\n")[0])
+        for line in self.early_typing.typed_text.split("\n")[-MESSAGE_BOX_LINES:]:
+            lines.append(metrics.elidedText(line, Qt.TextElideMode.ElideRight, room))
         x = left + (width - left - room) // 2
         bottom = height - round(ROOM_BELOW_TEXT * zoom)
         painter.setPen(QtGui.QColor(self._tokens["text"]))
-        for at, line in enumerate(reversed([*messages, *lines])):
-            painter.drawText(QPoint(x, bottom - at * metrics.lineSpacing()), line)
+        for number, line in enumerate(reversed(lines)):
+            painter.drawText(QPoint(x, bottom - number * metrics.lineSpacing()), line)
 
 
 class TopLevelWindow(QMainWindow):

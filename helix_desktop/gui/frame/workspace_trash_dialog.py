@@ -82,7 +82,7 @@ class WorkspaceTrashDialog(TransientDialog):
     def _run_trash_work(
         self, work: Callable[[], Coroutine[Any, Any, object]], report: Callable[[], object]
     ) -> None:
-        async def run_and_report() -> None:
+        async def work_and_report() -> None:
             await work()
             report()  # This is called even if the dialog has been closed.
 
@@ -91,7 +91,7 @@ class WorkspaceTrashDialog(TransientDialog):
             self._status_label.show()
 
         self._doing.run_in_background(
-            run_and_report(),
+            work_and_report(),
             then=lambda _done: self._fetch_trashed_workspaces(),
             owner=self,
             failed=show_trash_error,

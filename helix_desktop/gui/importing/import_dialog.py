@@ -151,9 +151,9 @@ class ImportConversationsDialog(widgets.TransientDialog):
         )
 
     def _ask_for_files(self) -> None:
-        ask_files(self, tr("Choose files to import"), Path.home(), self.read_chosen_files)
+        ask_files(self, tr("Choose files to import"), Path.home(), self.list_chosen_files)
 
-    def read_chosen_files(self, paths: Sequence[Path]) -> None:
+    def list_chosen_files(self, paths: Sequence[Path]) -> None:
         self._files_button.setEnabled(False)
         self._message_label.setText(tr("Reading the files…"))
         self._doing.run_in_background(

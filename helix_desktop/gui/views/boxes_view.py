@@ -53,7 +53,9 @@ class BoxesView(BoxSurface):
         """Shows boxes. `make` builds them for a width, and is called again when width
         or theme change.
         """
-        self._wanted = self.verticalScrollBar().value() if keep_place else 0
+        self._wanted = 0
+        if keep_place:
+            self._wanted = self.verticalScrollBar().value()
         self._make = make
         self.selection.clear_selection()
         self._spot = None
@@ -145,7 +147,9 @@ class BoxesView(BoxSurface):
         y = self.verticalScrollBar().value()
         painter.translate(0, -y)
         selected = self.selection.selected_offsets_of(0, self._stack.text_length)
-        marks = TextMarks(selected) if selected[1] > selected[0] else NO_MARKS
+        marks = NO_MARKS
+        if selected[1] > selected[0]:
+            marks = TextMarks(selected)
         self._stack.draw_boxes(painter, y, y + self.viewport().height(), marks, self._near)
         self.draw_keyboard_focus(painter, 0, self._stack)
         painter.end()
@@ -164,7 +168,9 @@ class BoxesView(BoxSurface):
 
     def nearest_box_at_point(self, point: QPoint) -> LayoutBox | None:
         number, _ = self._stack.nearest_box_and_inner_place(self._to_content_position(point))
-        return self._stack.boxes[number] if number >= 0 else None
+        if number < 0:
+            return None
+        return self._stack.boxes[number]
 
     def visible_hot_spots(self) -> list[HotSpotPlace]:
         return [(0, spot) for spot in self._stack.list_hot_spots()]

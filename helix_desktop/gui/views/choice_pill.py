@@ -28,10 +28,10 @@ class ChoicePill(QPushButton):
     def show_choice(self, current: str, words: str = "") -> None:
         self.current = current
         words = words or current or self._hint
-        half = MAX_CHOICE_LENGTH // 2
-        self._words = (
-            words if len(words) <= MAX_CHOICE_LENGTH else f"{words[:half]}…{words[1 - half :]}"
-        )
+        self._words = words
+        if len(words) > MAX_CHOICE_LENGTH:
+            half = MAX_CHOICE_LENGTH // 2
+            self._words = f"{words[:half]}…{words[1 - half :]}"
         self._set_pill_text(self._words)
         self.setAccessibleName(f"{self._hint}: {words}")
         self.setToolTip(safe_tooltip(f"{self._hint}: {words}"))
@@ -42,7 +42,8 @@ class ChoicePill(QPushButton):
 
     def fit_pill_text(self, width: int) -> None:
         """Shortens the text in the middle to fit, since names differ at both ends."""
-        if (missing := self.show_full_text_and_measure_width() - width) > 0:
+        missing = self.show_full_text_and_measure_width() - width
+        if missing > 0:
             metrics = self.fontMetrics()
             room = metrics.horizontalAdvance(self._words) - missing
             self._set_pill_text(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))

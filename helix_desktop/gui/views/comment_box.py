@@ -57,5 +57,6 @@ class CommentBox(QFrame):
         self.words.setFocus()
 
     def _send_comment(self) -> None:
-        if words := self.words.toPlainText().strip():
+        words = self.words.toPlainText().strip()
+        if words:
             self.sent.emit(self.line.new_number or self.line.old_number, self.line.text, words)

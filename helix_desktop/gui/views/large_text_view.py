@@ -108,7 +108,8 @@ class TextLineView(TextSurface):
         return first.number, end
 
     def selected_text(self) -> str:
-        if (lines := self.selected_line_range()) is None:
+        lines = self.selected_line_range()
+        if lines is None:
             return ""
         if self._by_line:
             return "\n".join(self.viewed_lines[i] for i in range(lines[0], lines[1] + 1))
@@ -191,16 +192,15 @@ class TextLineView(TextSurface):
 
     def _draw_text_line(self, painter: QPainter, number: int, y: float) -> None:
         layout = self._layout_text_line(number)
-        if self._tone is not None and (name := self._tone(number)):
-            painter.fillRect(
-                QRectF(0, y, self.viewport().width(), self._line_height),
-                self._ink.token_colour(name),
-            )
+        whole_line = QRectF(0, y, self.viewport().width(), self._line_height)
+        colour = ""
+        if self._tone is not None:
+            colour = self._tone(number)
+        if colour:
+            painter.fillRect(whole_line, self._ink.token_colour(colour))
         selected = self._selected_columns(number, len(layout.text()))
         if self._by_line and selected != (0, 0):
-            painter.fillRect(
-                QRectF(0, y, self.viewport().width(), self._line_height), self._ink.selection_colour
-            )
+            painter.fillRect(whole_line, self._ink.selection_colour)
             selected = (0, 0)
         painter.setPen(self._ink.token_colour("text"))
         x = self._gutter_width - self.horizontalScrollBar().value()
@@ -213,9 +213,9 @@ class TextLineView(TextSurface):
         painter.restore()
         painter.setFont(self._ink.mono)
         painter.setPen(self._ink.token_colour("faint"))
-        words = (
-            self._labels(number) if self._labels is not None else str(self._first_number + number)
-        )
+        words = str(self._first_number + number)
+        if self._labels is not None:
+            words = self._labels(number)
         place = QRectF(0, y, self._gutter_width - self._ink.scaled_pixels(PAD), self._line_height)
         painter.drawText(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, words)
 
@@ -231,8 +231,11 @@ class TextLineView(TextSurface):
             self._laid.move_to_end(number)
             return laid
         line = self.viewed_lines[number]
-        shown = make_safe_text(line[:LONGEST]) + ("…" if len(line) > LONGEST else "")
-        laid = self._laid[number] = QTextLayout(shown.replace("\n", " "), self._ink.mono)
+        shown = make_safe_text(line[:LONGEST])
+        if len(line) > LONGEST:
+            shown += "…"
+        laid = QTextLayout(shown.replace("\n", " "), self._ink.mono)
+        self._laid[number] = laid
         laid.setTextOption(self._ink.build_code_option(QTextOption.WrapMode.NoWrap))
         laid.setCacheEnabled(True)
         laid.setFormats(self._ink.highlight_ranges(self._runs.get(number, ())))

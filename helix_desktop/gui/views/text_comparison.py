@@ -43,18 +43,26 @@ class TextComparisonDialog(TransientDialog):
 
     def _show_differences(self, hunks: Sequence[Hunk], sheet: DifferenceSheet) -> None:
         self.view.show_hunks(hunks, made=sheet, actions=False)
-        signs = [sign for hunk in hunks for sign, _ in hunk.rows]
+        signs: list[str] = []
+        for hunk in hunks:
+            signs.extend(sign for sign, _ in hunk.rows)
         removed = format_count(
             signs.count("-"), "{n} line is only on the left", "{n} lines are only on the left"
         )
         added = format_count(
             signs.count("+"), "{n} line is only on the right", "{n} lines are only on the right"
         )
-        self._said.setText(f"{removed} · {added}" if hunks else tr("No differences."))
+        self._said.setText(tr("No differences."))
+        if hunks:
+            self._said.setText(f"{removed} · {added}")
 
 
 def _find_differences(before: str, after: str) -> tuple[Sequence[Hunk], DifferenceSheet]:
-    end = "" if before.endswith("\n") and after.endswith("\n") else "\n"
-    old, new = (f"{text}{end}".encode("utf-8", "surrogatepass") for text in (before, after))
+    # If one text ends without a line break, that would count as a difference of its last line.
+    end = "\n"
+    if before.endswith("\n") and after.endswith("\n"):
+        end = ""
+    old = f"{before}{end}".encode("utf-8", "surrogatepass")
+    new = f"{after}{end}".encode("utf-8", "surrogatepass")
     hunks = find_hunks(old, new)
     return hunks, build_difference_sheet(build_hunk_rows(hunks, two_columns=True), two_columns=True)

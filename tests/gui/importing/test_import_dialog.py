@@ -250,7 +250,7 @@ def test_files_that_were_chosen_are_added_to_what_was_found(window: MainWindow) 
     assert "3 conversations are in the files that you chose." in words(dialog)
     assert "/x/notes.txt is not a file." in words(dialog)
     assert dialog.import_button.text() == "Import 15 conversations", "what was unticked stays so"
-    dialog.read_chosen_files([Path("/x/export.zip")])
+    dialog.list_chosen_files([Path("/x/export.zip")])
     assert dialog.import_button.text() == "Import 15 conversations", "a file is listed once"
     pressed(dialog, "Import 15 conversations")
     assert len(brought) == 1
@@ -263,6 +263,6 @@ def test_files_can_be_chosen_where_nothing_was_found(window: MainWindow) -> None
     dialog, _, _ = shown(window, histories)
     dialog.find_conversations()
     assert not dialog.found.isVisible()
-    dialog.read_chosen_files([Path("/x/export.zip")])
+    dialog.list_chosen_files([Path("/x/export.zip")])
     assert dialog.found.isVisible()
     assert dialog.import_button.text() == "Import 3 conversations"
