@@ -106,7 +106,8 @@ class RefusedRequest:
         """Build the agent's own request, but without what the user took out."""
         size = len(self.sending.incoming.content)
         build = self.memory.taken_out.build_body_without_taken_out
-        return SentBody(*await run_in_thread_if_large(size, build, self.request))
+        pieces, value = await run_in_thread_if_large(size, build, self.request)
+        return SentBody(pieces, value)
 
     async def _send_changed_body(self, body: SentBody) -> AnsweredBody | ProviderRefusal:
         response = await self.sending.send_to_provider(body.pieces, reads_reply=body.has_tools)

@@ -292,7 +292,11 @@ def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:
         return fresh
     step: Any = path[0]
     rest = path[1:]
-    copy: Any = list(value) if isinstance(value, list | tuple) else dict(value)
+    copy: Any
+    if isinstance(value, list | tuple):
+        copy = list(value)
+    else:
+        copy = dict(value)
     if fresh is None and not rest:
         del copy[step]
     else:

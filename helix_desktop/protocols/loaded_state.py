@@ -17,10 +17,13 @@ LOADED_TEXTS = ("Base directory for this skill:", "<skill>")
 
 def mark_loaded_state(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     """Return the pieces, with those marked that load something for the rest of the work."""
-    return tuple(
-        replace(piece, outlives_folds=True) if _loads_something(piece) else piece
-        for piece in pieces
-    )
+    marked: list[Piece] = []
+    for piece in pieces:
+        if _loads_something(piece):
+            marked.append(replace(piece, outlives_folds=True))
+        else:
+            marked.append(piece)
+    return tuple(marked)
 
 
 def _loads_something(piece: Piece) -> bool:

@@ -62,7 +62,9 @@ class ProtocolDialect(ABC):
         return f"{self.kind} {self.host}"
 
     def key_headers(self, key: str) -> Mapping[str, str]:
-        return {self.key_header: key} if self.key_header else {"authorization": f"Bearer {key}"}
+        if self.key_header:
+            return {self.key_header: key}
+        return {"authorization": f"Bearer {key}"}
 
     @abstractmethod
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest: ...
@@ -95,7 +97,9 @@ def without_refused_option(
     names, or None.
     """
     named = next((name for name in optional if name in body and name in failure.what), None)
-    return None if named is None else without_fields(body, named)
+    if named is None:
+        return None
+    return without_fields(body, named)
 
 
 def find_error_in(value: Json) -> Json:

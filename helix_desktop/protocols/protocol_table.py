@@ -31,9 +31,15 @@ CALL_FILTERS: Mapping[str, Callable[..., HiddenCallFilter]] = {
 
 def with_messages(wire: str, body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
     """Return the request with these messages. In OpenAI's Responses, a text alone is one, too."""
-    said: Json = list(units)
-    if wire == responses_gateway.NAME:
-        wire_message = responses_gateway.user_message
-        whole = [wire_message(unit) if isinstance(unit, str) else unit for unit in said]
-        said = said[0] if len(said) == 1 and isinstance(said[0], str) else whole
-    return {**body, MESSAGE_FIELDS[wire]: said}
+    field = MESSAGE_FIELDS[wire]
+    if wire != responses_gateway.NAME:
+        return {**body, field: list(units)}
+    if len(units) == 1 and isinstance(units[0], str):
+        return {**body, field: units[0]}
+    items: list[Json] = []
+    for unit in units:
+        if isinstance(unit, str):
+            items.append(responses_gateway.user_message(unit))
+        else:
+            items.append(unit)
+    return {**body, field: items}

@@ -252,7 +252,9 @@ def _piece_of_gemini_part(
     if isinstance(part.get("functionResponse"), Mapping):
         return _piece_of_response(part["functionResponse"], path, numbering)
     if isinstance(part.get("text"), str):
-        kind = PieceKind.REASONING if part.get("thought") else PieceKind.TEXT
+        kind = PieceKind.TEXT
+        if part.get("thought"):
+            kind = PieceKind.REASONING
         return Piece(kind, part["text"], path)
     data = object_at(part.get("inlineData") or part.get("inline_data"))
     media = text_at(data, "mimeType") or text_at(data, "mime_type")

@@ -106,25 +106,30 @@ class OllamaChat(protocol_dialect.ProtocolDialect):
     ) -> list[Json]:
         """Write what the user said, and the pictures of results: these are texts here."""
         texts = [part.text for part in message.parts if isinstance(part, Text) and part.text]
-        images: list[Image] = []
-        for part in message.parts:
-            if isinstance(part, ToolResult):
-                images += part.images
-            elif isinstance(part, Image):
-                images.append(part)
         encoded_images: list[Json] = []
-        for image in images:
+        for image in _images_of_message(message):
             if abilities.images:
                 encoded_images.append(request_parts.base64_text(image))
             else:
                 texts.append(request_parts.text_for_omitted_image(image))
-        has_result = any(isinstance(part, ToolResult) for part in message.parts)
-        if has_result and not texts and not encoded_images:
+        says_something = bool(texts or encoded_images)
+        if not says_something and any(isinstance(part, ToolResult) for part in message.parts):
             return []
         written: Object = {"role": "user", "content": "\n\n".join(texts) or "(empty)"}
         if encoded_images:
             written["images"] = encoded_images
         return [written]
+
+
+def _images_of_message(message: Message) -> list[Image]:
+    """Return a message's own pictures, and those of the results in it."""
+    images: list[Image] = []
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            images += part.images
+        elif isinstance(part, Image):
+            images.append(part)
+    return images
 
 
 class OllamaReplyReader(ReplyReaderBase):

@@ -48,7 +48,7 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
         }
         body["stream_options"] = {"include_usage": True}
         if request.tools and abilities.tools:
-            body["tools"] = [*chat_gateway.tools_as_json(request.tools)]
+            body["tools"] = list(chat_gateway.tools_as_json(request.tools))
         if request.max_output:
             body[self._name_of_output_limit()] = request.max_output
         if request.reasoning and abilities.reasoning:

@@ -72,8 +72,10 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    new = list_at(body, "messages")[len(before) :]
-    return [*before, *map(parse_message, new)]
+    messages = list(before)
+    for unit in list_at(body, "messages")[len(before) :]:
+        messages.append(parse_message(unit))
+    return messages
 
 
 def parse_message(unit: Json) -> Wired:

@@ -329,12 +329,10 @@ class ResponsesCallFilter(NumberedCallFilter):
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
         if event is None:
-            is_end_of_hidden = self.has_only_hidden_calls and b"[DONE]" in raw
-            return b"" if is_end_of_hidden else raw
+            return self._filter_mark_of_end(raw)
         kind = text_at(event, "type")
         if kind in ("response.created", "response.in_progress", "response.queued"):
-            self._first = self._first or object_at(event, "response")
-            return b"" if self.replies_before else self._number_sent_event(raw, event)
+            return self._begin_response(raw, event)
         if kind in ("response.completed", "response.incomplete"):
             if self.has_only_hidden_calls:
                 return b""
@@ -346,6 +344,17 @@ class ResponsesCallFilter(NumberedCallFilter):
         if kind == "response.output_item.added":
             released = self._begin_item(index, object_at(event, "item"))
         return released + self.hold_or_show_event(raw, event, index)
+
+    def _filter_mark_of_end(self, raw: bytes) -> bytes:
+        if self.has_only_hidden_calls and b"[DONE]" in raw:
+            return b""  # The next reply continues this one.
+        return raw
+
+    def _begin_response(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
+        self._first = self._first or object_at(event, "response")
+        if self.replies_before:
+            return b""  # The agent has seen the beginning of the first reply.
+        return self._number_sent_event(raw, event)
 
     def _begin_item(self, index: int, item: Mapping[str, Json]) -> bytes:
         kind = text_at(item, "type")
