@@ -280,11 +280,12 @@ async def _check_key_file(secrets: SecretStorage) -> AsyncIterator[DoctorFinding
 
 def _check_histories(where: ProgramFolders) -> Iterator[DoctorFinding]:
     """Finds what agents write and Helix Desktop does not read yet."""
-    from helix_desktop.histories import history_finding, unknown_shapes
+    from helix_desktop.histories import history_finding, read_share, unknown_shapes
 
     sentences = list(unknown_shapes.read_noted_sentences(where.data))
     places = history_finding.HistoryPlaces.of_this_user()
     sentences += history_finding.find_unread_databases(places)
+    sentences += read_share.sentences_about_unread_agents(read_share.measure_read_shares(places))
     for sentence in dict.fromkeys(sentences):
         yield DoctorFinding("Histories", _NOTE, sentence, "Look for a newer Helix Desktop.")
 

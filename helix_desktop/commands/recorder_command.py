@@ -29,7 +29,7 @@ from helix_desktop.console import Console, Terminal, dump_printed_json, print_te
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import project_workspace, wrapped_agent
-from helix_desktop.histories import history_finding
+from helix_desktop.histories import history_finding, read_share
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import original_paths_of_copies, path_of_copy
 from helix_desktop.histories.program_names import history_kinds_of_agents
@@ -239,8 +239,15 @@ def _print_recorder_status(arguments: Namespace, notes: Sequence[str] = ()) -> i
     }
     unread = list(found["unread"])
     unread += history_finding.find_unread_databases(HistoryPlaces.of_this_user())
+    shares = read_share.measure_read_shares(HistoryPlaces.of_this_user())
+    unread += read_share.sentences_about_unread_agents(shares)
     found["unread"] = list(dict.fromkeys(unread))
+    found["read_shares"] = [
+        {"agent": share.kind, "bytes": share.bytes, "read_bytes": share.read_bytes}
+        for share in shares
+    ]
     lines = list(_describe_status(found))
+    lines += map(read_share.describe_read_share, shares)
     lines += notes
     return asyncio.run(workspace_access.print_result(arguments, Terminal(), found, *lines))
 

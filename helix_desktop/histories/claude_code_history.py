@@ -144,7 +144,9 @@ class _ClaudeCodeFile:
                 version = text_at(row.value, "version")
                 break
 
-        def read(indices: Sequence[int], report: ReadingReport) -> _ClaudeCodeMessages:
+        def read_claude_messages(
+            indices: Sequence[int], report: ReadingReport
+        ) -> _ClaudeCodeMessages:
             messages = _ClaudeCodeMessages(report, beside=self.beside)
             messages.read_rows(rows[index] for index in indices)
             messages.correct_message_times()
@@ -152,7 +154,11 @@ class _ClaudeCodeFile:
 
         whole = RecordedSession(name, (), KIND, session_id, title, folder, version)
         return build_branch_sessions(
-            tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.report
+            tree,
+            whole,
+            lambda index: text_at(rows[index].value, "uuid"),
+            read_claude_messages,
+            self.report,
         )
 
 

@@ -54,7 +54,9 @@ def read_gemini_cli_recordings(
     for row in rows:
         log.read_gemini_row(row)
 
-    def read(indices: Sequence[int], report: history_rows.ReadingReport) -> _GeminiMessages:
+    def read_gemini_messages(
+        indices: Sequence[int], report: history_rows.ReadingReport
+    ) -> _GeminiMessages:
         records = [(index, log.records[index]) for index in indices]
         return _GeminiMessages(report).read_gemini_records(records, log.compacted)
 
@@ -68,7 +70,11 @@ def read_gemini_cli_recordings(
         folder = read_gemini_project_folder(path)
     first = RecordedSession(str(path), (), KIND, session, title, folder, parent=parent)
     return build_branch_sessions(
-        log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, report
+        log.tree,
+        first,
+        lambda index: text_at(log.records[index].value, "id"),
+        read_gemini_messages,
+        report,
     )
 
 

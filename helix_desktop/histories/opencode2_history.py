@@ -90,7 +90,7 @@ def _read_session(
 ) -> Iterator[RecordedSession]:
     """Yield the session and, if its end was reverted, a branch that still has it."""
     name = text_at(session, "id")
-    hidden_from = _first_reverted_message_id(session)
+    hidden_from = _first_reverted_id_of_version_2(session)
     messages = _Opencode2Messages(report)
     whole = RecordedSession(
         f"{path}#{name}",
@@ -131,7 +131,7 @@ def _with_messages(session: RecordedSession, messages: "_Opencode2Messages") -> 
     return replace(session, messages=tuple(messages.made), compactions=compactions)
 
 
-def _first_reverted_message_id(session: Mapping[str, object]) -> str:
+def _first_reverted_id_of_version_2(session: Mapping[str, object]) -> str:
     """Return the id of the first message that opencode hides now and deletes at the next prompt."""
     value = session.get("revert")
     return text_at(parse_json_or_none(value) if isinstance(value, str) else value, "messageID")

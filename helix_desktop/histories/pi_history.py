@@ -65,14 +65,14 @@ def read_pi_recordings(
         if kind != "session":
             tree.add_node(index, _node_of_pi_entry(row.value))
 
-    def read(indices: Sequence[int], report: history_rows.ReadingReport) -> _PiMessages:
+    def read_pi_messages(indices: Sequence[int], report: history_rows.ReadingReport) -> _PiMessages:
         return _PiMessages(report).read_rows(rows[index] for index in indices)
 
     session = text_at(about, "id") or path.stem.rpartition("_")[2]  # If the first line is damaged.
     version = f"format {number_at(about, 'version') or 1}"
     first = RecordedSession(str(path), (), KIND, session, title, text_at(about, "cwd"), version)
     return build_branch_sessions(
-        tree, first, lambda index: text_at(rows[index].value, "id"), read, report
+        tree, first, lambda index: text_at(rows[index].value, "id"), read_pi_messages, report
     )
 
 

@@ -108,7 +108,9 @@ class WatchTimes:
     longest: int
 
     @classmethod
-    def choose(cls, *, is_active: bool, will_rest: bool, is_copy_postponed: bool) -> "WatchTimes":
+    def choose_times(
+        cls, *, is_active: bool, will_rest: bool, is_copy_postponed: bool
+    ) -> "WatchTimes":
         step = REST_MILLISECONDS
         if is_active or will_rest:
             step = ACTIVE_MILLISECONDS
@@ -261,7 +263,7 @@ class HistoryRecorder:
                 can_rest = rest is not None
             elif is_active:
                 can_rest = True
-            times = WatchTimes.choose(
+            times = WatchTimes.choose_times(
                 is_active=is_active,
                 will_rest=rest is not None,
                 is_copy_postponed=bool(self._copies.postponed),

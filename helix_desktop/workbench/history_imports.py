@@ -118,7 +118,9 @@ class HistoryImport:
             size, _ = stamp_of_history_file(file)
             total_bytes += size
         bytes_at_last_wait = 0
-        prepared = self.preparation.prepare_files(self._list_changed_files(files), self.tokens)
+        prepared = self.preparation.prepare_files(
+            self._list_files_changed_since_import(files), self.tokens
+        )
         groups = _group_unrelated(self._collect_complaints(prepared))
         thread = StoreThread("prepare sessions")
         try:
@@ -159,7 +161,7 @@ class HistoryImport:
             self.intake.earlier.last[fact.origin.kind, fact.origin.session] = recorded
         self._stamps = stamps_at_last_import(imports)
 
-    def _list_changed_files(self, files: Sequence[Path]) -> list[FileToRead]:
+    def _list_files_changed_since_import(self, files: Sequence[Path]) -> list[FileToRead]:
         """Return the files that are not as they were at an earlier import."""
         conversations_by_path: dict[str, set[str]] = {}
         for recorded in self.intake.earlier.last.values():

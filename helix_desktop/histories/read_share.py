@@ -1,0 +1,123 @@
+"""Measures how much of what agents write in the folders of their sessions is read.
+
+If an agent begins to write its sessions in another form or under other names, its old
+files may still be read, and nothing else would tell. Only sizes, times and names of
+files are looked at.
+"""
+
+import time as clock
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.folder_trees import list_tree_files
+from helix_desktop.histories import cline_history, opencode_history
+from helix_desktop.histories.history_finding import (
+    HistoryPlaces,
+    find_history_of_changed_file,
+    history_folders,
+)
+from helix_desktop.histories.program_names import NAMES
+
+RECENT_SECONDS = 7 * 86_400.0
+LEAST_BYTES = 1 << 20  # Less than this may be notes of an agent that nobody worked with.
+MOST_NAMES = 3
+# Endings of files that may hold sessions. Programs, logs and pictures lie in the same folders.
+_ENDINGS = (".jsonl", ".json", ".ndjson", ".db", ".sqlite", ".sqlite3", ".msgpack", ".zst")
+_BESIDE_DATABASE = ("-wal", "-shm", "-journal")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadShare:
+    """How many bytes are in the files of an agent that may hold sessions, and how many of them
+    are read. `unread_names`: of the largest files of the last week that are not.
+    """
+
+    kind: str
+    bytes: int = 0
+    read_bytes: int = 0
+    recent_bytes: int = 0
+    recent_read_bytes: int = 0
+    unread_names: tuple[str, ...] = ()
+
+    @property
+    def program_name(self) -> str:
+        return NAMES.get(self.kind, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredFile:
+    path: Path
+    bytes: int
+    is_read: bool
+    is_recent: bool
+
+
+def measure_read_shares(places: HistoryPlaces, now: float | None = None) -> list[ReadShare]:
+    """Return the share of each agent that has files here."""
+    since = (clock.time() if now is None else now) - RECENT_SECONDS
+    shares: list[ReadShare] = []
+    for kind, folders in history_folders(places).items():
+        files: list[_MeasuredFile] = []
+        for folder in folders:
+            files += _measure_files(kind, folder, since)
+        if files:
+            shares.append(_share_of_files(kind, files))
+    return shares
+
+
+def _measure_files(kind: str, folder: Path, since: float) -> Iterator[_MeasuredFile]:
+    for file, about in list_tree_files(folder):
+        name = file.name
+        for end in _BESIDE_DATABASE:
+            name = name.removesuffix(end)
+        if name.endswith(_ENDINGS):
+            is_read = _is_history_or_beside_one(kind, folder, file.with_name(name))
+            yield _MeasuredFile(file, about.st_size, is_read, about.st_mtime >= since)
+
+
+def _is_history_or_beside_one(kind: str, folder: Path, file: Path) -> bool:
+    """Whether the file is a history, or is read beside one."""
+    if find_history_of_changed_file(kind, file) is not None:
+        return True
+    if kind == opencode_history.KIND:
+        # Sessions of versions before the database.
+        return file.is_relative_to(folder / "storage")
+    if kind == cline_history.KIND:
+        beside = ("ui_messages.json", "task_metadata.json", f"{file.parent.name}.json")
+        return file.name in beside
+    return False
+
+
+def _share_of_files(kind: str, files: Sequence[_MeasuredFile]) -> ReadShare:
+    recent = [file for file in files if file.is_recent]
+    unread = [file for file in recent if not file.is_read]
+    unread.sort(key=lambda file: (-file.bytes, file.path))
+    names = dict.fromkeys(file.path.name for file in unread)
+    return ReadShare(
+        kind,
+        sum(file.bytes for file in files),
+        sum(file.bytes for file in files if file.is_read),
+        sum(file.bytes for file in recent),
+        sum(file.bytes for file in recent if file.is_read),
+        tuple(names)[:MOST_NAMES],
+    )
+
+
+def sentences_about_unread_agents(shares: Sequence[ReadShare]) -> Iterator[str]:
+    """Yield a sentence for each agent of whose files of the last week none is read."""
+    for share in shares:
+        if share.recent_bytes >= LEAST_BYTES and not share.recent_read_bytes:
+            megabytes = share.recent_bytes / 1e6
+            names = ", ".join(share.unread_names)
+            yield (
+                f"In the last seven days, {share.program_name} wrote {megabytes:,.1f} MB where its "
+                f"sessions are, and nothing of it can be read: {names}. Its files stay as they are."
+            )
+
+
+def describe_read_share(share: ReadShare) -> str:
+    return (
+        f"- {share.program_name}: {share.read_bytes / 1e6:,.1f} of {share.bytes / 1e6:,.1f} MB "
+        "that may hold sessions are read"
+    )
