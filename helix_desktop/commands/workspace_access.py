@@ -298,10 +298,17 @@ async def _run_as_owner(
                 workspace, open_secrets(arguments.places), syncs=not leaving
             )
         release = give_way if leaving else None
+        onlookers = OwnedTasks("onlookers")
         serving = await listen_for_commands(
-            workspace, arguments.places, give_way=release, counting=counting
+            workspace,
+            arguments.places,
+            give_way=release,
+            counting=counting,
+            onlookers=onlookers,
         )
         last_first.push_async_callback(serving.finish_requests)
+        # These go first: requests are waited for, but not those who only look on.
+        last_first.push_async_callback(onlookers.aclose, limit=2)
         for (
             note
         ) in workspace.notes:  # Each note describes a repair made when the workspace was opened.
@@ -405,16 +412,18 @@ async def listen_for_commands(
     *,
     give_way: Callable[[], None] | None = None,
     counting: OptionalTokenCounter | None = None,
+    onlookers: OwnedTasks | None = None,
 ) -> running_instance.RequestListener:
     """Answers commands about `workspace` while this process has it open. Closing the
     listener waits for running commands; one that may never end (`mcp`) is stopped after
     a moment. `give_way`: called for such a command, which is then not answered, because
-    this process has the workspace open only briefly.
+    this process has the workspace open only briefly. `onlookers`: owns the clients of the
+    host that look on meanwhile.
     """
     return await running_instance.listen_for_requests(
         where.run,
         workspace.id,
-        partial(run_command_of_caller, workspace, where, give_way, counting),
+        partial(run_command_of_caller, workspace, where, give_way, counting, onlookers=onlookers),
         patience=None if give_way else LASTING_PATIENCE,
     )
 
@@ -426,6 +435,8 @@ async def run_command_of_caller(
     counting: OptionalTokenCounter | None,
     argv: list[str],
     console: Console,
+    *,
+    onlookers: OwnedTasks | None = None,
 ) -> int:
     """Runs a caller's command line on the open workspace, whatever workspace it names."""
     try:  # Imported in a thread, because this is slow and would freeze an open window.
@@ -439,15 +450,36 @@ async def run_command_of_caller(
             "This command cannot run while another program has this workspace open.",
             remedy="Close the workspace in the other program first.",
         )
-    if give_way is not None and getattr(arguments, "lasting", False):
-        # Who only looks whether a workspace is open moves nobody out of it.
-        if getattr(arguments, "asks_to_give_way", True):
-            give_way()
+    is_lasting = getattr(arguments, "lasting", False)
+    if give_way is not None and is_lasting and getattr(arguments, "asks_to_give_way", True):
+        give_way()
         return running_instance.LATER
     if counting is not None:
         counting.wanted |= bool(getattr(arguments, "counts", True))
     arguments.places, arguments.argv = where, argv
+    if give_way is not None and is_lasting:
+        return await _serve_onlooker(arguments, workspace, console, onlookers)
     return await _do_work(arguments, workspace, console)
+
+
+async def _serve_onlooker(
+    arguments: Namespace,
+    workspace: StoredWorkspace,
+    console: Console,
+    onlookers: OwnedTasks | None,
+) -> int:
+    """Lets a client look on while an agent works in this command, and no longer: it keeps nobody
+    waiting. LATER if no agent can work here, as a client would open a workbench for nothing.
+    """
+    from helix_desktop import workbench
+
+    if onlookers is None or workbench.workbench_of(workspace) is None:
+        return running_instance.LATER
+    looking = onlookers.spawn_task(_do_work(arguments, workspace, console), name="look on")
+    await asyncio.wait({looking})
+    if looking.cancelled():
+        return running_instance.LATER
+    return looking.result()
 
 
 async def delete_if_confirmed(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -12,10 +14,13 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.console import Console
 from helix_desktop.errors import OwnerEnded, StoreBusy
+from helix_desktop.resident.resident_client import CollectingConsole
 from helix_desktop.running_instance import LATER
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.workbench import Workbenches
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench import Workbenches, use_workbench, workbench_of
 from helix_desktop.workspace_host import host_connection
 from helix_desktop.workspace_host.byte_streams import SocketStream
 from helix_desktop.workspace_host.host_interface import SendMessage, StartConversation, StopTurn
@@ -25,6 +30,7 @@ from tests.workbench.conftest import folder
 from tests.workspace_host.viewer import Viewer
 
 __all__ = ["folder"]
+Work = Callable[[Namespace, StoredWorkspace, Console], Awaitable[int]]
 
 
 def places(tmp_path: Path) -> program_folders.ProgramFolders:
@@ -157,3 +163,67 @@ async def test_a_window_that_opens_the_workspace_gets_it_from_a_host_with_no_age
     await host.close_host()
     assert await process.wait() == LATER
     await window.aclose()
+
+
+async def run_command_here(
+    where: program_folders.ProgramFolders, workspace: str, work: Work
+) -> int:
+    """Runs this work as a command that nobody else has the workspace open for."""
+    arguments = Namespace(places=where, argv=["test"], work=work, json=False)
+    return await workspace_access.run_here_or_at_owner(arguments, workspace, CollectingConsole())
+
+
+async def test_a_client_looks_on_while_a_command_has_an_agent_at_work_and_keeps_it_not_waiting(
+    tmp_path: Path, folder: Path
+) -> None:
+    where = places(tmp_path)
+    desk = desk_that_serves(where)
+    bench = await desk.create_workspace("Pairs", folder)
+    await bench.choose_model_for_role("demo/demo")
+    workspace = bench.id
+    await desk.aclose()
+    started = asyncio.get_running_loop().create_future()
+    may_end = asyncio.Event()
+
+    async def ask(_: Namespace, stored: StoredWorkspace, __: Console) -> int:
+        async with use_workbench(stored, where) as opened:
+            session = await opened.start_conversation("Asked in a terminal")
+            started.set_result(session.id)
+            await may_end.wait()
+        return 0
+
+    tasks = OwnedTasks("command of a test")
+    command = tasks.spawn_task(run_command_here(where, workspace, ask), name="ask")
+    conversation = await asyncio.wait_for(started, 30)
+    host = await host_connection.connect_to_host(where.run, workspace)
+    assert host is not None
+    viewer = await Viewer.begin(host, conversation)
+    assert viewer.state.title == "Asked in a terminal"
+    may_end.set()
+    assert await asyncio.wait_for(command, 30) == 0
+    with pytest.raises(OwnerEnded):
+        await viewer.until(lambda: False)
+    await host.close_host()
+
+
+async def test_a_command_without_an_agent_is_not_disturbed(tmp_path: Path, folder: Path) -> None:
+    where = places(tmp_path)
+    desk = desk_that_serves(where)
+    bench = await desk.create_workspace("Pairs", folder)
+    workspace = bench.id
+    await desk.aclose()
+    begun = asyncio.Event()
+    may_end = asyncio.Event()
+
+    async def list_something(_: Namespace, stored: StoredWorkspace, __: Console) -> int:
+        begun.set()
+        await may_end.wait()
+        assert workbench_of(stored) is None
+        return 0
+
+    tasks = OwnedTasks("command of a test")
+    command = tasks.spawn_task(run_command_here(where, workspace, list_something), name="list")
+    await asyncio.wait_for(begun.wait(), 30)
+    assert await host_connection.connect_to_host(where.run, workspace) is None
+    may_end.set()
+    assert await asyncio.wait_for(command, 30) == 0
