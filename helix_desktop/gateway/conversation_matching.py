@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field
 
@@ -128,6 +128,10 @@ class RequestPosition:
         return self.known_count == len(self.line.chain)
 
 
+def _lines_of_others(lines: Iterable[KnownMessages], conversation: str) -> list[KnownMessages]:
+    return [line for line in lines if line.conversation != conversation]
+
+
 class ConversationMatcher:
     """The conversations of connected agents that were read so far."""
 
@@ -151,17 +155,15 @@ class ConversationMatcher:
         return track
 
     def remove_known_messages(self, conversation: str) -> None:
-        self._all_lines = [track for track in self._all_lines if track.conversation != conversation]
+        self._all_lines = _lines_of_others(self._all_lines, conversation)
         for hashed, lines in list(self._lines_by_hash.items()):
-            rest = tuple(line for line in lines if line.conversation != conversation)
+            rest = _lines_of_others(lines, conversation)
             if not rest:
                 del self._lines_by_hash[hashed]
             elif len(rest) < len(lines):
-                self._lines_by_hash[hashed] = rest
-        for session, tracks in self._lines_by_session.items():
-            self._lines_by_session[session] = [
-                track for track in tracks if track.conversation != conversation
-            ]
+                self._lines_by_hash[hashed] = tuple(rest)
+        for session, lines_of_session in self._lines_by_session.items():
+            self._lines_by_session[session] = _lines_of_others(lines_of_session, conversation)
 
     def append_message_hash(self, track: KnownMessages, hashed: str, seq: int) -> None:
         track.chain.append(hashed)

@@ -107,32 +107,41 @@ def parse_incoming_request(
     """Parse a request. None: it is passed through. Raises DecodedTooLarge if it
     decompresses to too much.
     """
-    read = _parse_body(incoming, parser)
-    if read is None or not read.messages or not _can_be_folded(incoming.route, read.value):
+    body = _parse_body(incoming, parser)
+    if body is None or not _has_whole_history(incoming.route, body.value):
         return None
-    said = read.messages[count_leading_instructions(read.messages) :]
-    if not said:
+    messages = body.messages[count_leading_instructions(body.messages) :]
+    if not messages:
         return None
-    head = read.head
-    is_part = len(incoming.content) < SIDE_REQUEST_BYTES or said[0].speaker is Speaker.ASSISTANT
-    has_recall_tools = any(tool.name.endswith(tuple(HIDDEN_TOOLS)) for tool in head.tools)
+    head = body.head
     arrival = Arrival(
         wire=incoming.route.wire,
         agent=_agent_of_request(incoming),
-        session=agent_identity.session_of_request(incoming.headers, read.value),
+        session=agent_identity.session_of_request(incoming.headers, body.value),
         head=_hash_of_head(head.system, head.tools),
         model=head.model or incoming.route.model,
         system=head.system,
         tools=head.tools,
-        chain=read.chain,
+        chain=body.chain,
         fold=folds,
         parent=agent_identity.parent_session_of_request(incoming.headers),
         effort=head.effort,
         below=incoming.registration.parent,
-        cache_seconds=cache_seconds_asked_for(read.value, read.units_that_may_be_marked),
+        cache_seconds=cache_seconds_asked_for(body.value, body.units_that_may_be_marked),
     )
-    adds_tools = folds and bool(head.tools) and not has_recall_tools
-    return ParsedRequest(read, arrival, adds_tools, is_side=is_part and not head.tools)
+    is_small = len(incoming.content) < SIDE_REQUEST_BYTES
+    begins_with_reply = messages[0].speaker is Speaker.ASSISTANT
+    return ParsedRequest(
+        body,
+        arrival,
+        adds_tools=folds and bool(head.tools) and not _offers_recall(head.tools),
+        is_side=not head.tools and (is_small or begins_with_reply),
+    )
+
+
+def _offers_recall(tools: Sequence[ToolSpec]) -> bool:
+    """Whether the agent has our tools already, from our MCP server."""
+    return any(tool.name.endswith(tuple(HIDDEN_TOOLS)) for tool in tools)
 
 
 def _parse_body(incoming: IncomingRequest, parser: BodyParser) -> ParsedBody | None:
@@ -152,13 +161,13 @@ def _parse_body(incoming: IncomingRequest, parser: BodyParser) -> ParsedBody | N
 
 def _agent_of_request(incoming: IncomingRequest) -> str:
     """Return the registration's agent. What the request says counts only if it names none."""
-    named = incoming.registration.agent or incoming.route.agent
-    if named:
-        return agent_identity.title_of_known_agent(named)
+    agent_name = incoming.registration.agent or incoming.route.agent
+    if agent_name:
+        return agent_identity.title_of_known_agent(agent_name)
     return agent_identity.agent_from_headers(incoming.headers)
 
 
-def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:
+def _has_whole_history(route: RequestRoute, body: Mapping[str, Json]) -> bool:
     """Whether the request has the whole history. What the provider stores can't be folded."""
     stored = STORED_BY_PROVIDER.get(route.wire, ())
     return not any(body.get(name) for name in stored)
