@@ -218,6 +218,8 @@ async def test_a_command_of_ours_is_the_output_of_the_call_that_shows_its_termin
     await recorder.record_finished_command(
         "t9", ToolCall("y", "bash", '{"command": "pwd"}'), outcome
     )
+    recorded_at_once = [result.call for result in facts_of(session, ToolReturned)]
+    assert recorded_at_once == ["c1", "y"], "a kill of the program must not lose a command's output"
     await recorder.finish_turn(Stop.END, NO_USAGE)
     assert [one.text for one in events if isinstance(one, ToolPrinted)] == ["pri"]
     results = {result.call: result for result in facts_of(session, ToolReturned)}
