@@ -85,7 +85,12 @@ def is_cached_for_an_hour(state: Moment) -> bool:
     for reply in _last_replies(state, WRITING_STEPS):
         if reply.usage.cache_write:
             return reply.usage.is_cached_for_an_hour
-    return False
+    # Until a provider has charged something, only the agent's request says for how long it
+    # is cached. Where writing costs nothing more, an hour has no price of its own.
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    if chosen is None or chosen.cache_seconds < HOUR_SECONDS:
+        return False
+    return cache_terms_of_model(chosen.model).is_exact
 
 
 def prices_of_main_model(state: Moment) -> RelativePrices:
@@ -102,8 +107,12 @@ def cache_lifetime_seconds(state: Moment) -> float:
     if is_cached_for_an_hour(state):
         return HOUR_SECONDS
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    terms = cache_terms_of_model(chosen.model if chosen else "")
-    documented = float(chosen.cache_seconds if chosen else 0) or terms.seconds
+    if chosen is None:
+        return _learn_lifetime(state, UNKNOWN_TERMS.seconds)
+    terms = cache_terms_of_model(chosen.model)
+    documented = terms.seconds
+    if chosen.cache_seconds:
+        documented = float(chosen.cache_seconds)
     if terms.is_exact:
         return documented
     return _learn_lifetime(state, documented)
@@ -123,10 +132,12 @@ def _learn_lifetime(state: Moment, assumed: float) -> float:
             elif share < LOST_SHARE and not _was_changed_between(state, before.seq, step.seq):
                 ended.append(pause)
         before = step
-    # A miss after a pause that the cache outlives at other times has another reason.
-    shortest_end = min((pause for pause in ended if pause > outlived), default=0.0)
     lifetime = max(assumed, outlived)
-    return min(lifetime, shortest_end) if shortest_end else lifetime
+    for pause in ended:
+        # A miss after a pause that the cache outlives at other times has another reason.
+        if pause > outlived:
+            lifetime = min(lifetime, pause)
+    return lifetime
 
 
 def _last_steps(state: Moment, count: int) -> Iterator[facts.Recorded]:
@@ -148,8 +159,9 @@ def _last_replies(state: Moment, count: int) -> Iterator[facts.ModelReplied]:
 
 
 def _time_asked(step: facts.Recorded) -> float:
-    seconds = step.fact.seconds if isinstance(step.fact, facts.ModelReplied) else 0.0
-    return step.time - seconds
+    if not isinstance(step.fact, facts.ModelReplied):
+        return step.time
+    return step.time - step.fact.seconds
 
 
 def _share_read(before: facts.Recorded, now: facts.Recorded) -> float:

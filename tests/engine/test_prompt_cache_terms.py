@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helix_desktop.engine.context_policy import preset_policy
@@ -93,6 +95,24 @@ def test_what_an_agent_asked_for_is_seen_in_its_usage() -> None:
     asked(talk, CLAUDE.model, Usage(21_000, 20_000, 1_000, 10), after=5)
     assert cache_lifetime_seconds(talk.state) == 300
     assert prices_of_main_model(talk.state).write == pytest.approx(1.25)
+
+
+def test_before_the_first_reply_an_hour_is_priced_as_the_request_asks_for_it() -> None:
+    talk = Talk()
+    talk.add(replace(CLAUDE, cache_seconds=3_600))
+    talk.user("hello")
+    assert is_cached_for_an_hour(talk.state)
+    assert cache_lifetime_seconds(talk.state) == 3_600
+    assert prices_of_main_model(talk.state).write == 2.0
+    # What the provider then charges is surer than what was asked for.
+    asked(talk, CLAUDE.model, Usage(10_000, 0, 9_998, 10), after=1.0)
+    assert not is_cached_for_an_hour(talk.state)
+    # OpenAI keeps a prompt for as long as it likes, and charges nothing for it.
+    talk = Talk()
+    talk.add(replace(CODEX, cache_seconds=43_200))
+    talk.user("hello")
+    assert prices_of_main_model(talk.state).write == 1.0
+    assert cache_lifetime_seconds(talk.state) == 43_200
 
 
 def test_the_next_message_is_priced_and_timed_by_the_hour_too() -> None:
