@@ -8,6 +8,7 @@ tokens are not cached. The unit is one uncached input token (o200k_base; each me
 
 import itertools
 import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from enum import Enum
@@ -60,6 +61,7 @@ class BillingLedger:
     least: int = LEAST
     lifetime: float = LIFETIME
     for_an_hour: bool = False  # Writing is charged at the price for an hour, as usage tells.
+    plain_tokens: int = 0  # The last tokens of each request, which are never written to the cache.
     sent: int = 0
     billed: float = 0.0
     # The cost of requesting recalls, and of writing and resending their results.
@@ -127,7 +129,8 @@ class BillingLedger:
     def _price_of_token_before(self, end: int, cached: "_CachedTokens") -> float:
         if end <= cached.read:
             return self.prices.read
-        if end <= cached.read + cached.written:
+        # The few plain tokens are the end of a part that was written but for them.
+        if cached.written and end <= cached.read + cached.written + self.plain_tokens:
             return self.prices.write
         return 1.0
 
@@ -179,7 +182,7 @@ class BillingLedger:
         whole = beginnings[-1].tokens
         if whole < self.least:
             return _CachedTokens(read, written=0)
-        return _CachedTokens(read, written=whole - read)
+        return _CachedTokens(read, written=max(0, whole - read - self.plain_tokens))
 
     def _last_block_read(
         self, beginnings: Sequence["_Beginning"], marked_blocks: Sequence[int], seconds: float
@@ -285,6 +288,16 @@ class CacheOfSession:
     prices: RelativePrices
     lifetime: float = LIFETIME
     for_an_hour: bool = False
+    plain_tokens: int = 0  # How many tokens of a request were neither read nor written.
+
+    def open_ledger(self, window: int) -> BillingLedger:
+        return BillingLedger(
+            self.prices,
+            window,
+            lifetime=self.lifetime,
+            for_an_hour=self.for_an_hour,
+            plain_tokens=self.plain_tokens,
+        )
 
 
 def cache_of_recording(
@@ -306,7 +319,23 @@ def cache_of_recording(
     lifetime = terms.seconds
     if not terms.is_exact:
         lifetime = max(lifetime, _longest_pause_outlived(replies))
-    return CacheOfSession(replace(assumed, write=terms.write), lifetime, for_an_hour)
+    prices = replace(assumed, write=terms.write)
+    return CacheOfSession(prices, lifetime, for_an_hour, _plain_tokens_of_a_request(replies))
+
+
+def _plain_tokens_of_a_request(replies: Sequence[RecordedMessage]) -> int:
+    """Return how many tokens a request pays at the plain price beside what it caches.
+
+    Claude Code pays two. Where a provider reports no writing, nothing is known of them.
+    """
+    plain = []
+    for reply in replies:
+        usage = reply.usage
+        if usage.cache_write:
+            plain.append(usage.input - usage.cache_read - usage.cache_write)
+    if not plain:
+        return 0
+    return max(0, statistics.median_low(plain))
 
 
 def _longest_pause_outlived(replies: Sequence[RecordedMessage]) -> float:

@@ -141,13 +141,7 @@ class SessionPlayer:
         self._longest_admission = 0.0
 
     def _open_ledger(self) -> BillingLedger:
-        cache = self._cache
-        return BillingLedger(
-            cache.prices,
-            self._terms.window,
-            lifetime=cache.lifetime,
-            for_an_hour=cache.for_an_hour,
-        )
+        return self._cache.open_ledger(self._terms.window)
 
     async def play_session(
         self, on_message: Callable[[int], None] = lambda _: None

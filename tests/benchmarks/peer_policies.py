@@ -390,9 +390,7 @@ def play(
     cache = CacheOfSession(prices)
     if is_cache_recorded:
         cache = cache_of_recording(recording.messages, prices)
-    ledger = BillingLedger(
-        cache.prices, window, lifetime=cache.lifetime, for_an_hour=cache.for_an_hour
-    )
+    ledger = cache.open_ledger(window)
     context = Context(window, cache.prices, ledger, head=head, said=mean)
     earlier: set[str] = set()
     used = standing = 0

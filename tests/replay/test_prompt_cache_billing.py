@@ -174,10 +174,10 @@ def reply_with(usage: Usage, model: str = "claude-opus-4-5", time: float = 0.0) 
 def test_a_recording_says_what_its_cache_cost_and_how_long_it_lasted() -> None:
     hourly = reply_with(Usage(5_002, 0, 5_000, 9, cache_write_hour=5_000))
     assert cache_of_recording([user("go"), hourly], PRICES) == CacheOfSession(
-        RelativePrices(0.1, 2.0, 5.0), 3_600.0, for_an_hour=True
+        RelativePrices(0.1, 2.0, 5.0), 3_600.0, for_an_hour=True, plain_tokens=2
     )
     short = reply_with(Usage(5_002, 0, 5_000, 9))
-    assert cache_of_recording([short], PRICES) == CacheOfSession(PRICES, 300.0)
+    assert cache_of_recording([short], PRICES) == CacheOfSession(PRICES, 300.0, plain_tokens=2)
     assert cache_of_recording([user("go"), says("done")], PRICES) == CacheOfSession(PRICES, 300.0)
 
 
@@ -195,6 +195,20 @@ def test_what_is_kept_for_an_hour_is_read_after_a_pause_and_reported_so() -> Non
     assert (usage.cache_write, usage.cache_write_hour) == (100, 100)
     assert ledger.bill_step(pieces(100, 5), 0, 3_000.0).cache_read == 100
     assert ledger.bill_step(pieces(100, 5, 5), 0, 7_000.0).cache_read == 0
+
+
+def test_tokens_that_a_recording_neither_read_nor_wrote_are_billed_as_plain_input() -> None:
+    """Claude reports two such tokens with each request, which no cache has."""
+    replies = [reply_with(Usage(1_002, 0, 1_000, 5)), reply_with(Usage(1_502, 1_000, 500, 5))]
+    assert cache_of_recording(replies, PRICES).plain_tokens == 2
+    unwritten = reply_with(Usage(5_000, 4_000, 0, 5), "gpt-5.1-codex")
+    assert cache_of_recording([unwritten], PRICES).plain_tokens == 0
+    ledger = BillingLedger(PRICES, 9_000, least=0, plain_tokens=2)
+    usage = ledger.bill_step(pieces(100), 0, 0.0)
+    assert (usage.input, usage.cache_write) == (100, 98)
+    assert ledger.billed == pytest.approx(98 * PRICES.write + 2)
+    # What is cached of it is read as before.
+    assert ledger.bill_step(pieces(100, 5), 0, 1.0).cache_read == 100
 
 
 def test_what_does_not_fit_is_summarised_and_never_sent() -> None:
