@@ -45,6 +45,8 @@ DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other w
 # After a setback, this computer takes no task for so long, doubled with each further one.
 REST_SECONDS = 2.0
 LONGEST_REST_SECONDS = 60.0
+# Besides, where computers share tasks: another one gets to try first what this one gave back.
+ELSEWHERE_SECONDS = 5.0
 _PROCESS = secrets.token_hex(3)  # A random part of the names of this process's workers.
 _numbers = itertools.count(1)
 Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]
@@ -292,9 +294,11 @@ class FleetWorker:
             self._setbacks_in_a_row = 0
             return
         self._setbacks += 1
-        pause = REST_SECONDS * 2.0 ** min(self._setbacks_in_a_row, 10)
+        pause = min(REST_SECONDS * 2.0 ** min(self._setbacks_in_a_row, 10), LONGEST_REST_SECONDS)
+        if self._list.is_shared:
+            pause += ELSEWHERE_SECONDS
         self._setbacks_in_a_row += 1
-        self._rests_until = time.monotonic() + min(pause, LONGEST_REST_SECONDS)
+        self._rests_until = time.monotonic() + pause
 
     # --- What operators see
 

@@ -36,7 +36,7 @@ from helix_desktop.errors import (
 )
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.store.fleet_task_files import open_fleet_task_list
-from helix_desktop.store.fleet_task_list import FleetTaskList
+from helix_desktop.store.fleet_task_list import FleetTaskList, pause_after_setbacks
 from helix_desktop.store.fleet_tasks import (
     FleetTask,
     FleetTaskOrder,
@@ -55,6 +55,7 @@ from helix_desktop.workbench import (
     fleet_worker,
 )
 from helix_desktop.workbench.fleet_step_gate import FleetStepGate
+from helix_desktop.workbench.fleet_task_run import FleetTaskOutcome
 from helix_desktop.workbench.fleet_worker import FleetWorker
 from tests.peers.chat_server import ChatServer, refused, reply
 from tests.peers.peer import Answer, Scripted, Seen
@@ -299,6 +300,22 @@ async def test_what_a_dead_worker_left_behind_is_recorded_after_what_another_one
         assert len(other.journal.read_stored_facts(task)) == before + 2
         assert [row.id for row in bench.list_conversations()] == [task]
         await other.aclose()
+
+
+async def test_another_computer_may_try_first_what_one_gave_back(
+    desks: Desks, folder: Path
+) -> None:
+    async with place(desks, folder, reply("done")) as (bench, tasks, _):
+        setback = FleetTaskOutcome(FleetTaskState.WAITING, FleetTaskResult("full"), is_setback=True)
+        rests = []
+        for is_shared in (False, True):
+            tasks.is_shared = is_shared
+            worker = worker_of(bench, tasks)
+            worker._rest_after_setback(setback)
+            rests.append(worker._rests_until - time.monotonic())
+        alone, beside_others = rests
+        pause_of_task = pause_after_setbacks(1)
+        assert alone <= pause_of_task < beside_others - 4
 
 
 async def until_an_append_waits(worker: FleetWorker) -> None:
