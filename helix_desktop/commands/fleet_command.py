@@ -5,14 +5,20 @@ limits what they spend.
 import asyncio
 import json
 import math
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from helix_desktop.commands import workspace_access
-from helix_desktop.commands.option_parsing import Subparsers, add_command, add_json_option
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_json_option,
+    add_names_argument,
+    add_text_option,
+)
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
@@ -22,6 +28,7 @@ from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.fleet_tasks import FleetTaskState
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
+FleetAction = Callable[[Namespace, FleetTaskList], Awaitable[list[str]]]
 SHOWN_STATES = ("running", "needs-you", "dead-letter", "failed")
 # The maximum number of dead letters and of failed tasks that are printed without --json.
 MOST_FAILED = 5
@@ -193,101 +200,60 @@ def add_fleet_commands(nouns: Subparsers) -> None:
 
 def _add_fleet_status(verbs: Subparsers) -> None:
     command = add_command(verbs, "status", "show tasks, where they run, what failed, and costs")
-    command.add_argument(
-        "--workspace",
-        "-w",
-        metavar="W",
-        default="",
-        help="only this workspace (default: all workspaces)",
-    )
-    add_json_option(command)
-    command.set_defaults(
-        run=_run_fleet_command, work=_act_in_workspace_and_print, act=None, counts=False
-    )
+    _let_act_on_fleet(command, None)
 
 
 def _add_fleet_stop(verbs: Subparsers) -> None:
     command = add_command(
         verbs, "stop", "cancel tasks, or stop all tasks until you run `fleet start`"
     )
-    command.add_argument(
-        "--workspace",
-        "-w",
-        metavar="W",
-        default="",
-        help="only this workspace (default: all workspaces)",
-    )
-    command.add_argument(
-        "tasks", metavar="TASK", nargs="*", help="the task's ID, or the first part of it"
-    )
+    task = "the task's ID, or the first part of it"
+    add_names_argument(command, "tasks", "TASK", task, may_be_none=True)
     command.add_argument(
         "--all", action="store_true", help="stop all tasks until you run `fleet start`"
     )
-    add_json_option(command)
-    command.set_defaults(
-        run=_run_fleet_command, work=_act_in_workspace_and_print, act=_stop_tasks, counts=False
-    )
+    _let_act_on_fleet(command, _stop_tasks)
 
 
 def _add_fleet_start(verbs: Subparsers) -> None:
     command = add_command(verbs, "start", "let tasks run again after `fleet stop --all`")
-    command.add_argument(
-        "--workspace",
-        "-w",
-        metavar="W",
-        default="",
-        help="only this workspace (default: all workspaces)",
-    )
-    add_json_option(command)
-    command.set_defaults(
-        run=_run_fleet_command,
-        work=_act_in_workspace_and_print,
-        act=_let_tasks_start_again,
-        counts=False,
-    )
+    _let_act_on_fleet(command, _let_tasks_start_again)
 
 
 def _add_fleet_drain(verbs: Subparsers) -> None:
     command = add_command(verbs, "drain", "stop each worker after it has finished its tasks")
-    command.add_argument(
-        "--workspace",
-        "-w",
-        metavar="W",
-        default="",
-        help="only this workspace (default: all workspaces)",
-    )
-    command.add_argument(
-        "workers",
-        metavar="WORKER",
-        nargs="*",
-        help="names of workers, as `fleet status` shows them (default: all workers)",
-    )
-    add_json_option(command)
-    command.set_defaults(
-        run=_run_fleet_command, work=_act_in_workspace_and_print, act=_drain_workers, counts=False
-    )
+    worker = "names of workers, as `fleet status` shows them (default: all workers)"
+    add_names_argument(command, "workers", "WORKER", worker, may_be_none=True)
+    _let_act_on_fleet(command, _drain_workers)
 
 
 def _add_fleet_budget(verbs: Subparsers) -> None:
     command = add_command(verbs, "budget", "limit the total cost of tasks")
     command.add_argument(
-        "--workspace",
-        "-w",
-        metavar="W",
-        default="",
-        help="only this workspace (default: all workspaces)",
-    )
-    command.add_argument(
         "dollars", metavar="DOLLARS", type=float, help="the limit in dollars; 0 means no limit"
     )
-    command.add_argument("--agent", metavar="A", default="", help="limit only this agent's tasks")
+    add_text_option(command, "--agent", "A", "limit only this agent's tasks")
     command.add_argument(
         "--per",
         choices=["day", "workspace", "fleet"],
         default="workspace",
         help="what the limit applies to: a day (until midnight UTC), the workspace (default), or all workspaces of the shared store",
     )
+    _let_act_on_fleet(command, _set_budget)
+
+
+def _let_act_on_fleet(command: ArgumentParser, act: FleetAction | None) -> None:
+    """Ends the declaration of a verb, which acts on one workspace or all, and then shows
+    the figures.
+    """
+    command.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="only this workspace (default: all workspaces)",
+    )
     add_json_option(command)
     command.set_defaults(
-        run=_run_fleet_command, work=_act_in_workspace_and_print, act=_set_budget, counts=False
+        run=_run_fleet_command, work=_act_in_workspace_and_print, act=act, counts=False
     )

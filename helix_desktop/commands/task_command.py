@@ -4,8 +4,8 @@ import asyncio
 import json
 import math
 import shlex
-from argparse import Namespace
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ from helix_desktop.commands.option_parsing import (
     Subparsers,
     add_command,
     add_json_option,
+    add_names_argument,
+    add_repeated_option,
+    add_text_option,
     add_workspace_option,
 )
 from helix_desktop.commands.workspace_access import print_result
@@ -24,6 +27,8 @@ from helix_desktop.store import fleet_task_files, fleet_tasks
 from helix_desktop.store.fleet_task_list import FleetTaskList
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
+TaskAction = Callable[[Namespace, FleetTaskList, Console], Awaitable[int]]
+_TASK_NAME = "the task's ID, or the first part of it"
 ONCE = "once"  # The word for `--allow` that stands for the one call that a task waits for.
 WAIT_SECONDS = 0.5  # The pause between two checks of a task's state.
 _FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -266,19 +271,12 @@ def _add_task_add(verbs: Subparsers) -> None:
         default=None,
         help="add one task from each line of FILE",
     )
-    command.add_argument(
-        "--agent", metavar="A", default="", help="the workspace's agent that runs the task"
-    )
+    add_text_option(command, "--agent", "A", "the workspace's agent that runs the task")
     command.add_argument(
         "--model", "-m", metavar="M", default="", help="the model, as provider/model"
     )
-    command.add_argument(
-        "--allow",
-        metavar="WHAT",
-        action="append",
-        default=[],
-        help="what the task may do without asking; see `ask --help`",
-    )
+    permissions = "what the task may do without asking; see `ask --help`"
+    add_repeated_option(command, "--allow", "WHAT", permissions)
     command.add_argument(
         "--priority",
         metavar="P",
@@ -286,29 +284,14 @@ def _add_task_add(verbs: Subparsers) -> None:
         default=0,
         help="tasks with a higher number go first (default: 0)",
     )
-    command.add_argument(
-        "--after", metavar="T", action="append", default=[], help="wait until this task is done"
-    )
+    add_repeated_option(command, "--after", "T", "wait until this task is done")
     command.add_argument(
         "--budget", metavar="DOLLARS", type=float, default=0.0, help="how much the task may cost"
     )
-    command.add_argument(
-        "--deadline",
-        metavar="WHEN",
-        default="",
-        help="the task fails if it has not finished by this deadline: a time such as 2030-01-31T18:00, or a duration such as 90m, 8h or 2d",
-    )
-    command.add_argument(
-        "--key", metavar="K", default="", help="a task with the same key is added only once"
-    )
-    add_json_option(command)
-    command.set_defaults(
-        run=_run_task_command,
-        work=_open_task_list_and_run,
-        act=_add_tasks,
-        counts=False,
-        lasting=False,
-    )
+    deadline = "the task fails if it has not finished by this deadline: a time such as 2030-01-31T18:00, or a duration such as 90m, 8h or 2d"
+    add_text_option(command, "--deadline", "WHEN", deadline)
+    add_text_option(command, "--key", "K", "a task with the same key is added only once")
+    _let_act_on_tasks(command, _add_tasks)
 
 
 def _add_task_list(verbs: Subparsers) -> None:
@@ -324,30 +307,14 @@ def _add_task_list(verbs: Subparsers) -> None:
     command.add_argument(
         "--most", metavar="N", type=int, default=100, help="show at most N tasks (default: 100)"
     )
-    add_json_option(command)
-    command.set_defaults(
-        run=_run_task_command,
-        work=_open_task_list_and_run,
-        act=_list_tasks,
-        counts=False,
-        lasting=False,
-    )
+    _let_act_on_tasks(command, _list_tasks)
 
 
 def _add_task_show(verbs: Subparsers) -> None:
     command = add_command(verbs, "show", "show a task and its result")
     add_workspace_option(command)
-    command.add_argument(
-        "tasks", metavar="T", nargs="+", help="the task's ID, or the first part of it"
-    )
-    add_json_option(command)
-    command.set_defaults(
-        run=_run_task_command,
-        work=_open_task_list_and_run,
-        act=_show_named_tasks,
-        counts=False,
-        lasting=False,
-    )
+    add_names_argument(command, "tasks", "T", _TASK_NAME)
+    _let_act_on_tasks(command, _show_named_tasks)
 
 
 def _add_task_cancel(verbs: Subparsers) -> None:
@@ -355,17 +322,8 @@ def _add_task_cancel(verbs: Subparsers) -> None:
         verbs, "cancel", "cancel tasks; running tasks stop before their next step"
     )
     add_workspace_option(command)
-    command.add_argument(
-        "tasks", metavar="T", nargs="+", help="the task's ID, or the first part of it"
-    )
-    add_json_option(command)
-    command.set_defaults(
-        run=_run_task_command,
-        work=_open_task_list_and_run,
-        act=_cancel_tasks,
-        counts=False,
-        lasting=False,
-    )
+    add_names_argument(command, "tasks", "T", _TASK_NAME)
+    _let_act_on_tasks(command, _cancel_tasks)
 
 
 def _add_task_retry(verbs: Subparsers) -> None:
@@ -375,42 +333,35 @@ def _add_task_retry(verbs: Subparsers) -> None:
         "continue tasks that failed, were cancelled, need you or were given back too often",
     )
     add_workspace_option(command)
-    command.add_argument(
-        "tasks", metavar="T", nargs="*", help="the task's ID, or the first part of it"
-    )
+    add_names_argument(command, "tasks", "T", _TASK_NAME, may_be_none=True)
     command.add_argument(
         "--dead-letters",
         action="store_true",
         help="all tasks that were given back too often; see `task list --state dead-letter`",
     )
-    command.add_argument(
-        "--allow",
-        metavar="WHAT",
-        action="append",
-        default=[],
-        help="what else the tasks may do from now on without asking; once: only the very call that they wait for",
-    )
-    add_json_option(command)
-    command.set_defaults(
-        run=_run_task_command,
-        work=_open_task_list_and_run,
-        act=_retry_tasks,
-        counts=False,
-        lasting=False,
-    )
+    more = "what else the tasks may do from now on without asking; once: only the very call that they wait for"
+    add_repeated_option(command, "--allow", "WHAT", more)
+    _let_act_on_tasks(command, _retry_tasks)
 
 
 def _add_task_wait(verbs: Subparsers) -> None:
     command = add_command(verbs, "wait", "wait until tasks end or need your input")
     add_workspace_option(command)
-    command.add_argument(
-        "tasks", metavar="T", nargs="+", help="the task's ID, or the first part of it"
-    )
+    add_names_argument(command, "tasks", "T", _TASK_NAME)
+    _let_act_on_tasks(command, _wait_for_tasks, is_lasting=True)
+
+
+def _let_act_on_tasks(
+    command: ArgumentParser, act: TaskAction, *, is_lasting: bool = False
+) -> None:
+    """Ends the declaration of a verb, which acts on the list of tasks of a workspace.
+    `is_lasting`: it may take long.
+    """
     add_json_option(command)
     command.set_defaults(
         run=_run_task_command,
         work=_open_task_list_and_run,
-        act=_wait_for_tasks,
+        act=act,
         counts=False,
-        lasting=True,
+        lasting=is_lasting,
     )

@@ -15,7 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import workspace_access
-from helix_desktop.commands.option_parsing import Subparsers, add_command, parse_number
+from helix_desktop.commands.option_parsing import (
+    Subparsers,
+    add_command,
+    add_repeated_option,
+    parse_number,
+)
 from helix_desktop.commands.workspace_access import run_on_workbench
 from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, dump_printed_json, escape_control_characters
@@ -60,8 +65,10 @@ def _run_worker_command(arguments: Namespace) -> int:
         found = list(workspaces.list_workspaces())
     known = {workspace.id: workspace for workspace in found}
     workspaces.remove_interrupted_imports_and_writes()
-    arguments.workers, arguments.is_draining = list["FleetWorker"](), False
-    arguments.known, arguments.unable = known, set[str]()
+    arguments.workers = list["FleetWorker"]()
+    arguments.is_draining = False
+    arguments.known = known
+    arguments.unable = set[str]()
     try:
         return asyncio.run(_WorkerRounds(arguments, known).work_in_all_workspaces())
     except asyncio.CancelledError:  # SIGTERM arrived while other programs had the workspaces open.
@@ -80,7 +87,10 @@ class _WorkerRounds:
             for name, workspace in known.items()
             if workspace_link.is_set_up_to_be_shared(workspace)
         ]
-        own = {name: one.folder for name, one in known.items() if name not in self._shared}
+        own = {}
+        for name, workspace in known.items():
+            if name not in self._shared:
+                own[name] = workspace.folder
         self._own = list(own)
         self._watch = FleetTaskWatch(own)
         arguments.room = asyncio.Semaphore(_most_open_workspaces())
@@ -152,7 +162,9 @@ def _most_open_workspaces() -> int:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED_HANDLES if hard == resource.RLIM_INFINITY else min(hard, WANTED_HANDLES)
+    wanted = WANTED_HANDLES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(hard, WANTED_HANDLES)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
@@ -172,8 +184,11 @@ async def _work_in_workspace(arguments: Namespace, workspace: str) -> int:
             code = await _code_of_error(arguments, workspace, error, console)
         if code != AGAIN and (code != UNABLE or arguments.drain):
             return code
-        arguments.unable |= {workspace} if code == UNABLE else set()
-        for _ in range(UNABLE_SECONDS if code == UNABLE else 1):
+        seconds = 1
+        if code == UNABLE:
+            arguments.unable.add(workspace)
+            seconds = UNABLE_SECONDS
+        for _ in range(seconds):
             if len(arguments.unable) == len(arguments.known):
                 return UNABLE
             if not arguments.is_draining:
@@ -294,13 +309,8 @@ def add_worker_commands(nouns: Subparsers) -> None:
         default=4,
         help="how many tasks of a workspace run at once (default: 4)",
     )
-    noun.add_argument(
-        "--allow",
-        metavar="WHAT",
-        action="append",
-        default=[],
-        help="what the tasks may do without asking; see `ask --help`. A task that needs further permissions stops with the status needs-you",
-    )
+    permissions = "what the tasks may do without asking; see `ask --help`. A task that needs further permissions stops with the status needs-you"
+    add_repeated_option(noun, "--allow", "WHAT", permissions)
     noun.add_argument(
         "--keep",
         metavar="N",

@@ -17,7 +17,7 @@ from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.fleet import fleet_rows
 from helix_desktop.gui.fleet.fleet_list import FleetColumn, FleetList
-from helix_desktop.gui.fleet.fleet_rows import Figures
+from helix_desktop.gui.fleet.fleet_rows import Figures, ListedTask
 from helix_desktop.gui.fleet.task_answer_buttons import TaskAnswerButtons
 from helix_desktop.gui.fleet.task_question_view import TaskQuestionView
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -65,7 +65,7 @@ class FleetDialog(TransientDialog):
         self._theme = theme
         self._doing = doing
         self._found: Sequence[Figures] = ()
-        self._tasks: dict[str, tuple[str, Figures, Figures]] = {}
+        self._tasks: dict[str, ListedTask] = {}
         self._schedules: list[WorkSchedule] = []
         self._trouble = build_plain_label("", "danger", self)
         self._pages = QStackedWidget(self)
@@ -136,11 +136,10 @@ class FleetDialog(TransientDialog):
         return page
 
     def _build_task_detail_card(self, page: QWidget) -> QWidget:
-        card = self._card = widgets.build_surface(page, "card")
-        self._title, self._detail = (
-            build_plain_label("", "heading", card),
-            build_plain_label("", "", card),
-        )
+        card = widgets.build_surface(page, "card")
+        self._card = card
+        self._title = build_plain_label("", "heading", card)
+        self._detail = build_plain_label("", "", card)
         self._question = TaskQuestionView(self._theme, card)
         self._question.reading_state_changed.connect(self._allow_answers_once_read)
         self._open = build_push_button(
@@ -171,7 +170,10 @@ class FleetDialog(TransientDialog):
         self._worker_list.show_rows(fleet_rows.list_worker_rows(found))
         conversations = fleet_rows.list_conversation_cells(self._desk.opened_workbenches())
         self._conversation_list.show_rows(conversations)
-        self._all.setText(tr("Start again") if self._is_fleet_stopped() else tr("Stop all"))
+        words = tr("Stop all")
+        if self._is_fleet_stopped():
+            words = tr("Start again")
+        self._all.setText(words)
         self._show_trouble_of_workspaces()
         self._older.setVisible(any(one.get("has_older") for one in found))
         self._again.setVisible(any(one.get("dead_letter") for one in found))
@@ -180,9 +182,11 @@ class FleetDialog(TransientDialog):
 
     def _show_summary(self) -> None:
         summary = fleet_rows.summarise_fleet(self._found)
-        for labels, words in zip(self._figures, summary, strict=True):
-            for label, text in zip(labels, words, strict=True):
-                label.setText(text)
+        for labels, card in zip(self._figures, summary, strict=True):
+            title, figure, note = labels
+            title.setText(card.title)
+            figure.setText(card.figure)
+            note.setText(card.note)
 
     def _show_task_list(self) -> None:
         dot_by_state = {}
@@ -190,44 +194,57 @@ class FleetDialog(TransientDialog):
             dot_by_state[state] = build_icon("dot", self._theme.colour_of_token(token))
         cells = {}
         dots = {}
-        for key, (state, one, task) in self._tasks.items():
-            cells[key] = fleet_rows.task_cells(state, one, task)
-            dots[key] = dot_by_state[state]
+        for key, row in self._tasks.items():
+            cells[key] = fleet_rows.task_cells(row)
+            dots[key] = dot_by_state[row.state]
         self._task_list.show_rows(cells, dots)
         self._task_list.filter_fleet_rows(self._filter.text())
 
     def _show_trouble_of_workspaces(self) -> None:
         lines = []
-        for one in self._found:
-            if "trouble" in one:
-                lines.append(f"{one['name']}: {translate_sentences(one['trouble'])}")
+        for workspace in self._found:
+            if "trouble" in workspace:
+                trouble = translate_sentences(workspace["trouble"])
+                lines.append(f"{workspace['name']}: {trouble}")
         self._show_trouble("\n".join(lines))
 
     def _is_fleet_stopped(self) -> bool:
         return any(one.get("is_stopped") for one in self._found)
 
-    def _chosen_task(self) -> tuple[str, Figures, Figures]:
-        return self._tasks.get(self._task_list.chosen_row(), ("", {}, {}))
+    def _chosen_task(self) -> ListedTask:
+        return self._tasks.get(self._task_list.chosen_row(), ListedTask())
 
     def _show_chosen_task(self) -> None:
-        state, one, task = self._chosen_task()
+        chosen = self._chosen_task()
+        task = chosen.task
         self._card.setVisible(bool(task))
         self._title.setText(make_safe_text(task.get("text", "")[:LONGEST_TEXT]))
-        why = fleet_rows.describe_task_reason(state, task) if task else ""
-        words = filter(None, (why, task.get("answer", "")[:LONGEST_TEXT]))
-        detail = make_safe_text("\n".join(words))
+        lines = []
+        if task:
+            lines.append(fleet_rows.describe_task_reason(chosen.state, task))
+            lines.append(task["answer"][:LONGEST_TEXT])
+        detail = make_safe_text("\n".join(line for line in lines if line))
         self._detail.setText(detail)
         self._detail.setVisible(bool(detail))
         self._open.setEnabled(bool(task.get("conversation")))
-        selected = {state for state, _, _ in self._selected_tasks()} | {state}
-        self._stop.setVisible(bool(selected & STOPPED_BY_BUTTON))
-        self._retry.setVisible(bool(selected & RUN_AGAIN_BY_BUTTON))
-        waiting = task if state == "needs_you" else {}
-        self._answers.show_question(one.get("workspace", ""), waiting)
+        selected_states = {row.state for row in self._selected_tasks()}
+        selected_states.add(chosen.state)
+        self._stop.setVisible(bool(selected_states & STOPPED_BY_BUTTON))
+        self._retry.setVisible(bool(selected_states & RUN_AGAIN_BY_BUTTON))
+        self._show_question_of_task(chosen)
+
+    def _show_question_of_task(self, chosen: ListedTask) -> None:
+        """Shows what a task waits for a person to allow, with the buttons that answer it."""
+        if chosen.state != "needs_you":
+            self._answers.show_question("", {})
+            self._question.show_task_request({})
+            return
+        workspace = chosen.workspace["workspace"]
+        self._answers.show_question(workspace, chosen.task)
         programs: Sequence[AskedProgram] = ()
-        if waiting and task.get("asked") == ToolName.RUN_COMMAND:
-            programs = self._list_programs_of_task(one["workspace"], task)
-        self._question.show_task_request(waiting, programs)
+        if chosen.task["asked"] == ToolName.RUN_COMMAND:
+            programs = self._list_programs_of_task(workspace, chosen.task)
+        self._question.show_task_request(chosen.task, programs)
 
     def _list_programs_of_task(self, workspace: str, task: Figures) -> Sequence[AskedProgram]:
         """Returns what the command starts that a task asks for, if its workspace is open here."""
@@ -241,35 +258,39 @@ class FleetDialog(TransientDialog):
         self._answers.enable_allowing(self._question.is_read_to_end)
 
     def _open_chosen_conversation(self) -> None:
-        _, one, task = self._chosen_task()
-        if task.get("conversation"):
-            self._open_conversation(one["workspace"], task["conversation"])
+        chosen = self._chosen_task()
+        conversation = chosen.task.get("conversation")
+        if conversation:
+            self._open_conversation(chosen.workspace["workspace"], conversation)
             self.accept()
 
-    def _selected_tasks(self) -> list[tuple[str, Figures, Figures]]:
-        return [
-            self._tasks[key] for key in self._task_list.selected_row_keys() if key in self._tasks
-        ]
+    def _selected_tasks(self) -> list[ListedTask]:
+        keys = self._task_list.selected_row_keys()
+        return [self._tasks[key] for key in keys if key in self._tasks]
 
     def _stop_selected_tasks(self) -> None:
-        for state, one, task in self._selected_tasks():
-            if state in STOPPED_BY_BUTTON:
-                cancel = methodcaller("cancel_fleet_task", task["id"])
-                self._run_fleet_work(self._fleet.run_on_task_list(one["workspace"], cancel))
+        for row in self._selected_tasks():
+            if row.state in STOPPED_BY_BUTTON:
+                cancel = methodcaller("cancel_fleet_task", row.task["id"])
+                stopping = self._fleet.run_on_task_list(row.workspace["workspace"], cancel)
+                self._run_fleet_work(stopping)
 
     def _retry_selected_tasks(self) -> None:
-        for state, one, task in self._selected_tasks():
-            if state in RUN_AGAIN_BY_BUTTON:
-                self._retry_task(one["workspace"], task)
+        for row in self._selected_tasks():
+            if row.state in RUN_AGAIN_BY_BUTTON:
+                self._retry_task(row.workspace["workspace"], row.task)
 
     def _retry_all_dead_letters(self) -> None:
-        for one in self._found:
-            if one.get("dead_letter"):
-                self._run_fleet_work(self._fleet.retry_tasks_set_aside(one["workspace"]))
+        for workspace in self._found:
+            if workspace.get("dead_letter"):
+                retrying = self._fleet.retry_tasks_set_aside(workspace["workspace"])
+                self._run_fleet_work(retrying)
 
     def _retry_task(self, workspace: str, task: Figures) -> None:
         """Retries a task, which may use what it has asked for from now on."""
-        allowed = [task["asked"]] if task["asked"] and task["state"] == "needs-you" else []
+        allowed = []
+        if task["asked"] and task["state"] == "needs-you":
+            allowed.append(task["asked"])
         self._run_fleet_work(self._fleet.retry_task(workspace, task["id"], allowed))
 
     def _send_answer_to_task(
@@ -282,23 +303,25 @@ class FleetDialog(TransientDialog):
         self._run_fleet_work(answer)
 
     def _stop_or_start_all(self) -> None:
-        is_stopped = self._is_fleet_stopped()
-        for one in self._found:
-            if "trouble" not in one:
-                act = methodcaller("resume_all_tasks" if is_stopped else "pause_all_tasks")
-                self._run_fleet_work(self._fleet.run_on_task_list(one["workspace"], act))
+        act = methodcaller("pause_all_tasks")
+        if self._is_fleet_stopped():
+            act = methodcaller("resume_all_tasks")
+        for workspace in self._found:
+            if "trouble" not in workspace:
+                acting = self._fleet.run_on_task_list(workspace["workspace"], act)
+                self._run_fleet_work(acting)
 
     def _open_new_task_dialog(self) -> None:
         def add(values: Mapping[str, Any]) -> None:
-            if not (words := values["text"].strip()):
+            text = values["text"].strip()
+            if not text:
                 raise InvalidInput("The task has no text.", remedy="Nothing was added.")
-            self._run_fleet_work(
-                self._fleet.add_task(values["workspace"], words, values["allowed"].split())
-            )
+            allowed = values["allowed"].split()
+            adding = self._fleet.add_task(values["workspace"], text, allowed)
+            self._run_fleet_work(adding)
 
-        FieldsDialog(
-            tr("New task"), fleet_rows.declare_task_fields(self._names), tr("Add task"), add, self
-        ).open()
+        fields = fleet_rows.declare_task_fields(self._names)
+        FieldsDialog(tr("New task"), fields, tr("Add task"), add, self).open()
 
     # --- The pages with schedules, conversations and workers
 
@@ -315,10 +338,8 @@ class FleetDialog(TransientDialog):
         new = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
         self._switch = build_push_button(tr("Turn off"), self, self._turn_chosen_schedule_on_or_off)
         self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
-        return self._build_list_page(
-            self._schedule_list,
-            build_row(new, 1, self._switch, self._remove, spacing=8, wraps=True),
-        )
+        buttons = build_row(new, 1, self._switch, self._remove, spacing=8, wraps=True)
+        return self._build_list_page(self._schedule_list, buttons)
 
     def _build_conversations_page(self) -> QWidget:
         columns = (
@@ -357,19 +378,17 @@ class FleetDialog(TransientDialog):
             FleetColumn(tr("Tasks"), 100),
             FleetColumn(tr("State"), 0),
         )
-        self._worker_list = FleetList(
-            tr("Workers"), columns, self, tr("Workers appear here while they run tasks.")
-        )
+        about = tr("Workers appear here while they run tasks.")
+        self._worker_list = FleetList(tr("Workers"), columns, self, about)
         self._here = build_push_button(
             tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here
         )
         self._drain = build_push_button(
             tr("Finish and exit"), self, self._let_chosen_worker_finish_and_exit
         )
-        return self._build_list_page(
-            self._worker_list,
-            build_row((QWidget(self), 1), self._here, self._drain, spacing=8, wraps=True),
-        )
+        gap = (QWidget(self), 1)
+        buttons = build_row(gap, self._here, self._drain, spacing=8, wraps=True)
+        return self._build_list_page(self._worker_list, buttons)
 
     def _build_list_page(self, shown: FleetList, below: QHBoxLayout) -> QWidget:
         page = QWidget(self)
@@ -378,26 +397,31 @@ class FleetDialog(TransientDialog):
         return page
 
     def _read_and_show_schedules(self) -> None:
-        def show_schedules(found: list[WorkSchedule]) -> None:
-            self._schedules = found
-            self._schedule_list.show_rows(
-                {one.id: fleet_rows.schedule_cells(one, self._names) for one in found}
-            )
+        def show_schedules(known: list[WorkSchedule]) -> None:
+            self._schedules = known
+            cells = {}
+            for schedule in known:
+                cells[schedule.id] = fleet_rows.schedule_cells(schedule, self._names)
+            self._schedule_list.show_rows(cells)
             self._update_list_buttons()
 
-        self._run_fleet_work(asyncio.to_thread(read_schedules, self._places.data), show_schedules)
+        reading = asyncio.to_thread(read_schedules, self._places.data)
+        self._run_fleet_work(reading, show_schedules)
 
     def _update_list_buttons(self) -> None:
         """Enables the buttons that apply to the selected rows."""
         self._drain.setEnabled(self._can_chosen_worker_be_drained())
-        self._here.setEnabled(any(map(_has_tasks_for_this_computer, self._found)))
+        has_tasks = any(_has_tasks_for_this_computer(workspace) for workspace in self._found)
+        self._here.setEnabled(has_tasks)
         self._show.setEnabled(bool(self._conversation_list.chosen_row()))
         self._all.setEnabled(any("trouble" not in one for one in self._found))
         schedule = self._chosen_schedule()
         self._switch.setEnabled(schedule is not None)
         self._remove.setEnabled(schedule is not None)
-        is_off = schedule is not None and not schedule.is_on
-        self._switch.setText(tr("Turn on") if is_off else tr("Turn off"))
+        words = tr("Turn off")
+        if schedule is not None and not schedule.is_on:
+            words = tr("Turn on")
+        self._switch.setText(words)
 
     def _can_chosen_worker_be_drained(self) -> bool:
         workspace, _, worker = self._worker_list.chosen_row().partition(" ")
@@ -415,13 +439,25 @@ class FleetDialog(TransientDialog):
 
     def _turn_chosen_schedule_on_or_off(self) -> None:
         chosen = self._schedule_list.chosen_row()
-        self._save_schedules(
-            lambda known: [one.with_on_off_toggled() if one.id == chosen else one for one in known]
-        )
+
+        def toggle_chosen(known: list[WorkSchedule]) -> list[WorkSchedule]:
+            wanted = []
+            for schedule in known:
+                if schedule.id == chosen:
+                    wanted.append(schedule.with_on_off_toggled())
+                else:
+                    wanted.append(schedule)
+            return wanted
+
+        self._save_schedules(toggle_chosen)
 
     def _remove_chosen_schedule(self) -> None:
         chosen = self._schedule_list.chosen_row()
-        self._save_schedules(lambda known: [one for one in known if one.id != chosen])
+
+        def remove_chosen(known: list[WorkSchedule]) -> list[WorkSchedule]:
+            return [schedule for schedule in known if schedule.id != chosen]
+
+        self._save_schedules(remove_chosen)
 
     def _open_new_schedule_dialog(self) -> None:
         def add(values: Mapping[str, Any]) -> None:

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from PySide6.QtCore import QLocale
 
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import (
     format_date_and_time,
     format_dollars,
@@ -34,6 +36,17 @@ DOT_BY_STATE = {
 }
 # Values of a workspace or a task, as `fleet status --json` prints them.
 Figures = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTask:
+    """A row of the list of tasks. `workspace`: the figures of the task's workspace. All
+    are empty where no row is chosen.
+    """
+
+    state: str = ""
+    workspace: Figures = field(default_factory=dict)
+    task: Figures = field(default_factory=dict)
 
 
 def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]]:
@@ -78,18 +91,21 @@ def _join_file_names(paths: Iterable[str]) -> str:
     return make_safe_text(", ".join(path.rpartition("/")[2] for path in paths)[:LONGEST_CELL])
 
 
-def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Figures]]:
-    """Returns state, workspace and task for each row, by the order of the states. Of
-    the waiting tasks, the oldest is first; of all others, the newest.
+def list_task_rows(workspaces: Sequence[Figures]) -> dict[str, ListedTask]:
+    """Returns the tasks of all workspaces, by the order of the states. Of the waiting
+    tasks, the oldest is first; of all others, the newest.
     """
     rows = {}
     for state in DOT_BY_STATE:
-        tasks = [(one, task) for one in found for task in reversed(one.get(state, ()))]
-        tasks.sort(key=lambda row: row[1]["added"])
+        listed = []
+        for workspace in workspaces:
+            for task in reversed(workspace.get(state, ())):
+                listed.append(ListedTask(state, workspace, task))
+        listed.sort(key=lambda row: row.task["added"])
         if state != "waiting":
-            tasks.reverse()
-        for one, task in tasks:
-            rows[f"{one['workspace']} {task['id']}"] = (state, one, task)
+            listed.reverse()
+        for row in listed:
+            rows[f"{row.workspace['workspace']} {row.task['id']}"] = row
     return rows
 
 
@@ -108,27 +124,33 @@ def split_task_question(task: Figures) -> tuple[str, str]:
     return sentence, exact
 
 
-def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
-    cost = format_dollars(task["cost"]) if task["cost"] else NOTHING
+def task_cells(row: ListedTask) -> list[str]:
+    task = row.task
     words = [
-        translate_name("state of a task", state),
+        translate_name("state of a task", row.state),
         _shorten_to_cell(task["text"]),
-        one["name"],
+        row.workspace["name"],
         task["agent"] or tr("agent"),
-        _describe_worker(one, task) or NOTHING,
-        _shorten_to_cell(_describe_now(state, task)),
+        _describe_worker(row.workspace, task) or NOTHING,
+        _shorten_to_cell(_describe_now(row.state, task)),
     ]
-    return [*map(make_safe_text, words), format_time_ago(task["added"], time.time()), cost]
+    cells = [make_safe_text(text) for text in words]
+    cells.append(format_time_ago(task["added"], time.time()))
+    cost = NOTHING
+    if task["cost"]:
+        cost = format_dollars(task["cost"])
+    cells.append(cost)
+    return cells
 
 
 def _shorten_to_cell(text: str) -> str:
     return " ".join(text.split())[:LONGEST_CELL]
 
 
-def _describe_worker(one: Figures, task: Figures) -> str:
+def _describe_worker(workspace: Figures, task: Figures) -> str:
     worker: str = task["worker"]
     machine, _, _process = worker.rpartition(" ")
-    if task["worker"] in one["lost"]:
+    if worker in workspace["lost"]:
         return tr("{worker} (not responding)", worker=machine)
     return machine
 
@@ -143,27 +165,28 @@ def _describe_now(state: str, task: Figures) -> str:
     return ""
 
 
-def list_worker_rows(found: Sequence[Figures]) -> dict[str, list[str]]:
+def list_worker_rows(workspaces: Sequence[Figures]) -> dict[str, list[str]]:
     rows = {}
-    for one in found:
-        for worker, count in sorted(one.get("workers", {}).items()):
-            rows[f"{one['workspace']} {worker}"] = [
+    for workspace in workspaces:
+        identity = workspace["workspace"]
+        for worker, count in sorted(workspace.get("workers", {}).items()):
+            rows[f"{identity} {worker}"] = [
                 make_safe_text(worker),
-                one["name"],
+                workspace["name"],
                 format_count(count, "{n} task", "{n} tasks"),
-                _describe_worker_state(one, worker),
+                _describe_worker_state(workspace, worker),
             ]
-        for why in one.get("unable", ()):
+        for why in workspace.get("unable", ()):
             machine, _, sentence = why.partition(": ")
             reason = translate_sentences(sentence)
-            rows[f"{one['workspace']} {why}"] = [machine, one["name"], "", reason]
+            rows[f"{identity} {why}"] = [machine, workspace["name"], "", reason]
     return rows
 
 
-def _describe_worker_state(one: Figures, worker: str) -> str:
-    if worker in one["lost"]:
+def _describe_worker_state(workspace: Figures, worker: str) -> str:
+    if worker in workspace["lost"]:
         return tr("not responding")
-    if worker in one["draining"]:
+    if worker in workspace["draining"]:
         return tr("takes no more tasks")
     return ""
 
@@ -178,35 +201,32 @@ def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
         tr("The agent may edit files without asking"),
         tr("The agent may edit files and run commands without asking"),
     )
-    return [
-        FieldDeclaration("text", tr("What to do"), "", "", long=True),
-        FieldDeclaration(
-            "workspace",
-            tr("Workspace"),
-            "",
-            first_workspace,
-            choices=list(names),
-            words=list(names.values()),
-        ),
-        FieldDeclaration(
-            "allowed", tr("Permissions"), "", "", ("", "edits", "edits commands"), permissions
-        ),
-    ]
+    text = FieldDeclaration("text", tr("What to do"), "", "", long=True)
+    workspace = FieldDeclaration(
+        "workspace",
+        tr("Workspace"),
+        "",
+        first_workspace,
+        choices=list(names),
+        words=list(names.values()),
+    )
+    choices = ("", "edits", "edits commands")
+    allowed = FieldDeclaration("allowed", tr("Permissions"), "", "", choices, permissions)
+    return [text, workspace, allowed]
 
 
 def declare_schedule_fields() -> list[FieldDeclaration]:
-    days = [QLocale().dayName(number + 1) for number in range(len(WEEKDAYS))]
-    words = [tr("Every day"), tr("Monday to Friday"), tr("Saturday and Sunday"), *days]
-    zone = tr("For example, Europe/Berlin. Leave empty to use this computer's time zone.")
-    return [
-        FieldDeclaration(
-            "days", tr("Days"), "", "weekdays", ("every", "weekdays", "weekends", *WEEKDAYS), words
-        ),
-        FieldDeclaration(
-            "at", tr("Time"), tr("Enter hours and minutes, for example 08:00 or 17:30."), "08:00"
-        ),
-        FieldDeclaration("zone", tr("Time zone"), zone, ""),
-    ]
+    choices = ["every", "weekdays", "weekends"]
+    words = [tr("Every day"), tr("Monday to Friday"), tr("Saturday and Sunday")]
+    for number, day in enumerate(WEEKDAYS):
+        choices.append(day)
+        words.append(QLocale().dayName(number + 1))
+    days = FieldDeclaration("days", tr("Days"), "", "weekdays", choices, words)
+    about_time = tr("Enter hours and minutes, for example 08:00 or 17:30.")
+    at = FieldDeclaration("at", tr("Time"), about_time, "08:00")
+    about_zone = tr("For example, Europe/Berlin. Leave empty to use this computer's time zone.")
+    zone = FieldDeclaration("zone", tr("Time zone"), about_zone, "")
+    return [days, at, zone]
 
 
 def schedule_cells(schedule: WorkSchedule, names: Mapping[str, str]) -> list[str]:
@@ -220,43 +240,60 @@ def schedule_cells(schedule: WorkSchedule, names: Mapping[str, str]) -> list[str
     return [f"{schedule.at} ({schedule.zone})", ", ".join(days), due, name, text]
 
 
-def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
-    """Returns title, figure and note for each of the four cards."""
-    sound = [one for one in found if "tasks" in one]
-    number_by_state = {state: _count_in_state(sound, state) for state in DOT_BY_STATE}
+@dataclass(frozen=True, slots=True)
+class SummaryCard:
+    """One of the cards above the list of tasks."""
+
+    title: str
+    figure: str
+    note: str
+
+
+def summarise_fleet(workspaces: Sequence[Figures]) -> list[SummaryCard]:
+    readable = [workspace for workspace in workspaces if "tasks" in workspace]
+    number_by_state = {state: _count_in_state(readable, state) for state in DOT_BY_STATE}
     shown = {state: format_number(number) for state, number in number_by_state.items()}
-    workers = sum(len(one["workers"]) for one in sound)
+    workers = sum(len(workspace["workers"]) for workspace in readable)
     stopped = ""
-    if any(one["is_stopped"] for one in sound):
+    if any(workspace["is_stopped"] for workspace in readable):
         stopped = tr("no task starts until you resume the fleet")
     set_aside = ""
     if number_by_state["dead_letter"]:
         set_aside = tr("{n} set aside", n=shown["dead_letter"])
     ended = tr("{done} done, {failed} failed", done=shown["done"], failed=shown["failed"])
-    spent = _describe_cost(sound)
-    # Where no task has a cost, "$0" would stand beside dashes in the column of costs.
-    cost = tr("{dollars} for all tasks", dollars=spent) if spent else ""
+    spent = _describe_cost(readable)
+    cost = ""
+    if spent:  # Where no task has a cost, "$0" would stand beside dashes in the column of costs.
+        cost = tr("{dollars} for all tasks", dollars=spent)
+    on_workers = format_count(workers, "on {n} worker", "on {n} workers")
     return [
-        (tr("Running"), shown["running"], format_count(workers, "on {n} worker", "on {n} workers")),
-        (tr("Waiting"), shown["waiting"], stopped),
-        (tr("Needs you"), shown["needs_you"], set_aside),
-        (tr("Ended"), ended, cost),
+        SummaryCard(tr("Running"), shown["running"], on_workers),
+        SummaryCard(tr("Waiting"), shown["waiting"], stopped),
+        SummaryCard(tr("Needs you"), shown["needs_you"], set_aside),
+        SummaryCard(tr("Ended"), ended, cost),
     ]
 
 
-def _count_in_state(sound: Sequence[Figures], state: str) -> int:
+def _count_in_state(workspaces: Sequence[Figures], state: str) -> int:
     name = state.replace("_", "-")
-    return sum(one["tasks"].get(name, 0) for one in sound)
+    return sum(workspace["tasks"].get(name, 0) for workspace in workspaces)
 
 
-def _describe_cost(sound: Sequence[Figures]) -> str:
+def _describe_cost(workspaces: Sequence[Figures]) -> str:
     """Returns what all tasks cost, and of how much, if workspaces have a budget. Nothing where
     nothing was spent.
     """
-    total = sum(one["cost"] for one in sound)
+    total = sum(workspace["cost"] for workspace in workspaces)
     spent = format_dollars(total)
-    budgets = [one["budgets"]["workspace"] for one in sound if "workspace" in one["budgets"]]
-    if not budgets:
-        return spent if total else ""
-    limit = sum(budget["limit"] for budget in budgets)
-    return tr("{spent} of {limit}", spent=spent, limit=format_dollars(limit))
+    limit = 0.0
+    has_limit = False
+    for workspace in workspaces:
+        budget = workspace["budgets"].get("workspace")
+        if budget is not None:
+            has_limit = True
+            limit += budget["limit"]
+    if has_limit:
+        return tr("{spent} of {limit}", spent=spent, limit=format_dollars(limit))
+    if total:
+        return spent
+    return ""

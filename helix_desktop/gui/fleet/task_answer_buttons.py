@@ -22,30 +22,23 @@ class TaskAnswerButtons:
     def __init__(
         self, answer: Answer, allow_all: Callable[[str, Figures], object], parent: QWidget
     ) -> None:
-        self._parent, self._answer, self._workspace = parent, answer, ""
+        self._parent = parent
+        self._answer = answer
+        self._allow_all = allow_all
+        self._workspace = ""
         self._task: Figures = {}
-        self._all = build_push_button("", parent, lambda: allow_all(self._workspace, self._task))
-        self._once = build_push_button(
-            tr("Allow once"),
-            parent,
-            lambda: answer(self._workspace, self._task, allowed=True),
-            "primary",
-        )
-        self.buttons = (
-            build_push_button(tr("What to do instead"), parent, self._ask_what_to_do_instead),
-            build_push_button(
-                tr("Deny"), parent, lambda: answer(self._workspace, self._task, allowed=False)
-            ),
-            self._all,
-            self._once,
-        )
+        instead = build_push_button(tr("What to do instead"), parent, self._ask_what_to_do_instead)
+        deny = build_push_button(tr("Deny"), parent, self._deny)
+        self._all = build_push_button("", parent, self._allow_all_calls)
+        self._once = build_push_button(tr("Allow once"), parent, self._allow_once, "primary")
+        self.buttons = (instead, deny, self._all, self._once)
 
     def show_question(self, workspace: str, task: Figures) -> None:
         """Shows the buttons for a task's question. They are hidden if `task` is empty."""
-        self._workspace, self._task = workspace, task
-        self._all.setText(
-            tr("Allow all {tool} calls in this task", tool=make_safe_text(task.get("asked", "")))
-        )
+        self._workspace = workspace
+        self._task = task
+        tool = make_safe_text(task.get("asked", ""))
+        self._all.setText(tr("Allow all {tool} calls in this task", tool=tool))
         for button in self.buttons:
             button.setVisible(bool(task))
 
@@ -54,13 +47,20 @@ class TaskAnswerButtons:
         for button in (self._all, self._once):
             button.setEnabled(is_enabled)
 
+    def _allow_all_calls(self) -> None:
+        self._allow_all(self._workspace, self._task)
+
+    def _allow_once(self) -> None:
+        self._answer(self._workspace, self._task, allowed=True)
+
+    def _deny(self) -> None:
+        self._answer(self._workspace, self._task, allowed=False)
+
     def _ask_what_to_do_instead(self) -> None:
         # Another task may be chosen when the user has written the answer.
         answer = partial(self._answer, self._workspace, self._task, allowed=False)
-        ask_text(
-            self._parent,
-            tr("Deny"),
-            tr("What to do instead"),
-            "",
-            lambda words: answer(words=words),
-        )
+
+        def deny_with_words(words: str) -> None:
+            answer(words=words)
+
+        ask_text(self._parent, tr("Deny"), tr("What to do instead"), "", deny_with_words)

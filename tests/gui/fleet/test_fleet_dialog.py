@@ -34,7 +34,7 @@ from helix_desktop.gui.common.consent_text_view import ExactTextView
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.fleet.fleet_list import LEAST_WIDTH
-from helix_desktop.gui.fleet.fleet_rows import task_cells
+from helix_desktop.gui.fleet.fleet_rows import ListedTask, task_cells
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import ProgramFolders
@@ -202,7 +202,7 @@ def press(dialog: QWidget, text: str) -> None:
 def test_a_task_that_got_a_permission_goes_on_and_is_not_tried_again() -> None:
     for one, now in ((task(1, "running", claims=2), "attempt 2"), (task(1, "running", claims=2, asked="run_command"), ""),
                      (task(1, "done", claims=2), "")):  # fmt: skip
-        assert task_cells(one["state"], FOUND[0], one)[5] == now
+        assert task_cells(ListedTask(one["state"], FOUND[0], one))[5] == now
 
 
 def choose(dialog: FleetDialog, text: str) -> None:
@@ -467,7 +467,7 @@ def test_a_task_is_given_and_the_chosen_row_stays_chosen(
     dialog, fleet, _, _parent = opened(theme, doing, places)
     choose(dialog, "Task 3")
     dialog._show_fleet([{**FOUND[0], "running": []}])
-    assert dialog._chosen_task()[2]["text"] == "Task 3"
+    assert dialog._chosen_task().task["text"] == "Task 3"
     press(dialog, "New task…")
     asking = next(each for each in dialog.findChildren(QWidget) if each.windowTitle() == "New task")
     press(asking, "Add task")
