@@ -116,17 +116,17 @@ class EntryActions(QObject):
             return
         digest = row.stored.digest
 
-        def show_intact(_: None) -> None:
+        def show_entry_intact(_: None) -> None:
             self._show_verification(digest, tr("The content matches its hash."), good=True)
 
-        def show_failure(error: HelixError) -> None:
+        def show_verification_failure(error: HelixError) -> None:
             good = None  # It could not be read now, which says nothing about the content.
             if isinstance(error, CacheCorrupt):
                 good = False
             self._show_verification(digest, translate_sentences(str(error)), good=good)
 
         self._shown.run_then_if_shown(
-            catalogue.cache.verify_entry(digest), show_intact, show_failure
+            catalogue.cache.verify_entry(digest), show_entry_intact, show_verification_failure
         )
 
     def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
@@ -156,14 +156,14 @@ class EntryActions(QObject):
             work = catalogue.content_forgetter(entries=[row.stored.digest])
             self._shown.run_then_if_shown(work, lambda _: self.entry_forgotten.emit())
 
-        def ask(uses: Sequence[EntryUse]) -> None:
+        def ask_to_forget_used_entry(uses: Sequence[EntryUse]) -> None:
             question = entry_tasks.describe_forgetting(row, uses)
             ways = [(tr("Forget permanently"), forget_shown_entry)]
             ask_to_choose_one(self._page, tr("Forget this output"), question, tr("Keep"), ways)
 
         # It may have been used since it was shown.
         find_uses = catalogue.index.find_entry_uses(row.stored.digest)
-        self._shown.run_then_if_shown(find_uses, ask)
+        self._shown.run_then_if_shown(find_uses, ask_to_forget_used_entry)
 
     def compare_selected_entries(self) -> None:
         catalogue = self._shown.catalogue
@@ -180,12 +180,12 @@ class EntryActions(QObject):
         older_name = entry_tasks.entry_name_with_hash(older)
         newer_name = entry_tasks.entry_name_with_hash(newer)
 
-        def show_comparison(texts: tuple[str, str]) -> None:
+        def show_entry_comparison(texts: tuple[str, str]) -> None:
             names = (older_name, newer_name)
             TextComparisonDialog(self._runner, self._theme, names, texts, self._page).open()
 
         reading = entry_tasks.read_two_entry_texts(catalogue, older.stored, newer.stored)
-        self._shown.run_then_if_shown(reading, show_comparison)
+        self._shown.run_then_if_shown(reading, show_entry_comparison)
 
     def show_entry_context_menu(self, place: QPoint) -> None:
         many = self._table.selected_count

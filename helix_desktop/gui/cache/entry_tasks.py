@@ -42,20 +42,20 @@ class ShownCatalogue:
     ) -> None:
         shown = self.catalogue
 
-        def show_result(result: T) -> None:
+        def show_result_if_shown(result: T) -> None:
             if self.catalogue is shown:
                 then(result)
 
-        def show_failure(error: HelixError) -> None:
+        def show_failure_if_shown(error: HelixError) -> None:
             if self.catalogue is shown and failed is not None:
                 failed(error)
 
         # Without a way of its own to show a failure, the runner shows it as a notice.
         handle_failure = None
         if failed is not None:
-            handle_failure = show_failure
+            handle_failure = show_failure_if_shown
         self.runner.run_in_background(
-            work, then=show_result, owner=self._owner, failed=handle_failure
+            work, then=show_result_if_shown, owner=self._owner, failed=handle_failure
         )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QTextCursor
-from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QBoxLayout, QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.facts import Attachment, Recorded, Text, UserPart
@@ -36,6 +36,7 @@ from helix_desktop.gui.translation import format_number, tr
 BAR = 60  # The minimum width of the meter in pixels.
 MOST_BAR = 132  # The maximum width of the meter in pixels, at 100 % text size.
 # The minimum width in pixels of the meter's bar when there is no room for the figures.
+LEAST_BESIDE_WAYS = 110  # Attach, a shortened mode and a short bar need so many pixels.
 LEAST_BAR = 20
 LEAST = 30  # The minimum width in pixels of the permission mode's shortened name.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
@@ -118,17 +119,11 @@ class Composer(QWidget):
         return button
 
     def _lay_out_composer(self) -> None:
-        self._row = build_row(
-            self._attach,
-            self._mode,
-            1,
-            self.price,
-            self.context_button,
-            self._fold,
-            self._stop,
-            self._steer,
-            self._send,
-        )
+        self._beside = build_row(self._attach, self._mode, 1, self.price, self.context_button)
+        self._ways_row = build_row(1, self._fold, self._stop, self._steer, self._send)
+        self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._row.addLayout(self._beside, 1)
+        self._row.addLayout(self._ways_row)
         build_row(
             (self.meter, 1),
             self._figures,
@@ -447,6 +442,7 @@ class Composer(QWidget):
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
         self._attach.setText(tr("+ Attach"))
+        self._stack_buttons_if_narrow()
         room = self._measure_room_beside_buttons()
         figures_width = self._figures.sizeHint().width() + px(22)
         needed_for_figures = 0
@@ -469,14 +465,33 @@ class Composer(QWidget):
         self.context_button.setVisible(is_window_known and room >= px(LEAST_BAR))
         self._share_room_of_context_button(room, figures_width, price_width)
 
-    def _measure_room_beside_buttons(self) -> int:
-        """The pixels that are left for the price, the meter and its figures."""
+    def _stack_buttons_if_narrow(self) -> None:
+        """Puts the ways to send below the other controls where both do not fit in one line."""
+        least_beside = self._theme.zoomed_pixels(LEAST_BESIDE_WAYS)
+        direction = QBoxLayout.Direction.LeftToRight
+        if self._inner_width() < self._width_of_shown(self._ways()) + least_beside:
+            direction = QBoxLayout.Direction.TopToBottom
+        self._row.setDirection(direction)
+
+    def _ways(self) -> tuple[QPushButton, ...]:
+        return (self._fold, self._stop, self._steer, self._send)
+
+    def _inner_width(self) -> int:
         px = self._theme.zoomed_pixels
-        room = min(self.width() - px(32), px(widgets.COLUMN)) - px(32)
-        buttons = (self._attach, self._mode, self._fold, self._stop, self._steer, self._send)
+        return min(self.width() - px(32), px(widgets.COLUMN)) - px(32)
+
+    def _width_of_shown(self, buttons: Sequence[QPushButton]) -> int:
+        width = 0
         for button in buttons:
             if not button.isHidden():
-                room -= button.sizeHint().width() + px(10)
+                width += button.sizeHint().width() + self._theme.zoomed_pixels(10)
+        return width
+
+    def _measure_room_beside_buttons(self) -> int:
+        """The pixels that are left for the price, the meter and its figures."""
+        room = self._inner_width() - self._width_of_shown((self._attach, self._mode))
+        if self._row.direction() == QBoxLayout.Direction.LeftToRight:
+            room -= self._width_of_shown(self._ways())
         return room
 
     def _shorten_mode_name(self, missing: int) -> int:
@@ -514,5 +529,6 @@ class Composer(QWidget):
         self._whole.setContentsMargins(px(16), px(12), px(16), px(14))
         self._inside.setContentsMargins(px(14), px(11), px(14), px(11))
         self._inside.setSpacing(px(16))
-        self._row.setSpacing(px(10))
+        for row in (self._row, self._beside, self._ways_row):
+            row.setSpacing(px(10))
         self._column.setMaximumWidth(px(widgets.COLUMN))

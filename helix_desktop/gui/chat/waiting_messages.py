@@ -10,10 +10,19 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.facts import Text, UserPart
-from helix_desktop.gui.common.widgets import build_plain_label, build_push_button, build_surface
+from helix_desktop.gui.common.widgets import (
+    build_plain_label,
+    build_popup_menu,
+    build_push_button,
+    build_tool_button,
+    set_surface_look,
+)
 from helix_desktop.gui.rows_and_columns import build_column, build_row, clear_layout
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
+
+LOW_IN_LINES = 28  # In a window of less height, only the next message is shown.
+LEAST_MESSAGE_LETTERS = 40  # With less room for state and message, its buttons become a menu.
 
 
 class OneLineLabel(QLabel):
@@ -31,6 +40,37 @@ class OneLineLabel(QLabel):
         )
 
 
+class WaitingMessageRow(QWidget):
+    """One waiting message. Its buttons become a menu in a narrow window."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        set_surface_look(self, "soft")
+        self.more = build_tool_button(tr("More actions"), self, "⋯")
+        self.more.clicked.connect(self._open_message_menu)
+        self.more.hide()
+
+    def _message_buttons(self) -> list[QPushButton]:
+        return self.findChildren(QPushButton)
+
+    def show_buttons_or_menu(self, width: int) -> None:
+        metrics = self.fontMetrics()
+        needed = LEAST_MESSAGE_LETTERS * metrics.averageCharWidth()
+        for button in self._message_buttons():
+            needed += button.sizeHint().width() + 4
+        is_narrow = width < needed
+        for button in self._message_buttons():
+            button.setVisible(not is_narrow)
+        self.more.setVisible(is_narrow)
+
+    def _open_message_menu(self) -> None:
+        menu = build_popup_menu(self)
+        for button in self._message_buttons():
+            action = menu.addAction(button.toolTip() or button.text(), button.click)
+            action.setEnabled(button.isEnabled())
+        menu.popup(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+
+
 class WaitingMessageList(QWidget):
     """The queued messages, in the order in which they are sent. Each signal carries a message's
     place: `editing` takes it back, `discarding` deletes it, `moving` sends it one place earlier
@@ -44,7 +84,11 @@ class WaitingMessageList(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent, accessibleName=tr("Queued messages"))
-        self._rows = build_column(owner=self, margins=0, spacing=4)
+        self._rows = build_column(margins=0, spacing=4)
+        self._message_rows: list[WaitingMessageRow] = []
+        self._more = build_plain_label("", "faint", self, wraps=False)
+        self._more.setContentsMargins(12, 0, 0, 0)
+        build_column(self._rows, self._more, owner=self, margins=0, spacing=2)
         self.shown_messages: tuple[tuple[UserPart, ...], ...] = ()
         self.setProperty("look", "plain")
         self.hide()
@@ -55,6 +99,7 @@ class WaitingMessageList(QWidget):
         """Shows the messages. The first `steering_count` of them go after the running step."""
         self.shown_messages = tuple(tuple(parts) for parts in messages)
         clear_layout(self._rows)
+        self._message_rows = []
         for index in range(len(messages)):
             # A message can be moved among those that are sent at the same time.
             is_steering = index < steering_count
@@ -65,11 +110,16 @@ class WaitingMessageList(QWidget):
                 last = steering_count - 1
             row = self._build_message_row(index, is_steering=is_steering)
             self._add_move_buttons(row, index, first, last)
+            layout = row.layout()
+            if layout is not None:
+                layout.addWidget(row.more)
             self._rows.addWidget(row)
+            self._message_rows.append(row)
+        self._fit_messages_to_window()
         self.setVisible(bool(messages))
 
-    def _build_message_row(self, index: int, *, is_steering: bool) -> QWidget:
-        row = build_surface(self, "soft")
+    def _build_message_row(self, index: int, *, is_steering: bool) -> WaitingMessageRow:
+        row = WaitingMessageRow(self)
         text = message_as_one_line(self.shown_messages[index])
         short = " ".join(text[:400].split())
         state = tr("When done")
@@ -114,6 +164,22 @@ class WaitingMessageList(QWidget):
         if layout is not None:
             layout.addWidget(button)
         return button
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_messages_to_window()
+
+    def _fit_messages_to_window(self) -> None:
+        """Puts what can be done with a message into a menu where the message has too little room,
+        and shows only the next message in a low window.
+        """
+        is_low = self.window().height() < LOW_IN_LINES * self.fontMetrics().height()
+        for index, row in enumerate(self._message_rows):
+            row.show_buttons_or_menu(self.width())
+            row.setVisible(index == 0 or not is_low)
+        hidden = len(self._message_rows) - 1
+        self._more.setText(tr("and {n} more", n=hidden))
+        self._more.setVisible(is_low and hidden > 0)
 
 
 def message_as_one_line(parts: Sequence[UserPart]) -> str:

@@ -152,10 +152,10 @@ class LongConversationsPage(WorkspaceSettingsPage):
             return
         paid = sum(row.cost for row in recent)
 
-        def show_progress(done: int, total: int) -> None:
+        def show_comparison_progress(done: int, total: int) -> None:
             self._say_about_comparison(tr("Comparing: {done} of {total}", done=done, total=total))
 
-        def show_costs(outcomes: Sequence[PolicyOutcome]) -> None:
+        def show_compared_costs(outcomes: Sequence[PolicyOutcome]) -> None:
             costs = compute_preset_costs(outcomes, self._bench.policy_name, paid)
             count = format_count(len(recent), "{n} conversation", "{n} conversations")
             for preset, cost in costs.items():
@@ -172,7 +172,7 @@ class LongConversationsPage(WorkspaceSettingsPage):
             self._compare.setText(tr("Compare in a table…"))
             self._compare.setEnabled(True)
 
-        def show_failure(error: HelixError) -> None:
+        def show_comparison_failure(error: HelixError) -> None:
             self._compare.setEnabled(True)
             self._say_about_comparison(translate_sentences(str(error)))
 
@@ -180,9 +180,15 @@ class LongConversationsPage(WorkspaceSettingsPage):
         self._say_about_comparison(tr("Comparing…"))
         presets = list(context_policy.PRESETS)
         work = self._play(
-            self._bench, [row.id for row in recent], presets, recent[0].window, show_progress
+            self._bench,
+            [row.id for row in recent],
+            presets,
+            recent[0].window,
+            show_comparison_progress,
         )
-        self._doing.run_in_background(work, then=show_costs, owner=self, failed=show_failure)
+        self._doing.run_in_background(
+            work, then=show_compared_costs, owner=self, failed=show_comparison_failure
+        )
 
     def _say_about_comparison(self, words: str) -> None:
         self._compare_status.setText(words)

@@ -141,16 +141,16 @@ class ProvidersPage(SettingsPage):
         return f"{provider.address} · {key}"
 
     def _test_and_show_result(self, provider: ProviderChoice, beside: QLabel) -> None:
-        def show_model_count(tested: ProviderTestResult) -> None:
+        def show_tested_model_count(tested: ProviderTestResult) -> None:
             beside.setText(format_count(len(tested.models), "{n} model", "{n} models"))
 
-        def show_failure(error: HelixError) -> None:
+        def show_provider_test_failure(error: HelixError) -> None:
             beside.setText(translate_sentences(error.what))
 
         beside.setText(tr("Contacting…"))
         test = self._setup.test_provider(provider, "")
         self._doing.run_in_background(
-            test, then=show_model_count, owner=beside, failed=show_failure
+            test, then=show_tested_model_count, owner=beside, failed=show_provider_test_failure
         )
 
     def _open_provider_editor(self, provider: ProviderChoice) -> None:

@@ -37,13 +37,13 @@ class SettingsGroupPage(SettingsPage):
             return
         first_content = next(iter(self._contents.values()))
 
-        def scroll() -> None:
+        def scroll_section_to_top() -> None:
             top = content.y()
             if content is first_content:
                 top = 0  # With the page's title above it.
             self.verticalScrollBar().setValue(top)
 
-        QTimer.singleShot(0, content, scroll)
+        QTimer.singleShot(0, content, scroll_section_to_top)
 
     def find_rows(self, words: Sequence[str]) -> Iterator[QLabel]:
         """Yields the texts that contain all words, in the order in which they are shown."""

@@ -103,12 +103,12 @@ class StoragePage(SettingsPage):
         self._over_limit_label.setVisible(is_over_limit)
 
     def _estimate_and_ask_to_free_space(self) -> None:
-        def show_failure(error: HelixError) -> None:
+        def show_estimate_failure(error: HelixError) -> None:
             self._status_label.setText(translate_sentences(str(error)))
 
         estimate = self._program.estimate_space_to_free(self._bench)
         self._doing.run_in_background(
-            estimate, then=self._ask_to_free_space, owner=self, failed=show_failure
+            estimate, then=self._ask_to_free_space, owner=self, failed=show_estimate_failure
         )
 
     def _ask_to_free_space(self, going: SpaceToFree) -> None:

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QUrl
 from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.context_usage import NextMessageCost, WindowMeter
 from helix_desktop.engine.facts import Attachment, Text
@@ -21,7 +21,7 @@ from helix_desktop.gui.chat.completion_list import (
 )
 from helix_desktop.gui.chat.composer import LEAST_BAR, Composer
 from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
-from helix_desktop.gui.chat.waiting_messages import OneLineLabel
+from helix_desktop.gui.chat.waiting_messages import OneLineLabel, WaitingMessageRow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_actions import WindowAction, declare_actions
@@ -503,7 +503,8 @@ def test_waiting_messages_say_when_they_go_and_can_change_it(composer: Composer)
     moving = QSignalSpy(composer.waiting.moving)
     steering = QSignalSpy(composer.waiting.steering)
     composer.show_waiting_messages([(Text("one"),), (Text("two"),), (Text("three"),)], 1)
-    labels = [label.text() for label in composer.waiting.findChildren(QLabel)]
+    rows = composer.waiting.findChildren(WaitingMessageRow)
+    labels = [label.text() for row in rows for label in row.findChildren(QLabel)]
     assert labels[1::2] == ["After this step", "When done", "When done"]
     buttons = {
         button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)
@@ -598,3 +599,37 @@ def test_in_a_very_narrow_window_no_button_is_cut(
 def test_a_name_that_was_cut_has_one_ellipsis(composer: Composer) -> None:
     composer.show_draft_of("w", "c", "A rather long name that …")
     assert composer.text.placeholderText() == "Message A rather long name that…"
+
+
+def test_in_the_smallest_window_at_twice_the_size_every_way_to_send_can_be_read(
+    composer: Composer,
+) -> None:
+    """The three buttons were pressed together until none of their words could be read."""
+    composer._theme.set_zoom(2.0)
+    composer.resize(560, 500)
+    composer.show()
+    composer.show_run_state(ConversationActivity.THINKING)
+    composer.text.setPlainText("go on")
+    composer.show_waiting_messages([(Text("one"),), (Text("two"),)], 1)
+    QApplication.processEvents()
+    for button in (composer._stop, composer._steer, composer._send):
+        assert button.isVisible()
+        assert button.width() >= button.sizeHint().width(), button.text()
+        assert button.geometry().right() <= composer.width()
+    rows = composer.waiting.findChildren(WaitingMessageRow)
+    assert [row.isVisible() for row in rows] == [True, False], "the others are counted below it"
+    assert composer.waiting._more.text() == "and 1 more"
+    assert rows[0].more.isVisible()
+    editing = QSignalSpy(composer.waiting.editing)
+    rows[0].more.click()
+    (menu,) = rows[0].findChildren(QMenu)
+    next(action for action in menu.actions() if action.text() == "Edit").trigger()
+    assert editing.at(0) == [0]
+    composer._theme.set_zoom(1.0)
+    composer.resize(760, 700)
+    QApplication.processEvents()
+    assert [row.isVisible() for row in rows] == [True, True]
+    assert [row.more.isVisible() for row in rows] == [False, False]
+    assert composer._send.y() == composer._attach.y() or composer._send.geometry().intersects(
+        composer._attach.geometry().adjusted(0, 0, 1_000, 0)
+    ), "one line"
