@@ -17,6 +17,7 @@ from typing import Any
 from helix_desktop import concurrency, running_instance
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import list_at, object_at, value_at
 from helix_desktop.running_instance import LATER
 
@@ -25,6 +26,13 @@ MOST_WAITING = 1_000  # The most requests from the editor that may await an answ
 MOST_UNSENT = 10_000  # Once this many messages wait to be read by the editor, senders wait, too.
 RETRY_SECONDS = 0.1
 QUIT_SECONDS = 1.5
+# Codes of JSON-RPC.
+PARSE_ERROR = -32700
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMETERS = -32602
+INTERNAL_ERROR = -32603
+NO_MESSAGE = "This line is not a message, or is too long."
+MOVED = "The workspace moved to another window of this program. Send your message again."
 log = logging.getLogger(__name__)
 Message = dict[str, Any]
 OpenWorkspacePipe = Callable[[str, "WorkspacePipe"], Awaitable[int]]
@@ -50,7 +58,8 @@ class WorkspacePipe:
         """Prepares for the next process: discards what the last one had not read, and
         repeats the editor's greeting.
         """
-        self._unread, self._unfinished = asyncio.Queue(), bytearray()
+        self._unread = asyncio.Queue()
+        self._unfinished = bytearray()
         self.send_message({**greeting, "id": "greeting"})
 
     def send_message(self, message: Message) -> None:
@@ -63,8 +72,10 @@ class WorkspacePipe:
         return await self._unread.get()
 
     async def write_output(self, data: bytes) -> None:
-        *lines, rest = (bytes(self._unfinished) + data).split(b"\n")
-        self._unfinished = bytearray(rest)
+        self._unfinished += data
+        lines = bytes(self._unfinished).split(b"\n")
+        # What follows the last line end is the beginning of a line.
+        self._unfinished = bytearray(lines.pop())
         for line in lines:
             await self._pass_on(self, json.loads(line))
 
@@ -73,6 +84,14 @@ class WorkspacePipe:
 
     async def print_error(self, sentence: str) -> None:
         log.warning("%s", sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRequest:
+    """A request of a workspace to the editor. `own_id` is the workspace's own id for it."""
+
+    pipe: WorkspacePipe
+    own_id: Any
 
 
 class WorkspaceSwitch:
@@ -89,13 +108,12 @@ class WorkspaceSwitch:
         self._open_line = open_line
         self._find_workspace = find_workspace
         self._write = write
-        self._lines: dict[str, WorkspacePipe] = {}
+        self._pipes: dict[str, WorkspacePipe] = {}
         self._opened_pipes = 0
         # A session outlives the process that has its workspace open.
         self._workspaces_by_session: dict[str, str] = {}
-        # Workspaces' requests to the editor, by the id we gave them: the sender, and
-        # the id it had given.
-        self._asked: dict[str, tuple[WorkspacePipe, Any]] = {}
+        # By the id that we gave them, as two workspaces may use the same.
+        self._requests_to_editor: dict[str, WorkspaceRequest] = {}
         self._greeting: Message = {
             "jsonrpc": "2.0",
             "method": "initialize",
@@ -110,17 +128,20 @@ class WorkspaceSwitch:
             self._send_waiting_bytes_until_closed(), name="write to the editor"
         )
         unfinished = bytearray()
-        while not writing.done() and (piece := await read()):
+        while not writing.done():
+            piece = await read()
+            if not piece:
+                break
             unfinished += piece
             if b"\n" in piece:
-                *lines, rest = bytes(unfinished).split(b"\n")
-                unfinished = bytearray(rest)
-                for each in lines:
-                    await self._handle_input_line(each)
+                lines = bytes(unfinished).split(b"\n")
+                unfinished = bytearray(lines.pop())
+                for line in lines:
+                    await self._handle_input_line(line)
             elif len(unfinished) > LONGEST_MESSAGE:
                 unfinished = bytearray(b"{")  # Drops the line: its rest is no message behind a "{".
-        for line in self._lines.values():
-            line.send_end_of_input()
+        for pipe in self._pipes.values():
+            pipe.send_end_of_input()
         with suppress(TimeoutError):  # The rest ends as in a crash, which loses nothing.
             async with asyncio.timeout(QUIT_SECONDS):
                 await self._tasks.aclose(limit=QUIT_SECONDS)
@@ -131,51 +152,62 @@ class WorkspaceSwitch:
         try:
             message = decode_message(line)
         except InvalidInput as error:
-            await self._send(build_error_response(None, -32700, error.what))
+            await self._send(build_error_response(None, PARSE_ERROR, error.what))
             return
         try:
             await self._route_message(message)
         except HelixError as error:
             if "id" in message and "method" in message:
-                await self._send(build_error_response(message["id"], -32602, str(error)))
+                await self._send(
+                    build_error_response(message["id"], INVALID_PARAMETERS, str(error))
+                )
 
     async def _route_message(self, message: Message) -> None:
-        method, asks = message.get("method"), "id" in message
+        """Answers what concerns no workspace, and passes everything else to a workspace."""
+        method = message.get("method")
         if method is None:
-            line, own = self._asked.pop(str(message["id"]), (None, None))
-            if line is not None:  # An answer without a request is ignored.
-                line.send_message({**message, "id": own})
-        elif method == "initialize" and asks:
+            self._pass_on_answer(message)
+            return
+        if "id" not in message:
+            pipe = await self._find_or_open_pipe(message)
+            pipe.send_message(message)
+            return
+        if method == "initialize":
             self._greeting = message
-            await self._send(
-                {"jsonrpc": "2.0", "id": message["id"], "result": build_initialize_result()}
-            )
-        elif method == "authenticate" and asks:
-            await self._send({"jsonrpc": "2.0", "id": message["id"], "result": {}})
-        elif asks and not method.startswith("session/"):
-            await self._send(
-                build_error_response(message["id"], -32601, f"Method not found: {method[:80]}")
-            )
+            await self._send_result(message, build_initialize_result())
+        elif method == "authenticate":
+            await self._send_result(message, {})
+        elif method.startswith("session/"):
+            await self._pass_on_request(message)
         else:
-            line = await self._find_or_open_pipe(message)
-            if asks:
-                if len(line.waiting) >= MOST_WAITING:
-                    raise InvalidInput("Too many requests are waiting for an answer.")
-                line.waiting[_key_of_id(message["id"])] = message
-            line.send_message(message)
+            sentence = f"Method not found: {method[:80]}"
+            await self._send(build_error_response(message["id"], METHOD_NOT_FOUND, sentence))
+
+    def _pass_on_answer(self, answer: Message) -> None:
+        """Gives the editor's answer to the workspace that asked. One without a request is ignored."""
+        request = self._requests_to_editor.pop(str(answer["id"]), None)
+        if request is not None:
+            request.pipe.send_message({**answer, "id": request.own_id})
+
+    async def _pass_on_request(self, request: Message) -> None:
+        pipe = await self._find_or_open_pipe(request)
+        if len(pipe.waiting) >= MOST_WAITING:
+            raise InvalidInput("Too many requests are waiting for an answer.")
+        pipe.waiting[_key_of_id(request["id"])] = request
+        pipe.send_message(request)
 
     async def _find_or_open_pipe(self, message: Message) -> WorkspacePipe:
         params = object_at(message, "params")
         workspace = self._workspaces_by_session.get(str(params.get("sessionId")))
         if workspace is None:
             workspace = await self._find_workspace_of_folder(message["method"], params.get("cwd"))
-        if workspace not in self._lines:
+        if workspace not in self._pipes:
             self._opened_pipes += 1
-            line = WorkspacePipe(self._opened_pipes, workspace, self._handle_workspace_message)
-            self._lines[workspace] = line
-            line.restart_with_greeting(self._greeting)
-            self._tasks.spawn_task(self._run_pipe_until_done(line), name="workspace of an editor")
-        return self._lines[workspace]
+            pipe = WorkspacePipe(self._opened_pipes, workspace, self._handle_workspace_message)
+            self._pipes[workspace] = pipe
+            pipe.restart_with_greeting(self._greeting)
+            self._tasks.spawn_task(self._run_pipe_until_done(pipe), name="workspace of an editor")
+        return self._pipes[workspace]
 
     async def _find_workspace_of_folder(self, method: str, named_folder: Any) -> str:
         if not named_folder and method != "session/list":
@@ -195,43 +227,60 @@ class WorkspaceSwitch:
         workspace meanwhile.
         """
         while True:
-            said = "The workspace moved to another window of this program. Send your message again."
+            failure = MOVED
             try:
                 code = await self._open_line(pipe.workspace, pipe)
             except HelixError as error:
-                code, said = 1, str(error)
-            requests = list(pipe.waiting.values())
+                code = 1
+                failure = str(error)
+            unanswered = list(pipe.waiting.values())
             pipe.waiting.clear()
             if code == 0:
                 return
             pipe.restart_with_greeting(self._greeting)
-            for request in requests:
-                await self._send(build_error_response(request["id"], -32603, said))
-            if not requests and code != LATER:
+            for request in unanswered:
+                await self._send(build_error_response(request["id"], INTERNAL_ERROR, failure))
+            if code == LATER:
+                await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
+            elif unanswered:
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
                 # The next message of one of its sessions opens the workspace again.
-                self._lines.pop(pipe.workspace, None)
+                self._pipes.pop(pipe.workspace, None)
                 return
-            await asyncio.sleep(
-                running_instance.GIVEN_WAY_SECONDS if code == LATER else RETRY_SECONDS
-            )
 
     async def _handle_workspace_message(self, pipe: WorkspacePipe, message: Message) -> None:
-        """Passes on an answer or a request of a workspace. A request gets an id that no
-        other workspace uses.
-        """
-        if "method" in message:
-            if "id" in message:
-                known = f"{pipe.number}:{json.dumps(message['id'])}"
-                self._asked[known] = pipe, message["id"]
-                message = {**message, "id": known}
+        """Passes on an answer or a request of a workspace to the editor."""
+        if "method" not in message:
+            await self._handle_workspace_answer(pipe, message)
+            return
+        if "id" not in message:
             await self._send(message)
-        elif message.get("id") != "greeting":
-            request = pipe.waiting.pop(_key_of_id(message.get("id")), None)
-            asked = value_at(request, "params") if "result" in message else None
-            for each in (message.get("result"), asked, *list_at(message, "result", "sessions")):
-                if isinstance(session := value_at(each, "sessionId"), str):
-                    self._workspaces_by_session[session] = pipe.workspace
-            await self._send(message)
+            return
+        # No other workspace uses this id.
+        id_for_editor = f"{pipe.number}:{json.dumps(message['id'])}"
+        self._requests_to_editor[id_for_editor] = WorkspaceRequest(pipe, message["id"])
+        await self._send({**message, "id": id_for_editor})
+
+    async def _handle_workspace_answer(self, pipe: WorkspacePipe, answer: Message) -> None:
+        if answer.get("id") == "greeting":
+            return  # The editor had its answer from us.
+        request = pipe.waiting.pop(_key_of_id(answer.get("id")), None)
+        if "result" in answer:
+            self._remember_sessions(pipe, request, answer["result"])
+        await self._send(answer)
+
+    def _remember_sessions(self, pipe: WorkspacePipe, request: Message | None, result: Any) -> None:
+        """Notes to which workspace the sessions belong that a request or its result names."""
+        naming = [result, value_at(request, "params")]
+        naming += list_at(result, "sessions")
+        for value in naming:
+            session = value_at(value, "sessionId")
+            if isinstance(session, str):
+                self._workspaces_by_session[session] = pipe.workspace
+
+    async def _send_result(self, request: Message, result: Any) -> None:
+        await self._send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
     async def _send(self, message: Message) -> None:
         await self._unsent.put(encode_message(message))
@@ -251,13 +300,15 @@ class WorkspaceSwitch:
 
 def decode_message(line: bytes) -> Message:
     """Parses one message. InvalidInput if the line is not a message."""
+    if len(line) > LONGEST_MESSAGE:
+        raise InvalidInput(NO_MESSAGE)
     try:
-        found = json.loads(line) if len(line) <= LONGEST_MESSAGE else None
+        fields = object_at(json.loads(line))
     except (ValueError, RecursionError) as error:
         raise InvalidInput("This line is not valid JSON.") from error
-    fields = object_at(found)
-    if not isinstance(fields.get("method", ""), str) or not {"method", "id"} & set(fields):
-        raise InvalidInput("This line is not a message, or is too long.")
+    is_message = "method" in fields or "id" in fields
+    if not is_message or not isinstance(fields.get("method", ""), str):
+        raise InvalidInput(NO_MESSAGE)
     return fields
 
 
