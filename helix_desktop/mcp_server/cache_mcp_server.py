@@ -4,7 +4,7 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -63,15 +63,10 @@ async def _pin_newest_part_with(served: ServedWorkspace, session: Session, words
     if words:
         search = await search_content(served, query=words, limit=MOST_HITS)
         digests_with_words = {hit["sha256"] for hit in search["hits"]}
-    for message in reversed(list(_messages_beside_prompts(session))):
+    newest_first = reversed(list(_messages_beside_prompts(session)))
+    for message in newest_first:
         for place, part in enumerate(parts_of(require_message(message))):
-            text = ""
-            if isinstance(part, facts.Text) and words:
-                text = part.text
-            elif isinstance(part, facts.Stored):
-                has_words = not words or part.digest.hex in digests_with_words
-                if has_words:
-                    text = await read_stored_text(served.cache, part)
+            text = await _text_that_may_be_pinned(served, part, words, digests_with_words)
             start = text.casefold().find(words.casefold())
             if text and start >= 0:
                 await session.context.pin_part(facts.PartRef(message.seq, place))
@@ -79,6 +74,19 @@ async def _pin_newest_part_with(served: ServedWorkspace, session: Session, words
     if words:
         raise InvalidInput("Nothing has these words.")
     raise InvalidInput("There is no output yet.")
+
+
+async def _text_that_may_be_pinned(
+    served: ServedWorkspace, part: object, words: str, digests_with_words: Collection[str]
+) -> str:
+    """Return the text of a part, or an empty string if it cannot be the one that is meant."""
+    if isinstance(part, facts.Text) and words:
+        return part.text
+    if not isinstance(part, facts.Stored):
+        return ""
+    if words and part.digest.hex not in digests_with_words:
+        return ""
+    return await read_stored_text(served.cache, part)
 
 
 def _messages_beside_prompts(session: Session) -> Iterator[facts.Recorded]:
@@ -374,8 +382,8 @@ class _CacheServerRequests:
         if params is not None and params.cursor:
             raise MCPError(types.INVALID_PARAMS, "There is no such page.")
         resources = []
-        for conversation, title, fold in await cache_operations.list_newest_handovers(self._served):
-            resources.append(_handover_as_resource(conversation, title, fold))
+        for handover in await cache_operations.list_newest_handovers(self._served):
+            resources.append(_handover_as_resource(handover))
         for row in await cache_operations.list_newest_entries(self._served, PAGE):
             resources.append(_entry_as_resource(row))
         return types.ListResourcesResult(resources=resources)
@@ -449,10 +457,12 @@ def _entry_as_resource(row: EntryRow) -> types.Resource:
     )
 
 
-def _handover_as_resource(conversation: str, title: str, fold: Any) -> types.Resource:
+def _handover_as_resource(handover: cache_operations.ListedHandover) -> types.Resource:
+    fold = handover.fold
+    name = f"Handover {fold.number} of {handover.title or handover.conversation}"
     return types.Resource(
-        name=f"Handover {fold.number} of {title or conversation}"[:200],
-        uri=f"{HANDOVER}{conversation}/{fold.fold}",
+        name=name[:200],
+        uri=f"{HANDOVER}{handover.conversation}/{fold.fold}",
         mime_type="text/markdown",
         description=f"{fold.tokens:,} tokens in place of {fold.tokens_before:,}",
     )

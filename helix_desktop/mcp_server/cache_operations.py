@@ -27,6 +27,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 MOST_LISTED = 200
 MOST_PUT = 16 << 20
+SHOWN_OF_TASK = ("id", "state", "why", "answer", "text")
 NEWEST = 20  # Only this many of the newest conversations are searched for handovers.
 
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
@@ -66,6 +67,15 @@ class ServedWorkspace:
     compact: Compact | None
     run_task_command: RunTaskCommand
     use_agent_session: Callable[[str], AbstractAsyncContextManager[Session]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedHandover:
+    """A handover document that replaces messages now. `title` is the conversation's."""
+
+    conversation: str
+    title: str
+    fold: Folded
 
 
 async def recall_content(
@@ -188,11 +198,9 @@ async def recall_fold_messages(
                     state, served.cache, served.tokens, wanted, find
                 ),
             }
-    where = (
-        f"In the conversation {conversation[:40]}"
-        if conversation
-        else f"In the newest {NEWEST} conversations"
-    )
+    where = f"In the newest {NEWEST} conversations"
+    if conversation:
+        where = f"In the conversation {conversation[:40]}"
     raise NotFound(
         f"{where} there is no fold {wanted[:80]!r}.",
         remedy="Specify which conversation the fold belongs to, or list the resources.",
@@ -203,8 +211,12 @@ async def add_task(
     served: ServedWorkspace, *, text: str, agent: str = "", key: str = "", after: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Add a task. Its worker and the workspace's rules decide what it may do without asking."""
-    options = [f"--agent={agent}", f"--key={key}", *(f"--after={need}" for need in after)]
-    (task,) = await served.run_task_command(["add", *options, "--", f" {text}"])
+    command = ["add", f"--agent={agent}", f"--key={key}"]
+    for needed_task in after:
+        command.append(f"--after={needed_task}")
+    # The space keeps a text that is a single "-" from being read as standard input.
+    command += ["--", f" {text}"]
+    (task,) = await served.run_task_command(command)
     return {"task": task}
 
 
@@ -212,26 +224,27 @@ async def show_tasks(
     served: ServedWorkspace, *, tasks: Sequence[str] = (), wait_seconds: int = 0
 ) -> dict[str, Any]:
     """Return these tasks once they have ended or time is up. Without names, return the newest."""
-    words = ["show", "--", *tasks] if tasks else ["list"]
+    named = ["--", *tasks]
     if tasks and wait_seconds:
         with suppress(TimeoutError):
-            await wait_with_limit(served.run_task_command(["wait", *words[1:]]), wait_seconds)
-    found = await served.run_task_command(words)
-    return {
-        "tasks": [
-            {name: task[name] for name in ("id", "state", "why", "answer", "text")}
-            for task in found
-        ]
-    }
+            await wait_with_limit(served.run_task_command(["wait", *named]), wait_seconds)
+    command = ["list"]
+    if tasks:
+        command = ["show", *named]
+    shown: list[dict[str, Any]] = []
+    for task in await served.run_task_command(command):
+        shown.append({name: task[name] for name in SHOWN_OF_TASK})
+    return {"tasks": shown}
 
 
-async def list_newest_handovers(served: ServedWorkspace) -> list[tuple[str, str, Folded]]:
-    """Return (conversation, title, handover) of the newest conversations, newest first."""
-    found = []
+async def list_newest_handovers(served: ServedWorkspace) -> list[ListedHandover]:
+    """Return the handovers of the newest conversations, newest first."""
+    listed: list[ListedHandover] = []
     async for row, state in _iterate_conversation_states(served, ""):
-        documents = [fold for fold in state.live_folds if fold.kind is FoldKind.HANDOVER]
-        found += [(row.id, row.title, fold) for fold in reversed(documents)]
-    return found
+        for fold in reversed(state.live_folds):
+            if fold.kind is FoldKind.HANDOVER:
+                listed.append(ListedHandover(row.id, row.title, fold))
+    return listed
 
 
 async def read_handover_text(served: ServedWorkspace, conversation: str, fold: str) -> str:

@@ -101,8 +101,9 @@ class ClientLine:
         self._unfinished_output += data
         if b"\n" not in data:
             return
-        *lines, rest = bytes(self._unfinished_output).split(b"\n")
-        self._unfinished_output = bytearray(rest)
+        lines = bytes(self._unfinished_output).split(b"\n")
+        # What follows the last line end is the beginning of a line.
+        self._unfinished_output = bytearray(lines.pop())
         for line in lines:
             message = _parse_object(line)
             if message.get("id") == GREETING_ID:
