@@ -391,7 +391,9 @@ def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]
 def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Lines | None:
     """Return the complete lines before a compaction (0: all), or None if it does not exist."""
     # The agent may still be writing the last line.
-    complete = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+    complete = lines
+    if lines and not lines[-1].endswith(b"\n"):
+        complete = lines[:-1]
     if not number:
         return complete
     name, value = form.compaction
@@ -474,7 +476,11 @@ def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> 
     """Save the session where the agent looks for it. Return the file or database."""
     form = FORMATS[restored.agent]
     named = places.variables.get(form.variable, "")
-    root, begin = (Path(named), "") if named else (places.home, f"{form.usual}/".lstrip("/"))
+    root = places.home
+    begin = f"{form.usual}/".lstrip("/")
+    if named:
+        root = Path(named)
+        begin = ""
     if restored.agent == "opencode":
         database = root / f"{begin}opencode/opencode.db"
         opencode_writer.insert_opencode_session(database, restored.content)
@@ -491,15 +497,22 @@ def _session_path_below_agent_folder(restored: RestoredSession, agent_folder: Pa
     if restored.agent == "codex":
         return f"sessions/{codex_writer.rollout_path_below_sessions(restored.session, time.time())}"
     if restored.agent == "pi":
-        return f"sessions/{pi_writer.build_relative_pi_session_path(restored.folder, restored.session, time.time())}"
+        path = pi_writer.build_relative_pi_session_path(
+            restored.folder, restored.session, time.time()
+        )
+        return f"sessions/{path}"
     if restored.agent == "gemini":
         project = gemini_cli_writer.choose_gemini_project_name(
             agent_folder / ".gemini" / "tmp", restored.folder
         )
-        return f".gemini/tmp/{project}/chats/{gemini_cli_writer.gemini_file_name(restored.session, time.time())}"
+        name = gemini_cli_writer.gemini_file_name(restored.session, time.time())
+        return f".gemini/tmp/{project}/chats/{name}"
     project = claude_writer.project_folder_name(restored.folder)
     if not project:
-        raise InvalidInput(f"The path of the folder {restored.folder} is too long. Claude Code names the folder for its sessions after this path.", remedy="Write to a file with `--to FILE`.")  # fmt: skip
+        raise InvalidInput(
+            f"The path of the folder {restored.folder} is too long. Claude Code names the folder for its sessions after this path.",
+            remedy="Write to a file with `--to FILE`.",
+        )
     return f"projects/{project}/{restored.session}.jsonl"
 
 

@@ -57,21 +57,18 @@ class FactDraft:
 
 
 def summary_text_of_draft(draft: FactDraft) -> str:
-    part = draft.fact.parts[0] if isinstance(draft.fact, facts.UserSaid) else None
-    text = (
-        part.text
-        if isinstance(part, facts.Text)
-        else draft.contents[0][0].decode("utf-8", "replace")
-    )
-    return f"{SUMMARY}\n{text}"
+    said = draft.fact
+    if isinstance(said, facts.UserSaid) and isinstance(said.parts[0], facts.Text):
+        return f"{SUMMARY}\n{said.parts[0].text}"
+    content, _ = draft.contents[0]
+    return f"{SUMMARY}\n{content.decode('utf-8', 'replace')}"
 
 
 def comparable_text(fact: facts.Fact) -> str:
     """Return a fact as text to compare, without position, cost, and what older versions ignored."""
     if isinstance(fact, facts.ModelReplied):
-        fact = replace(
-            fact, saw=0, seconds=0.0, usage=replace(fact.usage, cache_write_hour=0, cost=0.0)
-        )
+        usage = replace(fact.usage, cache_write_hour=0, cost=0.0)
+        fact = replace(fact, saw=0, seconds=0.0, usage=usage)
     return fact_encoding.encode_fact(fact)
 
 
@@ -79,9 +76,17 @@ def build_started_fact(
     recording: RecordedSession, *, parent: str = "", fork: tuple[str, int] = ("", 0)
 ) -> facts.ConversationStarted:
     """Return the fact with which a conversation begins, or continues as a fork."""
-    title, origin = title_of_recording(recording), origin_of_recording(recording)
+    forked_from, forked_at = fork
+    parent_call = ""
+    if parent:
+        parent_call = recording.parent_call
     return facts.ConversationStarted(
-        title, parent, recording.parent_call if parent else "", *fork, origin
+        title_of_recording(recording),
+        parent,
+        parent_call,
+        forked_from,
+        forked_at,
+        origin_of_recording(recording),
     )
 
 
@@ -243,14 +248,20 @@ class _FactDrafting:
                 images.append(reference_to_content(picture.data, picture.media_type))
                 origin = EntryOrigin(about.tool, about.source, picture.media_type)
                 contents.append((picture.data, origin))
+        head = ""
+        if len(message.text) <= HEAD:
+            head = message.text
+        child = ""
+        if message.child:
+            child = self.find_child(message.child)
         fact = facts.ToolReturned(
             message.answers,
             output,
             tokens,
             ok=message.ok,
-            head=message.text if len(message.text) <= HEAD else "",
+            head=head,
             images=tuple(images),
-            child=self.find_child(message.child) if message.child else "",
+            child=child,
         )
         number = self.add_draft(message.time, fact, tuple(contents))
         if message.shown:
@@ -354,8 +365,10 @@ class _FactDrafting:
         return f"{kind.value}-{self.fold_number}"
 
     def _with_counted_tokens(self, part: facts.ReplyPart) -> facts.ReplyPart:
-        texts = (part.name, part.arguments) if isinstance(part, facts.ToolCall) else (part.text,)
-        return replace(part, tokens=sum(map(self.tokens.count_tokens, texts)))
+        count = self.tokens.count_tokens
+        if isinstance(part, facts.ToolCall):
+            return replace(part, tokens=count(part.name) + count(part.arguments))
+        return replace(part, tokens=count(part.text))
 
     def _estimate_picture_tokens(self, picture: recorded_session.RecordedPicture) -> int:
         if picture.media_type.startswith("text/"):

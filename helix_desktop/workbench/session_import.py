@@ -163,7 +163,9 @@ class EarlierImports:
     def is_in_another_file(self, held: SessionToImport) -> bool:
         """Whether another file, which is still there, has a session of the same name."""
         known = self.last.get(held.recording.identity_of_session)
-        path = imported_path(known) if known else str(held.file)
+        if known is None:
+            return False
+        path = imported_path(known)
         return path != str(held.file) and Path(path).is_file()
 
     def imported_conversation(self, kind: str, session: str) -> str:
@@ -176,9 +178,9 @@ class EarlierImports:
 
 
 def imported_path(recorded: Recorded) -> str:
-    return (
-        recorded.fact.origin.path.partition("#")[0] if isinstance(recorded.fact, BroughtIn) else ""
-    )
+    if not isinstance(recorded.fact, BroughtIn):
+        return ""
+    return recorded.fact.origin.path.partition("#")[0]
 
 
 @dataclass(slots=True)
@@ -280,8 +282,10 @@ class SessionWriter:
         facts += drafts[shared:]
         places: dict[int, int] = {}
         for number in range(1, len(drafts) + 1):
-            facts_before = 1 if number <= shared else 1 + bool(source)
-            places[number] = number + facts_before
+            # Behind the fact that begins the conversation, and the one that begins the fork.
+            places[number] = number + 1
+            if source and number > shared:
+                places[number] += 1
         numbering = asyncio.to_thread(_renumber_drafts, facts, 1, places)
         placed, _ = await asyncio.gather(numbering, self._store_contents_of_drafts(drafts))
         await self._append_with_import_fact(placed, "new")
@@ -314,7 +318,7 @@ class SessionWriter:
 
     async def _append_new_facts(self, facts: Sequence[Recorded], decision: Append) -> None:
         new = self.held.made[decision.first_new - 1 :]
-        begun: list[Fact] = [*decision.changes]
+        begun = list(decision.changes)
         if decision.keeps_up_to is not None:
             # The file's messages are not those that were imported before.
             begun.append(Rewound(decision.keeps_up_to))
@@ -328,10 +332,15 @@ class SessionWriter:
         await self._store_contents_of_drafts(new)
         numbered = _renumber_drafts([*decision.folds, *new], first, places)
         appended: list[tuple[float, Fact]] = [(0.0, fact) for fact in begun]
-        before = [*(one.fact for one in facts), *begun]
+        before = [one.fact for one in facts] + begun
         appended += _rename_folds(before, numbered)
-        self.new_from = new[0].message if new else len(self.held.recording.messages)
-        state = "back" if decision.is_redone and not new else "more"
+        state = "more"
+        if new:
+            self.new_from = new[0].message
+        else:
+            self.new_from = len(self.held.recording.messages)
+            if decision.is_redone:
+                state = "back"
         await self._append_with_import_fact(appended, state, facts)
 
     async def _fork_with_new_messages(self, decision: Fork) -> None:
@@ -359,7 +368,9 @@ class SessionWriter:
         facts.append((0.0, begun))
         before = [one.fact for one in decision.shared]
         facts += _rename_folds(before, _renumber_drafts(new, first_of_new, places))
-        self.new_from = new[0].message if new else 0
+        self.new_from = 0
+        if new:
+            self.new_from = new[0].message
         await self._append_with_import_fact(facts, "fork")
 
     async def _store_contents_of_drafts(self, new: Sequence[FactDraft]) -> None:

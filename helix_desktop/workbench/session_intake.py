@@ -129,13 +129,8 @@ class SessionIntake:
         if writing.brought is not None:
             here = ""
             await self._archive_if_here_already(writing.held, writing.brought)
-        return TakenIn(
-            writing.brought,
-            writing.conversation,
-            here,
-            writing.new_from,
-            (writing.damage,) if writing.damage else (),
-        )
+        complaints = tuple(filter(None, [writing.damage]))
+        return TakenIn(writing.brought, writing.conversation, here, writing.new_from, complaints)
 
     async def _without_deleted_part(self, session: SessionToImport) -> SessionToImport | None:
         """Return what is new since the user deleted it, or what it belongs to, for
@@ -206,7 +201,9 @@ class SessionIntake:
                     found.append(seen)
         # The requests of an agent over ACP may stand below its conversation, under the same name.
         found.sort(key=lambda seen: bool(seen.parent))
-        return found[0] if found else None
+        if not found:
+            return None
+        return found[0]
 
     async def _read_session_seen_live(self, row: StoredConversation) -> "SessionSeenLive":
         """Return the oldest and newest facts of a conversation that an agent is connected to or

@@ -404,7 +404,9 @@ def match_first_messages(
         seqs.append(last_seq)
         if is_certain:
             certain_count = len(seqs)
-    return tuple(seqs[:certain_count]) if is_reply_matched else ()
+    if not is_reply_matched:
+        return ()
+    return tuple(seqs[:certain_count])
 
 
 def _list_unfolded_facts(facts: Sequence[Recorded]) -> Iterator[Recorded]:
@@ -434,7 +436,9 @@ def _end_of_same_reply(
         if not isinstance(fact, ModelReplied) or not keys_of_reply(fact) & keys:
             break
         end += 1
-    return end if end > position else None
+    if end == position:
+        return None
+    return end
 
 
 def _end_of_same_words(
