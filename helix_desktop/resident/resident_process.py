@@ -30,8 +30,6 @@ from helix_desktop.resident.gateway_keeper import GatewayKeeper
 from helix_desktop.resident.history_recorder import HistoryRecorder
 from helix_desktop.resident.page_keeper import PageKeeper
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
-from helix_desktop.store.all_workspaces import AllWorkspaces
-from helix_desktop.store.workspace_link import is_set_up_to_be_shared
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
@@ -245,6 +243,10 @@ class Resident:
 
 
 def _is_shared_workspace(where: ProgramFolders, workspace: str) -> bool:
+    # Only with schedules: the resident is always there, and takes little memory without these.
+    from helix_desktop.store.all_workspaces import AllWorkspaces
+    from helix_desktop.store.workspace_link import is_set_up_to_be_shared
+
     try:
         known = AllWorkspaces(where.workspaces_folder).find_known_workspace(workspace)
     except HelixError:  # It was removed, or its settings cannot be read.

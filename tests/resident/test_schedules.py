@@ -133,6 +133,35 @@ async def test_a_schedule_that_cannot_run_holds_up_no_other_and_its_text_is_no_a
     assert added.endswith(']{"text": "the secret plan"}')
 
 
+async def test_other_computers_are_told_of_each_change_of_a_shared_workspaces_schedules(
+    tmp_path: Path,
+) -> None:
+    said = tmp_path / "said"
+    script = f"import sys; open({str(said)!r}, 'a').write(' '.join(sys.argv[1:]) + chr(10))"
+    command = [sys.executable, "-I", "-c", script]
+    keeper = ScheduleKeeper(tmp_path, command, lambda workspace: workspace == "shared")
+    later = replace(schedule("UTC", "08:00"), handled=time.time())
+    shared = replace(later, id="2", workspace="shared")
+
+    changes: list[list[WorkSchedule]] = [
+        [later, shared],
+        [later, shared.with_on_off_toggled()],
+        [later],
+    ]
+    schedules.write_schedules(tmp_path, [later])
+    keeper.reread_schedules()
+    await keeper._copy_changed_schedules()
+    for number, wanted in enumerate(changes, 1):
+        schedules.write_schedules(tmp_path, wanted)
+        keeper.reread_schedules()
+        for _ in range(2):  # The second time, nothing has changed.
+            await keeper._copy_changed_schedules()
+        async with asyncio.timeout(60):
+            while not said.exists() or len(said.read_text().splitlines()) < number:
+                await asyncio.sleep(0.02)
+        assert said.read_text().splitlines() == ["schedule list --workspace shared"] * number
+
+
 async def test_a_command_that_was_just_started_as_the_program_ends_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
