@@ -7,6 +7,7 @@ A file that cannot be read is kept under another name, and the window says so. K
 import itertools
 import json
 import logging
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 WRITE_DELAY_MS = (
     200  # The delay before the file is written, so that it is not written on every key press.
 )
+SAVED_AT = "saved at"
 T = TypeVar("T")
 
 
@@ -40,6 +42,13 @@ class WindowStateFile(QObject):
             HelixError
         ] = []  # Errors that explain why drafts of earlier starts are missing.
         self._values: dict[str, object] = self._read_state_file()
+        # When what is in the file was true, in seconds since 1970; 0 if an earlier version wrote it.
+        self.saved_at = 0.0
+        # Workspaces and conversations whose draft has been shown, so it is of this start.
+        self.opened_draft_places: set[tuple[str, str]] = set()
+        saved_at = self._values.pop(SAVED_AT, 0.0)
+        if isinstance(saved_at, float):
+            self.saved_at = saved_at
         self._writer: Executor | None = None
         self._timer = QTimer(self, interval=WRITE_DELAY_MS, singleShot=True)
         self._timer.timeout.connect(self._write_on_thread)
@@ -106,7 +115,8 @@ class WindowStateFile(QObject):
 
         self._timer.stop()
         self._writer = self._writer or concurrency.create_thread_pool("window's state", threads=1)
-        content = json.dumps(self._values, ensure_ascii=False, indent=1).encode("utf-8", "replace")
+        values = {**self._values, SAVED_AT: time.time()}
+        content = json.dumps(values, ensure_ascii=False, indent=1).encode("utf-8", "replace")
         self._writer.submit(_write_or_log_why_not, self._file, content)
         return self._writer
 

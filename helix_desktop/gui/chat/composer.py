@@ -20,6 +20,7 @@ from helix_desktop.gui.chat.message_drafts import (
     DraftPlace,
     EditedMessage,
     MessageDrafts,
+    encode_queued_message,
     find_unrecorded_messages,
 )
 from helix_desktop.gui.chat.next_message_cost import NextMessageCostLabel
@@ -363,10 +364,27 @@ class Composer(QWidget):
             "waiting", *self.draft_place, default=list[object]()
         )
         self._state_file.remember_value("waiting", *self.draft_place, value=[])
+        self._clear_draft_if_it_was_sent(recorded)
         unrecorded_parts: list[UserPart] = []
         for parts in find_unrecorded_messages(waited, recorded):
             unrecorded_parts.extend(parts)
         self._add_message_parts(unrecorded_parts)
+
+    def _clear_draft_if_it_was_sent(self, recorded: Sequence[Recorded]) -> None:
+        """Clears a draft of the last start that the conversation has recorded since: the program
+        was killed before it could note that the draft had been sent.
+        """
+        opened_places = self._state_file.opened_draft_places
+        if self.draft_place in opened_places or self._state_file.saved_at <= 0:
+            return
+        opened_places.add(self.draft_place)
+        draft = self.drafts.get_draft(self.draft_place)
+        if not draft:
+            return
+        message = encode_queued_message(draft, self._state_file.saved_at)
+        if not find_unrecorded_messages([message], recorded):
+            self.text.clear()
+            self.attachments.show_attachments(())
 
     def is_message_of(self, place: DraftPlace) -> bool:
         """Whether this composer writes the message at `place`, even if its conversation

@@ -9,7 +9,7 @@ from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.context_usage import NextMessageCost, WindowMeter
-from helix_desktop.engine.facts import Attachment, Text
+from helix_desktop.engine.facts import Attachment, Recorded, Text, UserSaid
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.state.token_ledger import Savings
@@ -633,3 +633,24 @@ def test_in_the_smallest_window_at_twice_the_size_every_way_to_send_can_be_read(
     assert composer._send.y() == composer._attach.y() or composer._send.geometry().intersects(
         composer._attach.geometry().adjusted(0, 0, 1_000, 0)
     ), "one line"
+
+
+@pytest.mark.parametrize(("seconds_after", "left"), [(1.0, ""), (-1.0, "go on")])
+def test_a_draft_that_was_sent_just_before_a_kill_does_not_come_back(
+    theme: Theme, tmp_path: Path, seconds_after: float, left: str
+) -> None:
+    """The file still had the draft, and the conversation had it already: it stood there twice."""
+    place = tmp_path / "window.json"
+    before = WindowStateFile(place)
+    before.remember_value("draft", "w", "c", value=encode_message_parts([Text("go on")]))
+    before.write_state_file()
+    after = WindowStateFile(place)
+    composer = Composer(theme, after)
+    composer.show_draft_of("w", "c", "W")
+    assert composer.text.toPlainText() == "go on"
+    sent = Recorded("c", 1, after.saved_at + seconds_after, UserSaid((Text("go on"),)))
+    composer.turn_waiting_messages_into_draft([sent])
+    assert composer.text.toPlainText() == left
+    composer.text.setPlainText("go on")
+    composer.turn_waiting_messages_into_draft([sent])
+    assert composer.text.toPlainText() == "go on", "what is written now is no draft of before"
