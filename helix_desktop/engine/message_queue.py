@@ -42,9 +42,12 @@ class MessageQueue(list[QueuedMessage]):
         by: str = "",
         rewinds_to: int | None = None,
     ) -> None:
-        place = 0
-        if rewinds_to is None:
-            place = self._count_steering() if steer else len(self)
+        if rewinds_to is not None:
+            place = 0
+        elif steer:
+            place = self._count_steering()
+        else:
+            place = len(self)
         counted = tuple(with_text_tokens(part, self._tokens) for part in parts)
         self.insert(place, QueuedMessage(counted, steer, by, rewinds_to))
         self._notify_queue()
@@ -137,7 +140,9 @@ class TurnRunner:
 
     def cost_of_turn(self) -> float:
         """Return what the turn has cost until now, with sub-agents, or 0.0 if none runs."""
-        return self._folding.spending.cost_of_turn() if self._talking is not None else 0.0
+        if self._talking is None:
+            return 0.0
+        return self._folding.spending.cost_of_turn()
 
     def retry_immediately(self) -> None:
         if self._talking is not None and self._talking.wake is not None:
@@ -185,8 +190,9 @@ class TurnRunner:
         finally:
             self.task = None
             self.last_end = ended
-            has_failed = ended.reason not in (facts.TurnEnd.DONE, facts.TurnEnd.STOPPED)
-            activity = ConversationActivity.FAILED if has_failed else ConversationActivity.IDLE
+            activity = ConversationActivity.FAILED
+            if ended.reason in (facts.TurnEnd.DONE, facts.TurnEnd.STOPPED):
+                activity = ConversationActivity.IDLE
             set_activity(activity, ended.why)
 
     async def _run_one_turn(self, ask: AskUser, set_activity: SetActivity) -> facts.TurnEnded:
@@ -241,7 +247,8 @@ class TurnRunner:
         said = facts.UserSaid(waiting.parts, by=waiting.by)
         try:
             heard = await self._run_hooks_before_message(waiting)
-            new_facts = (*await self._folding.excerpt_large_message(said), *heard)
+            new_facts = list(await self._folding.excerpt_large_message(said))
+            new_facts += heard
         except BaseException:
             self._queue.requeue_messages([waiting])
             raise
@@ -301,13 +308,15 @@ class TurnRunner:
         if not self._conversation.state.title:
             lead.append(facts.ConversationChanged(title=_title_from_message(waiting.parts)))
         first = number + len(lead)
-        return (*lead, *(resolve_relative_cover(fact, first) for fact in new_facts))
+        return lead + [resolve_relative_cover(fact, first) for fact in new_facts]
 
 
 def _title_from_message(parts: Sequence[facts.UserPart]) -> str:
     """Return the first line of a message, shortened."""
     text = " ".join(part.text for part in parts if isinstance(part, facts.Text)).strip()
-    first_line = text.splitlines()[0] if text else "Untitled"
+    if not text:
+        return "Untitled"
+    first_line = text.splitlines()[0]
     if len(first_line) <= TITLE:
         return first_line
     return first_line[: TITLE - 1].rstrip() + "…"

@@ -43,7 +43,9 @@ class Cause:
 
     def describe_cause(self) -> str:
         """Return the cause as `cost` prints it."""
-        return f"{self.kind}: {self.detail}" if self.detail else self.kind.value
+        if not self.detail:
+            return self.kind.value
+        return f"{self.kind}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ def first_seq_in_piece(piece: Block | facts.ToolsOffered) -> int:
     """Return the first fact's number, 0 for the system prompt, or -1 for tools."""
     if isinstance(piece, facts.ToolsOffered):
         return -1
-    return 0 if piece.role == "system" else _first_seq_in_cover(piece.source)
+    if piece.role == "system":
+        return 0
+    return _first_seq_in_cover(piece.source)
 
 
 def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[ChangePlace]:
@@ -142,7 +146,9 @@ def _describe_changed_bytes(
     before: Sequence[facts.Recorded], fact: facts.SystemSet | facts.RulesSet
 ) -> Cause:
     """Say which bytes of a system prompt or rules file differ."""
-    name = fact.path if isinstance(fact, facts.RulesSet) else ""
+    name = ""
+    if isinstance(fact, facts.RulesSet):
+        name = fact.path
     old = _last_text_before(before, name).encode("utf-8", "replace")
     start, end = _range_of_differing_bytes(old, fact.text.encode("utf-8", "replace"))
     return Cause(CauseKind.SYSTEM, f"{name} bytes {start:,} to {end:,}".strip())
@@ -212,4 +218,6 @@ def _edit_at(place: int, detail: str) -> ChangePlace:
 
 
 def _first_seq_in_cover(cover: facts.Cover) -> int:
-    return max(1, cover.first if isinstance(cover, facts.Span) else cover.seq)
+    if isinstance(cover, facts.Span):
+        return max(1, cover.first)
+    return max(1, cover.seq)

@@ -106,10 +106,10 @@ class ConversationState(Moment):
     def get_view(self) -> View:
         """Return the current view. It shares its blocks with earlier views."""
         if self._shown is None and self._original is not None:
-            behind = self._original.get_view().blocks[
-                len(self._original.settings.settings_blocks) :
-            ]
-            self._shown = self._view_of_blocks((*self.settings.settings_blocks, *behind))
+            # A copy that is only looked at shows the same messages after other settings.
+            settings_before = len(self._original.settings.settings_blocks)
+            messages = self._original.get_view().blocks[settings_before:]
+            self._shown = self._view_of_blocks(self.settings.settings_blocks + messages)
         if self._shown is None:
             self._refresh_blocks()
             self._shown = self._view_of_blocks(tuple(self._blocks))
@@ -136,22 +136,28 @@ class ConversationState(Moment):
 
     def is_message_whole(self, seq: int) -> bool:
         """Whether the view shows the whole message."""
-        blocks = self.branch.item_at(seq).blocks if self.branch.has_message(seq) else ()
+        if not self.branch.has_message(seq):
+            return False
+        blocks = self.branch.item_at(seq).blocks
         return bool(blocks) and not any(block.fold for block in blocks)
 
     def _reply_with_open_calls(self) -> int:
-        return self.branch.steps[-1] if self.branch.running_calls else 0
+        if not self.branch.running_calls:
+            return 0
+        return self.branch.steps[-1]
 
     def _apply_change(self, recorded: Recorded) -> None:
         """Apply a fact. Settings hold on every branch; everything else belongs to the
         current branch.
         """
-        if (settings := self.settings.settings_after(recorded)) is not self.settings:
+        settings = self.settings.settings_after(recorded)
+        if settings is not self.settings:
             self.settings = settings
             self.record.add_settings(recorded.seq, settings)
             return
         messages = len(self.branch.order)
-        if (effect := self.branch.advance_branch(recorded)) is not None:
+        effect = self.branch.advance_branch(recorded)
+        if effect is not None:
             self.record.add_effect(effect)
         elif len(self.branch.order) > messages:
             self.record.messages.append(recorded.seq)
@@ -206,8 +212,10 @@ class ConversationState(Moment):
 
 def _number_in_fold_name(name: str) -> int:
     """Return the number at the end of a fold's name, or 0."""
-    end = name.rpartition("-")[2]
-    return int(end) if end.isdecimal() and len(end) < MOST_DIGITS else 0
+    _, _, end = name.rpartition("-")
+    if not end.isdecimal() or len(end) >= MOST_DIGITS:
+        return 0
+    return int(end)
 
 
 def build_state(facts: Iterable[Recorded]) -> ConversationState:
