@@ -87,7 +87,8 @@ class ConversationFolding:
     def __init__(self, conversation: Conversation, services: FoldServices) -> None:
         self.conversation = conversation
         self._services = services
-        self._clock, self._spawn = services.clock, services.spawn
+        self._clock = services.clock
+        self._spawn = services.spawn
         shared = conversation, services.cache, services.tokens
         self._contents = ViewContents(services.cache)
         self.spending = ConversationSpending(conversation, services)
@@ -341,7 +342,9 @@ class ConversationFolding:
         without a price.
         """
         chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
-        plan = None if kind is facts.FoldKind.MARKER else self._plan_on_demand(kind, "")
+        if kind is facts.FoldKind.MARKER:
+            return 0.0
+        plan = self._plan_on_demand(kind, "")
         if plan is None:
             return 0.0
         if chosen is None or chosen.price_input <= 0:
@@ -361,7 +364,9 @@ class ConversationFolding:
         if kind not in STRATEGIES:
             raise ActionRefused("Only new outputs can be shortened to excerpts.", remedy="Old outputs can be shortened to one line instead.")  # fmt: skip
         span = STRATEGIES[kind].span(situation)
-        return None if span is None else FoldPlan(kind, span, ASKED, wish=wish, is_asked=True)
+        if span is None:
+            return None
+        return FoldPlan(kind, span, ASKED, wish=wish, is_asked=True)
 
     def _start_due_fold(self, situation: FoldSituation | None = None) -> None:
         if self.has_no_fold_in_work and not self.spending.find_turn_end_at_limit():
@@ -387,13 +392,17 @@ class ConversationFolding:
         try:
             wait = reading.situation.policy.summary_wait + self._writer.seconds_added_for_document()
             # One way to write it for each attempt, so that a failure costs one request.
-            ways = EVERY_WAY if plan.is_asked else self._planner.failed.next_way(plan.kind)
+            ways = self._planner.failed.next_way(plan.kind)
+            if plan.is_asked:
+                ways = EVERY_WAY
             self._ready = await self._writer.write_document(
                 reading, self.conversation.new_fold_name(plan.kind), wait, ways
             )
         except HelixError as error:
             # "; " separates the attempts, and a reached limit is one reason.
-            why = error.what.replace(";", ",") if isinstance(error, ActionRefused) else error.what
+            why = error.what
+            if isinstance(error, ActionRefused):
+                why = why.replace(";", ",")
             await self._planner.record_failure(plan.kind, why)
         except Exception:
             log.exception("a %s could not be written", plan.kind.value)
@@ -410,15 +419,13 @@ class ConversationFolding:
         if self._flying is not None:
             await asyncio.wait([self._flying])
         if self._ready is None:
-            later = [recorded.fact for recorded in self.conversation.state.facts[before:]]
-            # Each attempt adds a reason. The fact keeps them all, and whoever waits is
-            # told the first.
-            failures = [
-                fact.why.partition("; ")[0] for fact in later if isinstance(fact, facts.FoldFailed)
-            ]
-            raise fold_document_writer.NoDocumentWritten(
-                f"Nothing was shortened: {failures[-1] if failures else 'you stopped it'}"
-            )
+            why = "you stopped it"
+            for recorded_fact in self.conversation.state.facts[before:]:
+                if isinstance(recorded_fact.fact, facts.FoldFailed):
+                    # Each attempt adds a reason. The fact keeps them all, and whoever waits
+                    # is told the first.
+                    why, _, _ = recorded_fact.fact.why.partition("; ")
+            raise fold_document_writer.NoDocumentWritten(f"Nothing was shortened: {why}")
         recorded = await self.adopt_ready_fold()
         if not recorded and self._ready is None:
             raise fold_document_writer.NoDocumentWritten(
@@ -456,9 +463,11 @@ class ConversationFolding:
     ) -> tuple[facts.Recorded, ...]:
         def make_facts(seq: int) -> tuple[facts.Fact, ...]:
             state = self.conversation.state
-            is_current = fold_document_writer.is_material_current(written.reading, state)
-            is_valid = is_current and state.branch.is_valid_fold(seq, written.fold)
-            return (written.fold,) if is_valid else ()
+            if not fold_document_writer.is_material_current(written.reading, state):
+                return ()
+            if not state.branch.is_valid_fold(seq, written.fold):
+                return ()
+            return (written.fold,)
 
         return await self.conversation.append_facts_from(make_facts)
 

@@ -186,9 +186,8 @@ class FoldDocumentWriter:
     models: Models
     contents: ViewContents
     spending: ConversationSpending
-    heard_at: float = (
-        math.inf
-    )  # The event loop's time when a model was asked or last sent something.
+    # The event loop's time when a model was asked or last sent something.
+    heard_at: float = math.inf
     # When the last piece of a document was written. Each one has the whole time limit.
     _piece_done_at: float = -math.inf
 
@@ -238,13 +237,15 @@ class FoldDocumentWriter:
     ) -> DocumentPlan:
         """Collect all that a document contains besides what a model writes."""
         details, entries = await self._gather_details(reading)
+        if number is None:
+            number = reading.branch.handovers + 1
         state = ""
         if STRATEGIES[reading.plan.kind].sections:
             state = await describe_state_of_work(reading.situation.state, self.cache)
         return DocumentPlan(
             plan=reading.plan,
             fold=fold,
-            number=reading.branch.handovers + 1 if number is None else number,
+            number=number,
             found=details,
             entry=entries[0],
             critical=min(reading.situation.policy.critical_tokens, limit // 2),
@@ -361,7 +362,9 @@ class FoldDocumentWriter:
         )
         undone_files = await read_undone_files(reading.situation.state, self.cache)
         details = _without_undone_work(merged, undone_files)
-        index = [await self._store_details_entry(unseen)] if unseen else []
+        index: tuple[Digest, ...] = ()
+        if unseen:
+            index = (await self._store_details_entry(unseen),)
         main = await self._store_details_entry(details, *index)
         named = [detail for detail in details if detail.is_critical or detail.kind == "stored"]
         return named, (main, *index)
@@ -426,6 +429,9 @@ class FoldDocumentWriter:
         seconds: float,
     ) -> facts.Folded:
         plan = reading.plan
+        number = 0
+        if plan.kind is facts.FoldKind.HANDOVER:
+            number = making.number
         return facts.Folded(
             fold=making.fold,
             kind=plan.kind,
@@ -436,7 +442,7 @@ class FoldDocumentWriter:
             batch=making.fold,
             entries=(making.entry, *making.index),
             details=made.kept,
-            number=making.number if plan.kind is facts.FoldKind.HANDOVER else 0,
+            number=number,
             model=model,
             seconds=seconds,
             why=plan.why,
@@ -519,9 +525,13 @@ class FoldDocumentWriter:
             text = whole[: MOST_ANSWER_TOKENS * 8]
             limit = room // 2  # Two of them always fit, so each round of merging leaves fewer.
             count = self.tokens.count_tokens(text)
-            return text if count <= limit else text[: len(text) * limit // count]
+            if count <= limit:
+                return text
+            return text[: len(text) * limit // count]
 
-        note = PART_NOTE if rung.way == "pieces" else ""
+        note = ""
+        if rung.way == "pieces":
+            note = PART_NOTE
         pieces = _split_and_join_passages(self._read_passages(reading), room)
         texts = await _ask_several_at_once(ask_about, note, pieces)
         while len(texts) > 1:
@@ -538,8 +548,10 @@ class FoldDocumentWriter:
         asking: ModelInquiry,
         seconds: float,
     ) -> str:
-        # A connected agent's model gets the question as the agent's next message.
-        view = View(()) if getattr(client, "has_own_history", False) else reading.view
+        view = reading.view
+        if getattr(client, "has_own_history", False):
+            # A connected agent's model gets the question as the agent's next message.
+            view = View(())
         sent = request_building.build_request(view, await self.contents.read_view_contents(view))
         purpose = facts.Purpose(reading.plan.kind.value)
         request = append_question(sent, question, purpose, answer)
