@@ -1,0 +1,98 @@
+"""What becomes of tasks that have ended: how long they stay in the list, and how a text is
+removed from them for good.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+from helix_desktop.store.fleet_statements import TableTransaction
+from helix_desktop.store.fleet_task_reading import FleetTaskReader
+from helix_desktop.store.fleet_tasks import ENDED, FleetTask, TaskRetention
+
+REMOVED_AT_ONCE = 1_000
+LISTED_AT_ONCE = 500
+
+
+class FleetTaskHistory(FleetTaskReader):
+    """Removes old tasks, and texts from all tasks."""
+
+    async def remove_old_tasks(self, kept: TaskRetention) -> int:
+        """Remove tasks from the history that ended too long ago, and the oldest if there
+        are too many. Their conversations stay. Return how many were removed.
+        """
+        counts = await self.count_fleet_tasks()
+        ended = sum(counts.by_state[state] for state in ENDED)
+        removed = await self._remove_ended_before(kept.seconds, ended)
+        removed += await self._remove_ended_before(0.0, ended - removed - kept.tasks)
+        if removed:
+            forget_needs = self._statement("remove_needs_of_unknown", self._space)
+            await self._run_statements([forget_needs])
+        return removed
+
+    async def _remove_ended_before(self, seconds: float, most: int) -> int:
+        removed = 0
+        while removed < most:
+            limit = min(REMOVED_AT_ONCE, most - removed)
+            remove = self._statement("remove_old", self._space, self._space, seconds, limit)
+            (rows,) = await self._run_statements([remove])
+            if not rows:
+                break
+            removed += len(rows)
+        return removed
+
+    async def blank_texts_of_tasks(self, blank: Callable[[str], str]) -> tuple[int, list[str]]:
+        """Forget a text in tasks and results. Return how many changed, and the tasks
+        that workers still have.
+        """
+        changed = 0
+        busy: list[str] = []
+        async for task in self._iterate_tasks():
+            order, result = task.order, task.result
+            blank_order = replace(
+                order, text=blank(order.text), allowed=tuple(map(blank, order.allowed))
+            )
+            blank_result = replace(
+                result,
+                why=blank(result.why),
+                answer=blank(result.answer),
+                asked=blank(result.asked),
+            )
+            if (blank_order, blank_result) == (order, result):
+                continue
+            sealed_order = self._codec.encode_order(task.id, blank_order)
+            sealed_result = self._codec.encode_result(task.id, blank_result)
+            values = (sealed_order, sealed_result, self._space, task.id, task.claims)
+            live, ended = await self._run_statements(
+                [self._statement("blank_live", *values), self._statement("blank_ended", *values)]
+            )
+            if live or ended:
+                changed += 1
+            else:
+                busy.append(task.id)
+        return changed, busy
+
+    async def remove_copy_of_0_2(self) -> None:
+        """Remove the copy of this workspace's tasks that was kept in the shared store when
+        the tasks of version 0.2 were taken over. It cannot be searched for a text.
+        """
+        space = self._space
+
+        def remove_copied_rows(transaction: TableTransaction) -> None:
+            (found,) = transaction.run_all([self._statement("find_copy")])
+            if found[0][0] is not None:
+                removals = [
+                    self._statement("remove_tasks_of_copy", space),
+                    self._statement("remove_needs_of_copy", space),
+                ]
+                transaction.run_all(removals)
+
+        if self.is_shared:  # The copy of a file is a file.
+            await self._run_in_transaction(remove_copied_rows)
+
+    async def _iterate_tasks(self) -> AsyncIterator[FleetTask]:
+        """Yield all tasks, newest first, a page at a time."""
+        page = await self.list_fleet_tasks(limit=LISTED_AT_ONCE)
+        while page:
+            for task in page:
+                yield task
+            page = await self.list_fleet_tasks(limit=LISTED_AT_ONCE, before=page[-1].position)
