@@ -66,7 +66,10 @@ class BackgroundRunner(QObject):
             except StoppedByUser:
                 return
             except HelixError as error:
-                (failed if failed is not None and is_owner_alive() else self.failed.emit)(error)
+                if failed is not None and is_owner_alive():
+                    failed(error)
+                else:
+                    self.failed.emit(error)
                 return
             if then is not None and is_owner_alive():
                 then(result)

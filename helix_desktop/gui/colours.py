@@ -37,16 +37,25 @@ def colour_token_of_kind(kind: "ContextKind") -> str:
 
 
 def _relative_luminance(colour: str) -> float:
-    channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    red, green, blue = (
-        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
-    )
+    red = _linear_channel(colour[1:3])
+    green = _linear_channel(colour[3:5])
+    blue = _linear_channel(colour[5:7])
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _linear_channel(digits: str) -> float:
+    """Returns how bright a channel of a colour is, as WCAG 2 computes it."""
+    share = int(digits, 16) / 255
+    if share <= 0.03928:
+        return share / 12.92
+    return float(((share + 0.055) / 1.055) ** 2.4)
 
 
 def readable_text_colour(colour: str) -> str:
     """Returns white or black, whichever is more readable on a colour."""
-    return "#ffffff" if contrast_ratio("#ffffff", colour) >= 4.5 else "#1c1d1f"
+    if contrast_ratio("#ffffff", colour) >= 4.5:
+        return "#ffffff"
+    return "#1c1d1f"
 
 
 def contrast_ratio(one: str, other: str) -> float:

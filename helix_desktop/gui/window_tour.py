@@ -3,7 +3,6 @@ is the model.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 from PySide6.QtCore import QObject, QPoint, QRect
 from PySide6.QtWidgets import QWidget
@@ -125,11 +124,9 @@ class WindowTour(QObject):
 
     def _facts_of_session(self) -> list[Fact]:
         session = self._window.current_session
-        return (
-            [recorded.fact for recorded in session.conversation.state.facts]
-            if session is not None
-            else []
-        )
+        if session is None:
+            return []
+        return [recorded.fact for recorded in session.conversation.state.facts]
 
     def _count_ended_turns(self) -> int:
         return sum(isinstance(fact, TurnEnded) for fact in self._facts_of_session())
@@ -160,20 +157,21 @@ class WindowTour(QObject):
 
     def _place_in_window(self, widget: QWidget, place: QRect | None = None) -> QRect:
         """Returns a widget's place in the window's coordinates. Empty if it is not visible."""
-        inner = widget.rect() if place is None else place & widget.rect()
+        inner = widget.rect()
+        if place is not None:
+            inner = place & inner
         if not widget.isVisible() or inner.isEmpty():
             return QRect()
         return QRect(widget.mapTo(self._window, QPoint(0, 0)) + inner.topLeft(), inner.size())
 
     def _place_of_question_or_suggestion(self) -> QRect:
         chat = self._window.chat
-        if (card := chat.approvals.visible_card) is not None:
+        card = chat.approvals.visible_card
+        if card is not None:
             return self._place_in_window(card)
-        return (
-            self._place_in_window(chat.empty.first)
-            if self._window.current_session is None
-            else QRect()
-        )
+        if self._window.current_session is None:
+            return self._place_in_window(chat.empty.first)
+        return QRect()
 
     def _place_of_page(self) -> QRect:
         """Returns the page's place, without the blank parts of an empty page."""
@@ -184,29 +182,28 @@ class WindowTour(QObject):
 
     def _place_of_excerpt(self) -> QRect:
         view = self._window.chat.transcript.view
-        if (fold := self._newest_excerpt_or_marker()) is None:
+        fold = self._newest_excerpt_or_marker()
+        if fold is None:
             return QRect()
         return self._place_in_window(view.viewport(), view.hot_spot_rect_of(OpenFold(fold.fold)))
 
     def _place_of_fold_button(self) -> QRect:
         if self._needs_second_exchange():
             return QRect()  # First the card's own button is to be pressed.
-        panel, button = self._window.context_panel, self._window.chat.composer.context_button
-        return self._place_in_window(panel.fold_link if panel.isVisible() else button)
+        panel = self._window.context_panel
+        if panel.isVisible():
+            return self._place_in_window(panel.fold_link)
+        return self._place_in_window(self._window.chat.composer.context_button)
 
     def _place_of_undo(self) -> QRect:
         if self._window.showing.page == "timeline":
             return self._place_in_window(self._window.pages.timeline.panel.undo_button)
         view = self._window.chat.transcript.view
-        folds = [fold for fold in self._newest_folds_first() if fold.kind is not FoldKind.EXCERPT]
-        wanted = next(
-            (fold for fold in folds if not view.hot_spot_rect_of(OpenFold(fold.fold)).isEmpty()),
-            None,
-        )
-        if wanted is not None and self._window.showing.page == "chat":
-            return self._place_in_window(
-                view.viewport(), view.hot_spot_rect_of(OpenFold(wanted.fold))
-            )
+        if self._window.showing.page == "chat":
+            for fold in self._newest_folds_first():
+                place = view.hot_spot_rect_of(OpenFold(fold.fold))
+                if fold.kind is not FoldKind.EXCERPT and not place.isEmpty():
+                    return self._place_in_window(view.viewport(), place)
         return self._place_in_window(self._window.top.page_tab("timeline"))
 
     def _place_of_undo_file(self) -> QRect:
@@ -215,35 +212,43 @@ class WindowTour(QObject):
         return self._place_in_window(self._window.pages.changes.body.undo_button)
 
     def _build_tour_steps(self) -> tuple[WindowTourStep, ...]:
-        top, showing, facts_now = self._window.top, self._window.showing, self._facts_of_session
-        steps: dict[str, tuple[Callable[[], QRect], Callable[[], bool]]] = {
-            "message": (
+        return (
+            _build_tour_step(
+                "message",
                 self._place_of_question_or_suggestion,
                 lambda: self._count_ended_turns() > 0,
             ),
-            "undo a change": (
+            _build_tour_step(
+                "undo a change",
                 self._place_of_undo_file,
-                lambda: any(map(_is_undo_of_change, facts_now())),
+                lambda: any(map(_is_undo_of_change, self._facts_of_session())),
             ),
-            "cut output": (
-                self._place_of_excerpt,
-                lambda: self._step_number == 2 and showing.page == "timeline",
-            ),
-            "fold": (self._place_of_fold_button, self._has_folded),
-            "undo a fold": (
+            _build_tour_step("cut output", self._place_of_excerpt, self._has_opened_timeline),
+            _build_tour_step("fold", self._place_of_fold_button, self._has_folded),
+            _build_tour_step(
+                "undo a fold",
                 self._place_of_undo,
-                lambda: any(isinstance(fact, Unfolded) for fact in facts_now()),
+                lambda: any(isinstance(fact, Unfolded) for fact in self._facts_of_session()),
             ),
-            "model": (lambda: self._place_in_window(top.model), lambda: False),
-        }
-        title, before = (
-            partial(translate_name, "title of a tour step"),
-            partial(translate_name, "tour step"),
+            _build_tour_step(
+                "model", lambda: self._place_in_window(self._window.top.model), lambda: False
+            ),
         )
-        after = partial(translate_name, "after a tour step")
-        return tuple(
-            WindowTourStep(title(key), before(key), after(key), *of) for key, of in steps.items()
-        )
+
+    def _has_opened_timeline(self) -> bool:
+        return self._step_number == 2 and self._window.showing.page == "timeline"
+
+
+def _build_tour_step(
+    name: str, place_to_point_at: Callable[[], QRect], is_done: Callable[[], bool]
+) -> WindowTourStep:
+    return WindowTourStep(
+        translate_name("title of a tour step", name),
+        translate_name("tour step", name),
+        translate_name("after a tour step", name),
+        place_to_point_at,
+        is_done,
+    )
 
 
 def _is_undo_of_change(fact: Fact) -> bool:

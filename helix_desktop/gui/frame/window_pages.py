@@ -45,10 +45,13 @@ class OpenWorkspaceContents:
 
     def running_state_of_subagent(self, conversation: str) -> ConversationActivity:
         session = self._require_workbench().sessions.find_open_session(conversation)
-        return session.running if session is not None else ConversationActivity.IDLE
+        if session is None:
+            return ConversationActivity.IDLE
+        return session.running
 
     def _require_workbench(self) -> Workbench:
-        if (bench := self._bench()) is None:
+        bench = self._bench()
+        if bench is None:
             raise NotFound(tr("No workspace is open."))
         return bench
 
@@ -133,7 +136,8 @@ class WindowPages(QObject):
 
     def _show_workspace_cache(self, page: CachePage) -> None:
         """Shows the workspace's entries, with the columns as the user left them."""
-        if (bench := self._showing.bench) is None:
+        bench = self._showing.bench
+        if bench is None:
             return
         page.restore_cache_layout(
             self._state_file.get_remembered("layout", bench.id, "cache", default="")
@@ -146,17 +150,23 @@ class WindowPages(QObject):
         )
 
     def _show_conversation_changes(self, page: ChangesPage) -> None:
-        bench, session = self._showing.bench, self._showing.session
-        shown = session.id if session else ""
-        agent = agent_of_conversation(session.conversation.state.facts) if session else ""
-        page.show_changes_of(bench.file_changes_of(shown) if bench else None, shown, agent)
+        bench = self._showing.bench
+        session = self._showing.session
+        if bench is None:
+            page.show_changes_of(None, "")
+        elif session is None:
+            page.show_changes_of(bench.file_changes_of(""), "")
+        else:
+            agent = agent_of_conversation(session.conversation.state.facts)
+            page.show_changes_of(bench.file_changes_of(session.id), session.id, agent)
 
     def _update_cache_page_for_workspace(self) -> None:
         if self.is_page_built("cache"):
             self._show_workspace_cache(self.cache)
 
     def _show_conversation_on_built_pages(self) -> None:
-        session, bench = self._showing.session, self._showing.bench
+        session = self._showing.session
+        bench = self._showing.bench
         if self.is_page_built("inspector"):
             self.inspector.inspect_conversation(session, bench)
         if self.is_page_built("timeline"):
