@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 WRITE_DELAY_MS = (
     200  # The delay before the file is written, so that it is not written on every key press.
 )
-SAVED_AT = "saved at"
+SAVED_AT = "saved at"  # In nanoseconds.
 T = TypeVar("T")
 
 
@@ -46,9 +46,9 @@ class WindowStateFile(QObject):
         self.saved_at = 0.0
         # Workspaces and conversations whose draft has been shown, so it is of this start.
         self.opened_draft_places: set[tuple[str, str]] = set()
-        saved_at = self._values.pop(SAVED_AT, 0.0)
-        if isinstance(saved_at, float):
-            self.saved_at = saved_at
+        nanoseconds = self._values.pop(SAVED_AT, 0)
+        if isinstance(nanoseconds, int):
+            self.saved_at = nanoseconds / 1e9
         self._writer: Executor | None = None
         self._timer = QTimer(self, interval=WRITE_DELAY_MS, singleShot=True)
         self._timer.timeout.connect(self._write_on_thread)
@@ -115,7 +115,7 @@ class WindowStateFile(QObject):
 
         self._timer.stop()
         self._writer = self._writer or concurrency.create_thread_pool("window's state", threads=1)
-        values = {**self._values, SAVED_AT: time.time()}
+        values = {**self._values, SAVED_AT: time.time_ns()}
         content = json.dumps(values, ensure_ascii=False, indent=1).encode("utf-8", "replace")
         self._writer.submit(_write_or_log_why_not, self._file, content)
         return self._writer
