@@ -8,7 +8,9 @@ import sys
 if sys.platform == "win32":
     from ctypes import wintypes
 
-    _ALL_ACCESS, _EXTENDED_LIMITS, _KILL_ON_CLOSE = 0x1F0FFF, 9, 0x2000
+    _ALL_ACCESS = 0x1F0FFF
+    _EXTENDED_LIMITS = 9
+    _KILL_ON_CLOSE = 0x2000
 
     class _BasicLimits(ctypes.Structure):
         _fields_ = (

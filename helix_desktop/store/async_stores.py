@@ -104,7 +104,8 @@ class StoreJournal:
                 self._commit_facts()
 
     def _commit_facts(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
+        self._waiting = []
         if len(waiting) == 1 or not self._commit_together(waiting):
             for batch, outcome in waiting:
                 try:

@@ -73,7 +73,9 @@ class CacheCheck:
             self._all = self._at is None
             return
         self._waiting += page
-        self._at, self._all = page[-1] if page else self._at, len(page) < _PAGE
+        if page:
+            self._at = page[-1]
+        self._all = len(page) < _PAGE
 
     def _check_entry(self, digest: Digest) -> int:
         self._seen.add(digest.raw)
@@ -88,22 +90,22 @@ class CacheCheck:
         if record.about.tool == CHECKPOINT:
             self._checkpoint_bytes += size
         else:
-            self._checked, self._bytes = self._checked + 1, self._bytes + size
+            self._checked += 1
+            self._bytes += size
         return size
 
     def repair_hash_keys(self) -> None:
         """Restore the hash keys of entries that exist but can't be found by their hash."""
         after = 0
-        while found := self._cache.reader.records_after(after, _PAGE):
-            after = found[-1].number
-            lost = [
-                each
-                for each in found
-                if each.digest.raw not in self._seen and each.state is EntryState.LIVE
-            ]
-            for record in lost:
-                self._cache.rewrite_hash_key(record)
-                self._waiting.append(record.digest)
+        while True:
+            records = self._cache.reader.records_after(after, _PAGE)
+            if not records:
+                return
+            after = records[-1].number
+            for record in records:
+                if record.state is EntryState.LIVE and record.digest.raw not in self._seen:
+                    self._cache.rewrite_hash_key(record)
+                    self._waiting.append(record.digest)
 
     def add_missing_to_result(self, digests: Iterable[Digest]) -> None:
         """Report those of `digests` that should exist but do not."""
@@ -119,8 +121,13 @@ class CacheCheck:
                 self._damaged[digest] = error.what
 
     def check_result(self) -> VerifyResult:
-        damaged, notes = tuple(self._damaged.items()), tuple(self._notes)
-        return VerifyResult(self._checked, self._bytes, damaged, notes, self._checkpoint_bytes)
+        return VerifyResult(
+            self._checked,
+            self._bytes,
+            tuple(self._damaged.items()),
+            tuple(self._notes),
+            self._checkpoint_bytes,
+        )
 
 
 def _skip_ahead_in_hashes(digest: Digest | None) -> Digest | None:

@@ -27,7 +27,8 @@ from helix_desktop.fast_dataclass import dataclass
 VERSION = 1
 CHUNK = 1 << 20
 VERSION_KEY = b"version"
-RAW, ZSTD = 0, 1
+RAW = 0
+ZSTD = 1
 _SOURCE_LIMIT = 4000  # In characters. A source is a single line for people to read.
 
 _FIXED = struct.Struct(">BB32sQQQQdHHHI")

@@ -17,7 +17,8 @@ from helix_desktop.store import sqlite_database
 from helix_desktop.store.journal_file import JournalFile
 
 DAY = 86_400.0
-DAYS, WEEKS = 7, 4
+DAYS = 7
+WEEKS = 4
 _NAME = re.compile(r"journal-(\d{4}-\d{2}-\d{2})T(\d{2})(\d{2})(\d{2})(?:-v(\d+))?\.sqlite3")
 
 
@@ -36,16 +37,17 @@ def backups_folder(workspace: Path) -> Path:
 
 def list_backups(workspace: Path) -> tuple[JournalBackup, ...]:
     folder = backups_folder(workspace)
-    found = [
-        each
-        for path in folder.glob("journal-*.sqlite3")
-        if (each := _parse_backup_name(path)) is not None
-    ]
-    return tuple(sorted(found, key=lambda each: each.time, reverse=True))
+    backups = []
+    for path in folder.glob("journal-*.sqlite3"):
+        backup = _parse_backup_name(path)
+        if backup is not None:
+            backups.append(backup)
+    return tuple(sorted(backups, key=lambda backup: backup.time, reverse=True))
 
 
 def _parse_backup_name(path: Path) -> JournalBackup | None:
-    if (match := _NAME.fullmatch(path.name)) is None:
+    match = _NAME.fullmatch(path.name)
+    if match is None:
         return None
     text = f"{match[1]}T{match[2]}:{match[3]}:{match[4]}+00:00"
     with suppress(ValueError):

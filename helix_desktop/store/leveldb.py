@@ -29,10 +29,9 @@ _UNREAD = "The cache cannot be read"
 _MAPPED = (
     4 << 20
 )  # After this many bytes read through LevelDB's mappings, their pages are released.
-_DONTNEED, _PAGEOUT = (
-    4,
-    21,
-)  # Arguments of madvise. With either, the page is read again when needed.
+# Arguments of madvise. With either, the page is read again when needed.
+_DONTNEED = 4
+_PAGEOUT = 21
 # LevelDB is sure to keep this many tables open: its cache has 16 parts, each with room
 # for 62 tables. A hash assigns tables to parts. In 4,000 trials, no part got over 50 of
 # 400 tables, or 63 of 600. For more tables, releasing their pages takes four times as
@@ -42,11 +41,13 @@ _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 _PROBE = 1 << 20  # In bytes. If this much can be written, the disk is no longer full.
 _TICK = 50_000_000  # In nanoseconds. Two changes this close together may get the same timestamp.
 _TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # A line in LevelDB's list of tables.
-_FIRST, _LAST = b"\x00", b"\xff" * 2
+_FIRST = b"\x00"
+_LAST = b"\xff" * 2
 # LevelDB begins a new log when its table in memory has grown to `write_buffer_size`. There, a key
 # and its value take at most this much more than their own bytes, and blocks waste at most a
 # quarter. So a log that got no more than `_SURELY_ONE_LOG` is still the only one.
-_MOST_PER_KEY, _SURELY_ONE_LOG = 136, 1_500_000
+_MOST_PER_KEY = 136
+_SURELY_ONE_LOG = 1_500_000
 Write = tuple[bytes, bytes | None]  # A key and its value; None deletes the key.
 _OPTIONS = {
     "compression": None,
@@ -132,10 +133,10 @@ class LevelDatabase:
         if changed == self._settled:
             return
         names = set(os.listdir(self.folder))  # noqa: PTH208
-        if new := names - self._names:
-            if any(
-                name.endswith(".log") for name in new
-            ):  # For other files, LevelDB syncs the folder itself.
+        new = names - self._names
+        if new:
+            # For other files, LevelDB syncs the folder itself.
+            if any(name.endswith(".log") for name in new):
                 sync_folder_to_disk(self.folder)
                 self._in_log = 0  # The write that began it adds its own size.
             for name in new:

@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 
 from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull, WrittenByNewerVersion
 
-TOGETHER, FEW = 128, 16  # A statement inserts at most 128 rows. Few rows are never split.
+TOGETHER = 128  # A statement inserts at most this many rows.
+FEW = 16  # So few rows are never split.
 _SENSELESS = (
     "no such ", "malformed ", "table ", "Could not decode", "near ", "unknown ",
     "vtable constructor", "fts5: corrupt",
@@ -114,7 +115,8 @@ def upgrade_older_schema(
     """
     try:
         with SqliteErrors(StoreFailed, name):
-            if (known := schema_version(connection)) < version:
+            known = schema_version(connection)
+            if known < version:
                 script = " ".join(steps[number] for number in range(known, version))
                 connection.executescript(
                     f"BEGIN IMMEDIATE; {script} PRAGMA user_version={version}; COMMIT;"

@@ -354,7 +354,8 @@ class StoredWorkspace:
 
     async def _remove_released_content(self, sent: int) -> None:
         """Remove released content, including what an earlier crash left."""
-        stores, released = self._stores, await self._entries_of_released_conversations()
+        stores = self._stores
+        released = await self._entries_of_released_conversations()
         await self.index.wait_until_indexed()
         unused = [digest for digest in await self.index.find_unused_entries() if digest in released]
         await stores.thread.run_work(stores.cache.remove_sent_entries, unused, sent)

@@ -91,17 +91,16 @@ class UnusedContentRemoval:
         """Mark the entries that make up a state, last first, and the last version of
         each file they name.
         """
-        waiting, met = [state], set[str]()
+        waiting = [state]
+        met: set[str] = set()
         while waiting:
             digest = waiting.pop()
             if digest in self._whole:
                 continue
             self.used.add(digest)
             content = self._content_or_empty(digest)
-            found, behind = (
-                dict(folder_state.items_set_by_entry(content)),
-                folder_state.entries_to_read_first(content),
-            )
+            found = dict(folder_state.items_set_by_entry(content))
+            behind = folder_state.entries_to_read_first(content)
             self._mark_files(item for path, item in found.items() if path not in met or not behind)
             met.update(found)
             waiting += behind

@@ -338,7 +338,8 @@ def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) 
             batch.append(_parse_fact_line(raw, ends))
             if len(batch) == 1000 or member.tell() - written > _FACTS_AT_ONCE:
                 journal.insert_stored_facts(batch)
-                batch, written = [], member.tell()
+                batch = []
+                written = member.tell()
                 report(written)
         journal.insert_stored_facts(batch)
         report(member.tell())
@@ -360,10 +361,10 @@ def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
             f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing"
         )
     _require_importable_fact(conversation, seq, fact, "Nothing was imported.")
-    ends[conversation], time = seq, fact_encoding.require_valid_time(time)
-    return StoredFact(
-        0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact)
-    )
+    ends[conversation] = seq
+    valid_time = fact_encoding.require_valid_time(time)
+    checksum = checksum_of_fact(conversation, seq, valid_time, fact)
+    return StoredFact(0, conversation, seq, valid_time, fact, checksum)
 
 
 def _require_importable_fact(conversation: str, seq: int, fact: str, remedy: str) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 from helix_desktop.atomic_files import lock_open_file
 from helix_desktop.errors import TO_WRITABLE_FOLDER, StoreBusy, StoreFailed
 
-TRIES, PAUSE = 40, 0.05  # Attempts, and seconds between them, while a dead owner's lock remains.
+# Attempts, and seconds between them, while a dead owner's lock remains.
+TRIES = 40
+PAUSE = 0.05
 
 
 class WorkspaceLock:

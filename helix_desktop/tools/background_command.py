@@ -55,7 +55,8 @@ class BackgroundCommand:
         try:
             async for piece in self.command.iterate_output():
                 self.newest_output += piece
-                if (surplus := len(self.newest_output) - limit_bytes) > 0:
+                surplus = len(self.newest_output) - limit_bytes
+                if surplus > 0:
                     del self.newest_output[:surplus]
                     self.dropped_bytes += surplus
                 self.news_event.set()

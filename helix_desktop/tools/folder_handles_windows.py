@@ -20,9 +20,13 @@ if sys.platform == "win32":
     import msvcrt
     from ctypes import wintypes
 
-    _READ, _LIST = 0x80000000, 0x0001
-    _SHARE_READ, _SHARE_WRITE, _SHARE_DELETE = 1, 2, 4
-    _OPEN_EXISTING, _BACKUP_SEMANTICS = 3, 0x02000000
+    _READ = 0x80000000
+    _LIST = 0x0001
+    _SHARE_READ = 1
+    _SHARE_WRITE = 2
+    _SHARE_DELETE = 4
+    _OPEN_EXISTING = 3
+    _BACKUP_SEMANTICS = 0x02000000
     _DEVICES = frozenset(
         {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}
     )

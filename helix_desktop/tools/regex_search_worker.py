@@ -53,7 +53,8 @@ class LineMatcher:
     def _match_line(self, line: bytes) -> None:
         self._number += 1
         text = line.decode("utf-8", "replace").rstrip("\r")
-        if match := self._pattern.search(text):
+        match = self._pattern.search(text)
+        if match:
             self.hits += 1
             if self.hits > self._most:
                 return

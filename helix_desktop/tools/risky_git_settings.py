@@ -11,7 +11,8 @@ from helix_desktop import resources
 _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*')
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _BETWEEN = re.compile(r"(?:[ \t\n]+|[#;][^\n]*)*")
-_BLANKS, _LINE = re.compile(r"[ \t]*"), re.compile(r"[^\n]*\n?")
+_BLANKS = re.compile(r"[ \t]*")
+_LINE = re.compile(r"[^\n]*\n?")
 _HARMLESS = resources.read_word_lists("git_settings")["harmless"]
 _HARMLESS_NAMES = frozenset(_HARMLESS)
 _HARMLESS_PATTERNS = re.compile(
@@ -27,25 +28,31 @@ def parse_git_settings(text: str) -> Iterator[tuple[str, str]]:
     if "\0" in text:
         yield "not understood: git reads a name or value as far as the NUL in it", ""
     text = text.replace("\0", "").replace("\r\n", "\n").removeprefix("\ufeff")
-    section, at = "", _end_of_match(_BETWEEN, text, 0)
+    section = ""
+    at = _end_of_match(_BETWEEN, text, 0)
     while at < len(text):
-        if match := _SECTION.match(text, at):
-            below = "" if match[2] is None else "." + re.sub(r"\\(.)", r"\1", match[2])
-            section = match[1].casefold() + below
-            at = match.end()
-        elif name := _NAME.match(text, at):
+        heading = _SECTION.match(text, at)
+        name = _NAME.match(text, at)
+        if heading:
+            section = heading[1].casefold()
+            if heading[2] is not None:
+                section += "." + re.sub(r"\\(.)", r"\1", heading[2])
+            at = heading.end()
+        elif name:
             value, at = _parse_git_value(text, name.end())
             yield f"{section}.{name[0].casefold()}", value
         else:
-            line = _LINE.match(text, at)
-            at = line.end() if line else len(text)
-            yield f"not understood: {line[0] if line else ''}", ""
+            line_end = _end_of_match(_LINE, text, at)
+            yield f"not understood: {text[at:line_end]}", ""
+            at = line_end
         at = _end_of_match(_BETWEEN, text, at)
 
 
 def _end_of_match(pattern: re.Pattern[str], text: str, at: int) -> int:
     match = pattern.match(text, at)
-    return match.end() if match else at
+    if match is None:
+        return at
+    return match.end()
 
 
 def _parse_git_value(text: str, at: int) -> tuple[str, int]:

@@ -19,7 +19,9 @@ OpenWithinFolder = Callable[[int, str, int], int]
 DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 
 _OPENAT2 = 437  # The number of the system call openat2, which is the same on all architectures.
-_NO_MAGICLINKS, _NO_LINKS, _BENEATH = 0x02, 0x04, 0x08
+_NO_MAGICLINKS = 0x02
+_NO_LINKS = 0x04
+_BENEATH = 0x08
 _MOST_LINKS = 40
 _TRIES = 64
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -40,7 +42,8 @@ def open_by_kernel(folder: int, path: str, flags: int, more: int = 0) -> int:
         )
         if handle >= 0:
             return int(handle)
-        if (code := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
+        code = ctypes.get_errno()
+        if code not in (errno.EAGAIN, errno.EINTR):
             raise OSError(code, os.strerror(code), path)
     raise OSError(errno.EXDEV, "the path is being changed while it is opened", path)
 

@@ -34,7 +34,9 @@ from helix_desktop.tools.temporary_folders import GIVEN
 
 _ECHO = ("/bin/sh", "-c", "echo started")
 _START_SECONDS = 30  # Enough for a slow machine to start a sandbox.
-PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30
+PROCESSES = 4096
+HANDLES = 65_536
+LARGEST_FILE = 64 << 30
 HeldPaths = tuple[Sequence[str], Sequence[str]]
 PASSED_ON = frozenset((
     "HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "JAVA_HOME", "GOROOT",

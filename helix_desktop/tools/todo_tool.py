@@ -21,7 +21,8 @@ async def set_todo(args: ToolArguments, use: ToolResources) -> ToolOutput:  # no
 def _parse_todo_item(item: object) -> tuple[str, str]:
     if not isinstance(item, Mapping):
         raise InvalidInput("Every item in the list needs a `text` and a `state`.")
-    if not (words := " ".join(str(item["text"]).split())[:500]):
+    words = " ".join(str(item["text"]).split())[:500]
+    if not words:
         raise InvalidInput("An item in the list has no text.")
     return words, str(item.get("state", "open"))
 

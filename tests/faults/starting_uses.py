@@ -71,7 +71,9 @@ FAMILIES = {
     "npm": r"npm|node|sh|git",
     "pnpm": r"pnpm|node|sh", "yarn": r"yarn|node|sh",
     "docker": r"docker.*", "kubectl": r"kubectl.*", "gh": r"gh",
-    "pip": r"pip|python.*|lsb_release|ldconfig.*|git", "pytest": r"pytest|python.*",
+    "pip": r"pip|python.*|lsb_release|ldconfig.*|git",
+    # What it runs is the project's own code, and plugins such as pytest-benchmark ask git.
+    "pytest": r"pytest|python.*|git|file",
     "rustfmt": r"rustfmt|cargo-fmt|rustc|rustup|cargo", "egrep": r"e?grep|sh|dash", "fgrep": r"f?grep|sh|dash",
     "which": r"which.*|sh|dash",
     # Their packages begin with a script that chooses the program for this system.

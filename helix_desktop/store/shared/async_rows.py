@@ -94,7 +94,8 @@ def _batches_of_rows(rows: Mapping[bytes, bytes]) -> Iterator[Mapping[bytes, byt
     for name, row in rows.items():
         if some and (len(some) == MOST_ROWS_IN_CALL or size + len(row) > MOST_BYTES_IN_CALL):
             yield some
-            some, size = {}, 0
+            some = {}
+            size = 0
         some[name] = row
         size += len(row)
     if some:

@@ -99,12 +99,15 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
     try:
         whole = decompress_zstd_frame(content, MOST_SEGMENT_BYTES)
         are_few = whole.count(b"\n") <= MOST_FACTS_IN_SEGMENT
-        head, *rows = whole.decode().split("\n") if are_few else []  # Raises ValueError for more.
+        if not are_few:
+            raise ValueError("a segment has too many facts")
+        head, *rows = whole.decode().split("\n")
         about = json.loads(head)
         if about["segment"] > VERSION:
             raise _newer_version_error()
-        conversation, first = _check_conversation_id(about["conversation"]), int(about["first"])
-        return tuple(_fact_from_row(conversation, first + at, row) for at, row in enumerate(rows))
+        conversation = _check_conversation_id(about["conversation"])
+        first = int(about["first"])
+        return tuple(_fact_from_row(conversation, seq, row) for seq, row in enumerate(rows, first))
     except (zstandard.ZstdError, *_NOT_OURS) as error:
         raise JournalCorrupt(
             "Part of a shared conversation cannot be read.", remedy=_REMEDY
@@ -117,17 +120,19 @@ def check_fetched_facts(
     """Raise JournalCorrupt if these are not the conversation's facts from `after` to
     `last`, or one is invalid.
     """
-    wrong = (
-        seq
-        for seq, line in enumerate(lines, after + 1)
-        if not _is_valid_fact_at(line, conversation, seq)
+    for seq, line in enumerate(lines, after + 1):
+        if not _is_valid_fact_at(line, conversation, seq):
+            raise _unreadable_record_error(conversation, seq)
+    last_fetched = after + len(lines)
+    if last_fetched != last:
+        raise _unreadable_record_error(conversation, last_fetched + 1)
+
+
+def _unreadable_record_error(conversation: str, seq: int) -> JournalCorrupt:
+    return JournalCorrupt(
+        f"Record {seq} of the shared conversation {conversation} cannot be read.",
+        remedy=_REMEDY,
     )
-    behind = after + len(lines)
-    if seq := next(wrong, 0 if behind == last else behind + 1):
-        raise JournalCorrupt(
-            f"Record {seq} of the shared conversation {conversation} cannot be read.",
-            remedy=_REMEDY,
-        )
 
 
 def _is_valid_fact_at(line: StoredFact, conversation: str, seq: int) -> bool:
@@ -177,11 +182,14 @@ def decode_head(content: bytes) -> HeadContents:
             )
             for name, first, last in body["segments"]
         )
-        names = _check_conversation_id(body["conversation"]), _printable(str(body["machine"]))
-        chain = bytes.fromhex(body["chain"])
-        generation, is_removed = require_storable_amount(body["generation"]), bool(body["gone"])
         return HeadContents(
-            *names, require_storable_amount(body["last"]), chain, segments, generation, is_removed
+            conversation=_check_conversation_id(body["conversation"]),
+            machine=_printable(str(body["machine"])),
+            last=require_storable_amount(body["last"]),
+            chain=bytes.fromhex(body["chain"]),
+            segments=segments,
+            generation=require_storable_amount(body["generation"]),
+            is_removed=bool(body["gone"]),
         )
     except _NOT_OURS as error:
         raise JournalCorrupt(

@@ -73,7 +73,8 @@ def build_machine_name(folder: Path, known: str = "") -> str:
     with suppress(OSError):
         place = f"{folder.stat().st_ino}"
         place += COMPUTER.read_text(encoding="utf-8")
-    start, fresh = known[:16], secrets.token_hex(8)
+    start = known[:16]
+    fresh = secrets.token_hex(8)
     if known == start + hashlib.sha256(f"{start} {place}".encode()).hexdigest()[:16]:
         return known
     return fresh + hashlib.sha256(f"{fresh} {place}".encode()).hexdigest()[:16]

@@ -84,10 +84,9 @@ MOST_CONFLICTS = 5  # So often a transaction is run again that waited for anothe
 _CONFLICT = "40"  # The class of SQLSTATE for deadlocks and rollbacks.
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
-_ANOTHER_MONTH, _NOT_HERE = (
-    "23514",
-    "25006",
-)  # SQLSTATE: the month has no partition; this server is now a standby.
+# SQLSTATE: the month has no partition; this server is now a standby.
+_ANOTHER_MONTH = "23514"
+_NOT_HERE = "25006"
 _pools: dict[str, PostgresPool] = {}
 _pools_lock = threading.Lock()
 
@@ -246,7 +245,8 @@ class PostgresPool:
 
     def close(self) -> None:
         with self._lock:
-            free, self._free = self._free, []
+            free = self._free
+            self._free = []
         for connection in free:
             connection.close()
 

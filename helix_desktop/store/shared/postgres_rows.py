@@ -99,7 +99,8 @@ class PostgresRowStore:
         self._query_rows(_SQL["drop"], list(names), self._space, self._space)
 
     def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
-        names, words = [tomb.name for tomb in tombs], [tomb.sealed_digest for tomb in tombs]
+        names = [tomb.name for tomb in tombs]
+        words = [tomb.sealed_digest for tomb in tombs]
 
         *_, found = self.run_transaction(
             (_SQL["bury"], (self._space, names, words)),

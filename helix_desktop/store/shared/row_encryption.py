@@ -16,10 +16,12 @@ import secrets
 from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
 
-SMALLEST, STEP = 512, 256 << 10
+SMALLEST = 512
+STEP = 256 << 10
 _MARK = "helix1-"
 _NONCE = bytes(12)  # A constant, which is safe because each key encrypts only one row.
-_TAG, _LENGTH = 16, 8
+_TAG = 16
+_LENGTH = 8
 INSTALL = (
     "Install the program again from its source folder, with: pipx install --force '.[shared]'."
 )
@@ -89,7 +91,8 @@ class RowCipher:
         """
         from cryptography.exceptions import InvalidTag
 
-        salt, body = encrypted[:ROW_KEY_BYTES], encrypted[ROW_KEY_BYTES:]
+        salt = encrypted[:ROW_KEY_BYTES]
+        body = encrypted[ROW_KEY_BYTES:]
         try:
             filled = self._cipher(self._derive_row_key(name, salt)).decrypt(_NONCE, body, name)
         except (InvalidTag, ValueError) as error:

@@ -30,7 +30,8 @@ from helix_desktop.store.store_thread import StoreThread
 
 log = logging.getLogger(__name__)
 # When a put counts as done: when it is stored here, or when the shared store has it.
-LOCAL, SHARED = "local", "shared"
+LOCAL = "local"
+SHARED = "shared"
 LOOK_EVERY_SECONDS = 5.0  # In seconds. The interval at which we ask for new tombstones.
 SLOWEST_RETRY_SECONDS = 30.0  # In seconds. The longest pause between attempts to reach the store.
 CALL_TIMEOUT_SECONDS = 20.0  # In seconds. A caller waits at most this long for the store.

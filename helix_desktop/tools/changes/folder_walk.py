@@ -491,8 +491,9 @@ def grant_access_to_path(
             if not os.access(f"/proc/self/fd/{place}", access):
                 _grant_owner_access(os.dup(place), opened)
             if part:
-                above, place = place, os.open(part, _PATH | os.O_NOFOLLOW, dir_fd=place)
-                os.close(above)
+                folder = place
+                place = os.open(part, _PATH | os.O_NOFOLLOW, dir_fd=folder)
+                os.close(folder)
     finally:
         os.close(place)
 

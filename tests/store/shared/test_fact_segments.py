@@ -72,6 +72,8 @@ BAD = '{"fact":"TurnEnded","version":1,"reason":"done","why":5}'
         ([line(5, GOOD)], 5, 4),
         ([replace(line(4, GOOD), conversation="other")], 4, 4),
         ([line(4, GOOD)], 5, 5),
+        ([line(4, GOOD), line(5, BAD)], 4, 5),
+        ([line(4, GOOD), line(5, GOOD)], 4, 6),
         ([line(4, GOOD)], 2**52, 5),
         ([], 4, 4),
     ],
