@@ -191,6 +191,8 @@ def match_replies_in_order(
     for told in in_file:
         for position in _positions_of_same_reply(told, here, positions_by_key):
             length = bisect_left(ends, position)
+            if length < len(ends) and ends[length] == position:
+                continue  # Of two equal replies of the file, the first one is the one here.
             before = chains[length - 1] if length else None
             ends[length : length + 1] = [position]
             chains[length : length + 1] = [_Pair(told.number, here[position], before)]
@@ -223,6 +225,7 @@ def _positions_of_same_reply(
         position
         for position in sorted(positions, reverse=True)
         if _may_be_the_same(told, here[position])
+        and is_same_reply(told.reply, here[position].reply)
     ]
 
 
@@ -233,6 +236,22 @@ class _Pair:
     number: int
     reply: ReplyHere
     before: "_Pair | None"
+
+
+def is_same_reply(first: ModelReplied, second: ModelReplied) -> bool:
+    """Whether both call the same, or say the same if not both of them call something: of a reply
+    that is being written, a file may have the text alone.
+    """
+    calls_of_first = _keys_of_calls(first)
+    calls_of_second = _keys_of_calls(second)
+    if calls_of_first and calls_of_second:
+        return not calls_of_first.isdisjoint(calls_of_second)
+    return not keys_of_reply(first).isdisjoint(keys_of_reply(second))
+
+
+def _keys_of_calls(reply: ModelReplied) -> set[str]:
+    calls = tuple(part for part in reply.parts if isinstance(part, ToolCall))
+    return keys_of_reply(replace(reply, parts=calls))
 
 
 def _may_be_the_same(told: ReplyInFile, here: ReplyHere) -> bool:
@@ -427,13 +446,12 @@ def _end_of_same_reply(
     """Return the position behind the reply, or None if another one follows here. An agent may
     send several replies as one message.
     """
-    keys = keys_of_reply(reply)
     while position < len(messages) and not isinstance(messages[position].fact, ModelReplied):
         position += 1
     end = position
     while end < len(messages):
         fact = messages[end].fact
-        if not isinstance(fact, ModelReplied) or not keys_of_reply(fact) & keys:
+        if not isinstance(fact, ModelReplied) or not is_same_reply(fact, reply):
             break
         end += 1
     if end == position:

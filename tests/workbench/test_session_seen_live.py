@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+
+import pytest
 
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -215,3 +218,65 @@ def test_one_message_may_stand_for_several_replies() -> None:
     facts = here(said("go"), reply("I look.", "c1"), result("c1"), reply("One."), reply("Two."))
     both = ModelReplied((Text("One."), Text("Two.")), "m", Stop.END)
     assert match_first_messages(facts, told(*FIRST[:3], both)) == (3, 4, 5, 7)
+
+
+def take_in(facts: list[Recorded], drafts: list[FactDraft]) -> None:
+    """Apply the decision to the facts, as an import does."""
+    decision = decide(facts, drafts)
+    assert not isinstance(decision, Apart)
+    if isinstance(decision, Append):
+        new: list[Fact] = [*decision.changes]
+        new += [draft.fact for draft in drafts[decision.first_new - 1 :]]
+        first = len(facts) + 1
+        for fact in (*new, BroughtIn(Origin("claude-code", "s"), "run", first)):
+            facts.append(Recorded("live", len(facts) + 1, facts[-1].time, fact))
+
+
+def calls_of(facts: list[Recorded]) -> list[str]:
+    return [
+        part.id
+        for recorded in facts
+        if isinstance(recorded.fact, ModelReplied)
+        for part in recorded.fact.parts
+        if isinstance(part, ToolCall)
+    ]
+
+
+def tell_history(facts: list[Recorded], drafts: list[FactDraft], time: float) -> None:
+    """Append what the agent's history has and nobody recorded, as the gateway does."""
+    known = calls_of(facts)
+    for asked, answered in zip(drafts[::2], drafts[1::2], strict=True):
+        said_again = answered.fact
+        assert isinstance(said_again, ModelReplied)
+        if calls_of([Recorded("", 1, 0.0, said_again)])[0] not in known:
+            first = len(facts) + 1
+            unpaid = replace(said_again, usage=Usage())
+            for fact in (asked.fact, unpaid, BroughtIn(Origin(), "", first)):
+                facts.append(Recorded("live", len(facts) + 1, time, fact))
+
+
+@pytest.mark.parametrize("trial", range(200))
+def test_whoever_saw_a_step_first_it_is_there_once_and_paid_once(trial: int) -> None:
+    """Each step is seen live, or only in the file, or told to the gateway later by the agent's
+    history, which does not say what it cost. The file is read at any moment.
+    """
+    chance = random.Random(trial)
+    facts = here()
+    drafts: list[FactDraft] = []
+    clock = 200.0
+    steps = chance.randint(1, 9)
+    for step in range(steps):
+        clock += chance.uniform(1, 300)
+        words = chance.choice(["Done.", f"step {step} of {trial}"])
+        asked, answered = said(f"question {step}"), reply(words, f"call-{trial}-{step}")
+        if step == 0 or chance.random() < 0.6:
+            tell_history(facts, drafts, clock)
+            facts.append(Recorded("live", len(facts) + 1, clock, asked))
+            facts.append(Recorded("live", len(facts) + 1, clock, answered))
+        drafts += [FactDraft(clock - 1, asked), FactDraft(clock + 1, answered)]
+        if chance.random() < 0.4:
+            take_in(facts, drafts[: len(drafts) - chance.choice([0, 1])])
+    take_in(facts, drafts)
+    assert calls_of(facts) == [f"call-{trial}-{step}" for step in range(steps)]
+    paid = [recorded.fact for recorded in facts if isinstance(recorded.fact, ModelReplied | Spent)]
+    assert sum(fact.usage.input for fact in paid) == steps * PAID.input
