@@ -30,9 +30,8 @@ from helix_desktop.processes.starter import find_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-FRAME_TOKENS = (
-    30_000  # Tokens of the window that are left free for what an agent adds to each request.
-)
+# Tokens of the window that are left free for what an agent adds to each request.
+FRAME_TOKENS = 30_000
 LARGEST_WINDOW = 1_000_000_000
 
 
@@ -53,34 +52,32 @@ class ConversationRelay:
         window = request.window or restoring.FORMATS[request.agent].window
         if not FRAME_TOKENS < window <= LARGEST_WINDOW:
             raise InvalidInput(f"The context window cannot have {window:,} tokens.", remedy=f"The agent itself needs {FRAME_TOKENS:,} tokens. Choose a context window that is larger than this, and has at most {LARGEST_WINDOW:,} tokens.")  # fmt: skip
-        restored, room = await self._restore_session(request), window - FRAME_TOKENS
+        room = window - FRAME_TOKENS
+        restored = await self._restore_session(request)
         if not request.is_folded and await self._fits_in_context(restored.texts, room):
             return restored
         if not (request.is_folded or may_fold):
             return replace(restored, fits=False)
         async with self.open_desk() as desk:
             fork = await self._fork_and_fold(desk, request, room, may_ask_model=may_ask_model)
-            folded = await self._restore_session(
-                replace(request, conversation=fork, before_compaction=0, is_folded=True)
-            )
+            of_fork = replace(request, conversation=fork, before_compaction=0, is_folded=True)
+            folded = await self._restore_session(of_fork)
             is_folded = folded.compactions > 0 or folded.texts != restored.texts
-            # A short turn stays as it is, so nobody needs the fork. Otherwise, the
-            # agent can recall what it holds.
-            change = (
-                ConversationChanged(archived=True)
-                if is_folded
-                else ConversationChanged(trashed=True)
-            )
-            await (await desk.open_session(fork)).conversation.append_facts(change)
-        return replace(
-            folded, fits=await self._fits_in_context(folded.texts, room), is_folded=is_folded
-        )
+            if is_folded:  # The agent can recall what the fork holds.
+                change = ConversationChanged(archived=True)
+            else:  # A short turn stays as it is, so nobody needs the fork.
+                change = ConversationChanged(trashed=True)
+            session = await desk.open_session(fork)
+            await session.conversation.append_facts(change)
+        fits = await self._fits_in_context(folded.texts, room)
+        return replace(folded, fits=fits, is_folded=is_folded)
 
     async def _fits_in_context(self, texts: Sequence[str], room: int) -> bool:
-        surely = 4 * sum(map(len, texts)) <= room
-        return surely or await asyncio.to_thread(
-            lambda: sum(map(self.tokens.count_tokens, texts)) <= room
-        )
+        characters = sum(len(text) for text in texts)
+        if 4 * characters <= room:  # No text has more than four tokens for each character.
+            return True
+        counts = await asyncio.to_thread(lambda: list(map(self.tokens.count_tokens, texts)))
+        return sum(counts) <= room
 
     async def _restore_session(self, request: RestoreRequest) -> RestoredSession:
         facts = await self.workspace.journal.read_facts(request.conversation)
@@ -96,23 +93,25 @@ class ConversationRelay:
         """Return a fork folded to at most `room` tokens if possible. Without a model,
         it lists what it omits.
         """
-        facts, at = await self.workspace.journal.read_facts(request.conversation), 0
+        facts = await self.workspace.journal.read_facts(request.conversation)
+        last_seq = 0  # All of it.
         if request.before_compaction:
-            at = list_active_compactions(facts)[request.before_compaction - 1].seq - 1
+            compaction = list_active_compactions(facts)[request.before_compaction - 1]
+            last_seq = compaction.seq - 1
         row = await self.workspace.journal.find_conversation(request.conversation)
         title = f"{row.title or row.begins} → {AGENTS_TO_CONTINUE_IN[request.agent]}"
-        session = await desk.fork_conversation(request.conversation, at, title=title)
+        session = await desk.fork_conversation(request.conversation, last_seq, title=title)
         if not may_ask_model:
             await desk.open_session(session.id, writer=lambda _: None)
         if request.is_folded and not await _fold_older_turns(session):
             room = min(room, session.context.next_request_meter().used // 2)
-        models = (
-            one for one in desk.models.model_facts() if one.role is ModelRole.MAIN and may_ask_model
-        )
-        main = next(models, ModelSet(ModelRole.MAIN, "", room))
-        await session.conversation.append_facts(
-            replace(main, window=min(room, main.window or room))
-        )
+        main_model = ModelSet(ModelRole.MAIN, "", room)
+        if may_ask_model:
+            for model in desk.models.model_facts():
+                if model.role is ModelRole.MAIN:
+                    main_model = model
+        window = min(room, main_model.window or room)
+        await session.conversation.append_facts(replace(main_model, window=window))
         if not session.conversation.current_meter().request_fits:
             await session.folding.apply_due_folds()
             session.folding.cancel_fold_in_work()
@@ -123,8 +122,10 @@ class ConversationRelay:
         that says so.
         """
         command = mcp_server_command(self.workspace.id, self.workspace.folder.parents[1])
-        client = "claude-code" if agent == "claude" else agent
-        found = build_client_snippet(
+        client = agent
+        if agent == "claude":
+            client = "claude-code"
+        snippet = build_client_snippet(
             client,
             command,
             self.workspace.id,
@@ -132,13 +133,13 @@ class ConversationRelay:
             home=places.home,
             environ=places.variables,
         )
-        if (
-            agent == "claude"
-        ):  # It waits for such a server, whose tools the folds name, before its first request.
-            found = replace(found, entry={**found.entry, "alwaysLoad": True})
-        if add_snippet_if_missing(found):
-            return f"The MCP server {found.path_in[1]} was added to {found.file}."
-        return f"The MCP server {found.path_in[1]} is already in {found.file}."
+        if agent == "claude":
+            # It waits for such a server, whose tools the folds name, before its first request.
+            snippet = replace(snippet, entry={**snippet.entry, "alwaysLoad": True})
+        server = snippet.path_in[1]
+        if add_snippet_if_missing(snippet):
+            return f"The MCP server {server} was added to {snippet.file}."
+        return f"The MCP server {server} is already in {snippet.file}."
 
 
 async def _fold_older_turns(session: Session) -> bool:
@@ -155,11 +156,11 @@ def mcp_server_command(workspace: str, data: Path) -> list[str]:
     that is on the PATH.
     """
     program = find_program("helix-desktop")
-    home = [] if data == find_program_folders(environ={}).data else ["--home", str(data)]
-    return [
-        *([program] if program else own_program_command()),
-        *home,
-        "mcp",
-        "--workspace",
-        workspace,
-    ]
+    if program:
+        command = [program]
+    else:
+        command = list(own_program_command())
+    if data != find_program_folders(environ={}).data:
+        command += ["--home", str(data)]
+    command += ["mcp", "--workspace", workspace]
+    return command

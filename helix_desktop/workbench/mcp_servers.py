@@ -54,21 +54,32 @@ class WorkspaceMcpServers:
             self._spawn(self.apply_server_settings(), name="MCP servers")
 
     def list_offered_server_tools(self) -> Sequence[ForeignTool]:
-        return self._host.list_ready_tools() if self._host else ()
+        if self._host is None:
+            return ()
+        return self._host.list_ready_tools()
 
     def list_server_prompts(self) -> Sequence[McpServerPrompt]:
         """Return the prompts of the running servers, which the user can enter with a slash."""
-        return [prompt for server in self.running_servers for prompt in server.prompts]
+        prompts: list[McpServerPrompt] = []
+        for server in self.running_servers:
+            prompts += server.prompts
+        return prompts
 
     def list_offered_resources(self) -> Sequence[McpServerResource]:
-        return [one for server in self.running_servers for one in server.resources]
+        resources: list[McpServerResource] = []
+        for server in self.running_servers:
+            resources += server.resources
+        return resources
 
     async def find_server(self, name: str) -> HostedServer:
-        return (await self._require_host()).find_hosted_server(name)
+        host = await self._require_host()
+        return host.find_hosted_server(name)
 
     @property
     def running_servers(self) -> Sequence[HostedServer]:
-        return self._host.hosted_servers if self._host else ()
+        if self._host is None:
+            return ()
+        return self._host.hosted_servers
 
     async def apply_server_settings(self) -> None:
         """Start, stop and reconnect servers as the settings say now."""
@@ -103,32 +114,38 @@ class WorkspaceMcpServers:
         await self._change_server_table(name, lambda _: {"enabled": on})
 
     async def switch_server_tool(self, name: str, tool: str, *, on: bool) -> None:
-        await self._change_server_table(
-            name,
-            lambda server: {
-                "off": tuple(sorted({*server.off} - {tool} if on else {*server.off, tool}))
-            },
-        )
+        def with_switched_tool(server: ServerConfig) -> Mapping[str, Any]:
+            off = set(server.off)
+            if on:
+                off.discard(tool)
+            else:
+                off.add(tool)
+            return {"off": tuple(sorted(off))}
+
+        await self._change_server_table(name, with_switched_tool)
 
     async def mark_tool_as_read_only(self, name: str, tool: str, *, reads: bool) -> None:
         """Note that the user says whether a tool only reads. If so, it runs in plan
         mode as well.
         """
-        await self._change_server_table(
-            name,
-            lambda server: {
-                "reading": tuple(
-                    sorted({*server.reading, tool} if reads else {*server.reading} - {tool})
-                )
-            },
-        )
+
+        def with_marked_tool(server: ServerConfig) -> Mapping[str, Any]:
+            reading = set(server.reading)
+            if reads:
+                reading.add(tool)
+            else:
+                reading.discard(tool)
+            return {"reading": tuple(sorted(reading))}
+
+        await self._change_server_table(name, with_marked_tool)
 
     async def set_server_timeouts(self, name: str, **seconds: float) -> None:
         """Set how long starting (`start_seconds`) and a call (`call_seconds`) may take."""
         await self._change_server_table(name, lambda _: seconds)
 
     async def restart_server(self, name: str) -> None:
-        (await self.find_server(name)).reconnect_now()
+        server = await self.find_server(name)
+        server.reconnect_now()
 
     async def sign_in_at_server(
         self, name: str, page: Callable[[str], Awaitable[object]]
@@ -172,9 +189,9 @@ class WorkspaceMcpServers:
         self, name: str
     ) -> tuple[McpConnectionStatus, Sequence[McpServerTool], Sequence[str]]:
         """Start a server once more for a test. Returns its status, tools and error output."""
-        return await (await self._require_host()).try_out_server(
-            _config_of_server(self._workspace.settings, name)
-        )
+        host = await self._require_host()
+        config = _config_of_server(self._workspace.settings, name)
+        return await host.try_out_server(config)
 
     async def aclose(self) -> None:
         if self._host is not None:
@@ -215,17 +232,15 @@ class WorkspaceMcpServers:
 
         def changed_server_keys(now: WorkspaceConfig) -> Mapping[str, Any]:
             before = _config_of_server(now, name)
-            return {
-                f"mcp.{quote_key_part(name)}": replace(before, **wanted(before)).as_settings_table()
-            }
+            after = replace(before, **wanted(before))
+            return {f"mcp.{quote_key_part(name)}": after.as_settings_table()}
 
         await asyncio.to_thread(self._workspace.change_settings, changed_server_keys)
         await self.apply_server_settings()
 
     async def _write_server_table(self, name: str, table: Mapping[str, Any] | None) -> None:
-        await asyncio.to_thread(
-            self._workspace.change_settings, {f"mcp.{quote_key_part(name)}": table}
-        )
+        changes = {f"mcp.{quote_key_part(name)}": table}
+        await asyncio.to_thread(self._workspace.change_settings, changes)
 
     async def _store_server_secret(self, secret: McpSecret, value: str) -> None:
         """Store it in the keyring or in the file that the user allowed, or else until
@@ -249,6 +264,7 @@ class WorkspaceMcpServers:
 def _config_of_server(settings: WorkspaceConfig, name: str) -> ServerConfig:
     from helix_desktop.mcp_client.server_config import parse_server_table
 
-    if (table := settings.mcp.get(name)) is None:
+    table = settings.mcp.get(name)
+    if table is None:
         raise NotFound(f"There is no MCP server named {name[:60]!r} in this workspace.")
     return parse_server_table(name, table)

@@ -84,8 +84,10 @@ class ChosenModel:
 
     async def count_request_tokens(self, request: Request) -> int:
         """Return what the model's own tokenizer counts, or 0 if its server does not count."""
-        kind = LocalServerKind(self.info.server) if self.info.server else None
-        if kind is None or kind not in COUNTING_SERVERS:
+        if not self.info.server:
+            return 0
+        kind = LocalServerKind(self.info.server)
+        if kind not in COUNTING_SERVERS:
             return 0
         body = await asyncio.to_thread(
             provider_catalog.request_body_of, self.config, self.info, request
@@ -102,7 +104,8 @@ class ChosenModel:
             return
         counted = await asyncio.to_thread(count_request_tokens, request, self.access.tokens)
         shown = window_shown_by_reply(self.info, counted, reply.usage)
-        if window := number_at(shown, "window"):
+        window = number_at(shown, "window")
+        if window:
             await asyncio.to_thread(
                 self.access.configured.save_learned_window,
                 self.config.name,
@@ -144,8 +147,10 @@ class WorkspaceModels:
         for the main model.
         """
         name = self._names().get(role, "")
+        if not name:
+            return None
         try:
-            return self.model_by_name(name) if name else None
+            return self.model_by_name(name)
         except HelixError:
             if role is ModelRole.MAIN:
                 raise
@@ -153,7 +158,8 @@ class WorkspaceModels:
 
     async def check_main_model(self) -> None:
         """Raise an error if the main model cannot be asked: it or its provider's key is missing."""
-        if not (name := self._names().get(ModelRole.MAIN, "")):
+        name = self._names().get(ModelRole.MAIN, "")
+        if not name:
             raise UnknownModel(
                 "No model has been chosen.",
                 remedy="To choose a model, run `helix-desktop model set`.",
@@ -165,9 +171,10 @@ class WorkspaceModels:
     def model_by_name(self, name: str) -> ChosenModel:
         """Return any model by its full name. UnknownModel says what is wrong with the name."""
         # A command, the user or this program may have changed the configuration.
-        if (now := self._access.configured.change_stamp()) != self._read:
+        stamp = self._access.configured.change_stamp()
+        if stamp != self._read:
             self._known.clear()
-            self._read = now
+            self._read = stamp
         if name not in self._known:
             self._known[name] = self._find_chosen_model(name)
         return self._known[name]
@@ -187,23 +194,26 @@ class WorkspaceModels:
         """Return facts about the models in use (`main`: another main one). Unknown
         names are skipped.
         """
-        found = []
+        model_facts: list[ModelSet] = []
         for role in ModelRole:
-            name = (main if role is ModelRole.MAIN else "") or self._names().get(role, "")
+            name = self._names().get(role, "")
+            if main and role is ModelRole.MAIN:
+                name = main
+            if not name:
+                continue
             with suppress(HelixError):
-                found += [self.model_by_name(name).info.as_model_set(role)] if name else []
-        return tuple(found)
+                model_facts.append(self.model_by_name(name).info.as_model_set(role))
+        return tuple(model_facts)
 
     def list_known_model_names(self) -> list[str]:
         """Return the chosen models, then those that the providers last reported,
         without asking them.
         """
-        reported = (
-            f"{config.name}/{model}"
-            for config in self._access.configured.list_providers()
-            for model in (*config.reported, *config.corrections)
-        )
-        return list(dict.fromkeys([*filter(None, self._names().values()), *reported]))
+        names = [name for name in self._names().values() if name]
+        for config in self._access.configured.list_providers():
+            names += [f"{config.name}/{model}" for model in config.reported]
+            names += [f"{config.name}/{model}" for model in config.corrections]
+        return list(dict.fromkeys(names))
 
     async def request_body_as_sent(
         self, session: Session, seq: int | None, request: Request, model: str
@@ -211,11 +221,15 @@ class WorkspaceModels:
         """Return a step's model and the body it was sent. `seq`: the reply, or None for
         the next request to `model`.
         """
-        reply = session.conversation.fact_at(seq) if seq is not None else None
-        chosen = self.model_by_name(reply.model if isinstance(reply, ModelReplied) else model)
-        return chosen.model_name, await asyncio.to_thread(
+        if seq is not None:
+            reply = session.conversation.fact_at(seq)
+            if isinstance(reply, ModelReplied):
+                model = reply.model
+        chosen = self.model_by_name(model)
+        body = await asyncio.to_thread(
             provider_catalog.request_body_of, chosen.config, chosen.info, request
         )
+        return chosen.model_name, body
 
     def _find_chosen_model(self, name: str) -> ChosenModel:
         provider, _, model = name.partition("/")

@@ -959,7 +959,7 @@ class Workbench:
         notes += self.copies.notes
         if self._shared.extensions is not None:
             notes += self._shared.extensions.complaints
-        return notes
+        return tuple(notes)
 
     def next_imported_question(self) -> ImportedQuestion | None:
         """Return what is to be asked next about an imported workspace, or None."""

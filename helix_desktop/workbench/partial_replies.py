@@ -25,9 +25,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.open_sessions import OpenSessions
 
 EVERY = 1.0  # Seconds between two saves of a reply that is still arriving.
-MOST_PRINTED = (
-    8_000  # Only so many characters at the end of what a running command has printed are saved.
-)
+# Only so many characters at the end of what a running command has printed are saved.
+MOST_PRINTED = 8_000
 CUT_OFF = "\n[The program ended while this call ran.\nAbove is the end of what it had printed.\nCheck before repeating.]"
 
 
@@ -42,11 +41,10 @@ class _StreamedReply:
     def shorten_to_end(self) -> None:
         """Keep only the end of an output, which may go on without end."""
         if self.characters > 2 * MOST_PRINTED:
-            self.pieces, self.written, self.characters = (
-                ["".join(self.pieces)[-MOST_PRINTED:]],
-                0,
-                MOST_PRINTED,
-            )
+            whole = "".join(self.pieces)
+            self.pieces = [whole[-MOST_PRINTED:]]
+            self.characters = MOST_PRINTED
+            self.written = 0
 
 
 def _key_of_output(conversation: str, call: str) -> str:
@@ -67,9 +65,9 @@ class PartialReplies:
         if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta):
             self._add_text(event.conversation, event.conversation, event.delta.text)
         elif isinstance(event, ToolPrinted):
-            self._add_text(
-                _key_of_output(event.conversation, event.call), event.conversation, event.text
-            ).shorten_to_end()
+            key = _key_of_output(event.conversation, event.call)
+            output = self._add_text(key, event.conversation, event.text)
+            output.shorten_to_end()
         elif isinstance(event, FactAppended):
             match event.recorded.fact:
                 case ModelReplied() | TurnEnded() | Rewound():
@@ -85,8 +83,10 @@ class PartialReplies:
         return "".join(streaming.pieces)
 
     def _add_text(self, key: str, conversation: str, text: str) -> _StreamedReply:
+        last = 0
         session = self._sessions.find_open_session(conversation)
-        last = session.conversation.state.seq if session is not None else 0
+        if session is not None:
+            last = session.conversation.state.seq
         streaming = self._of.setdefault(key, _StreamedReply(last))
         streaming.pieces.append(text)
         streaming.characters += len(text)
@@ -110,32 +110,35 @@ class PartialReplies:
         """
         await self._recover_cut_off_reply(conversation, model, tokens)
         for pending in tuple(conversation.state.branch.running_calls):
-            key, call = _key_of_output(conversation.id, pending.id), pending.call
-            if (found := await asyncio.to_thread(self._read_partial_reply, key)) is None:
+            call = pending.call
+            key = _key_of_output(conversation.id, pending.id)
+            saved = await asyncio.to_thread(self._read_partial_reply, key)
+            if saved is None:
                 continue
-            text = f"{found[1][-MOST_PRINTED:]}{CUT_OFF}"
+            _, printed = saved
+            text = f"{printed[-MOST_PRINTED:]}{CUT_OFF}"
             origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
             stored = await cache.store_content(text.encode("utf-8", "replace"), origin)
-            await conversation.append_facts(
-                ToolReturned(pending.id, stored, tokens.count_tokens(text), ok=False, stopped=True)
-            )
+            count = tokens.count_tokens(text)
+            result = ToolReturned(pending.id, stored, count, ok=False, stopped=True)
+            await conversation.append_facts(result)
             await asyncio.to_thread(self._delete_partial_reply, key)
 
     async def _recover_cut_off_reply(
         self, conversation: Conversation, model: str, tokens: TokenCounter
     ) -> None:
-        found = await asyncio.to_thread(self._read_partial_reply, conversation.id)
-        if found is None:
+        saved = await asyncio.to_thread(self._read_partial_reply, conversation.id)
+        if saved is None:
             return
-        after, text = found
-        facts = conversation.state.facts
-        if text and not any(
-            isinstance(each.fact, ModelReplied | TurnEnded | Rewound) for each in facts[after:]
-        ):
-            reply = ModelReplied(
-                (Text(text, tokens.count_tokens(text)),), model, Stop.CUT, saw=after
-            )
-            await conversation.append_facts(reply)
+        after, text = saved
+        later_facts = conversation.state.facts[after:]
+        is_over = any(
+            isinstance(recorded.fact, ModelReplied | TurnEnded | Rewound)
+            for recorded in later_facts
+        )
+        if text and not is_over:
+            part = Text(text, tokens.count_tokens(text))
+            await conversation.append_facts(ModelReplied((part,), model, Stop.CUT, saw=after))
         await asyncio.to_thread(self._delete_partial_reply, conversation.id)
 
     def delete_all_partial_replies(self) -> None:
@@ -146,16 +149,17 @@ class PartialReplies:
 
     async def _write_due_replies(self) -> None:
         try:
-            while behind := {
-                name: each for name, each in self._of.items() if each.written < len(each.pieces)
-            }:
-                for name, streaming in behind.items():
-                    streaming.written, streaming.is_saved = len(streaming.pieces), True
+            while True:
+                due = self._unsaved_texts()
+                if not due:
+                    return
+                for name, streaming in due.items():
+                    streaming.written = len(streaming.pieces)
+                    streaming.is_saved = True
                     value = {"after": streaming.after, "text": "".join(streaming.pieces)}
                     await asyncio.to_thread(self._write_partial_reply, name, json.dumps(value))
-                    if (
-                        self._of.get(name) is not streaming
-                    ):  # The reply was recorded as a fact in the meantime.
+                    if self._of.get(name) is not streaming:
+                        # It was recorded as a fact in the meantime.
                         await asyncio.to_thread(self._delete_partial_reply, name)
                 await asyncio.sleep(EVERY)
         except StoreFailed:
@@ -165,14 +169,18 @@ class PartialReplies:
         finally:
             self._writing = False
 
+    def _unsaved_texts(self) -> dict[str, _StreamedReply]:
+        unsaved: dict[str, _StreamedReply] = {}
+        for name, streaming in self._of.items():
+            if streaming.written < len(streaming.pieces):
+                unsaved[name] = streaming
+        return unsaved
+
     def _partial_reply_file(self, conversation: str) -> Path:
         """Return the file's path. Earlier versions accepted any text as an ID, which is hashed."""
-        is_name = fact_encoding.CONVERSATION_ID.fullmatch(conversation)
-        name = (
-            conversation
-            if is_name
-            else hashlib.sha256(conversation.encode(errors="replace")).hexdigest()
-        )
+        name = conversation
+        if not fact_encoding.CONVERSATION_ID.fullmatch(conversation):
+            name = hashlib.sha256(conversation.encode(errors="replace")).hexdigest()
         return self._folder / f"{name}.json"
 
     def _write_partial_reply(self, conversation: str, text: str) -> None:

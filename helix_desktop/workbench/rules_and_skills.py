@@ -20,6 +20,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project.project_files import ProjectItems, read_project_files
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.workspace_settings import WorkspaceConfig
 from helix_desktop.tools import built_in_tool, hidden_files, tools_on_demand
 from helix_desktop.tools.tools_on_demand import OnDemandTools, RequestHeadRoom, SourceCatalogue
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
@@ -64,7 +65,7 @@ class UsedProjectItems:
         if len(path_text) > 4_096 or "\0" in path_text or len(self.paths) >= MOST_TOUCHED:
             return
         for root in roots:
-            path = Path(path_text) if Path(path_text).is_absolute() else root / path_text
+            path = root / path_text  # An absolute path stays as it is.
             if ".." not in path.parts and path.is_relative_to(root):
                 self.paths[path] = None
 
@@ -82,12 +83,17 @@ class WorkspaceRulesAndSkills:
 
     def read_project_folders(self) -> ProjectItems:
         settings = self._workspace.settings
-        touched = [path for used in tuple(self._used.values()) for path in tuple(used.paths)]
+        touched: list[Path] = []
+        # Copies, because this runs in a thread, and conversations go on meanwhile.
+        for used in tuple(self._used.values()):
+            touched += tuple(used.paths)
         patterns = system_prompt_and_settings.parse_hidden_patterns(settings)
-        roots = replace(
-            WorkspaceRoots.from_folders([Path(root) for root in settings.roots]),
-            is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, patterns),
-        )
+
+        def is_hidden_inside(inside: str) -> bool:
+            return hidden_files.matches_hidden_patterns(inside, patterns)
+
+        all_roots = WorkspaceRoots.from_folders([Path(root) for root in settings.roots])
+        roots = replace(all_roots, is_hidden_inside=is_hidden_inside)
         return read_project_files(
             settings.roots, settings.trusted, settings.off, touched, roots.is_hidden_path
         )
@@ -106,16 +112,13 @@ class WorkspaceRulesAndSkills:
     ) -> tuple[tuple[RulesSet, ...], tuple[StandingNote, ...]]:
         """Return the rules for a conversation's next request, and notes that hold from then on."""
         roots = [Path(root) for root in self._workspace.settings.roots]
-        used = self._used.setdefault(conversation, UsedProjectItems()).update_from_facts(
-            state, roots
-        )
-        found = await self.reread_project_folders()
-        rules = _rules_for_prompt(found, state, tokens)
-        notes = (
-            *_notes_on_nested_rules(found, used.paths, state),
-            *_notes_with_skill_texts(found, used.skills, state),
-        )
-        return rules, notes
+        used = self._used.setdefault(conversation, UsedProjectItems())
+        used.update_from_facts(state, roots)
+        items = await self.reread_project_folders()
+        rules = _rules_for_prompt(items, state, tokens)
+        notes = _notes_on_nested_rules(items, used.paths, state)
+        notes += _notes_with_skill_texts(items, used.skills, state)
+        return rules, tuple(notes)
 
     def skill_tools(self) -> tuple[built_in_tool.BuiltInTool, ...]:
         return (built_in_tool.declare_tool(USE_SKILL, self._run_use_skill),)
@@ -123,12 +126,13 @@ class WorkspaceRulesAndSkills:
     async def _run_use_skill(
         self, args: built_in_tool.ToolArguments, _: built_in_tool.ToolResources
     ) -> built_in_tool.ToolOutput:
-        item = (await self.reread_project_folders()).find_item("skill", args.text_argument("name"))
+        name = args.text_argument("name")
+        items = await self.reread_project_folders()
+        item = items.find_item("skill", name)
         if item is None:
-            known = ", ".join(each.name for each in self.now.items_in_force("skill")) or "none"
+            names = ", ".join(skill.name for skill in self.now.items_in_force("skill"))
             raise NotFound(
-                f"There is no skill {args.text_argument('name')[:80]!r}.",
-                remedy=f"Available: {known}.",
+                f"There is no skill {name[:80]!r}.", remedy=f"Available: {names or 'none'}."
             )
         return built_in_tool.ToolOutput(
             f"The instructions of {item.name} follow. Its files are in {item.path.parent}.",
@@ -136,55 +140,54 @@ class WorkspaceRulesAndSkills:
         )
 
     def list_usable_skills_and_agents(self) -> Sequence[SourceCatalogue]:
-        skills = [
-            tools_on_demand.SourceSummary(item.name, item.about)
-            for item in self._skills_for_agents()
+        skills_title = f'Skills; read one with call_tool("{USE_SKILL}") before work it is for:'
+        agents_title = "Agents to delegate to by name:"
+        return [
+            SourceCatalogue(skills_title, _summaries_of(self._skills_for_agents())),
+            SourceCatalogue(agents_title, _summaries_of(self.now.items_in_force("agent"))),
         ]
-        found = [
-            SourceCatalogue(
-                f'Skills; read one with call_tool("{USE_SKILL}") before work it is for:',
-                tuple(skills),
-            )
-        ]
-        agents = [
-            tools_on_demand.SourceSummary(item.name, item.about)
-            for item in self.now.items_in_force("agent")
-        ]
-        found.append(SourceCatalogue("Agents to delegate to by name:", tuple(agents)))
-        return found
 
     def searchable_skill_specs(self) -> Sequence[ToolSpec]:
-        return [
-            ToolSpec(
-                USE_SKILL,
-                f"The skill {item.name}: {item.about}",
-                json.dumps({"name": item.name}, ensure_ascii=False),
-            )
-            for item in self._skills_for_agents()
-        ]
+        specs: list[ToolSpec] = []
+        for item in self._skills_for_agents():
+            description = f"The skill {item.name}: {item.about}"
+            schema = json.dumps({"name": item.name}, ensure_ascii=False)
+            specs.append(ToolSpec(USE_SKILL, description, schema))
+        return specs
 
     def _skills_for_agents(self) -> list[ProjectItem]:
-        skills = self.now.items_in_force("skill")
-        return [
-            item
-            for item in skills
-            if str(item.values.get("disable-model-invocation", "")).lower() != "true"
-        ]
+        skills: list[ProjectItem] = []
+        for item in self.now.items_in_force("skill"):
+            is_for_user_alone = str(item.values.get("disable-model-invocation", "")).lower()
+            if is_for_user_alone != "true":
+                skills.append(item)
+        return skills
 
     async def trust_items(self, *items: ProjectItem) -> None:
         """Trust these items with exactly the content that the user has seen."""
         agreed = {item.settings_key: item.content_sha256 for item in items}
-        await self._change_project_settings(
-            lambda now: {"permissions.trusted": {**now.trusted, **agreed}}
-        )
+
+        def with_trusted_items(now: WorkspaceConfig) -> dict[str, object]:
+            return {"permissions.trusted": {**now.trusted, **agreed}}
+
+        await self._change_project_settings(with_trusted_items)
 
     async def switch_item(self, key: str, *, on: bool) -> None:
         """Turn an item on or off, whether it is trusted or not."""
-        await self._change_project_settings(
-            lambda now: {"permissions.off": sorted({*now.off} - {key} if on else {*now.off, key})}
-        )
 
-    async def _change_project_settings(self, changes: Callable[..., dict[str, object]]) -> None:
+        def with_switched_item(now: WorkspaceConfig) -> dict[str, object]:
+            off = set(now.off)
+            if on:
+                off.discard(key)
+            else:
+                off.add(key)
+            return {"permissions.off": sorted(off)}
+
+        await self._change_project_settings(with_switched_item)
+
+    async def _change_project_settings(
+        self, changes: Callable[[WorkspaceConfig], dict[str, object]]
+    ) -> None:
         await asyncio.to_thread(self._workspace.change_settings, changes)
         await self.reread_project_folders()
 
@@ -211,28 +214,29 @@ class WorkspaceRulesAndSkills:
         )
 
 
+def _summaries_of(items: Iterable[ProjectItem]) -> tuple[tools_on_demand.SourceSummary, ...]:
+    return tuple(tools_on_demand.SourceSummary(item.name, item.about) for item in items)
+
+
 def _rules_for_prompt(
     found: ProjectItems, state: ConversationState, tokens: TokenCounter
 ) -> tuple[RulesSet, ...]:
     """Return trusted rules files. One that has changed is used as it was when trusted."""
-    holding = [item for item in found.items_in_force("rules") if not item.is_nested]
-    facts = [
-        RulesSet(str(item.path), item.body, tokens.count_tokens(item.body)) for item in holding
-    ]
-    waiting = {
-        str(item.path)
-        for item in found.items_of_kind("rules")
-        if item.known and not item.trusted and not item.off
-    }
-    there = {fact.path for fact in facts} | waiting
-    return (
-        *facts,
-        *(
-            RulesSet(known.path, "", 0)
-            for _, known in state.settings.rules
-            if known.path not in there
-        ),
-    )
+    facts: list[RulesSet] = []
+    kept_paths: set[str] = set()
+    for item in found.items_in_force("rules"):
+        if not item.is_nested:
+            path = str(item.path)
+            facts.append(RulesSet(path, item.body, tokens.count_tokens(item.body)))
+            kept_paths.add(path)
+    for item in found.items_of_kind("rules"):
+        # It has changed: until the user has decided, what was trusted goes on to hold.
+        if item.known and not item.trusted and not item.off:
+            kept_paths.add(str(item.path))
+    for _, known in state.settings.rules:
+        if known.path not in kept_paths:
+            facts.append(RulesSet(known.path, "", 0))
+    return tuple(facts)
 
 
 def _notes_on_nested_rules(
@@ -240,33 +244,36 @@ def _notes_on_nested_rules(
 ) -> list[StandingNote]:
     """Return rules that apply to paths this conversation used, and revoke those that are gone."""
     paths = tuple(touched)
-    notes, there = [], set()
+    notes: list[StandingNote] = []
+    kept_authors: set[str] = set()
     for item in found.items_of_kind("rules"):
-        by = f"rules:{item.path}"
-        if item.is_nested and (by in state.branch.notes or item.applies_to(paths)):
-            if item.is_in_force:
-                said = f"[Rules from {item.path}. They hold for the files below {item.below}.]"
-                notes.append(StandingNote(by, f"{said}\n\n{item.body}"))
-            if not item.off:
-                there.add(by)
-    gone = [by for by in state.branch.notes if by.startswith("rules:") and by not in there]
-    return notes + [StandingNote(by, "") for by in gone]
+        author = f"rules:{item.path}"
+        if not item.is_nested:
+            continue
+        if author not in state.branch.notes and not item.applies_to(paths):
+            continue
+        if item.is_in_force:
+            head = f"[Rules from {item.path}. They hold for the files below {item.below}.]"
+            notes.append(StandingNote(author, f"{head}\n\n{item.body}"))
+        if not item.off:
+            kept_authors.add(author)
+    for author in state.branch.notes:
+        if author.startswith("rules:") and author not in kept_authors:
+            notes.append(StandingNote(author, ""))
+    return notes
 
 
 def _notes_with_skill_texts(
     found: ProjectItems, used: Iterable[str], state: ConversationState
 ) -> list[StandingNote]:
-    notes = []
+    existing_names = {item.name for item in found.items_of_kind("skill")}
+    notes: list[StandingNote] = []
     for name in used:
+        author = f"skill:{name}"
         item = found.find_item("skill", name)
-        by = f"skill:{name}"
         if item is not None:
-            where = f"Its files are in {item.path.parent}."
-            notes.append(
-                StandingNote(by, f"[The skill {name}, word for word. {where}]\n\n{item.body}")
-            )
-        elif by in state.branch.notes and not any(
-            each.name == name for each in found.items_of_kind("skill")
-        ):
-            notes.append(StandingNote(by, ""))
+            head = f"[The skill {name}, word for word. Its files are in {item.path.parent}.]"
+            notes.append(StandingNote(author, f"{head}\n\n{item.body}"))
+        elif author in state.branch.notes and name not in existing_names:
+            notes.append(StandingNote(author, ""))
     return notes

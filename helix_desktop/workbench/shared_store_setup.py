@@ -29,16 +29,16 @@ class WorkspaceSharingSetup:
         """Return how much would be sent: conversations, entries, and the bytes of these."""
         await self._workspace.index.wait_until_indexed()
         stored = await self._workspace.index.compute_figures()
-        return len(await self._workspace.journal.list_conversations()), stored.entries, stored.size
+        conversations = await self._workspace.journal.list_conversations()
+        return len(conversations), stored.entries, stored.size
 
     async def test_store_address(self, address: str) -> str:
         """Describe the store at an address, or raise why it cannot be used. No
         workspace data is sent.
         """
         where = addresses.parse_store_address(address)
-        return await _probe_with_key(
-            where, await _read_sealing_key(self._workspace.id, self._secrets), None
-        )
+        key = await _read_sealing_key(self._workspace.id, self._secrets)
+        return await _probe_with_key(where, key, None)
 
     async def start_sharing_at(self, address: str) -> None:
         await share_workspace(self._workspace, address, self._secrets)
@@ -47,8 +47,9 @@ class WorkspaceSharingSetup:
         """Return the key that other machines need besides the address. NotFound if it
         is not shared from here.
         """
-        if known := await self._secrets.read_secret(SharedStoreKey(self._workspace.id)):
-            return known
+        key = await self._secrets.read_secret(SharedStoreKey(self._workspace.id))
+        if key:
+            return key
         raise NotFound(
             "This workspace has no key: it is not shared from this computer.",
             remedy="Share the workspace.",
@@ -69,7 +70,8 @@ async def share_workspace(
     If it is shared there already, only the password changes. Returns a description of the store.
     """
     where = addresses.parse_store_address(address)
-    if (other := workspace.settings.shared.get("url")) and other != where.url:
+    other = workspace.settings.shared.get("url")
+    if other and other != where.url:
         raise InvalidInput(
             f"{workspace.name} is already shared through {other}.",
             remedy="Stop sharing the workspace first.",
@@ -84,10 +86,10 @@ async def share_workspace(
         "shared.environment": None,
     }
     await asyncio.to_thread(workspace.change_settings, changes)
-    if link := workspace_link.link_workspace(workspace, secrets, environ={}):
-        with suppress(
-            SharedStoreUnreachable
-        ):  # If this fails, the rows in use are announced later.
+    link = workspace_link.link_workspace(workspace, secrets, environ={})
+    if link:
+        # If this fails, the rows in use are announced later.
+        with suppress(SharedStoreUnreachable):
             await link.announce_used_rows()
     return about
 
@@ -98,10 +100,8 @@ async def share_from_environment(
     """Share through `HELIX_STORE` with `HELIX_STORE_KEY`, where others with this key
     find the workspace.
     """
-    where, key_ = (
-        addresses.parse_store_address(os.environ[workspace_link.STORE]),
-        workspace_link.read_store_key(),
-    )
+    where = addresses.parse_store_address(os.environ[workspace_link.STORE])
+    key_ = workspace_link.read_store_key()
     space = row_encryption.RowCipher(key_).space.hex()
     await asyncio.to_thread(workspace_link.check_only_one_in_space, workspace.folder, space)
     about = await _probe_with_key(where, key_, quota)
@@ -109,7 +109,8 @@ async def share_from_environment(
     await asyncio.to_thread(workspace.change_settings, changes)
     connect = partial(asyncio.to_thread, workspace_link.build_store_connection, where, key_)
     await workspace.stop_sharing()
-    await workspace.share_content(where.url, connect, acknowledge=acknowledge).announce_used_rows()
+    link = workspace.share_content(where.url, connect, acknowledge=acknowledge)
+    await link.announce_used_rows()
     return about
 
 
@@ -124,7 +125,8 @@ async def join_shared_workspace(
     """Create a workspace for one that is shared there, or nothing if that fails.
     `secrets`: where to store the key.
     """
-    where, key_ = addresses.parse_store_address(address), row_encryption.parse_key_line(key_text)
+    where = addresses.parse_store_address(address)
+    key_ = row_encryption.parse_key_line(key_text)
     await asyncio.to_thread(workspaces.check_usable_by_tools, folder)
     async with _connect_once(where, key_) as remote:
         if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(

@@ -9,6 +9,7 @@ from helix_desktop.engine.facts import Attachment, Text, ToolCall, UserPart
 from helix_desktop.engine.ports import CallOutcome, ContentCache, TokenCounter
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.project.project_files import ProjectItems
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.project.slash_commands import CommandPrompt, build_command_prompt
 from helix_desktop.workbench.acp_conversations import AcpConversations
@@ -29,35 +30,22 @@ class SlashCommands:
         cache: ContentCache,
         tokens: TokenCounter,
     ) -> None:
-        self._project, self._servers, self._acp, self._cache, self._tokens = (
-            project,
-            servers,
-            acp,
-            cache,
-            tokens,
-        )
+        self._project = project
+        self._servers = servers
+        self._acp = acp
+        self._cache = cache
+        self._tokens = tokens
 
     def list_slash_commands(self, conversation: str = "") -> Sequence[ProjectItem]:
         """Return all commands, without those that a foreign agent in `conversation` has itself."""
-        prompts = [
-            ProjectItem(
-                "command",
-                f"{each.server}:{each.name}",
-                Path(each.server),
-                "",
-                "",
-                each.about,
-                trusted=True,
-            )
-            for each in self._servers.list_server_prompts()
-        ]
-        own = (
-            *self._project.now.items_in_force("command"),
-            *self._project.now.items_in_force("skill"),
-            *prompts,
-        )
-        known = self._acp.list_agent_commands(conversation)
-        return [item for item in own if item.name not in known]
+        items = list(self._project.now.items_in_force("command"))
+        items += self._project.now.items_in_force("skill")
+        for prompt in self._servers.list_server_prompts():
+            name = f"{prompt.server}:{prompt.name}"
+            place = Path(prompt.server)
+            items.append(ProjectItem("command", name, place, "", "", prompt.about, trusted=True))
+        commands_of_agent = self._acp.list_agent_commands(conversation)
+        return [item for item in items if item.name not in commands_of_agent]
 
     async def expand_command_message(
         self, session: Session, parts: tuple[UserPart, ...]
@@ -65,29 +53,37 @@ class SlashCommands:
         """Replace a command's name at the start of a message by its text. Return other
         messages unchanged.
         """
-        brought = await self._project.reread_project_folders()
-        first = parts[0] if parts else None
+        items = await self._project.reread_project_folders()
+        if not parts:
+            return parts
+        first, *other_parts = parts
         if not isinstance(first, Text) or not first.text.startswith("/"):
             return parts
-        said, _, arguments = first.text[1:].partition(" ")
-        name, newline, rest = said.partition("\n")
-        arguments = f"{rest}{' ' if rest else ''}{arguments}" if newline else arguments
-        if (item := brought.find_item("command", name)) is not None:
-            prompt = build_command_prompt(item, arguments)
-            return (*await self._fill_command_prompt(name, prompt, session), *parts[1:])
-        if brought.find_item("skill", name) is not None:
-            words = f'Use the skill "{name}" (call_tool, use_skill). {arguments}'.strip()
-            return (Text(words), *parts[1:])
+        name, arguments = _split_command_line(first.text)
+        expanded = await self._expand_command(items, name, arguments, session)
+        if not expanded:
+            return parts
+        return (*expanded, *other_parts)
+
+    async def _expand_command(
+        self, items: ProjectItems, name: str, arguments: str, session: Session
+    ) -> list[UserPart]:
+        """Return what stands for a command, or nothing if there is no such command."""
+        command = items.find_item("command", name)
+        if command is not None:
+            prompt = build_command_prompt(command, arguments)
+            return await self._fill_command_prompt(name, prompt, session)
+        if items.find_item("skill", name) is not None:
+            words = f'Use the skill "{name}" (call_tool, use_skill). {arguments}'
+            return [Text(words.strip())]
         for offered in self._servers.list_server_prompts():
             if name == f"{offered.server}:{offered.name}":
                 values = _assign_prompt_arguments(offered.arguments, arguments)
                 server = await self._servers.find_server(offered.server)
-                said = await server.fetch_prompt_text(offered.name, values)
-                return (
-                    Text(f"[Prompt {offered.name} of the server {offered.server}]\n{said}"),
-                    *parts[1:],
-                )
-        return parts
+                text = await server.fetch_prompt_text(offered.name, values)
+                head = f"[Prompt {offered.name} of the server {offered.server}]"
+                return [Text(f"{head}\n{text}")]
+        return []
 
     async def _fill_command_prompt(
         self, name: str, prompt: CommandPrompt, session: Session
@@ -99,16 +95,25 @@ class SlashCommands:
         for line in prompt.shell:
             done = await run_prompt_tool(ToolName.RUN_COMMAND, command=line)
             outputs[line] = await read_entry_beginning(self._cache, done.output, MOST_OUTPUT)
-        found: list[UserPart] = [Text(prompt.with_shell_outputs(outputs))]
+        parts: list[UserPart] = [Text(prompt.with_shell_outputs(outputs))]
         for path in prompt.files:
             done = await run_prompt_tool(ToolName.READ_FILE, path=path)
             if done.ok:
                 text = await read_entry_beginning(self._cache, done.output, MOST_OUTPUT)
-                size, read = max(1, done.output.size), max(1, len(text.encode()))
-                found.append(
-                    Attachment(path, done.output, self._tokens.count_tokens(text) * size // read)
-                )
-        return found
+                whole_size = max(1, done.output.size)
+                read_size = max(1, len(text.encode()))
+                tokens = self._tokens.count_tokens(text) * whole_size // read_size
+                parts.append(Attachment(path, done.output, tokens))
+        return parts
+
+
+def _split_command_line(text: str) -> tuple[str, str]:
+    """Return the name of a command and its arguments, which may begin on the next line."""
+    first_word, _, arguments = text[1:].partition(" ")
+    name, _, next_line = first_word.partition("\n")
+    if next_line:
+        arguments = f"{next_line} {arguments}"
+    return name, arguments
 
 
 def _assign_prompt_arguments(names: Sequence[str], arguments: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -78,7 +78,8 @@ class FileChanges:
 
     @property
     def workspace_checkpoints(self) -> Checkpoints:
-        if (checkpoints := self._kit.resources.checkpoints) is None:
+        checkpoints = self._kit.resources.checkpoints
+        if checkpoints is None:
             raise NotFound("This workspace has no folder, so there are no changes.")
         return checkpoints
 
@@ -106,12 +107,15 @@ class FileChanges:
         """
         if any((self._bench.workspace.folder / COPIES).glob("*")):
             return 0, 0
-        named = self.workspace_checkpoints.folders.known_items().values()
-        keep = frozenset(Digest(item.content) for item in named if item.kind is PathKind.FILE)
-        found = await self._bench.workspace.remove_old_checkpoints(
-            self.days_to_keep, keep, self.workspace_checkpoints.latest_checkpoint
+        checkpoints = self.workspace_checkpoints
+        still_needed: set[Digest] = set()
+        for item in checkpoints.folders.known_items().values():
+            if item.kind is PathKind.FILE:
+                still_needed.add(Digest(item.content))
+        removed = await self._bench.workspace.remove_old_checkpoints(
+            self.days_to_keep, frozenset(still_needed), checkpoints.latest_checkpoint
         )
-        return found.entries, found.bytes
+        return removed.entries, removed.bytes
 
     @property
     def days_to_keep(self) -> int:
@@ -123,10 +127,11 @@ class FileChanges:
         return system_prompt_and_settings.parse_coverage(self._bench.workspace.settings.changes)
 
     def apply_checkpoint_settings(self) -> None:
-        if (wanted := self.coverage_in_settings) != self.workspace_checkpoints.folders.coverage:
-            self._bench.tasks.spawn_task(
-                self.workspace_checkpoints.apply_coverage(wanted), name="cover other files"
-            )
+        checkpoints = self.workspace_checkpoints
+        wanted = self.coverage_in_settings
+        if wanted != checkpoints.folders.coverage:
+            applying = checkpoints.apply_coverage(wanted)
+            self._bench.tasks.spawn_task(applying, name="cover other files")
 
     @property
     def checkpoint_progress(self) -> CheckpointProgress:
@@ -140,10 +145,11 @@ class FileChanges:
         return lambda: listeners.remove(listener)
 
     def list_uncovered_paths(self) -> Sequence[turn_changes.UncoveredPath]:
-        return [
-            replace(left, path=self.workspace_checkpoints.displayed_path(left.path))
-            for left in self.workspace_checkpoints.folders.uncovered_entries()
-        ]
+        checkpoints = self.workspace_checkpoints
+        uncovered: list[turn_changes.UncoveredPath] = []
+        for entry in checkpoints.folders.uncovered_entries():
+            uncovered.append(replace(entry, path=checkpoints.displayed_path(entry.path)))
+        return uncovered
 
     async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:
         """Return folders directly in the roots, largest first: name, files, bytes. No
@@ -155,9 +161,10 @@ class FileChanges:
         self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None
     ) -> None:
         """Save which files checkpoints cover: all in spite of the limits, or by new rules."""
-        changes: dict[str, object] = (
-            {"changes.most_files": 0, "changes.most_bytes": 0} if all_of_it else {}
-        )
+        changes: dict[str, object] = {}
+        if all_of_it:
+            changes["changes.most_files"] = 0
+            changes["changes.most_bytes"] = 0
         if leave_out is not None:
             changes["changes.leave_out"] = list(leave_out)
         await self._bench.change_settings(changes)
@@ -168,10 +175,13 @@ class FileChanges:
         """Return the turns that changed files, with what their sub-agents changed,
         except in copies of their own.
         """
-        found = []
         facts = await self._bench.read_conversation_facts(conversation)
-        if is_subagent and any(getattr(one.fact, "copy", "") == conversation for one in facts[:1]):
-            return []
+        if is_subagent and facts:
+            # Its first fact says whether it works in a copy of its own.
+            own_copy = getattr(facts[0].fact, "copy", "")
+            if own_copy == conversation:
+                return []
+        turns: list[turn_changes.TurnOfChanges] = []
         for turn in await asyncio.to_thread(turn_changes.group_changes_by_turn, facts):
             sources = list(turn.sources)
             for child in turn.children:
@@ -180,32 +190,37 @@ class FileChanges:
                         sources += inner.sources
             if sources:
                 sources.sort(key=lambda source: (source.time, source.seq))
-                found.append(replace(turn, sources=tuple(sources)))
-        return found
+                turns.append(replace(turn, sources=tuple(sources)))
+        return turns
 
     async def changes_after_fact(self, conversation: str, seq: int) -> Sequence[FileChange]:
         """Return what was changed after a fact, also by sub-agents and on abandoned branches."""
-        facts = await self._bench.read_conversation_facts(conversation)
-        began = max((each.time for each in facts if each.seq <= seq), default=0.0)
-        turns = await self.turns_with_changes(conversation)
-        sources = [source for turn in turns for source in turn.sources]
-        own = [one for one in sources if one.conversation == conversation and one.seq > seq]
-        others = [one for one in sources if one.conversation != conversation and one.time > began]
-        return await self.changes_with_folders([*own, *others])
+        time_of_fact = 0.0
+        for recorded in await self._bench.read_conversation_facts(conversation):
+            if recorded.seq <= seq:
+                time_of_fact = max(time_of_fact, recorded.time)
+        own: list[ChangeSource] = []
+        others: list[ChangeSource] = []
+        for turn in await self.turns_with_changes(conversation):
+            for source in turn.sources:
+                # Numbers count within one conversation, so that of a sub-agent goes by time.
+                if source.conversation != conversation and source.time > time_of_fact:
+                    others.append(source)
+                elif source.conversation == conversation and source.seq > seq:
+                    own.append(source)
+        return await self.changes_with_folders(own + others)
 
     async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
-        found = []
+        steps = []
         for source in sources:
-            with suppress(
-                NotFound
-            ):  # Content of this step was forgotten, or removed to free space.
-                found.append((source, await self._differences.read_changes_of_step(source)))
-        return await self._differences.with_line_counts(
-            self._differences.join_differences(
-                await self._differences.without_foreign_lines(found),
-                folder_state.without_folders_beside_files,
-            )
+            # Content of this step may have been forgotten, or removed to free space.
+            with suppress(NotFound):
+                steps.append((source, await self._differences.read_changes_of_step(source)))
+        own_changes = await self._differences.without_foreign_lines(steps)
+        files = self._differences.join_differences(
+            own_changes, folder_state.without_folders_beside_files
         )
+        return await self._differences.with_line_counts(files)
 
     async def changes_since_checkpoint(
         self, checkpoint: Digest, *, folders: bool = False
@@ -215,23 +230,22 @@ class FileChanges:
         """
         before = await self.workspace_checkpoints.read_checkpoint_state(checkpoint)
         await self.workspace_checkpoints.check_for_changes()
-        changes = folder_state.compare_trees(
-            before, self.workspace_checkpoints.folders.known_items()
-        )
-        found = [
-            self._differences.build_file_change(change, (), broken=False)
-            for change in (
-                changes if folders else folder_state.without_folders_beside_files(changes)
-            )
-        ]
-        return found if folders else await self._differences.with_line_counts(found)
+        now = self.workspace_checkpoints.folders.known_items()
+        changes = folder_state.compare_trees(before, now)
+        if folders:
+            return self._build_file_changes(changes)
+        files = self._build_file_changes(folder_state.without_folders_beside_files(changes))
+        return await self._differences.with_line_counts(files)
+
+    def _build_file_changes(self, changes: Iterable[folder_state.PathChange]) -> list[FileChange]:
+        build = self._differences.build_file_change
+        return [build(change, (), broken=False) for change in changes]
 
     async def changes_since_revision(self, revision: str) -> Sequence[FileChange]:
         """Return what differs now from a revision of the user's repository, whatever is staged."""
         changes = await self.git_repository.compare_with_revision(revision)
-        return await self._differences.with_line_counts(
-            [self._differences.build_file_change(change, (), broken=False) for change in changes]
-        )
+        files = self._build_file_changes(changes)
+        return await self._differences.with_line_counts(files)
 
     async def contents_of_both_versions(self, file: FileChange) -> tuple[bytes, bytes]:
         return await self._differences.read_both_versions(file)
@@ -242,15 +256,13 @@ class FileChanges:
 
     async def build_git_patch(self, files: Sequence[FileChange]) -> bytes:
         """Return a patch for `git apply`."""
-        found = []
+        patches: list[bytes] = []
         for file in files:
             before, after = await self.contents_of_both_versions(file)
-            found.append(
-                format_git_patch(
-                    file.place, (file.change.before, before), (file.change.after, after)
-                )
-            )
-        return b"".join(found)
+            old_version = (file.change.before, before)
+            new_version = (file.change.after, after)
+            patches.append(format_git_patch(file.place, old_version, new_version))
+        return b"".join(patches)
 
     async def kept_hunks_by_path(self, conversation: str) -> Mapping[str, frozenset[str]]:
         return turn_changes.kept_hunks(await self._bench.read_conversation_facts(conversation))
@@ -266,12 +278,11 @@ class FileChanges:
 
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         """Return all that some steps changed, including folders, which must be undone together."""
-        found = [
-            (source, await self._differences.read_changes_of_step(source)) for source in sources
-        ]
-        return self._differences.join_differences(
-            await self._differences.without_foreign_lines(found), list
-        )
+        steps = []
+        for source in sources:
+            steps.append((source, await self._differences.read_changes_of_step(source)))
+        own_changes = await self._differences.without_foreign_lines(steps)
+        return self._differences.join_differences(own_changes, list)
 
     async def undo_file_changes(
         self,
@@ -293,14 +304,15 @@ class FileChanges:
         steps = change_restoring.plan_restore_steps(planned, chosen)
         deleted_paths = {step.path for step in steps if step.target is None}
         steps += await self._remove_emptied_folders(files, deleted_paths)
-        already = [one for one in planned if one.how is turn_changes.UndoOutlook.ALREADY]
+        already = [plan for plan in planned if plan.how is turn_changes.UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(
             self.workspace_checkpoints, steps, already=already
         )
         self._mark_undone_content_as_seen(conversation, files, planned, set(done.restored))
         undone = await self._record_undo(done, steps, left_alone, conversation, undoes)
-        # What is already so was undone by an earlier fact.
-        return replace(undone, fact=None) if already else undone
+        if already:  # What is already so was undone by an earlier fact.
+            return replace(undone, fact=None)
+        return undone
 
     async def _settle_conflicts(
         self, planned: Sequence[PlannedUndo], choices: Mapping[str, str]
@@ -389,9 +401,9 @@ class FileChanges:
             )
         before, after = await self.contents_of_both_versions(file)
         current = await self.workspace_checkpoints.read_item_content(now)
-        chosen = [
-            hunk for hunk in diff_hunks.find_hunks(before, after) if hunk.stable_id in set(ids)
-        ]
+        chosen_ids = set(ids)
+        hunks = diff_hunks.find_hunks(before, after)
+        chosen = [hunk for hunk in hunks if hunk.stable_id in chosen_ids]
         content = await asyncio.to_thread(diff_hunks.revert_hunks, before, after, current, chosen)
         target: TreeItem | None = await change_restoring.store_merged_version(
             self.workspace_checkpoints, content, now
@@ -447,12 +459,11 @@ class FileChanges:
     ) -> bool:
         """Whether something of the undone steps still stands after this undo."""
         undone = set(undoes)
-        sources = [
-            source
-            for turn in await self.turns_with_changes(conversation)
-            for source in turn.sources
-            if undone & {source.seq, *source.fact.undoes}
-        ]
+        sources: list[ChangeSource] = []
+        for turn in await self.turns_with_changes(conversation):
+            for source in turn.sources:
+                if source.seq in undone or not undone.isdisjoint(source.fact.undoes):
+                    sources.append(source)
         sources.append(ChangeSource(conversation, 0, time.time(), undo))
         return bool(await self.file_changes_of_steps(sources))
 

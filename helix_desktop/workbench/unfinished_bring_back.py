@@ -45,28 +45,23 @@ class UnfinishedBringBack:
     taken: Sequence[PathChange] = ()
 
     def save_in_copy(self, folder: Path) -> None:
-        moves = [asdict(move) for move in self.moves]
-        steps = [
-            (step.path, pack_item(step.now).hex(), pack_item(step.target).hex())
-            for step in self.steps
-        ]
-        taken = [
-            (path, pack_item(before).hex(), pack_item(after).hex())
-            for path, before, after in self.taken
-        ]
-        said = {
-            "moves": moves,
+        saved = {
+            "moves": [asdict(move) for move in self.moves],
             "conversation": self.conversation,
             "last_seq": self.last_seq,
-            "steps": steps,
+            "steps": [_pack_items(step.path, step.now, step.target) for step in self.steps],
+            "taken": [_pack_items(path, before, after) for path, before, after in self.taken],
         }
-        atomic_files.write_file_atomically(
-            folder / UNFINISHED, json.dumps({**said, "taken": taken}), private=True
-        )
+        atomic_files.write_file_atomically(folder / UNFINISHED, json.dumps(saved), private=True)
 
 
-def _unpack_text(packed: str) -> TreeItem | None:
-    return unpack_item(bytes.fromhex(packed))
+def _pack_items(path: str, before: TreeItem | None, after: TreeItem | None) -> list[str]:
+    return [path, pack_item(before).hex(), pack_item(after).hex()]
+
+
+def _unpack_items(packed: Sequence[str]) -> tuple[str, TreeItem | None, TreeItem | None]:
+    path, before, after = packed
+    return path, unpack_item(bytes.fromhex(before)), unpack_item(bytes.fromhex(after))
 
 
 def read_unfinished_bring_back(folder: Path) -> UnfinishedBringBack | None:
@@ -74,15 +69,11 @@ def read_unfinished_bring_back(folder: Path) -> UnfinishedBringBack | None:
     damaged disk makes it so.
     """
     try:
-        said = json.loads(atomic_files.read_small_file(folder / UNFINISHED, 64 << 20))
-        said["moves"] = [BranchMove(**each) for each in said["moves"]]
-        said["steps"] = [
-            RestoreStep(path, *map(_unpack_text, items)) for path, *items in said["steps"]
-        ]
-        said["taken"] = [
-            PathChange(path, *map(_unpack_text, items)) for path, *items in said["taken"]
-        ]
-        return UnfinishedBringBack(**said)
+        saved = json.loads(atomic_files.read_small_file(folder / UNFINISHED, 64 << 20))
+        saved["moves"] = [BranchMove(**move) for move in saved["moves"]]
+        saved["steps"] = [RestoreStep(*_unpack_items(packed)) for packed in saved["steps"]]
+        saved["taken"] = [PathChange(*_unpack_items(packed)) for packed in saved["taken"]]
+        return UnfinishedBringBack(**saved)
     except (OSError, HelixError, ValueError, KeyError, TypeError):
         return None
 
@@ -95,13 +86,16 @@ def folders_above(checkpoints: Checkpoints, steps: Iterable[RestoreStep]) -> lis
     """Return steps that change nothing, so that the modes of these folders are known,
     which are writable meanwhile.
     """
-    paths = sorted({str(folder) for step in steps for folder in PurePosixPath(step.path).parents})
-    found = [(path, checkpoints.folders.last_item_at(path)) for path in paths]
-    return [
-        RestoreStep(path, item, item)
-        for path, item in found
-        if item is not None and item.kind is PathKind.FOLDER
-    ]
+    paths: set[str] = set()
+    for step in steps:
+        for folder in PurePosixPath(step.path).parents:
+            paths.add(str(folder))
+    unchanged: list[RestoreStep] = []
+    for path in sorted(paths):
+        item = checkpoints.folders.last_item_at(path)
+        if _is_folder(item):
+            unchanged.append(RestoreStep(path, item, item))
+    return unchanged
 
 
 async def record_written_steps(
@@ -132,7 +126,8 @@ async def record_written_steps(
             written.append(_plan_of_written_step(step, target))
     await change_restoring.remove_undo_leftovers(checkpoints, begun.steps)
     await change_restoring.restore_paths(checkpoints, modes)
-    return (await change_restoring.restore_paths(checkpoints, (), already=written)).fact, unwritten
+    result = await change_restoring.restore_paths(checkpoints, (), already=written)
+    return result.fact, unwritten
 
 
 def _is_folder(item: TreeItem | None) -> bool:
