@@ -169,7 +169,8 @@ class _TypedPathAcceptor(QObject):
 
     def __init__(self, dialog: QFileDialog, line: QLineEdit) -> None:
         super().__init__(dialog)
-        self._dialog, self._line = dialog, line
+        self._dialog = dialog
+        self._line = line
 
     def eventFilter(self, _: QObject, event: QEvent) -> bool:
         if isinstance(event, QKeyEvent) and event.type() is QEvent.Type.KeyPress:

@@ -31,11 +31,9 @@ class SubagentsDialog(TransientDialog):
         parent: QWidget,
     ) -> None:
         super().__init__(tr("Agents"), parent, 860, 420)
-        self._bench, self._conversation, self._open_conversation = (
-            bench,
-            conversation,
-            open_conversation,
-        )
+        self._bench = bench
+        self._conversation = conversation
+        self._open_conversation = open_conversation
         self._items: dict[str, QTreeWidgetItem] = {}
         self._summary_label = build_plain_label("", "muted", self, wraps=False)
         self._tree = RowTree(self)

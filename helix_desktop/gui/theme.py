@@ -30,7 +30,8 @@ MONO = 12
 
 # Both fonts ship with the program (packaging/fonts.py). The system provides missing
 # characters, such as Chinese ones.
-TEXT_FAMILY, CODE_FAMILY = "Helix Text", "Helix Code"
+TEXT_FAMILY = "Helix Text"
+CODE_FAMILY = "Helix Code"
 _JOINING_FEATURES = tuple(QFont.Tag.fromString(tag) for tag in ("liga", "clig", "calt", "dlig"))
 
 _ROLES = {QPalette.ColorRole[role]: token for role, token in PALETTE_ROLES.items()}

@@ -171,10 +171,8 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._show_missing = widgets.build_push_button(
             tr("Show these agents"), self, self._show_missing_agents, "link"
         )
-        self._once_line, self._other_program_line = (
-            CopyableCommandLine(self),
-            CopyableCommandLine(self),
-        )
+        self._once_line = CopyableCommandLine(self)
+        self._other_program_line = CopyableCommandLine(self)
         self._lay_out_gateway_dialog()
         self._timer = QTimer(self, interval=REFRESH_INTERVAL_MS)
         self._timer.timeout.connect(self.refresh_connections)

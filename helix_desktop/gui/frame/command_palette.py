@@ -92,7 +92,8 @@ class PaletteRowPainter(RowPainter):
     """Paints an icon, the text, its place, and the shortcut at the end."""
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        theme, px = self._theme, self._theme.zoomed_pixels
+        theme = self._theme
+        px = theme.zoomed_pixels
         find: PaletteItem = index.data(Qt.ItemDataRole.UserRole)
         rect = QRect(option.rect).adjusted(px(8), 0, -px(8), 0)
         if option.state & QtWidgets.QStyle.StateFlag.State_Selected:

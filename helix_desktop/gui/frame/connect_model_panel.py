@@ -70,12 +70,11 @@ class ConnectModelPanel(QWidget):
         """Searches this computer for model servers. If there are none, only this panel says so."""
         self._search_label.setText(tr("Looking for model servers on this computer…"))
         self._search_label.show()
-        show, failed = (
-            self._show_local_servers,
-            lambda e: self._search_label.setText(translate_sentences(str(e))),
-        )
         self._doing.run_in_background(
-            self._setup.find_local_providers(), then=show, owner=self, failed=failed
+            self._setup.find_local_providers(),
+            then=self._show_local_servers,
+            owner=self,
+            failed=lambda error: self._search_label.setText(translate_sentences(str(error))),
         )
 
     def _build_panel_heading(self, text: str) -> QLabel:
@@ -177,7 +176,8 @@ class ConnectModelPanel(QWidget):
 
     def test_key_and_add_provider(self) -> None:
         """Tests the key. A key that works is stored, and the provider's best model is chosen."""
-        provider, key = self._provider_from_form(), self._key.text().strip()
+        provider = self._provider_from_form()
+        key = self._key.text().strip()
         self._address.setModified(False)
         if provider.needs_key and not (key or provider.key):
             self._show_connect_status(tr("Paste your {service} key first.", service=provider.title))
@@ -209,12 +209,11 @@ class ConnectModelPanel(QWidget):
             self._address.setModified(False)
             provider = self._provider_from_form()
             self._show_connect_status(tr("Contacting {service}…", service=provider.title))
-            work, then = (
-                self._setup.check_provider_address(provider),
-                lambda _done: self._show_connect_status(""),
-            )
             self._doing.run_in_background(
-                work, then=then, owner=self, failed=self._show_connect_error
+                self._setup.check_provider_address(provider),
+                then=lambda _done: self._show_connect_status(""),
+                owner=self,
+                failed=self._show_connect_error,
             )
 
     def _provider_from_form(self) -> ProviderChoice:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SERVICE, _PATH = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
+_SERVICE = "org.freedesktop.Notifications"
+_PATH = "/org/freedesktop/Notifications"
 MAX_TEXT_LENGTH = 200
 SHOWN_MS = 8_000  # How long a notification is shown.
 MAX_FOLLOWED_NOTIFICATIONS = 50  # Only this many of the newest notifications react to a click.
@@ -63,7 +64,8 @@ class DesktopNotifier(QObject):
 
         service = DBusAddress(_PATH, bus_name=_SERVICE, interface=_SERVICE)
         escaped = text.replace("&", "&amp;").replace("<", "&lt;")
-        actions, hints = ["default", ""], dict[str, object]()
+        actions = ["default", ""]
+        hints: dict[str, object] = {}
         shown = ("Helix Desktop", 0, "helix-desktop", title, escaped, actions, hints, SHOWN_MS)
         self._unsent.append((new_method_call(service, "Notify", "susssasa{sv}i", shown), place))
         if self._bus is not None:
@@ -94,7 +96,8 @@ class DesktopNotifier(QObject):
         except (OSError, EOFError, RuntimeError, ValueError) as error:
             log.info("the desktop shows no notifications: %s", type(error).__name__)
         finally:
-            self._bus, self._is_bus_followed = None, False
+            self._bus = None
+            self._is_bus_followed = False
             self._unsent.clear()
             self._unanswered.clear()
 

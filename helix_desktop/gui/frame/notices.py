@@ -143,7 +143,9 @@ class Notices(QWidget):
         """Discards all offers, because they concern the workspace that was open before."""
         self._waiting_offers.clear()
         if self._offers_more_than_undo:
-            self._repeat_shown_offer, self._undo, self._offers_more_than_undo = None, None, False
+            self._repeat_shown_offer = None
+            self._undo = None
+            self._offers_more_than_undo = False
             self.hide()
 
     def _close_notice_and_show_waiting_offer(self) -> None:

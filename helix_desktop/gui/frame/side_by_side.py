@@ -36,7 +36,8 @@ class SideBySide(QSplitter):
 
     def add_side(self, side: ChatPage) -> None:
         heading = build_surface(side, "top")
-        title, swap = ElidedLabel(heading), build_tool_button("", heading, "⇄")
+        title = ElidedLabel(heading)
+        swap = build_tool_button("", heading, "⇄")
         close = build_tool_button(tr("Close this pane"), heading, "✕")
         row = build_row((title, 1), swap, close, owner=heading)
         self._theme.keep_lengths_scaled(heading, row.setContentsMargins, 16, 4, 8, 4)

@@ -41,7 +41,8 @@ class TopBar(QWidget):
             name: self._build_page_tab(name, words)
             for name, words in zip(PAGES, titles, strict=True)
         }
-        group, tabs = QButtonGroup(self), self._tabs.values()
+        group = QButtonGroup(self)
+        tabs = self._tabs.values()
         for tab in tabs:
             group.addButton(tab)
         right = self._state, self.stop, self.copy, self.model

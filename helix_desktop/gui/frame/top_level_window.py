@@ -17,9 +17,14 @@ FIRST_SIZE = QSize(1440, 900)
 # Room for the window's frame and, under Wayland, for the desktop's panels, whose size is unknown.
 WINDOW_BORDER_SIZE = QSize(16, 64)
 SMALLEST_SIZE = QSize(880, 520)
-RAIL_WIDTH, RAIL_SQUARE, SIDEBAR_WIDTH, TOP_BAR_HEIGHT = 56, 36, 252, 48
+RAIL_WIDTH = 56
+RAIL_SQUARE = 36
+SIDEBAR_WIDTH = 252
+TOP_BAR_HEIGHT = 48
 # The message box's width in pixels, its most lines, and the pixels below its text.
-MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74
+MESSAGE_BOX_WIDTH = 720
+MESSAGE_BOX_LINES = 10
+ROOM_BELOW_TEXT = 74
 
 
 def rail_width(zoom: float) -> int:

@@ -60,10 +60,8 @@ class TourStepCard(QWidget):
         set_surface_look(self, "card")
         self.setObjectName("tour")  # The window's Tab order refers to the card by this name.
         self.number = build_plain_label("", "small", self, wraps=False)
-        self.title, self.words = (
-            build_plain_label("", "title", self),
-            build_plain_label("", "", self),
-        )
+        self.title = build_plain_label("", "title", self)
+        self.words = build_plain_label("", "", self)
         self.offer = build_push_button("", self)
         self.leave = build_push_button(tr("Leave the tour"), self, look="link")
         self.back = build_push_button(tr("Back"), self)
@@ -192,8 +190,10 @@ def position_beside_area(place: QRect, size: QSize, window: QRect) -> QPoint:
     if place.isEmpty():
         return QPoint(inside.right() - size.width(), inside.top() + 3 * WINDOW_EDGE_GAP)
     middle = place.center()
-    left, right = place.left() - RING_TO_CARD_GAP - size.width(), place.right() + RING_TO_CARD_GAP
-    above, below = place.top() - RING_TO_CARD_GAP - size.height(), place.bottom() + RING_TO_CARD_GAP
+    left = place.left() - RING_TO_CARD_GAP - size.width()
+    right = place.right() + RING_TO_CARD_GAP
+    above = place.top() - RING_TO_CARD_GAP - size.height()
+    below = place.bottom() + RING_TO_CARD_GAP
     ways = (
         (inside.right() - right - size.width(), QPoint(right, middle.y() - size.height() // 2)),
         (left - inside.left(), QPoint(left, middle.y() - size.height() // 2)),

@@ -38,10 +38,8 @@ class WelcomePage(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, acceptDrops=True)
-        inside, middle = (
-            widgets.build_surface(self, "inspector"),
-            widgets.build_surface(self, "plain"),
-        )
+        inside = widgets.build_surface(self, "inspector")
+        middle = widgets.build_surface(self, "plain")
         hero = tr("An agent that remembers everything,\nand lets you undo anything")
         about = tr("For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs.")  # fmt: skip
         labels = [widgets.build_plain_label(*one) for one in ((hero, "hero"), (about, "muted"))]
@@ -51,7 +49,8 @@ class WelcomePage(QWidget):
         self._blocked.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._blocked.hide()
         column.addWidget(self._blocked)
-        self._found_card, self._found = QWidget(self), widgets.build_plain_label("", "title")
+        self._found_card = QWidget(self)
+        self._found = widgets.build_plain_label("", "title")
         self._newest = QGridLayout()
         self._newest.setHorizontalSpacing(16)
         self._newest.setColumnStretch(1, 1)

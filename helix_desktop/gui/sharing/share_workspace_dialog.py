@@ -21,14 +21,17 @@ class ShareWorkspaceDialog(SharingFormDialog):
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(doing, tr("Share this workspace"), parent)
-        self._bench, self._sharing, self._setup = bench, bench.sharing, bench.sharing_setup
+        self._bench = bench
+        self._sharing = bench.sharing
+        self._setup = bench.sharing_setup
         self.test = build_push_button(tr("Test"), self, self._test_shared_store)
         self.share = build_push_button(tr("Share"), self, self._share_workspace, "primary")
         self.copy_key = build_push_button(tr("Copy key"), self, self._copy_workspace_key)
         self.copy_address = build_push_button(tr("Copy address"), self, self._copy_store_address)
         self.stop = build_push_button(tr("Stop sharing…"), self, self._confirm_and_stop_sharing)
         self.close_ = build_push_button(tr("Close"), self, self.reject)
-        self.standing, self.amount = build_plain_label(), build_plain_label("", "muted")
+        self.standing = build_plain_label()
+        self.amount = build_plain_label("", "muted")
         address = self._build_widget_row(self.address, self.test)
         self._not_shared_panel = stack_widgets(
             self._build_sharing_explanation(), address, self.amount

@@ -93,7 +93,8 @@ class BoxesView(BoxSurface):
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
             return
-        until, longest = time.perf_counter() + SLICE, 0
+        until = time.perf_counter() + SLICE
+        longest = 0
         for box in self._rest:
             self._stack.add_box(box)
             if time.perf_counter() > until:

@@ -180,7 +180,8 @@ class DifferenceRowHeights:
     def __init__(
         self, sheet: DifferenceSheet, lines: DifferenceLines, commented_row: int = -1
     ) -> None:
-        self._sheet, self._lines = sheet, lines
+        self._sheet = sheet
+        self._lines = lines
         self._letters = lines.text_width / lines.ink.code_letter_width  # As many fit on a line.
         line_height = lines.ink.code_line_height
         self._heights: list[float] = []

@@ -72,8 +72,10 @@ class TextLineView(TextSurface):
         """Shows another text from its top. `tone(i)` names a line's background;
         `labels` replace line numbers.
         """
-        self.viewed_lines, self._first_number = lines, first_number
-        self._tone, self._labels = tone, labels
+        self.viewed_lines = lines
+        self._first_number = first_number
+        self._tone = tone
+        self._labels = labels
         self._laid.clear()
         self._runs.clear()
         self._widest = 0.0
@@ -143,7 +145,8 @@ class TextLineView(TextSurface):
         return self._ink.code_letter_width * digits + self._ink.scaled_pixels(PAD) * 1.5
 
     def _update_scroll_ranges(self) -> None:
-        view, top = self.viewport(), 2 * self._ink.scaled_pixels(10)
+        view = self.viewport()
+        top = 2 * self._ink.scaled_pixels(10)
         bar = self.verticalScrollBar()
         bar.setRange(
             0, max(0, round(len(self.viewed_lines) * self._line_height) + top - view.height())
@@ -312,7 +315,8 @@ def split_runs_by_line(runs: Iterator[Run], lines: Sequence[str]) -> Iterator[tu
     """Splits the runs of a text into runs of its lines. A run over several lines
     becomes one for each.
     """
-    number, start = 0, 0
+    number = 0
+    start = 0
     for at, length, name in runs:
         while number < len(lines) and at > start + len(lines[number]):
             start += len(lines[number]) + 1
