@@ -48,5 +48,5 @@ def add_host_commands(nouns: Subparsers) -> None:
         run=workspace_access.run_on_workspace,
         work=serve_host_client_of_console,
         lasting=True,
-        asks_to_give_way=False,
+        looks_on=True,
     )

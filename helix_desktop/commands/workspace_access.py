@@ -298,17 +298,10 @@ async def _run_as_owner(
                 workspace, open_secrets(arguments.places), syncs=not leaving
             )
         release = give_way if leaving else None
-        onlookers = OwnedTasks("onlookers")
         serving = await listen_for_commands(
-            workspace,
-            arguments.places,
-            give_way=release,
-            counting=counting,
-            onlookers=onlookers,
+            workspace, arguments.places, give_way=release, counting=counting
         )
         last_first.push_async_callback(serving.finish_requests)
-        # These go first: requests are waited for, but not those who only look on.
-        last_first.push_async_callback(onlookers.aclose, limit=2)
         for (
             note
         ) in workspace.notes:  # Each note describes a repair made when the workspace was opened.
@@ -406,26 +399,39 @@ def open_all_workspaces(
     return AllWorkspaces(where.workspaces_folder, count=count or OptionalTokenCounter())
 
 
+class CommandService:
+    """Answers commands about an open workspace until it is finished."""
+
+    def __init__(self, requests: running_instance.RequestListener, onlookers: OwnedTasks) -> None:
+        self._requests = requests
+        self._onlookers = onlookers
+
+    async def finish_requests(self) -> None:
+        """Waits for the commands that run, but not for clients of the host: they find its successor."""
+        await self._onlookers.aclose(limit=1)
+        await self._requests.finish_requests()
+
+
 async def listen_for_commands(
     workspace: StoredWorkspace,
     where: program_folders.ProgramFolders,
     *,
     give_way: Callable[[], None] | None = None,
     counting: OptionalTokenCounter | None = None,
-    onlookers: OwnedTasks | None = None,
-) -> running_instance.RequestListener:
-    """Answers commands about `workspace` while this process has it open. Closing the
-    listener waits for running commands; one that may never end (`mcp`) is stopped after
+) -> CommandService:
+    """Answers commands about `workspace` while this process has it open. Finishing the
+    service waits for running commands; one that may never end (`mcp`) is stopped after
     a moment. `give_way`: called for such a command, which is then not answered, because
-    this process has the workspace open only briefly. `onlookers`: owns the clients of the
-    host that look on meanwhile.
+    this process has the workspace open only briefly.
     """
-    return await running_instance.listen_for_requests(
+    onlookers = OwnedTasks("clients of the host")
+    requests = await running_instance.listen_for_requests(
         where.run,
         workspace.id,
         partial(run_command_of_caller, workspace, where, give_way, counting, onlookers=onlookers),
         patience=None if give_way else LASTING_PATIENCE,
     )
+    return CommandService(requests, onlookers)
 
 
 async def run_command_of_caller(
@@ -450,30 +456,27 @@ async def run_command_of_caller(
             "This command cannot run while another program has this workspace open.",
             remedy="Close the workspace in the other program first.",
         )
-    is_lasting = getattr(arguments, "lasting", False)
-    if give_way is not None and is_lasting and getattr(arguments, "asks_to_give_way", True):
+    is_onlooker = getattr(arguments, "looks_on", False)
+    if give_way is not None and getattr(arguments, "lasting", False) and not is_onlooker:
         give_way()
         return running_instance.LATER
     if counting is not None:
         counting.wanted |= bool(getattr(arguments, "counts", True))
     arguments.places, arguments.argv = where, argv
-    if give_way is not None and is_lasting:
+    if is_onlooker and onlookers is not None:
         return await _serve_onlooker(arguments, workspace, console, onlookers)
     return await _do_work(arguments, workspace, console)
 
 
 async def _serve_onlooker(
-    arguments: Namespace,
-    workspace: StoredWorkspace,
-    console: Console,
-    onlookers: OwnedTasks | None,
+    arguments: Namespace, workspace: StoredWorkspace, console: Console, onlookers: OwnedTasks
 ) -> int:
-    """Lets a client look on while an agent works in this command, and no longer: it keeps nobody
+    """Serves a client of the host as long as this process has agents, and no longer: it keeps nobody
     waiting. LATER if no agent can work here, as a client would open a workbench for nothing.
     """
     from helix_desktop import workbench
 
-    if onlookers is None or workbench.workbench_of(workspace) is None:
+    if workbench.workbench_of(workspace) is None:
         return running_instance.LATER
     looking = onlookers.spawn_task(_do_work(arguments, workspace, console), name="look on")
     await asyncio.wait({looking})

@@ -28,6 +28,7 @@ from helix_desktop.workspace_host.host_interface import HostListRow, ListFollowe
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
+VIEWER_SECONDS = 15.0  # A page that is open says again and again that it is.
 OPEN_SECONDS = 30.0
 MOST_WATCHED = 8  # Conversations that stay followed, although nobody looks at them now.
 
@@ -122,6 +123,8 @@ class OpenHosts:
         self._connecting = asyncio.Lock()
         self._processes: list[ChildProcess] = []
         self.list_changed = ChangeSignal()
+        self._is_looked_at = asyncio.Event()
+        self._looked_at_until = 0.0
 
     def start_looking(self) -> None:
         self._tasks.spawn_task(self._look_until_cancelled(), name="look for open workspaces")
@@ -208,10 +211,19 @@ class OpenHosts:
         connected.drop_unwatched()
         return watched
 
+    def note_viewer(self) -> None:
+        """Says that a device looks at the list now."""
+        self._looked_at_until = asyncio.get_running_loop().time() + VIEWER_SECONDS
+        self._is_looked_at.set()
+
     async def _look_until_cancelled(self) -> None:
+        """Looks for workspaces that have been opened, but only while somebody looks at the list."""
         while True:
+            await self._is_looked_at.wait()
             await self.connect_to_open_workspaces()
             await asyncio.sleep(LOOK_SECONDS)
+            if asyncio.get_running_loop().time() > self._looked_at_until:
+                self._is_looked_at.clear()
 
     async def _keep_rows_up_to_date(
         self, connected: ConnectedWorkspace, follower: ListFollower

@@ -121,6 +121,7 @@ class PhonePage:
         sent = ""
         changed = self._hosts.list_changed
         while self._is_still_paired(device):
+            self._hosts.note_viewer()
             version = changed.version
             listed = page_rendering.build_list(await self._list_workspaces(), device)
             if listed != sent:
