@@ -28,6 +28,8 @@ class PageKeeper:
         self._argv = [*command, "resident", "page", "serve"]
         self._process: ChildProcess | None = None
         self._is_ending = threading.Event()
+        self._has_ended = threading.Event()
+        self._has_ended.set()
         self.is_wanted = False
         self.url = ""
         self.trouble = ""
@@ -45,6 +47,7 @@ class PageKeeper:
         self.is_wanted = True
         self._is_ending = threading.Event()
         has_begun = threading.Event()
+        self._has_ended.clear()
         concurrency.start_thread(
             lambda: self._run_page_again_and_again(self._is_ending, has_begun),
             name="keep the page for phones",
@@ -58,6 +61,8 @@ class PageKeeper:
         process = self._process
         if process is not None:
             close_or_kill_process(process, END_SECONDS)
+        # The next page cannot start before this one has left its place.
+        self._has_ended.wait(END_SECONDS)
         self._process = None
         self.url = ""
         self.trouble = ""
@@ -69,6 +74,7 @@ class PageKeeper:
             self._run_page_once(is_ending, has_begun)
             has_begun.set()
             is_ending.wait(RESTART_PAUSE_SECONDS)
+        self._has_ended.set()
 
     def _run_page_once(self, is_ending: threading.Event, has_begun: threading.Event) -> None:
         launch = ProcessLaunch(CommandAuthor.PROGRAM, self._argv, has_own_session=True)

@@ -57,7 +57,9 @@ class Resident:
         self._recorder: HistoryRecorder | None = None
         self._registered: dict[str, GatewayRegistration] = {}
         self._installed: dict[str, GatewayRegistration] = {}
-        self._starting, self._changing_recorder = asyncio.Lock(), asyncio.Lock()
+        self._starting = asyncio.Lock()
+        self._changing_recorder = asyncio.Lock()
+        self._changing_page = asyncio.Lock()
         self._since = time.time()
         self._may_end = False
         self.trouble = ""
@@ -83,6 +85,7 @@ class Resident:
             or self._installed
             or self.schedule_keeper.schedules
             or self._page.is_wanted
+            or self._changing_page.locked()
         )
         return bool(known) or any(not one.sees_all for one in self._registered.values())
 
@@ -182,13 +185,13 @@ class Resident:
 
     async def start_or_stop_page(self) -> None:
         """Start the page for phones again with its settings, or stop it if it is off."""
-        is_on = ProgramSettings(self._where.settings_file)[PAGE_ON]
-        was_on = self._page.is_wanted
-        await asyncio.to_thread(self._page.stop_page)
-        if is_on:
-            await asyncio.to_thread(self._page.start_page)
-        elif was_on:
-            self._may_end = True
+        async with self._changing_page:
+            was_on = self._page.is_wanted
+            await asyncio.to_thread(self._page.stop_page)
+            if ProgramSettings(self._where.settings_file)[PAGE_ON]:
+                await asyncio.to_thread(self._page.start_page)
+            elif was_on:
+                self._may_end = True
         self._update_gateway_and_stop_if_unneeded()
 
     async def _hold_registrations(

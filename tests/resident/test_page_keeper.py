@@ -1,0 +1,77 @@
+"""The keeper of the page: what it says, that it starts the page again, and that it ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from helix_desktop.resident import page_keeper
+from helix_desktop.resident.page_keeper import PageKeeper
+from tests.resident.test_resident_process import is_gone, wait_until
+
+# Stands for this program: its arguments are the page's own.
+SERVES = "import sys; print('http://127.0.0.1:1/', flush=True); sys.stdin.read()"
+FAILS = "import sys; print('The port is taken.', file=sys.stderr); sys.exit(1)"
+
+
+def command(code: str) -> Sequence[str]:
+    return [sys.executable, "-I", "-c", code]
+
+
+@pytest.fixture
+def keeper() -> Iterator[PageKeeper]:
+    made = PageKeeper(command(SERVES))
+    yield made
+    made.stop_page()
+
+
+def page_process(keeper: PageKeeper) -> int:
+    status = keeper.page_status_as_json()
+    assert status is not None
+    return int(status["pid"])
+
+
+def test_it_says_where_the_page_answers_and_ends_it(keeper: PageKeeper) -> None:
+    assert keeper.page_status_as_json() is None
+    keeper.start_page()
+    assert keeper.url == "http://127.0.0.1:1/"
+    pid = page_process(keeper)
+    keeper.stop_page()
+    assert keeper.page_status_as_json() is None
+    wait_until(lambda: is_gone(pid))
+
+
+def test_a_page_that_was_killed_is_started_again(
+    keeper: PageKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_keeper, "RESTART_PAUSE_SECONDS", 0.01)
+    keeper.start_page()
+    pid = page_process(keeper)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: page_process(keeper) != pid and keeper.url)
+    assert keeper.trouble == ""
+
+
+def test_why_the_page_cannot_answer_is_said() -> None:
+    keeper = PageKeeper(command(FAILS))
+    keeper.start_page()
+    try:
+        assert (keeper.url, keeper.trouble) == ("", "The port is taken.")
+    finally:
+        keeper.stop_page()
+
+
+def test_starting_and_stopping_again_and_again_leaves_one_page(keeper: PageKeeper) -> None:
+    pids: list[int] = []
+    for _ in range(5):
+        keeper.start_page()
+        pids.append(page_process(keeper))
+        keeper.stop_page()
+    keeper.start_page()
+    for pid in pids:
+        assert is_gone(pid)
+    assert not is_gone(page_process(keeper))
