@@ -60,17 +60,21 @@ def reports_finding(text: str, *, changes: bool) -> bool:
     """Whether the agent says what it found. `changes`: the next call writes a file."""
     if len(text) > LONGEST_REMARK:
         return False
-    found = sum(
-        len(each)
-        for each in split_sentences(text)
-        if len(each) >= SHORTEST_SENTENCE and not _NEXT.match(each)
-    )
-    return found >= (LEAST_REMARK_OF_CHANGE if changes else LEAST_REMARK)
+    characters = 0
+    for sentence in split_sentences(text):
+        # "Let me look at ..." says what comes next, and not what was found.
+        if len(sentence) >= SHORTEST_SENTENCE and not _NEXT.match(sentence):
+            characters += len(sentence)
+    if changes:
+        return characters >= LEAST_REMARK_OF_CHANGE
+    return characters >= LEAST_REMARK
 
 
 def extract_report(text: str) -> str:
     """Return the reporting beginning of an answer, or nothing for a short one or data."""
-    return text[:LONGEST_REPORT] if len(text) >= SHORTEST_REPORT and not _DATA.search(text) else ""
+    if len(text) < SHORTEST_REPORT or _DATA.search(text):
+        return ""
+    return text[:LONGEST_REPORT]
 
 
 def find_conclusions(text: str) -> Iterator[str]:

@@ -156,7 +156,9 @@ def require_valid_threshold(name: str, value: object) -> Value:
         )
     converted = _convert_threshold(declared, value)
     if converted is None:
-        hint = _suggest_name(str(value), list(declared.choices)) if declared.choices else ""
+        hint = ""
+        if declared.choices:
+            hint = _suggest_name(str(value), list(declared.choices))
         raise InvalidInput(
             f"{name} = {value!r} is not allowed: expected {declared.describe_allowed_values()}.",
             remedy=hint,
@@ -188,4 +190,6 @@ def _parse_number(value: object) -> float | None:
 
 def _suggest_name(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"Did you mean {close[0]!r}?" if close else f"Available: {', '.join(known)}."
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"Available: {', '.join(known)}."

@@ -65,7 +65,10 @@ class RequestShortener:
         """Try one measure after another. Record a failure if the request still does not fit."""
         meter = self._conversation.current_meter()
         room = meter.window - meter.reserve
-        self._target = min(room, int(meter.used * OVERFLOW_SHARE)) if overflowed else room
+        self._target = room
+        if overflowed:
+            # The provider refused what the meter thought would fit.
+            self._target = min(room, int(meter.used * OVERFLOW_SHARE))
         tried = False
         for rung in self._reduction_steps():
             if self._target_is_met():
@@ -117,19 +120,18 @@ class RequestShortener:
     def _truncation_may_suffice(self, steps: int) -> bool:
         """Whether truncation to so many steps, with large parts as excerpts, may suffice."""
         situation = self._aid.situation()
-        branch, state = situation.branch, situation.state
+        branch = situation.branch
+        state = situation.state
         until = _first_seq_of_last_steps(situation, steps)
         words = branch.count_tokens_kept_beside_fold(Span(branch.order[0], until - 1), panic=True)
-        standing = [block for item in branch.items_from_fact(until) for block in item.blocks]
-        shown = sum(
-            EXCERPT if block.tokens > LARGE_PART and _is_excerptable(block) else block.tokens
-            for block in standing
-        )
-        fixed = state.settings.settings_tokens
-        return (
-            estimate_billed_tokens(fixed + words + LEAST_DOCUMENT_TOKENS + shown, state)
-            <= self._target
-        )
+        tokens = state.settings.settings_tokens + words + LEAST_DOCUMENT_TOKENS
+        for item in branch.items_from_fact(until):
+            for block in item.blocks:
+                if block.tokens > LARGE_PART and _is_excerptable(block):
+                    tokens += EXCERPT
+                else:
+                    tokens += block.tokens
+        return estimate_billed_tokens(tokens, state) <= self._target
 
     async def _replace_old_parts_with_markers(self) -> None:
         situation = self._aid.situation()
@@ -215,8 +217,10 @@ class RequestShortener:
 
 
 def _first_seq_of_last_steps(situation: fold_strategy.FoldSituation, steps: int) -> int:
-    made = situation.branch.steps
-    return made[-steps] if len(made) >= steps else situation.branch.order[0]
+    branch = situation.branch
+    if len(branch.steps) < steps:
+        return branch.order[0]
+    return branch.steps[-steps]
 
 
 def _is_excerptable(block: Block) -> bool:

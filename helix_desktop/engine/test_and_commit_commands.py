@@ -198,7 +198,9 @@ def find_git_commands(command: str) -> Iterator[GitCommand]:
 def find_reported_commit(output: str) -> ReportedCommit | None:
     """Return the last commit that an output reports."""
     reported = _COMMITTED.findall(output[-SEARCHED_TAIL:])
-    return ReportedCommit(*reported[-1]) if reported else None
+    if not reported:
+        return None
+    return ReportedCommit(*reported[-1])
 
 
 def read_exit_code(output: str) -> int | None:
@@ -206,10 +208,14 @@ def read_exit_code(output: str) -> int | None:
     if output.startswith("{"):
         metadata = object_at(object_at(parse_json_or_none(output)).get("metadata"))
         code = metadata.get("exit_code")
-        return code if isinstance(code, int) else None
+        if not isinstance(code, int):
+            return None
+        return code
     head = output[:SEARCHED_HEAD].partition("Output:\n")[0]
     reported = _EXIT_CODE_AT_START.search(head) or _EXIT_CODE_AT_END.search(output[-SEARCHED_HEAD:])
-    return int(reported[1]) if reported else None
+    if reported is None:
+        return None
+    return int(reported[1])
 
 
 def find_test_summary(output: str) -> str:
@@ -241,4 +247,6 @@ def _text_of(output: str) -> str:
         inner = json.loads(output).get("output")
     except (ValueError, AttributeError, RecursionError):
         return output
-    return inner if isinstance(inner, str) else output
+    if not isinstance(inner, str):
+        return output
+    return inner

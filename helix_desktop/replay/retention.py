@@ -65,9 +65,13 @@ class ReferenceRetention:
         self, block: Block
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return all identifiers, and those outside markers and lists of names."""
-        text = "" if block.kind in SUMMARIES else self._text_shown_by(block)
+        text = ""
+        if block.kind not in SUMMARIES:
+            text = self._text_shown_by(block)
         names = self._identifiers_in(text)
-        return names, self._identifiers_in(_NAMES_ONLY.sub("", text)) if block.fold else names
+        if not block.fold:
+            return names, names
+        return names, self._identifiers_in(_NAMES_ONLY.sub("", text))
 
     def _text_shown_by(self, block: Block) -> str:
         match block.content:

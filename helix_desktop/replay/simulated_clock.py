@@ -26,7 +26,9 @@ class _JumpingSelector(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
-        return [] if timeout is not None and self.jump(timeout) else super().select(timeout)
+        if timeout is not None and self.jump(timeout):
+            return []
+        return super().select(timeout)
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):

@@ -129,7 +129,7 @@ async def test_pins_are_not_touched_and_what_cannot_be_helped_is_recorded() -> N
     )
     await kept.folding.apply_due_folds()
     assert not kept.conversation.current_meter().request_fits
-    assert "everything that can be folded is already folded" in kept.failures()[-1].why
+    assert "everything that can be shortened is already shortened" in kept.failures()[-1].why
     assert words(3_900) in await kept.shown()
 
 

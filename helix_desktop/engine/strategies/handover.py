@@ -127,8 +127,9 @@ def expected_fold_cost(
     )
     if by_fast is None:
         return by_main
-    main_writes = not of_transcript and should_main_model_write(situation, span)
-    return by_main if main_writes else by_fast
+    if not of_transcript and should_main_model_write(situation, span):
+        return by_main
+    return by_fast
 
 
 def _costs_by_main_and_fast_model(
@@ -140,7 +141,11 @@ def _costs_by_main_and_fast_model(
     planned = HandoverPlan(
         meter.used, round(tail * meter.factor), expected_document_tokens(situation)
     )
-    by_main = fold_economics.handover_cost(planned, price, price if of_transcript else None)
+    # A transcript is read uncached, as by a writer with the main model's prices.
+    reader = None
+    if of_transcript:
+        reader = price
+    by_main = fold_economics.handover_cost(planned, price, reader)
     fast = situation.state.settings.model_for_role(ModelRole.FAST)
     if fast is None:
         return by_main, None
