@@ -380,7 +380,7 @@ ADAPTED: Mapping[str, Adapted] = {
         "what ten recorded sessions cost with each of the four presets and four price tables, compared with public systems. The first column of the table shows the preset `layered`. The bill includes the system prompt and the tools, which are part of every request. The bill also includes summaries, "
         "and recalls of text that a reply uses but the context no longer shows. The bill follows the rules of Anthropic's cache. If a policy keeps the originals, the agent must search for the text it recalls, including text that summaries replaced. "
         "One row shows what the preset `layered` would cost if the agent always knew which part of the stored text to recall. The bill does not include the cost of rules files, of MCP tools, of mistakes that an agent makes because it did not recall something, or of the text that a real model would write in a summary. "
-        'The help page "What folding saves" explains how the bill is calculated and shows the results for all 31 sessions',
+        'The help page "What shortening saves" explains how the bill is calculated and shows the results for all 31 sessions',
         policies, ("--json",), ("--json",), traces=True,
     ),
 }  # fmt: skip

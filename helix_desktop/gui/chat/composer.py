@@ -364,15 +364,18 @@ class Composer(QWidget):
             "waiting", *self.draft_place, default=list[object]()
         )
         self._state_file.remember_value("waiting", *self.draft_place, value=[])
-        self._clear_draft_if_it_was_sent(recorded)
+        self._clear_draft_if_it_was_sent(waited, recorded)
         unrecorded_parts: list[UserPart] = []
         for parts in find_unrecorded_messages(waited, recorded):
             unrecorded_parts.extend(parts)
         self._add_message_parts(unrecorded_parts)
 
-    def _clear_draft_if_it_was_sent(self, recorded: Sequence[Recorded]) -> None:
+    def _clear_draft_if_it_was_sent(
+        self, waited: Sequence[object], recorded: Sequence[Recorded]
+    ) -> None:
         """Clears a draft of the last start that the conversation has recorded since: the program
-        was killed before it could note that the draft had been sent.
+        was killed before it could note that the draft had been sent. An equal message that
+        waited in the queue may be the one that was recorded, so both are looked for.
         """
         opened_places = self._state_file.opened_draft_places
         if self.draft_place in opened_places or self._state_file.saved_at <= 0:
@@ -381,8 +384,10 @@ class Composer(QWidget):
         draft = self.drafts.get_draft(self.draft_place)
         if not draft:
             return
-        message = encode_queued_message(draft, self._state_file.saved_at)
-        if not find_unrecorded_messages([message], recorded):
+        messages = list(waited)
+        messages.append(encode_queued_message(draft, self._state_file.saved_at))
+        unrecorded = len(find_unrecorded_messages(messages, recorded))
+        if unrecorded == len(find_unrecorded_messages(waited, recorded)):
             self.text.clear()
             self.attachments.show_attachments(())
 

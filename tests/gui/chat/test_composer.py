@@ -21,6 +21,7 @@ from helix_desktop.gui.chat.completion_list import (
 )
 from helix_desktop.gui.chat.composer import LEAST_BAR, Composer
 from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
+from helix_desktop.gui.chat.message_drafts import encode_queued_message
 from helix_desktop.gui.chat.waiting_messages import OneLineLabel, WaitingMessageRow
 from helix_desktop.gui.saved_layouts_and_drafts import WindowStateFile
 from helix_desktop.gui.theme import Theme
@@ -654,3 +655,20 @@ def test_a_draft_that_was_sent_just_before_a_kill_does_not_come_back(
     composer.text.setPlainText("go on")
     composer.turn_waiting_messages_into_draft([sent])
     assert composer.text.toPlainText() == "go on", "what is written now is no draft of before"
+
+
+def test_a_draft_stays_if_it_was_an_equal_message_of_the_queue_that_was_recorded(
+    theme: Theme, tmp_path: Path
+) -> None:
+    place = tmp_path / "window.json"
+    before = WindowStateFile(place)
+    before.remember_value("draft", "w", "c", value=encode_message_parts([Text("go on")]))
+    queued = encode_queued_message((Text("go on"),), 1.0)
+    before.remember_value("waiting", "w", "c", value=[queued])
+    before.write_state_file()
+    after = WindowStateFile(place)
+    composer = Composer(theme, after)
+    composer.show_draft_of("w", "c", "W")
+    sent = Recorded("c", 1, after.saved_at + 1.0, UserSaid((Text("go on"),)))
+    composer.turn_waiting_messages_into_draft([sent])
+    assert composer.text.toPlainText() == "go on"
