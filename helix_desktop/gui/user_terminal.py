@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from helix_desktop.errors import NotFound
+from helix_desktop.gui.translation import tr
 from helix_desktop.processes import starter
 
 # In this order. The first is what Debian and Ubuntu call the terminal that the user chose.
@@ -39,8 +40,8 @@ def find_terminal_command(folder: Path, environment: Mapping[str, str]) -> list[
             # Otherwise the terminal would be closed together with this program.
             return ["setsid", "--fork", terminal]
     raise NotFound(
-        "No terminal was found.",
-        remedy="Install one, or name yours in the environment variable TERMINAL.",
+        tr("No terminal was found."),
+        remedy=tr("Install one, or name yours in the environment variable TERMINAL."),
     )
 
 
