@@ -61,6 +61,7 @@ PUT_TOGETHER = {
     "unfolded history takes up {} of the context window",
     "replaced now, because another fold changes the context anyway",
     "Nothing was shortened: you stopped it",  # in the source, of several pieces
+    "In the last seven days, {} wrote {} MB where its sessions are, and nothing of it can be read: {}. Its files stay as they are.",
     "it closed the connection.",
     "it sent a message of more than {} bytes.",
     "the connection was lost.",
