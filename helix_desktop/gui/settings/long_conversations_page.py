@@ -34,7 +34,6 @@ from helix_desktop.gui.workbench_types import Workbench
 
 COMPARED_CONVERSATIONS = 5  # Replaying more takes longer than anybody waits for an answer.
 CARD_WIDTH_IN_LINES = 11  # Beside each other, the cards are at least so many line heights wide.
-MOST_DOLLARS_OF_TURN = 10_000.0
 MOST_DOLLARS_OF_DAY = 100_000.0
 
 
@@ -48,11 +47,8 @@ class CostLimit:
 
 
 def list_cost_limits() -> tuple[CostLimit, ...]:
-    """Return the limits that are set here. All others are in the settings file."""
-    return (
-        CostLimit("turn_cost", tr("Cost limit per turn"), MOST_DOLLARS_OF_TURN),
-        CostLimit("day_cost", tr("Cost limit per day"), MOST_DOLLARS_OF_DAY),
-    )
+    """Return the limits that are set here. That of a turn and all others are in the settings file."""
+    return (CostLimit("day_cost", tr("Cost limit per day"), MOST_DOLLARS_OF_DAY),)
 
 
 class LongConversationsPage(WorkspaceSettingsPage):
