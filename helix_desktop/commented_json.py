@@ -8,10 +8,12 @@ from typing import Any
 from helix_desktop.errors import ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
 
-# An unclosed string or comment matches up to the end of the text. Otherwise, the search
+# Both patterns also match strings (group 1), so that what looks like a comment within a string
+# stays. An unclosed string or comment matches up to the end of the text. Otherwise, the search
 # would take quadratic time.
 _COMMENTS = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _LAST_COMMAS = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
+# Blanks, and the comma or colon between what an object holds.
 _BETWEEN = re.compile(r"[\s,:]*")
 
 
@@ -78,7 +80,7 @@ def _insert_member(text: str, plain: str, place: _PlaceOfValue, value: object) -
     member = f"{json.dumps(place.name)}: {content}"
     head = f"{text[:after_brace]}\n{indent}{member}"
     rest = text[after_brace:]
-    has_members = plain[_skip_blanks(plain, after_brace)] != "}"
+    has_members = plain[_skip_to_next_token(plain, after_brace)] != "}"
     if has_members:
         return f"{head},{rest}" if rest[0].isspace() else f"{head}, {rest}"
     has_comment = rest.lstrip()[0] != "}"
@@ -93,18 +95,22 @@ def blank_comments(text: str) -> str:
 
 
 def _find_member(plain: str, at: int, name: str) -> tuple[int, int] | None:
-    """Returns where the value of `name` begins and ends, in the object that begins at `at`."""
-    at = _skip_blanks(plain, at + 1)
+    """Returns where the value of `name` begins and ends, in the object that begins at `at`.
+
+    Of two members with one name, programs use the last, so that is the one to change.
+    """
+    last_value: tuple[int, int] | None = None
+    at = _skip_to_next_token(plain, at + 1)
     while plain[at] != "}":
         key, at = json.JSONDecoder().raw_decode(plain, at)
-        begins = _skip_blanks(plain, at)
+        begins = _skip_to_next_token(plain, at)
         _, at = json.JSONDecoder().raw_decode(plain, begins)
         if key == name:
-            return begins, at
-        at = _skip_blanks(plain, at)
-    return None
+            last_value = (begins, at)
+        at = _skip_to_next_token(plain, at)
+    return last_value
 
 
-def _skip_blanks(plain: str, at: int) -> int:
+def _skip_to_next_token(plain: str, at: int) -> int:
     found = _BETWEEN.match(plain, at)
     return found.end() if found else at

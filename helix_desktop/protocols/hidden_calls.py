@@ -73,27 +73,31 @@ class NumberedCallFilter(HiddenCallFilter):
     def __init__(self, *, hold: bool) -> None:
         super().__init__(hold=hold)
         self._numbers: dict[int, int | None] = {}
-        self._holding: int | None = None
+        self._held_parts: set[int] = set()  # Reasoning whose events are held back.
 
     def reset_for_retry(self) -> None:
         super().reset_for_retry()
         self._numbers = {}
-        self._holding = None
+        self._held_parts = set()
 
     def begin_reply_part(self, index: int, *, thinks: bool, called_tool: str | None) -> bytes:
-        """Number a part. `called_tool`: the tool it calls. Returns what was held back,
-        if that may be shown.
+        """Number a part, and return what was held back before it, if the client may see it now.
+        `called_tool`: the tool that the part calls.
+
+        Reasoning waits for the part that follows it. It is left out if this is a hidden call,
+        unless the client must answer another call of this reply: then the provider wants the
+        reply's reasoning back with the answer. Anything else lets it through.
         """
         if thinks and self.replies_before and self.shown_count:
             self._numbers[index] = None  # The agent has seen an answer: no reasoning follows.
             return b""
         if thinks and self.holds_reasoning:
-            released = self.release_held_events()
-            self._holding = index
-            return released
+            self._held_parts.add(index)
+            return b""
         is_hidden = called_tool is not None and self.count_and_check_hidden(called_tool)
         if is_hidden and not self.visible_count:
             self._drop_held_events()
+        # The reasoning before this part is numbered first, so it keeps its place.
         released = self.release_held_events()
         self._assign_number(index, hidden=is_hidden)
         return released
@@ -102,7 +106,7 @@ class NumberedCallFilter(HiddenCallFilter):
         for _, event in self._held_events:
             self._numbers[number_at(event, self.index_name)] = None
         self._held_events = []
-        self._holding = None
+        self._held_parts = set()
 
     def _assign_number(self, index: int, *, hidden: bool = False) -> None:
         if hidden:
@@ -113,7 +117,7 @@ class NumberedCallFilter(HiddenCallFilter):
 
     def hold_or_show_event(self, raw: bytes, event: Mapping[str, Json], index: int) -> bytes:
         """Return a part's event for the client, or nothing while the part is held back."""
-        if self._holding == index:
+        if index in self._held_parts:
             self._held_events.append((raw, event))
             return b""
         return self._show_part_event(raw, event, index)
@@ -121,11 +125,11 @@ class NumberedCallFilter(HiddenCallFilter):
     def release_held_events(self) -> bytes:
         held_events = self._held_events
         self._held_events = []
-        self._holding = None
+        self._held_parts = set()
         shown_events: list[bytes] = []
         for raw, event in held_events:
             index = number_at(event, self.index_name)
-            # All held events are of one part, which gets its number with the first of them.
+            # A part gets its number with the first of its events.
             if index not in self._numbers:
                 self._assign_number(index)
             shown_events.append(self._show_part_event(raw, event, index))

@@ -74,7 +74,7 @@ def test_comments_and_the_way_it_is_written_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "{ // a\n}", '{"a": {}}', '{"a": {"b": 1}, "c": "}"}', '{"a": "x" /* {"a": */,}', '{"z": [1, {"a": 2}],\n "a": {"b": "\\"",},\n}']
+    "text", ["", "{}", "{ // a\n}", '{"a": {}}', '{"a": {"b": 1}, "c": "}"}', '{"a": "x" /* {"a": */,}', '{"z": [1, {"a": 2}],\n "a": {"b": "\\"",},\n}', '{"a": {"b": 1}, "a": {"b": 2}}']
 )  # fmt: skip
 def test_a_value_is_set_and_the_rest_is_equal(text: str) -> None:
     before = parse_commented_json(text, "")

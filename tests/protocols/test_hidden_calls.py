@@ -140,11 +140,10 @@ def play_letters(veil: _LetterFilter, *parts: str) -> list[bytes]:
         (False, "THa", [b"T0", b"", b"a1"]),
         (True, "TaC", [b"", b"T0a1", b"C2"]),
         (True, "THa", [b"", b"", b"a0"]),
-        (
-            True,
-            "TTHa",
-            [b"", b"T0", b"", b"a1"],
-        ),  # Only what was held back last is hidden with the call.
+        # All the reasoning before a hidden call is hidden with it.
+        (True, "TTHa", [b"", b"", b"", b"a0"]),
+        (True, "TTaC", [b"", b"", b"T0T1a2", b"C3"]),
+        (True, "TaTTHa", [b"", b"T0a1", b"", b"", b"", b"a2"]),
         (
             True,
             "CTHa",

@@ -49,10 +49,10 @@ class TimelineMarks:
             mark_top = lane_edge.top() + 3
             mark_height = lane_edge.height() - 5
             painter.setBrush(self._theme.colour_of_token(LANE_COLOURS[lane]))
-            # Of a hundred thousand marks, four for each pixel are examined.
-            step = max(1, len(points) // (4 * max(1, width)))
             first = bisect_left(points, scale.first)
             end = bisect_left(points, scale.last + 1)
+            # Of a hundred thousand visible marks, four for each pixel are examined.
+            step = max(1, (end - first) // (4 * max(1, width)))
             last_x = -10.0
             for index in range(first, end, step):
                 x = scale.x_of_point(points[index])
@@ -65,9 +65,10 @@ class TimelineMarks:
         """Draws the marks of visible folds. Of overlapping marks, only the first is
         drawn, excerpts last.
         """
-        events = self._story.events
+        events = self._story.folded_events
         first = bisect_left(events, scale.first - 1, key=lambda event: event.point)
         last = bisect_left(events, scale.last + 1, key=lambda event: event.point)
+        # Of many thousand folds, one for each three pixels is examined.
         step = max(1, (last - first) // max(1, width // 3))
         folds = [event for event in events[first:last:step] if event.fold_kind]
         folds.sort(key=lambda event: event.fold_kind is FoldKind.EXCERPT)
@@ -85,12 +86,11 @@ class TimelineMarks:
         self, painter: QPainter, event: TimelineEvent, scale: PlotScale, radius: float
     ) -> None:
         """Draws a ring where the fold started, and a line from there to the bottom."""
-        points = self._story.points
-        at = min(event.point, len(points) - 1)
-        place = QPointF(
-            scale.x_of_point(event.point),
-            scale.y_of_tokens(max(points[at], points[max(0, at - 1)])),
-        )
+        tokens_at_points = self._story.points
+        point = min(event.point, len(tokens_at_points) - 1)
+        # The ring stands at the height from which the line falls, which is the point before.
+        tokens = max(tokens_at_points[point], tokens_at_points[max(0, point - 1)])
+        place = QPointF(scale.x_of_point(event.point), scale.y_of_tokens(tokens))
         colour = self._theme.fill_colour_of_kind(
             context_kind_of_fold(event.fold_kind or FoldKind.MARKER)
         )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRectF, Qt
+from PySide6.QtGui import QImage, QPainter
 from PySide6.QtTest import QTest
 
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Text, UserSaid
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.gui.common.step_plot import PlotScale
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
@@ -17,6 +19,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
     TimelineLane,
 )
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
+from helix_desktop.gui.timeline.timeline_marks import TimelineMarks
 from tests.gui.timeline.conftest import Written
 
 
@@ -162,3 +165,23 @@ def test_nothing_touches_the_frame(theme: Theme, written: Written, zoom: float) 
     ]
     assert rows[0] >= 8
     assert rows[-1] < picture.height() - 8
+
+
+@pytest.mark.parametrize(("first", "last"), [(30_000, 30_019), (0, 19), (39_980, 39_999)])
+def test_of_many_marks_each_visible_one_is_drawn(theme: Theme, first: int, last: int) -> None:
+    """With 40,000 marks, one of 16 was drawn, however near the chart was."""
+    story = ConversationTimeline()
+    points, seqs = story.marks[TimelineLane.YOU]
+    points.extend(range(40_000))
+    seqs.extend(range(40_000))
+    picture = QImage(640, 200, QImage.Format.Format_RGB32)
+    picture.fill(Qt.GlobalColor.black)
+    scale = PlotScale(QRectF(10, 10, 600, 100), first, last, 1_000)
+    marks = TimelineMarks(story, theme)
+    painter = QPainter(picture)
+    marks.draw_lane_marks(painter, scale, 640)
+    painter.end()
+    y = round(marks.left_edge_of_lane(TimelineLane.YOU, scale.area).top()) + 7
+    row = [picture.pixelColor(x, y).value() > 60 for x in range(640)]
+    begins = [x for x in range(1, 640) if row[x] and not row[x - 1]]
+    assert len(begins) == 20
