@@ -76,7 +76,7 @@ class ChatProgress(QObject):
             side.composer.show_waiting_messages(messages, steering)
             if not session.queue:
                 side.composer.turn_waiting_messages_into_draft(session.conversation.state.facts)
-        side.approvals.show_oldest_question(
+        side.approvals.show_waiting_questions(
             questions, describe_uncovered_files(self._showing.bench)
         )
 
@@ -130,7 +130,7 @@ class ChatProgress(QObject):
 
     def _show_questions(self, side: ChatPage, session: Session) -> None:
         uncovered = describe_uncovered_files(self._showing.bench)
-        side.approvals.show_oldest_question(session.questions, uncovered)
+        side.approvals.show_waiting_questions(session.questions, uncovered)
 
     def _announce_and_focus_question(
         self, side: ChatPage, event: session_events.QuestionAsked

@@ -57,7 +57,7 @@ async def test_a_servers_question_is_answered_declined_or_left(
             session = await bench.start_conversation()
 
             def hear(_event: Event) -> None:
-                approvals.show_oldest_question(session.questions)
+                approvals.show_waiting_questions(session.questions)
 
             session.subscribe_to_events(hear)
             approvals.answered.connect(session.answer_question)

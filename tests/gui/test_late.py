@@ -213,7 +213,7 @@ def test_a_question_of_the_conversation_in_front_is_the_one_that_is_answered(
     window.sides.go_to_conversation(story.CONVERSATION)
     card = window.chat.approvals.visible_card
     assert card is not None
-    assert card._question.preview == "ls"
+    assert card.question.preview == "ls"
 
 
 def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(

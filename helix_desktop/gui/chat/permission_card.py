@@ -26,8 +26,8 @@ from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences, translate_title
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.translation import format_count, format_number, tr, translate_name
+from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
+from helix_desktop.gui.translation import format_number, tr, translate_name
 from helix_desktop.gui.workbench_types import Workbench
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
     """The card of one question. Keys that it does not use reach the page."""
 
     answered = Signal(object)
+    whole_text_seen = Signal()
 
     def __init__(
         self,
@@ -124,11 +125,13 @@ class PermissionQuestionCard(QtWidgets.QWidget):
     ) -> None:
         super().__init__(parent, accessibleName=build_question_announcement(question))
         self._theme = theme
-        self._question = question
+        self.question = question
         # The time at which the card got the focus.
         self._taken = -math.inf
         # The time at which the text was painted, or infinity before that.
         self._read_since = math.inf
+        # Whether all of the question has been in sight since it was asked.
+        self._is_whole_text_seen = False
         self._form: SchemaForm | None = None
         # By button: the window action that does the same.
         self._actions: dict[QtWidgets.QPushButton, str] = {}
@@ -177,7 +180,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         """Allows it for an offered scope, or shows the preview's next part if its end
         was not shown.
         """
-        if scope not in self._question.scopes:
+        if scope not in self.question.scopes:
             return
         if self._preview is not None and not self._preview.is_end_seen:
             self._preview.show_next_part()
@@ -226,6 +229,27 @@ class PermissionQuestionCard(QtWidgets.QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         self._read_since = min(self._read_since, time.monotonic())
+        self._note_whole_text_seen()
+
+    def _note_whole_text_seen(self) -> None:
+        """Notes once that the card was in sight and the end of its text was shown."""
+        is_end_seen = self._preview is None or self._preview.is_end_seen
+        was_painted = self._read_since < math.inf
+        if self._is_whole_text_seen or not is_end_seen or not was_painted:
+            return
+        if self.is_in_sight():
+            self._is_whole_text_seen = True
+            self.whole_text_seen.emit()
+
+    @property
+    def can_be_allowed_with_others(self) -> bool:
+        """Whether one press may allow this question and others: it is about a permission, not
+        about values or a plan, and all of it has been in sight.
+        """
+        question = self.question
+        if is_asked_by_server(question) or question.plan or "once" not in question.scopes:
+            return False
+        return self._is_whole_text_seen
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
@@ -259,7 +283,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def _build_title_and_reason(self) -> QtWidgets.QLabel:
         """The question, and beside it in grey why it is asked, or below it if that is long."""
-        question = self._question
+        question = self.question
         title = question_title(question)
         if not question.plan and not is_asked_by_server(question):
             title = tr("{what}?", what=title)
@@ -286,14 +310,14 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         # Few conversations ask for a form, so the start does not wait for this module.
         from helix_desktop.gui.chat import schema_form
 
-        form = schema_form.SchemaForm(self._question.form, self)
+        form = schema_form.SchemaForm(self.question.form, self)
         form.entered.connect(self._open_page_or_send_form_values)
         self._inside.addWidget(form)
         return form
 
     def _build_plan_editor(self) -> QtWidgets.QPlainTextEdit:
         # What is approved is the text in this field, so nothing in it may be hidden.
-        text = QtWidgets.QPlainTextEdit(make_safe_text(self._question.preview), self)
+        text = QtWidgets.QPlainTextEdit(make_safe_text(self.question.preview), self)
         text.setProperty("look", "code")
         text.setAccessibleName(tr("Plan (can be edited)"))
         text.setMinimumHeight(self._theme.zoomed_pixels(160))
@@ -306,7 +330,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             build_exact_preview,
         )
 
-        question = self._question
+        question = self.question
         is_command = question.call.name in COMMANDS
         shown = build_exact_preview(
             self._theme, question.preview, question.title, self, is_command=is_command
@@ -356,11 +380,14 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         def open_dialog() -> None:
             from helix_desktop.gui.chat.full_size_dialog import FullSizeDialog
 
-            question = self._question
+            question = self.question
             is_command = question.call.name in COMMANDS
-            FullSizeDialog(
+            dialog = FullSizeDialog(
                 self._theme, question, self, note_end_seen_elsewhere, is_command=is_command
-            ).open()
+            )
+            # Until it is closed, the dialog covers this card.
+            dialog.finished.connect(self.update)
+            dialog.open()
 
         button = self._build_answer_button(tr("Show in full size"), "", "link")
         button.clicked.connect(open_dialog)
@@ -370,8 +397,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
     def _describe_lasting_answer(self, scope: str) -> str:
         """The words on a button: "Always" names the programs that the rules would add."""
         plain = translate_name("permission scope", scope, otherwise=scope)
-        missing = [program.name for program in self._question.programs if not program.is_allowed]
-        if scope != "always" or not missing or not self._question.rules:
+        missing = [program.name for program in self.question.programs if not program.is_allowed]
+        if scope != "always" or not missing or not self.question.rules:
             return plain
         if len(missing) > MOST_NAMED_PROGRAMS:
             number = format_number(len(missing))
@@ -426,7 +453,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         """Builds a choice of rules: the one for exactly this action, and narrower ones."""
         label = widgets.build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
         choice = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
-        choice.addItems([mark_text(rule) for rule in self._question.rules])
+        choice.addItems([mark_text(rule) for rule in self.question.rules])
         choice.setProperty("look", "mono")
         choice.setToolTip(
             tr("* means any arguments. To allow fewer commands, choose a more specific rule.")
@@ -436,7 +463,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         )
         only = widgets.build_plain_label(choice.currentText(), "mono", self)
         # In a list of one choice, Escape would stop the agent.
-        is_choice = len(self._question.rules) > 1
+        is_choice = len(self.question.rules) > 1
         choice.setVisible(is_choice)
         only.setVisible(not is_choice)
         if is_choice:
@@ -454,6 +481,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         if self._preview is None:
             return
         is_read = self._preview.is_end_seen
+        self._note_whole_text_seen()
         self._length.setText(self._preview.describe_length_and_warnings())
         self._length.setVisible(bool(self._length.text()))
         # What was in sight at once needs no larger place.
@@ -496,11 +524,11 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def _open_page_or_send_form_values(self) -> None:
         if self._form is None and (self._preview is None or self._preview.is_end_seen):
-            open_in_browser(self._question.preview)
+            open_in_browser(self.question.preview)
         self.allow_or_show_next_part("once")
 
     def _build_answer_buttons(self) -> QtWidgets.QBoxLayout:
-        if self._question.plan:
+        if self.question.plan:
             hint = tr("What is missing?")
             refusal = tr("Keep planning")
         else:
@@ -517,7 +545,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         ways = build_row(owner=self._ways_on, margins=0, spacing=8, wraps=True)
         row.addWidget(self._ways_on)
         look = "primary"
-        for scope in self._question.scopes:
+        for scope in self.question.scopes:
             words = self._describe_lasting_answer(scope)
             button = self._build_answer_button(words, f"allow-{scope}", look)
             button.clicked.connect(lambda _checked=False, s=scope: self.allow_or_show_next_part(s))
@@ -593,7 +621,12 @@ def _has_both_sides(change: "ExactDifferenceView") -> bool:
 
 
 class PermissionQuestionPanel(QtWidgets.QWidget):
-    """Shows the oldest open question. `answered` carries its number and the answer."""
+    """Shows one of the questions that wait in a conversation, and how many wait. The user can
+    step through them, and allow at once all those whose full text they have seen.
+
+    Each question keeps its card until it is answered, so that stepping away loses neither
+    typed words nor what has been seen. `answered` carries the question's number and the answer.
+    """
 
     answered = Signal(int, object)
     left = Signal()
@@ -602,63 +635,167 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         super().__init__(parent)
         self._theme = theme
         self._keys: Mapping[str, str] = {}
-        self._question: PermissionQuestion | None = None
+        self._questions: dict[int, PermissionQuestion] = {}
+        self._uncovered = ""
+        # The cards of the questions that were shown and are not answered yet, by number.
+        self._cards: dict[int, PermissionQuestionCard] = {}
+        self._shown_number = 0
         self.visible_card: PermissionQuestionCard | None = None
-        self._more = widgets.build_plain_label("", "faint", self, wraps=False)
-        self._column = build_column(self._more, margins=(0, 6, 0, 6))
+        # The questions that "Allow all" covers, since when it covers them all, and those that
+        # it covered when the mouse button or key went down.
+        self._covered: tuple[int, ...] = ()
+        self._covered_since = math.inf
+        self._covered_at_press: tuple[int, ...] = ()
+        self._count = widgets.build_plain_label("", "faint", self, wraps=False)
+        self._waiting = self._build_waiting_row()
+        self._column = build_column(self._waiting, margins=(0, 6, 0, 6), spacing=6)
         self._middle = widgets.build_centred_column(self, theme)
         self._middle.setLayout(self._column)
         self.hide()
 
+    def _build_waiting_row(self) -> QtWidgets.QWidget:
+        """Builds the row below the card, which is shown while more than one question waits."""
+        waiting = QtWidgets.QWidget(self)
+        waiting.setProperty("look", "plain")
+        previous = widgets.build_tool_button(tr("Previous permission request"), waiting, "‹", "")
+        previous.setAutoRaise(True)
+        previous.clicked.connect(lambda: self._show_neighbour(-1))
+        following = widgets.build_tool_button(tr("Next permission request"), waiting, "›", "")
+        following.setAutoRaise(True)
+        following.clicked.connect(lambda: self._show_neighbour(1))
+        self._allow_all = QtWidgets.QPushButton(waiting)
+        self._allow_all.setAutoDefault(True)
+        self._allow_all.hide()
+        self._allow_all.pressed.connect(self._note_what_press_covers)
+        self._allow_all.clicked.connect(self._allow_all_covered)
+        build_row(previous, self._count, following, 1, self._allow_all, owner=waiting, margins=0)
+        return waiting
+
     def show_shortcuts_on_answers(self, keys: Mapping[str, str]) -> None:
         """Shows the shortcuts that answer, or none while they answer another conversation."""
         self._keys = keys
-        if self.visible_card is not None:
-            self.visible_card.show_shortcuts_on_answers(keys)
+        for card in self._cards.values():
+            card.show_shortcuts_on_answers(keys)
 
-    def show_oldest_question(
+    def show_waiting_questions(
         self, questions: Mapping[int, PermissionQuestion], uncovered: str = ""
     ) -> None:
-        """Shows the oldest question and how many are open. `uncovered`: what an undo
-        would not restore.
+        """Keeps showing the question that is shown while it waits, and otherwise shows the
+        oldest. `uncovered`: what an undo would not restore.
         """
-        number = min(questions, default=0)
-        question = questions.get(number)
-        had_focus = self._has_card_focus()
-        self._more.setText(format_count(len(questions) - 1, "{n} more permission request waiting", "{n} more permission requests waiting"))  # fmt: skip
-        self._more.setVisible(len(questions) > 1)
+        had_focus = self._has_focus()
+        was_shown = self.visible_card
+        self._questions = dict(questions)
+        self._uncovered = uncovered
+        for number, card in list(self._cards.items()):
+            # Another conversation counts its questions from one, too.
+            if questions.get(number) is not card.question:
+                self._remove_card(number)
         self.setVisible(bool(questions))
-        if question is self._question:
+        if self._shown_number not in self._cards:
+            self._show_card_of(min(questions, default=0))
+        self._describe_waiting_questions()
+        if not had_focus or self.visible_card is was_shown:
             return
-        if self.visible_card is not None:
-            self._column.removeWidget(self.visible_card)
-            self.visible_card.hide()
-            self.visible_card.deleteLater()
-            self.visible_card = None
-        self._question = question
-        if question is not None:
-            # Only a command can change what an undo does not restore.
-            not_undone = ""
-            if question.call.name in COMMANDS:
-                not_undone = uncovered
-            card = PermissionQuestionCard(self._theme, question, self, not_undone)
-            self.visible_card = card
-            card.show_shortcuts_on_answers(self._keys)
-            card.answered.connect(lambda answer: self.answered.emit(number, answer))
-            width = _choose_card_width(question.preview)
-            self._middle.setMaximumWidth(self._theme.zoomed_pixels(width))
-            self._column.insertWidget(0, card)
-            card.show()
-            if had_focus:
-                card.focus_first_control()
-        elif had_focus:
+        if self.visible_card is None:
             self.left.emit()
+        else:
+            self.visible_card.focus_first_control()
 
-    def _has_card_focus(self) -> bool:
+    def _show_neighbour(self, step: int) -> None:
+        numbers = sorted(self._questions)
+        place = numbers.index(self._shown_number) + step
+        self._show_card_of(numbers[place % len(numbers)])
+        self._describe_waiting_questions()
+
+    def _show_card_of(self, number: int) -> None:
+        if self.visible_card is not None:
+            self.visible_card.hide()
+        self.visible_card = None
+        self._shown_number = number
+        if not number:
+            return
+        card = self._cards.get(number)
+        if card is None:
+            card = self._build_card(number)
+        self.visible_card = card
+        width = _choose_card_width(card.question.preview)
+        self._middle.setMaximumWidth(self._theme.zoomed_pixels(width))
+        card.show()
+
+    def _build_card(self, number: int) -> PermissionQuestionCard:
+        question = self._questions[number]
+        # Only a command can change what an undo does not restore.
+        not_undone = ""
+        if question.call.name in COMMANDS:
+            not_undone = self._uncovered
+        card = PermissionQuestionCard(self._theme, question, self, not_undone)
+        self._cards[number] = card
+        card.show_shortcuts_on_answers(self._keys)
+        card.answered.connect(lambda answer: self.answered.emit(number, answer))
+        # It is told while the card is painted, when nothing may be laid out again.
+        card.whole_text_seen.connect(
+            self._describe_waiting_questions, Qt.ConnectionType.QueuedConnection
+        )
+        self._column.insertWidget(0, card)
+        return card
+
+    def _remove_card(self, number: int) -> None:
+        card = self._cards.pop(number)
+        self._column.removeWidget(card)
+        card.hide()
+        card.deleteLater()
+        if card is self.visible_card:
+            self.visible_card = None
+
+    def _describe_waiting_questions(self) -> None:
+        """Says which of how many questions is shown, and which of them one press would allow."""
+        numbers = sorted(self._questions)
+        self._waiting.setVisible(len(numbers) > 1)
+        if len(numbers) < 2:
+            self._covered = ()
+            return
+        which = format_number(numbers.index(self._shown_number) + 1)
+        total = format_number(len(numbers))
+        self._count.setText(tr("Permission request {n} of {total}", n=which, total=total))
+        covered = tuple(number for number in numbers if self._is_covered_by_allow_all(number))
+        if not set(covered) <= set(self._covered):
+            self._covered_since = time.monotonic()
+        self._covered = covered
+        self._allow_all.setVisible(len(covered) > 1)
+        number_covered = format_number(len(covered))
+        words = tr("Allow all {n}", n=number_covered)
+        if len(covered) < len(numbers):
+            words = tr("Allow all {n} seen so far", n=number_covered)
+        self._allow_all.setText(words)
+        self._allow_all.setAccessibleName(words)
+        titles = [question_title(self._questions[number]) for number in covered]
+        explanation = tr("Allows each of these once:")
+        self._allow_all.setToolTip(safe_tooltip("\n".join([explanation, *titles])))
+
+    def _is_covered_by_allow_all(self, number: int) -> bool:
+        card = self._cards.get(number)
+        return card is not None and card.can_be_allowed_with_others
+
+    def _note_what_press_covers(self) -> None:
+        # What has only just come into sight was not meant by a press already on its way.
+        if time.monotonic() - self._covered_since < READING:
+            self._covered_at_press = ()
+        else:
+            self._covered_at_press = self._covered
+
+    def _allow_all_covered(self) -> None:
+        """Allows once what the button named when it was pressed."""
+        covered = self._covered_at_press
+        self._covered_at_press = ()
+        for number in covered:
+            # Another device may have answered it, or the answer before may have stopped the turn.
+            if number in self._questions:
+                self.answered.emit(number, PermissionAnswer(allowed=True, scope="once"))
+
+    def _has_focus(self) -> bool:
         focused = QtWidgets.QApplication.focusWidget()
-        if self.visible_card is None or focused is None:
-            return False
-        return self.visible_card.isAncestorOf(focused)
+        return focused is not None and self.isAncestorOf(focused)
 
 
 def _choose_card_width(preview: str) -> int:

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPlainTextEdit,
     QPushButton,
+    QToolButton,
     QWidget,
 )
 
@@ -48,7 +49,7 @@ def approvals(theme: Theme) -> PermissionQuestionPanel:
     made = PermissionQuestionPanel(theme)
     made.show_shortcuts_on_answers({"allow-once": "Alt+Y"})
     made.resize(900, 300)
-    made.show_oldest_question({1: COMMAND})
+    made.show_waiting_questions({1: COMMAND})
     return made
 
 
@@ -119,7 +120,7 @@ def test_a_short_change_leaves_the_focus_to_the_answer(approvals: PermissionQues
     """The question takes the focus before it is drawn for the first time."""
     approvals.resize(900, 600)
     assert QTest.qWaitForWindowActive(approvals)
-    approvals.show_oldest_question({1: replace(EDIT, preview=CHANGE)})
+    approvals.show_waiting_questions({1: replace(EDIT, preview=CHANGE)})
     assert approvals.visible_card is not None
     approvals.visible_card.focus_first_control()
     assert isinstance(approvals.focusWidget(), ExactDifferenceView)
@@ -131,7 +132,7 @@ def test_a_short_change_leaves_the_focus_to_the_answer(approvals: PermissionQues
 def test_a_change_is_shown_as_on_the_page_of_changes(theme: Theme) -> None:
     made = PermissionQuestionPanel(theme)
     made.resize(900, 600)
-    made.show_oldest_question({1: replace(EDIT, preview=CHANGE)})
+    made.show_waiting_questions({1: replace(EDIT, preview=CHANGE)})
     made.show()
     QApplication.processEvents()
     (view,) = made.findChildren(ExactDifferenceView)
@@ -178,7 +179,7 @@ def test_with_large_text_the_message_box_has_the_room_that_it_needs(
 
 def test_a_new_file_has_nothing_to_show_side_by_side(theme: Theme) -> None:
     made = PermissionQuestionPanel(theme)
-    made.show_oldest_question(
+    made.show_waiting_questions(
         {1: replace(EDIT, preview="--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n")}
     )
     assert "Side by side" not in buttons(made)
@@ -189,7 +190,7 @@ def test_in_a_small_window_a_change_has_the_room(window: MainWindow) -> None:
     window.chat.way_on.hide()
     body = "".join(f" same {number}\n-old {number}\n+new {number}\n" for number in range(10))
     preview = f"--- a.txt\n+++ a.txt\n@@ -1,20 +1,20 @@\n{body}"
-    window.chat.approvals.show_oldest_question(
+    window.chat.approvals.show_waiting_questions(
         {1: replace(EDIT, preview=preview, rules=("edit *",))}
     )
     for _ in range(10):
@@ -214,7 +215,7 @@ def test_what_fits_on_the_screen_needs_no_scrolling(
     body = "".join(f"+{words} {number}\n" for number in range(lines))
     edit = replace(EDIT, preview=f"--- a.txt\n+++ a.txt\n@@ -0,0 +1,{lines} @@\n{body}")
     question = edit if kind == "edit" else replace(COMMAND, preview=body, rules=("cat",))
-    window.chat.approvals.show_oldest_question({1: question})
+    window.chat.approvals.show_waiting_questions({1: question})
     for _ in range(10):
         QApplication.processEvents()
     (view,) = window.chat.approvals.findChildren(
@@ -243,7 +244,7 @@ def test_a_change_that_fits_only_in_two_columns_is_shown_in_them(
     preview = (
         f"--- a.txt\n+++ a.txt\n@@ -1,{lines + 2} +1,{lines + 2} @@\n before\n{old}{new} after\n"
     )
-    window.chat.approvals.show_oldest_question(
+    window.chat.approvals.show_waiting_questions(
         {1: replace(EDIT, preview=preview, rules=("edit_file",))}
     )
     for _ in range(20):
@@ -262,7 +263,7 @@ def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: The
     body = "".join(f"+line {number} {'x' * (number % 300)}\u202e\n" for number in range(400))
     made = PermissionQuestionPanel(theme)
     made.resize(900, 400)
-    made.show_oldest_question(
+    made.show_waiting_questions(
         {1: replace(EDIT, preview=f"--- a\n+++ a\n@@ -0,0 +1,400 @@\n{body}")}
     )
     made.show()
@@ -281,7 +282,7 @@ def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: The
 )
 def test_what_only_looks_like_a_change_is_shown_as_text(theme: Theme, preview: str) -> None:
     made = PermissionQuestionPanel(theme)
-    made.show_oldest_question({1: replace(EDIT, preview=preview)})
+    made.show_waiting_questions({1: replace(EDIT, preview=preview)})
     assert len(made.findChildren(ExactTextView)) == 1
 
 
@@ -292,7 +293,7 @@ def test_a_command_is_never_shown_as_a_change(theme: Theme) -> None:
 
 def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
     approvals = PermissionQuestionPanel(theme)
-    approvals.show_oldest_question(
+    approvals.show_waiting_questions(
         {1: PermissionQuestion(COMMAND.call, "t", "p", scopes=("once",))}
     )
     spy = QSignalSpy(approvals.answered)
@@ -303,7 +304,9 @@ def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
 
 def test_the_rule_to_add_grows_with_the_text_while_its_question_stands(theme: Theme) -> None:
     approvals = PermissionQuestionPanel(theme)
-    approvals.show_oldest_question({1: replace(COMMAND, rules=("git log --oneline", "git log *"))})
+    approvals.show_waiting_questions(
+        {1: replace(COMMAND, rules=("git log --oneline", "git log *"))}
+    )
     approvals.show()
     rule = approvals.findChild(QComboBox)
     assert rule is not None
@@ -312,23 +315,150 @@ def test_the_rule_to_add_grows_with_the_text_while_its_question_stands(theme: Th
     assert rule.fontInfo().pixelSize() == 2 * before
 
 
-def test_the_oldest_question_stands_alone_and_the_next_follows(
-    approvals: PermissionQuestionPanel,
+FIRST = replace(COMMAND, preview="make first", title="Run first")
+SECOND = replace(COMMAND, preview="make second", title="Run second")
+THIRD = replace(COMMAND, preview="make third", title="Run third")
+
+
+def paint(panel: PermissionQuestionPanel) -> None:
+    panel.show()
+    for _ in range(5):
+        QApplication.processEvents()
+
+
+def shown_command(panel: PermissionQuestionPanel) -> str:
+    assert panel.visible_card is not None
+    return panel.visible_card.question.preview
+
+
+def step(panel: PermissionQuestionPanel, name: str) -> None:
+    (button,) = [
+        button for button in panel.findChildren(QToolButton) if button.accessibleName() == name
+    ]
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+    paint(panel)
+
+
+def words_in_sight(panel: PermissionQuestionPanel) -> list[str]:
+    labels = [label.text() for label in panel.findChildren(QLabel) if label.isVisible()]
+    pressed = [button.text() for button in panel.findChildren(QPushButton) if button.isVisible()]
+    return labels + pressed
+
+
+def test_the_oldest_question_comes_first_and_the_next_follows(theme: Theme) -> None:
+    panel = PermissionQuestionPanel(theme)
+    panel.show_waiting_questions({1: FIRST})
+    paint(panel)
+    assert not [words for words in words_in_sight(panel) if words.startswith("Permission request")]
+    panel.show_waiting_questions({1: FIRST, 2: SECOND})
+    assert "Permission request 1 of 2" in words_in_sight(panel)
+    panel.show_waiting_questions({2: SECOND})
+    assert panel.visible_card is not None
+    assert panel.visible_card.accessibleName() == "Permission needed: Run second"
+    panel.show_waiting_questions({})
+    assert not panel.isVisible()
+
+
+def test_the_user_steps_through_the_waiting_questions_and_loses_nothing(theme: Theme) -> None:
+    panel = PermissionQuestionPanel(theme)
+    panel.resize(900, 500)
+    panel.show_waiting_questions({1: FIRST, 2: SECOND, 3: THIRD})
+    paint(panel)
+    card = panel.visible_card
+    assert card is not None
+    QTest.keyClicks(card.findChildren(QLineEdit)[0], "not yet")
+    step(panel, "Next permission request")
+    assert shown_command(panel) == "make second"
+    assert "Permission request 2 of 3" in words_in_sight(panel)
+    # Another question, or the answer to one that is not shown, does not change what is shown.
+    panel.show_waiting_questions({1: FIRST, 2: SECOND, 3: THIRD, 4: COMMAND})
+    panel.show_waiting_questions({1: FIRST, 2: SECOND, 4: COMMAND})
+    assert shown_command(panel) == "make second"
+    step(panel, "Previous permission request")
+    assert panel.visible_card is card
+    assert card.findChildren(QLineEdit)[0].text() == "not yet"
+    step(panel, "Previous permission request")
+    assert shown_command(panel) == "cargo test", "the first follows the last"
+
+
+def test_a_text_that_was_read_needs_no_second_reading(theme: Theme) -> None:
+    panel = PermissionQuestionPanel(theme)
+    panel.resize(900, 400)
+    long_command = replace(COMMAND, preview="".join(f"echo {n}\n" for n in range(300)))
+    panel.show_waiting_questions({1: long_command, 2: SECOND})
+    paint(panel)
+    card = panel.visible_card
+    assert card is not None
+    while not buttons(panel)["Allow once"].isEnabled():
+        card.allow_or_show_next_part("once")
+        paint(panel)
+    step(panel, "Next permission request")
+    step(panel, "Previous permission request")
+    (allow,) = [
+        button for button in card.findChildren(QPushButton) if button.text() == "Allow once"
+    ]
+    assert allow.isEnabled()
+
+
+def test_allow_all_covers_what_has_been_in_sight_and_no_more(
+    theme: Theme, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = PermissionQuestion(COMMAND.call, "Write a file", "x", "")
-    approvals.show_oldest_question({1: COMMAND, 2: other})
-    assert approvals._more.text() == "1 more permission request waiting"
-    approvals.show_oldest_question({2: other})
-    assert approvals.visible_card is not None
-    assert approvals.visible_card.accessibleName() == "Permission needed: Write a file"
-    approvals.show_oldest_question({})
-    assert not approvals.isVisible()
+    monkeypatch.setattr("helix_desktop.gui.chat.permission_card.READING", 0.0)
+    panel = PermissionQuestionPanel(theme)
+    panel.resize(900, 500)
+    long_command = replace(COMMAND, preview="".join(f"echo {n}\n" for n in range(300)))
+    panel.show_waiting_questions({1: FIRST, 2: SECOND, 3: long_command, 4: THIRD})
+    paint(panel)
+    assert not [words for words in words_in_sight(panel) if words.startswith("Allow all")]
+    step(panel, "Next permission request")
+    assert "Allow all 2 seen so far" in words_in_sight(panel)
+    step(panel, "Next permission request")
+    assert "Allow all 2 seen so far" in words_in_sight(panel), "only its beginning was in sight"
+    panel.show_waiting_questions({1: FIRST, 2: SECOND, 4: THIRD})
+    step(panel, "Next permission request")
+    paint(panel)
+    step(panel, "Next permission request")
+    assert "Allow all 3" in words_in_sight(panel)
+    answered = QSignalSpy(panel.answered)
+    buttons(panel)["Allow all 3"].click()
+    once = PermissionAnswer(allowed=True, scope="once")
+    assert [answered.at(n) for n in range(answered.count())] == [[1, once], [2, once], [4, once]]
+
+
+def test_values_for_a_server_and_plans_are_never_allowed_with_others(theme: Theme) -> None:
+    panel = PermissionQuestionPanel(theme)
+    panel.resize(900, 700)
+    plan = replace(COMMAND, plan=True, preview="1. Do it", scopes=("once",))
+    panel.show_waiting_questions({1: FIRST, 2: plan, 3: SECOND})
+    paint(panel)
+    step(panel, "Next permission request")
+    step(panel, "Next permission request")
+    assert "Allow all 2 seen so far" in words_in_sight(panel)
+
+
+def test_a_press_does_not_cover_what_came_into_sight_after_it_was_meant(theme: Theme) -> None:
+    panel = PermissionQuestionPanel(theme)
+    panel.resize(900, 500)
+    panel.show_waiting_questions({1: FIRST, 2: SECOND})
+    paint(panel)
+    step(panel, "Next permission request")
+    answered = QSignalSpy(panel.answered)
+    button = buttons(panel)["Allow all 2"]
+    button.click()
+    assert answered.count() == 0, "the second has only just come into sight"
+    panel._covered_since -= 1
+    QTest.mousePress(button, Qt.MouseButton.LeftButton)
+    panel.show_waiting_questions({1: FIRST, 2: SECOND, 3: THIRD})
+    panel._show_card_of(3)
+    paint(panel)
+    QTest.mouseRelease(button, Qt.MouseButton.LeftButton)
+    assert [answered.at(n)[0] for n in range(answered.count())] == [1, 2]
 
 
 def shown_by(theme: Theme, preview: str) -> tuple[PermissionQuestionPanel, ExactTextView]:
     made = PermissionQuestionPanel(theme)
     made.resize(900, 400)
-    made.show_oldest_question({1: replace(COMMAND, preview=preview)})
+    made.show_waiting_questions({1: replace(COMMAND, preview=preview)})
     made.show()
     QApplication.processEvents()
     return made, made.findChildren(ExactTextView)[0]
@@ -340,7 +470,7 @@ def test_a_shortcut_allows_nothing_that_was_not_in_sight(
     """Pressed twice, or held, it answered the question that took the card's place."""
     panel = PermissionQuestionPanel(theme)
     panel.resize(900, 400)
-    panel.show_oldest_question({1: COMMAND})
+    panel.show_waiting_questions({1: COMMAND})
     spy, card = QSignalSpy(panel.answered), panel.visible_card
     assert card is not None
     card.allow_by_shortcut("once")
@@ -420,7 +550,7 @@ def test_a_title_names_its_path_exactly(theme: Theme) -> None:
 
 def test_a_sub_agents_long_task_says_what_is_left_out(theme: Theme) -> None:
     made = PermissionQuestionPanel(theme)
-    made.show_oldest_question({1: replace(COMMAND, by="x" * (LONGEST + 5))})
+    made.show_waiting_questions({1: replace(COMMAND, by="x" * (LONGEST + 5))})
     assert any(
         label.text().endswith("x … 5 more characters") for label in made.findChildren(QLabel)
     )
@@ -507,7 +637,7 @@ def test_a_broken_schema_makes_an_empty_or_a_plain_form(theme: Theme, schema: st
 
 def test_a_question_with_a_form_is_answered_with_its_values(theme: Theme) -> None:
     approvals = PermissionQuestionPanel(theme)
-    approvals.show_oldest_question(
+    approvals.show_waiting_questions(
         {4: PermissionQuestion(COMMAND.call, "Who are you?", "", form=SCHEMA, scopes=("once",))}
     )
     spy = QSignalSpy(approvals.answered)
@@ -522,7 +652,7 @@ def test_a_question_with_a_form_is_answered_with_its_values(theme: Theme) -> Non
 def test_the_key_sends_a_form_once_something_was_typed_into_it(theme: Theme) -> None:
     approvals = PermissionQuestionPanel(theme)
     schema = json.dumps({"properties": {"name": {"type": "string", "default": "Bo"}}})
-    approvals.show_oldest_question(
+    approvals.show_waiting_questions(
         {4: PermissionQuestion(COMMAND.call, "Who are you?", "", form=schema, scopes=("once",))}
     )
     spy = QSignalSpy(approvals.answered)
@@ -539,7 +669,7 @@ def test_a_server_may_be_declined_or_left_without_an_answer(
     theme: Theme, pressed: str, scope: str
 ) -> None:
     approvals = PermissionQuestionPanel(theme)
-    approvals.show_oldest_question(
+    approvals.show_waiting_questions(
         {
             4: PermissionQuestion(
                 COMMAND.call, "The server x has a question", "", form=SCHEMA, scopes=("once",)
@@ -575,7 +705,7 @@ def test_another_conversations_question_is_another_card_though_its_number_is_the
     approvals: PermissionQuestionPanel,
 ) -> None:
     """Every conversation counts its questions from one."""
-    approvals.show_oldest_question(
+    approvals.show_waiting_questions(
         {1: replace(COMMAND, title="Delete a folder", preview="rm -r /")}
     )
     assert [
@@ -594,10 +724,10 @@ def test_a_servers_words_are_no_mark_up(theme: Theme) -> None:
 
 def test_a_sub_agents_question_says_for_what_it_asks(theme: Theme) -> None:
     made = PermissionQuestionPanel(theme)
-    made.show_oldest_question({1: replace(COMMAND, by="<b>Find</b> every caller")})
+    made.show_waiting_questions({1: replace(COMMAND, by="<b>Find</b> every caller")})
     shown = [label.text() for label in made.findChildren(QLabel)]
     assert "Asked by a sub-agent working on: <b>Find</b> every caller" in shown
-    made.show_oldest_question({2: COMMAND})
+    made.show_waiting_questions({2: COMMAND})
     assert not any(
         "sub-agent" in label.text() for label in made.findChildren(QLabel) if label.isVisible()
     )
@@ -607,7 +737,7 @@ def test_the_rule_that_always_makes_is_shown_and_can_be_narrowed(
     approvals: PermissionQuestionPanel,
 ) -> None:
     rules = ("git log *", "git log -3 *", "git log -3")
-    approvals.show_oldest_question({2: replace(COMMAND, rules=rules)})
+    approvals.show_waiting_questions({2: replace(COMMAND, rules=rules)})
     card = approvals.visible_card
     assert card is not None
     choice = card.findChild(QComboBox)
@@ -622,7 +752,7 @@ def test_the_rule_that_always_makes_is_shown_and_can_be_narrowed(
 def test_the_only_rule_is_no_field_that_looks_like_a_choice(
     approvals: PermissionQuestionPanel,
 ) -> None:
-    approvals.show_oldest_question({2: replace(COMMAND, rules=("git log",))})
+    approvals.show_waiting_questions({2: replace(COMMAND, rules=("git log",))})
     card = approvals.visible_card
     assert card is not None
     assert not [choice for choice in card.findChildren(QComboBox) if not choice.isHidden()]
@@ -635,7 +765,7 @@ def test_the_only_rule_is_no_field_that_looks_like_a_choice(
 
 
 def test_where_nothing_would_be_kept_no_rule_is_shown(approvals: PermissionQuestionPanel) -> None:
-    approvals.show_oldest_question({2: replace(COMMAND, scopes=("once",))})
+    approvals.show_waiting_questions({2: replace(COMMAND, scopes=("once",))})
     assert approvals.visible_card is not None
     assert approvals.visible_card.findChild(QComboBox) is None
 
@@ -646,11 +776,11 @@ def test_a_command_says_what_an_undo_does_not_cover(theme: Theme) -> None:
     assert words == "Undo cannot restore: node_modules/, big0/, big1/, big2/, big3/, and 2 more"
     assert format_uncovered_files("ready", []) == ""
     assert "cannot be undone" in format_uncovered_files("off", [])
-    made.show_oldest_question(
+    made.show_waiting_questions(
         {1: replace(COMMAND, call=replace(COMMAND.call, name="run_command"))}, words
     )
     assert words in [label.text() for label in made.findChildren(QLabel)]
-    made.show_oldest_question(
+    made.show_waiting_questions(
         {2: replace(COMMAND, call=replace(COMMAND.call, name="write_file"))}, words
     )
     assert made.visible_card is not None
@@ -667,7 +797,7 @@ def test_the_next_question_takes_the_focus_of_the_one_that_was_answered(
     second = replace(COMMAND, call=story.call(2, "run_command", command="ls"), preview="ls")
     assert approvals.visible_card is not None
     approvals.visible_card.focus_first_control()
-    approvals.show_oldest_question({2: second})
+    approvals.show_waiting_questions({2: second})
     assert approvals.visible_card is not None
     focused = approvals.focusWidget()
     assert focused is not None
@@ -683,7 +813,7 @@ def test_a_long_change_passes_the_focus_on_once_its_end_was_shown_by_key(
     approvals.resize(900, 300)
     assert QTest.qWaitForWindowActive(approvals)
     lines = "".join(f"+new line {n}\n" for n in range(90))
-    approvals.show_oldest_question(
+    approvals.show_waiting_questions(
         {1: replace(EDIT, preview=f"--- a.txt\n+++ a.txt\n@@ -1,1 +1,91 @@\n same\n{lines}")}
     )
     assert approvals.visible_card is not None
@@ -708,7 +838,7 @@ def test_the_focus_stays_in_the_card_when_its_text_turns_out_not_to_fit(
     approvals.resize(900, 170)
     assert QTest.qWaitForWindowActive(approvals)
     text = "\n".join(f"echo {n}" for n in range(11))
-    approvals.show_oldest_question({1: replace(COMMAND, preview=text)})
+    approvals.show_waiting_questions({1: replace(COMMAND, preview=text)})
     card = approvals.visible_card
     assert card is not None
     elsewhere = QLineEdit(approvals)
@@ -730,18 +860,18 @@ def test_a_command_line_is_shown_as_the_programs_that_it_starts(theme: Theme) ->
     )
     question = replace(COMMAND, preview="pytest | tail | tee t", programs=programs, rules=("pytest *, tee t",))  # fmt: skip
     panel = PermissionQuestionPanel(theme)
-    panel.show_oldest_question({1: question})
+    panel.show_waiting_questions({1: question})
     words = [label.text() for label in panel.findChildren(QLabel) if label.text()]
     shown = {"Runs", "pytest", "✓ tail", "tee", "writes timings⟨202E⟩.txt", "pytest *, tee t"}
     assert shown <= set(words)
     assert "Always allow pytest and tee here" in buttons(panel)
     assert list(buttons(panel))[-1] == "Deny", "what allows stands before it"
     many = tuple(AskedProgram(name) for name in "abcd")
-    panel.show_oldest_question({2: replace(question, programs=many)})
+    panel.show_waiting_questions({2: replace(question, programs=many)})
     assert "Always allow these 4 programs here" in buttons(panel)
     exact_only = replace(question, scopes=("once",), rules=())
     last = PermissionQuestionPanel(theme)
-    last.show_oldest_question({3: exact_only})
+    last.show_waiting_questions({3: exact_only})
     assert set(buttons(last)) == {"Deny", "Allow once"}
 
 
