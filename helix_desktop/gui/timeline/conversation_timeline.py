@@ -94,7 +94,9 @@ class TimelineEvent:
 
 
 class ConversationTimeline:
-    """`points` are token counts; `seqs` and `times` have the same indices; `steps[i]` is the number
+    """The chart and the list of one conversation, computed from its facts one after another.
+
+    `points` are token counts; `seqs` and `times` have the same indices; `steps[i]` is the number
     of replies up to point i, `dollars[i]` what was paid until then. `layers` are the tokens of the
     first kind, of the first two, and so on; the last layer is `points`. `marks` has the points and
     the seqs of each lane. `change_count` counts updates to events; a step alone only adds a point.
@@ -156,13 +158,13 @@ class ConversationTimeline:
             case facts.Unfolded() | facts.Refolded() | facts.Rewound():
                 self.credit_savings_to_folds(recorded.seq)
                 self._add_point_of_changed_view(recorded)
-            case facts.BroughtIn() as brought:
+            case facts.BroughtIn() as imported:
                 unstated_cost = self.history.record.ledger.unstated.get(recorded.seq, 0.0)
-                self._spread_imported_cost(brought.first, unstated_cost)
+                self._spread_imported_cost(imported.first, unstated_cost)
             case facts.ConversationStarted() as started:
                 self._is_foreign = bool(started.agent or started.origin.kind)
                 self._is_recorded = bool(started.origin.kind)
-                self.events.append(self._build_timeline_event(recorded, 0))
+                self.events.append(self._build_timeline_event(recorded, point=0))
             case facts.PolicySet(preset=preset):
                 if self.events and not self.events[0].words:
                     self.events[0].words = preset
@@ -194,10 +196,10 @@ class ConversationTimeline:
             self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq), recorded.seq)
         elif not isinstance(recorded.fact, facts.Rewound):
             ledger = self.history.record.ledger
-            before = ledger.view_tokens_by_kind(recorded.seq - 1)
-            after = ledger.view_tokens_by_kind(recorded.seq)
-            for kind, tokens_after in enumerate(after):
-                self._changed_only_here[kind] += tokens_after - before[kind]
+            tokens_before = ledger.view_tokens_by_kind(recorded.seq - 1)
+            tokens_after = ledger.view_tokens_by_kind(recorded.seq)
+            for kind, tokens_of_kind in enumerate(tokens_after):
+                self._changed_only_here[kind] += tokens_of_kind - tokens_before[kind]
 
     def _add_lane_mark(self, recorded: facts.Recorded) -> bool:
         match recorded.fact:
@@ -216,21 +218,25 @@ class ConversationTimeline:
                 lane = TimelineLane.FILES
             case _:
                 return False
-        points, seqs = self.marks[lane]
-        points.append(max(0, len(self.points) - 1))
-        seqs.append(recorded.seq)
+        points_of_marks, seqs_of_marks = self.marks[lane]
+        newest_point = len(self.points) - 1
+        points_of_marks.append(
+            max(0, newest_point)
+        )  # What precedes the first point is marked there.
+        seqs_of_marks.append(recorded.seq)
         return True
 
     def _remove_error_mark(self, call: str) -> bool:
         """Removes the error mark of a call that the user refused. The decision is
         recorded after the result.
         """
-        points, seqs = self.marks[TimelineLane.ERRORS]
-        seq = self._failed_calls.pop(call, 0)
-        if seq not in seqs:
+        points_of_marks, seqs_of_marks = self.marks[TimelineLane.ERRORS]
+        seq_of_result = self._failed_calls.pop(call, 0)
+        if seq_of_result not in seqs_of_marks:
             return False
-        points.pop(seqs.index(seq))
-        seqs.remove(seq)
+        index = seqs_of_marks.index(seq_of_result)
+        points_of_marks.pop(index)
+        seqs_of_marks.pop(index)
         return True
 
     def _did_other_agent_write_files(self, seq: int) -> bool:
@@ -245,14 +251,17 @@ class ConversationTimeline:
             return guess_if_command_changes_files(command)
         return any(find_changed_paths(tool, arguments, command))
 
-    def _spread_imported_cost(self, first: int, cost: float) -> None:
-        """Distributes a cost that no imported step states over the steps, by what each sent."""
-        imported_points = [point for point, seq in enumerate(self.seqs) if first <= seq]
-        total_sent = sum(self.points[point] for point in imported_points)
-        sent = 0
+    def _spread_imported_cost(self, first_seq: int, dollars: float) -> None:
+        """Distributes a cost that no imported step states over the steps since `first_seq`, by how
+        many tokens each sent.
+        """
+        imported_points = [point for point, seq in enumerate(self.seqs) if first_seq <= seq]
+        total_tokens = sum(self.points[point] for point in imported_points)
+        tokens_until_point = 0
         for point in imported_points:
-            sent += self.points[point]
-            self.dollars[point] += cost * sent / max(1, total_sent)
+            tokens_until_point += self.points[point]
+            # `dollars` has sums, so each point gets the share of all tokens until it.
+            self.dollars[point] += dollars * tokens_until_point / max(1, total_tokens)
 
     def costs_at_point(self, point: int) -> tuple[float, float]:
         """Returns the dollars paid here until a point, and those paid before an import
@@ -269,23 +278,24 @@ class ConversationTimeline:
         until = seq or self.history.seq
         ledger = self.history.record.ledger
         credited = ledger.savings_until(self._settled_seq)
-        now = ledger.savings_until(until)
-        tokens = (now.without - now.sent) - (credited.without - credited.sent)
-        dollars = (now.paid_without - now.paid) - (credited.paid_without - credited.paid)
-        settled_before = self._settled_seq
+        total = ledger.savings_until(until)
+        saved_tokens = (total.without - total.sent) - (credited.without - credited.sent)
+        saved_dollars = (total.paid_without - total.paid) - (credited.paid_without - credited.paid)
+        new_requests = self._steps_until(until) - self._steps_until(self._settled_seq)
         self._settled_seq = until
         credited_events = [event for event in self.folded_events if event.has_fold_in_force]
         if not credited_events:
             credited_events = self.folded_events[-1:]
         shares = _shares_of_savings(credited_events)
-        requests = self._steps_until(until) - self._steps_until(settled_before)
+        gained_dollars = max(0.0, saved_dollars)
+        lost_dollars = min(0.0, saved_dollars)
         for event, share in zip(credited_events, shares, strict=True):
-            event.saving_requests += requests
-            event.saved_tokens += tokens * share
-            event.saved_dollars += max(0.0, dollars) * share
+            event.saving_requests += new_requests
+            event.saved_tokens += saved_tokens * share
+            event.saved_dollars += gained_dollars * share
         if credited_events:
             # A loss belongs to the newest fold alone: it made the provider cache anew.
-            credited_events[-1].saved_dollars += min(0.0, dollars)
+            credited_events[-1].saved_dollars += lost_dollars
 
     def _steps_until(self, seq: int) -> int:
         point = bisect_right(self.seqs, seq) - 1
@@ -307,10 +317,17 @@ class ConversationTimeline:
             self._writing.input + spent.usage.input, cost=self._writing.cost + spent.usage.cost
         )
 
-    def _charge_last_fold(self, usage: facts.Usage, sign: int = 1) -> None:
-        for event in self.folded_events[-1:]:
-            event.saved_tokens -= sign * usage.input
-            event.saved_dollars -= sign * usage.cost
+    def _charge_last_fold(self, usage: facts.Usage) -> None:
+        if self.folded_events:
+            last_event = self.folded_events[-1]
+            last_event.saved_tokens -= usage.input
+            last_event.saved_dollars -= usage.cost
+
+    def _take_back_charge_of_last_fold(self, usage: facts.Usage) -> None:
+        if self.folded_events:
+            last_event = self.folded_events[-1]
+            last_event.saved_tokens += usage.input
+            last_event.saved_dollars += usage.cost
 
     def find_event_of_fold(self, fold: str) -> TimelineEvent | None:
         return self._event_of.get(fold)
@@ -323,7 +340,11 @@ class ConversationTimeline:
 
     def _build_timeline_event(self, recorded: facts.Recorded, point: int) -> TimelineEvent:
         return TimelineEvent(
-            self.history, recorded.seq, recorded.time, point, [], recorded.conversation
+            history=self.history,
+            seq=recorded.seq,
+            time=recorded.time,
+            point=point,
+            conversation=recorded.conversation,
         )
 
     def _billed_view_tokens(self, seq: int) -> int:
@@ -361,9 +382,13 @@ class ConversationTimeline:
                 by_kind[kind] = max(0, by_kind[kind] - changed)
             # What is left are the request's tools and prompt, which nobody recorded.
             by_kind[0] += max(0, billed - sum(by_kind))
-        sums = list(accumulate(by_kind))
-        counted = sums[-1] or 1
-        heights = [max(0, min(height * tokens // counted, tokens)) for height in sums[:-1]]
+        cumulative = list(accumulate(by_kind))
+        counted_tokens = cumulative[-1] or 1
+        heights: list[int] = []
+        for counted_height in cumulative[:-1]:
+            # Scaled to what was billed, and never above the whole view, which is drawn last.
+            billed_height = counted_height * tokens // counted_tokens
+            heights.append(max(0, min(billed_height, tokens)))
         heights.append(tokens)
         return heights
 
@@ -401,7 +426,7 @@ class ConversationTimeline:
         self.events.append(event)
         self.credit_savings_to_folds(event.seq)
         # What writing it cost was charged to the fold before it meanwhile.
-        self._charge_last_fold(self._writing, -1)
+        self._take_back_charge_of_last_fold(self._writing)
         self.folded_events.append(event)
         self._charge_last_fold(self._writing)
         self._writing = facts.Usage()
@@ -450,5 +475,9 @@ def merge_timeline_events(stories: Sequence[ConversationTimeline]) -> list[Timel
     events: list[TimelineEvent] = []
     for story in stories:
         events += story.events
-    events.sort(key=lambda event: -event.time)
+    events.sort(key=_time_of_event, reverse=True)
     return events
+
+
+def _time_of_event(event: TimelineEvent) -> float:
+    return event.time

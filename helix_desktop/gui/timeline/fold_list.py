@@ -49,29 +49,29 @@ class _FoldRowPainter(RowPainter):
             return
         theme = self._theme
         event = model.items[index.row()]
-        place = QRectF(option.rect)
+        row_rect = QRectF(option.rect)
         # Even in right-to-left languages, each row shows the ring, the text and the
         # time in this order.
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         if option.state & QStyle.StateFlag.State_Selected:
             inset = theme.zoomed_pixels(12)
-            surface = place.adjusted(inset, 0, -inset, -theme.zoomed_pixels(2))
+            surface = row_rect.adjusted(inset, 0, -inset, -theme.zoomed_pixels(2))
             theme.fill_surface(painter, surface, "selected", 8)
-        self._draw_kind_ring(painter, place, event)
-        self._draw_fold_text(painter, place, event, model)
+        self._draw_kind_ring(painter, row_rect, event)
+        self._draw_fold_text(painter, row_rect, event, model)
 
-    def _draw_kind_ring(self, painter: QPainter, place: QRectF, event: TimelineEvent) -> None:
+    def _draw_kind_ring(self, painter: QPainter, row_rect: QRectF, event: TimelineEvent) -> None:
         pixels = self._theme.zoomed_pixels
         kind = ContextKind.OUTPUT
         if event.fold_kind is not None:
             kind = context_kind_of_fold(event.fold_kind)
         painter.setPen(QPen(self._theme.fill_colour_of_kind(kind), pixels(3)))
         painter.setBrush(self._theme.colour_of_token("panel"))
-        middle = QPointF(place.left() + pixels(LEFT + 8), place.top() + pixels(18))
-        painter.drawEllipse(middle, pixels(4), pixels(4))
+        centre = QPointF(row_rect.left() + pixels(LEFT + 8), row_rect.top() + pixels(18))
+        painter.drawEllipse(centre, pixels(4), pixels(4))
 
     def _draw_fold_text(
-        self, painter: QPainter, place: QRectF, event: TimelineEvent, model: FoldRows
+        self, painter: QPainter, row_rect: QRectF, event: TimelineEvent, model: FoldRows
     ) -> None:
         """Draws the title and the time in one line, and what the event did below it."""
         theme = self._theme
@@ -86,19 +86,21 @@ class _FoldRowPainter(RowPainter):
             title_colour = "muted"
             time_words += " · " + tr("undone")
             bold.setStrikeOut(True)
-        left = place.left() + pixels(LEFT + 26)
-        width = place.right() - pixels(26) - left
-        title_width = int(width) - plain_metrics.horizontalAdvance(time_words) - pixels(10)
-        elided = Qt.TextElideMode.ElideRight
-        title = bold_metrics.elidedText(describe_event_title(event), elided, title_width)
-        title_rect = QRectF(left, place.top() + pixels(8), width, pixels(20))
+        text_left = row_rect.left() + pixels(LEFT + 26)
+        text_width = row_rect.right() - pixels(26) - text_left
+        gap = pixels(10)
+        title_width = int(text_width) - plain_metrics.horizontalAdvance(time_words) - gap
+        elide_right = Qt.TextElideMode.ElideRight
+        title = bold_metrics.elidedText(describe_event_title(event), elide_right, title_width)
+        title_rect = QRectF(text_left, row_rect.top() + pixels(8), text_width, pixels(20))
         theme.draw_words(painter, title_rect, title, bold, title_colour)
-        time_left = bold_metrics.horizontalAdvance(title) + pixels(10)
-        time_rect = title_rect.adjusted(time_left, 0, 0, 0)
+        time_offset = bold_metrics.horizontalAdvance(title) + gap
+        time_rect = title_rect.adjusted(time_offset, 0, 0, 0)
         theme.draw_words(painter, time_rect, time_words, plain, "faint")
         what_it_did = describe_event_briefly(event, model.window)
-        shown = plain_metrics.elidedText(what_it_did, elided, int(width))
-        theme.draw_words(painter, title_rect.translated(0, pixels(19.5)), shown, plain, "muted")
+        second_line = plain_metrics.elidedText(what_it_did, elide_right, int(text_width))
+        second_rect = title_rect.translated(0, pixels(19.5))
+        theme.draw_words(painter, second_rect, second_line, plain, "muted")
 
 
 class FoldList(QListView):
@@ -126,26 +128,23 @@ class FoldList(QListView):
         self, events: Sequence[TimelineEvent], window: int, *, keep: TimelineEvent | None
     ) -> None:
         """Replaces the rows. The chosen event stays selected if it is among them."""
-        place = self.verticalScrollBar().value()
+        scrolled_pixels = self.verticalScrollBar().value()
+        # Selecting the same event again is no choice of the user.
         self.selectionModel().blockSignals(True)
         self.rows.window = window
         self.rows.replace_rows(events)
         self.select_fold_event(keep)
         self.selectionModel().blockSignals(False)
-        self.verticalScrollBar().setValue(place)
+        self.verticalScrollBar().setValue(scrolled_pixels)
         self.viewport().update()
 
     def select_fold_event(self, event: TimelineEvent | None) -> None:
-        row = next(
-            (
-                i
-                for i, each in enumerate(self.rows.items)
-                if event is not None and _shows_event(each, event)
-            ),
-            -1,
-        )
-        if row >= 0:
-            self.setCurrentIndex(self.rows.index(row))
+        if event is None:
+            return
+        for row, event_of_row in enumerate(self.rows.items):
+            if _shows_event(event_of_row, event):
+                self.setCurrentIndex(self.rows.index(row))
+                return
 
     def _emit_chosen_event(self, index: QModelIndex, _: QModelIndex) -> None:
         if index.isValid():
@@ -153,16 +152,20 @@ class FoldList(QListView):
 
 
 def describe_event_time(event: TimelineEvent) -> str:
-    now = time.time()
-    words = format_short_day_and_time(event.time, now, now)
+    current_time = time.time()
+    words = format_short_day_and_time(event.time, current_time, current_time)
     if event.last_time:
-        words += f"–{format_short_day_and_time(event.last_time, event.time, now)}"
+        words += f"–{format_short_day_and_time(event.last_time, event.time, current_time)}"
     return words
 
 
-def _shows_event(row: TimelineEvent, event: TimelineEvent) -> bool:
+def _shows_event(event_of_row: TimelineEvent, event: TimelineEvent) -> bool:
     """Whether a row shows an event, alone or together with others."""
-    if row is event or not event.made_folds:
-        return row is event
-    then = row.history is event.history and row.time <= event.time <= (row.last_time or row.time)
-    return then and event.made_folds[0] in row.made_folds
+    if event_of_row is event:
+        return True
+    if not event.made_folds or event_of_row.history is not event.history:
+        return False
+    last_time = event_of_row.last_time or event_of_row.time
+    if not event_of_row.time <= event.time <= last_time:
+        return False
+    return event.made_folds[0] in event_of_row.made_folds

@@ -26,27 +26,36 @@ class FoldNowDialog(widgets.TransientDialog):
         self._session = session
         self._doing = doing
         self.kind = widgets.build_combo_box(tr("How to shorten"), self)
-        offered = [FoldKind(each) for each in read_shown_names()["fold on request"]]
-        for each in offered:
-            self.kind.addItem(translate_name("fold on request", each), each)
-        self.kind.setCurrentIndex(offered.index(kind))
+        offered_kinds = [FoldKind(name) for name in read_shown_names()["fold on request"]]
+        for offered_kind in offered_kinds:
+            self.kind.addItem(translate_name("fold on request", offered_kind), offered_kind)
+        self.kind.setCurrentIndex(offered_kinds.index(kind))
         keep = widgets.build_plain_label(tr("Details to keep"), "muted", self)
         self.wish = widgets.build_line_edit(
             keep.text(), tr("For example: the decisions about the API"), self
         )
-        words = tr("You can keep working. Everything is kept, and you can undo this.")
-        said = widgets.build_plain_label(words, "small", self)
+        reassurance = widgets.build_plain_label(
+            tr("You can keep working. Everything is kept, and you can undo this."), "small", self
+        )
         self.cost = widgets.build_plain_label("", "small", self)
         self.kind.currentIndexChanged.connect(self._show_fold_cost)
         self._show_fold_cost()
         buttons = widgets.build_confirm_buttons(self, tr("Start"), self.accept)
-        build_column(self.kind, keep, self.wish, self.cost, said, buttons, owner=self, margins=20)
+        build_column(
+            self.kind,
+            keep,
+            self.wish,
+            self.cost,
+            reassurance,
+            buttons,
+            owner=self,
+            margins=20,
+        )
         self.wish.setFocus()
 
     def _show_fold_cost(self) -> None:
         kind = FoldKind(self.kind.currentData())
         cost = self._session.folding.estimate_fold_cost(kind)
-        words = tr("A model writes this text for about {price}.", price=format_dollars(cost or 0))
         if kind is FoldKind.MARKER:
             words = tr("This costs nothing: no model is used.")
         elif cost == 0:
@@ -57,6 +66,8 @@ class FoldNowDialog(widgets.TransientDialog):
             )
         elif cost is None:
             words = tr("This costs nothing: the model runs on this computer.")
+        else:
+            words = tr("A model writes this text for about {price}.", price=format_dollars(cost))
         self.cost.setText(words)
 
     def accept(self) -> None:

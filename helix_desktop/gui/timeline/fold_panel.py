@@ -55,8 +55,9 @@ _BEFORE_AFTER: SectionKey = ("before and after",)
 
 @dataclass(frozen=True, slots=True)
 class ShownFold:
-    """What the panel shows of an event. `earlier`: older versions. `unknown_names`: what
-    stands in the document and in none of the messages, with its sentence.
+    """What the panel shows of an event. `earlier`: the words of the button that compares with an
+    older version, empty if there is none. `unknown_names`: what stands in the document and in
+    none of the messages, with its sentence.
     """
 
     event: TimelineEvent
@@ -123,12 +124,19 @@ class FoldPanel(QWidget):
         self.clear_fold_panel()
 
     def _lay_out_fold_panel(self) -> None:
-        buttons = self._edit, self._compare, self.undo_button
-        together = build_surface(self, "plain")  # The buttons move to the next line together.
-        inner = build_row(*buttons, owner=together, margins=0, wraps=True)
-        head = build_row(self._title, self._kept_details_label, 1, together, wraps=True)
-        for row in (inner, head):
-            self._theme.keep_lengths_scaled(self, row.setSpacing, 8)
+        # On one surface, so that the buttons move to the next line together.
+        buttons_surface = build_surface(self, "plain")
+        buttons_row = build_row(
+            self._edit,
+            self._compare,
+            self.undo_button,
+            owner=buttons_surface,
+            margins=0,
+            wraps=True,
+        )
+        head = build_row(self._title, self._kept_details_label, 1, buttons_surface, wraps=True)
+        self._theme.keep_lengths_scaled(self, buttons_row.setSpacing, 8)
+        self._theme.keep_lengths_scaled(self, head.setSpacing, 8)
         top = build_column(head, self._figures)
         self._theme.keep_lengths_scaled(self, top.setContentsMargins, 16, 14, 16, 0)
         self._theme.keep_lengths_scaled(self, top.setSpacing, 6)
@@ -241,7 +249,7 @@ class FoldPanel(QWidget):
         if self._shown is None:
             return
         if isinstance(act, LinkAddress) and act.address.startswith("helix-seq:"):
-            seq = int(act.address.partition(":")[2])
+            seq = int(act.address.removeprefix("helix-seq:"))
             self.wanted.emit(ShowInChat(self._shown.event.conversation, seq))
         elif not isinstance(act, ToggleSection):
             self.wanted.emit(act)
@@ -306,16 +314,16 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
     """
     sections = fold_sentences.split_document_sections(text)
     has_headings = any(name for name, _ in sections)
-    for name, written in sections:
+    for heading, written in sections:
         # What stands before the first heading is for the model.
-        if has_headings and not name:
+        if has_headings and not heading:
             continue
         body = written
-        if not name and written.startswith("["):
-            _, _, body = written.partition("\n")
+        if not heading and written.startswith("["):  # A first line in brackets is for the model.
+            _first_line, _newline, body = written.partition("\n")
             body = body.strip()
-        if name:
-            yield build_heading_box(ink, width, name, gap=12)
+        if heading:
+            yield build_heading_box(ink, width, heading, gap=12)
         linked = fold_sentences.link_hashes_and_messages(body)
         yield from build_boxes_from_markdown(ink, width, linked)
         digests = fold_sentences.find_entries_named_in_document(body)
@@ -348,21 +356,27 @@ def _build_covered_output_box(
     name = ""
     if isinstance(fold.cover, PartRef):
         name = fold_sentences.name_covered_part(shown.event, fold.cover)
-    opens: OpenEntry | ToggleSection = ToggleSection(_BEFORE_AFTER)
+    open_original: OpenEntry | ToggleSection = ToggleSection(_BEFORE_AFTER)
     if fold.entries:
-        opens = OpenEntry(fold.entries[0])
+        open_original = OpenEntry(fold.entries[0])
+    undo_or_redo: OpenEntry | ToggleSection = ToggleSection(("fold", fold.fold))
+    is_undone = shown.is_fold_undone(fold.fold)
     status = CallStatus.CACHED
-    action_name = tr("Restore")
-    action: OpenEntry | ToggleSection = ToggleSection(("fold", fold.fold))
-    if shown.is_fold_undone(fold.fold):
+    if is_undone:
         status = CallStatus.DONE
-        action_name = tr("Cache again")
     if shown.event.history.is_output_forgotten(fold):
+        # It cannot be restored, so the words at the right open it like the line.
         action_name = tr("permanently removed")
-        action = opens
+        action = open_original
+    elif is_undone:
+        action_name = tr("Cache again")
+        action = undo_or_redo
+    else:
+        action_name = tr("Restore")
+        action = undo_or_redo
     chips = tuple(build_entry_chip(entry) for entry in fold.entries[:1])
     line = ToolCallLine(name or tr("output"), status, chips, action_name)
-    return ToolCallBox(ink, width, line, opens, right=action, gap=gap)
+    return ToolCallBox(ink, width, line, open_original, right=action, gap=gap)
 
 
 def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
@@ -382,7 +396,7 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
         yield build_note_box(ink, width, details, font=ink.text)
         if fold.entries:
             yield ChipRowBox(ink, width, [build_entry_chip(fold.entries[0])], gap=4)
-    if any(isinstance(each.cover, PartRef) for each in event.current_folds):
+    if any(isinstance(covering.cover, PartRef) for covering in event.current_folds):
         yield build_heading_box(ink, width, tr("Replaced outputs"), gap=12)
         sentences = _describe_replaced_outputs(shown)
     else:
@@ -396,20 +410,22 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
 
 def _describe_replaced_outputs(shown: ShownFold) -> list[str]:
     sentences = []
-    kept = len(shown.folds_to_undo_or_redo())
-    removed = len(shown.event.current_folds) - kept
-    if removed:
+    kept_count = len(shown.folds_to_undo_or_redo())
+    removed_count = len(shown.event.current_folds) - kept_count
+    if removed_count:
         sentences.append(
             format_count(
-                removed,
+                removed_count,
                 "{n} output was permanently removed.",
                 "{n} outputs were permanently removed.",
             )
         )
-    if kept:
+    if kept_count:
         sentences.append(
             format_count(
-                kept, "{n} output, still in the cache.", "{n} outputs, all still in the cache."
+                kept_count,
+                "{n} output, still in the cache.",
+                "{n} outputs, all still in the cache.",
             )
         )
     return sentences

@@ -35,8 +35,8 @@ _SOURCE = re.compile(r"\[(\d{1,7})\](?!\()")
 def describe_event_title(event: TimelineEvent) -> str:
     """Returns the title of an event in the list; an excerpt is named by its call."""
     if not event.current_folds:
-        begun = event.history.facts[event.seq - 1].fact
-        if isinstance(begun, facts.ConversationStarted) and begun.forked_from:
+        started = event.history.facts[event.seq - 1].fact  # Numbers of facts begin at 1.
+        if isinstance(started, facts.ConversationStarted) and started.forked_from:
             return tr("Fork created")
         return tr("Conversation started")
     named_calls: list[str] = []
@@ -44,14 +44,14 @@ def describe_event_title(event: TimelineEvent) -> str:
         named_calls = _name_covered_calls(event)
     if not named_calls:
         return fold_descriptions.fold_title(event.current_folds[0], len(event.current_folds))
-    what = ", ".join(named_calls)
-    unnamed = len(event.current_folds) - len(named_calls)
-    if unnamed:
-        what += " " + format_count(unnamed, "and {n} more", "and {n} more")
+    shortened = ", ".join(named_calls)
+    unnamed_count = len(event.current_folds) - len(named_calls)
+    if unnamed_count:
+        shortened += " " + format_count(unnamed_count, "and {n} more", "and {n} more")
     agent = _agent_that_shortened_output(event)
     if agent:
-        return tr("Excerpt by {agent}: {what}", agent=agent, what=what)
-    return tr("Excerpt: {what}", what=what)
+        return tr("Excerpt by {agent}: {what}", agent=agent, what=shortened)
+    return tr("Excerpt: {what}", what=shortened)
 
 
 def _agent_that_shortened_output(event: TimelineEvent) -> str:
@@ -168,8 +168,8 @@ def describe_saving(event: TimelineEvent) -> str:
     return tr("saved {amount} in {requests}", amount=amount, requests=requests)
 
 
-def describe_timeline(story: ConversationTimeline, agents: float = 0.0) -> str:
-    """`agents`: the dollars that sub-agents have cost."""
+def describe_timeline(story: ConversationTimeline, dollars_of_agents: float = 0.0) -> str:
+    """Returns the page's heading. `dollars_of_agents`: what sub-agents have cost."""
     if not story.points:
         return ""
     parts = [
@@ -180,9 +180,9 @@ def describe_timeline(story: ConversationTimeline, agents: float = 0.0) -> str:
     # Sub-agents of an imported conversation were paid where it was imported from.
     if round(paid_before, 3) and not round(paid_here, 3):
         paid_here = 0.0
-        paid_before += agents
+        paid_before += dollars_of_agents
     else:
-        paid_here += agents
+        paid_here += dollars_of_agents
     if paid_here:
         parts.append(format_dollars(paid_here))
     elif lacks_price(story.history):
@@ -206,10 +206,10 @@ def describe_costs_at_point(story: ConversationTimeline, point: int) -> str:
     return ", ".join(parts)
 
 
-def _describe_earlier_cost(before: float) -> list[str]:
-    if not round(before, 3):
+def _describe_earlier_cost(dollars_paid_before: float) -> list[str]:
+    if not round(dollars_paid_before, 3):
         return []
-    return [tr("{cost} before import or fork", cost=format_dollars(before))]
+    return [tr("{cost} before import or fork", cost=format_dollars(dollars_paid_before))]
 
 
 def describe_marked_fact(history: ConversationState, seq: int) -> str:
@@ -223,12 +223,13 @@ def _words_of_fact(history: ConversationState, seq: int) -> str:
     match history.facts[seq - 1].fact:
         case facts.UserSaid(parts=parts):
             names = [part.name for part in parts if isinstance(part, facts.Attachment)]
-            own_words, _ = split_off_agent_additions(parts)
+            own_words, _additions = split_off_agent_additions(parts)
             return " ".join(filter(None, (own_words, " ".join(names))))
         case facts.FilesChanged(names=names, files=files):
             words = ", ".join(names)
-            if files > len(names):
-                words += " " + format_count(files - len(names), "and {n} more", "and {n} more")
+            unnamed_count = files - len(names)
+            if unnamed_count > 0:
+                words += " " + format_count(unnamed_count, "and {n} more", "and {n} more")
             return words
         case facts.ToolReturned(ok=True, changes=(_, *_) as changes):
             return ", ".join(change.path for change in changes)
@@ -313,14 +314,14 @@ def split_document_sections(text: str) -> list[tuple[str, str]]:
 
 
 def find_entries_named_in_document(text: str) -> list[Digest]:
-    seen = dict.fromkeys(match.group() for match in _HASH.finditer(text))
-    return [Digest.from_hex(each) for each in seen]
+    hashes = dict.fromkeys(_HASH.findall(text))  # Each once, in the order of the text.
+    return [Digest.from_hex(hex_digits) for hex_digits in hashes]
 
 
 def link_hashes_and_messages(text: str) -> str:
     """Turns hashes and message numbers into links that the panel can follow."""
-    text = _HASH.sub(lambda match: f"`{match.group()[:4]}…{match.group()[-4:]}`", text)
-    return _SOURCE.sub(lambda match: f"[{match.group(1)}](helix-seq:{match.group(1)})", text)
+    with_short_hashes = _HASH.sub(lambda match: f"`{match.group()[:4]}…{match.group()[-4:]}`", text)
+    return _SOURCE.sub(r"[\1](helix-seq:\1)", with_short_hashes)
 
 
 def align_document_sections(
@@ -340,6 +341,7 @@ def _join_sections(bodies: Mapping[str, str], names: Sequence[str]) -> str:
     for name in names:
         body = _SENTENCE_END.sub("\n", bodies.get(name, ""))
         if name:
-            body = f"## {name}\n{body}"
-        texts.append(body)
+            texts.append(f"## {name}\n{body}")
+        else:
+            texts.append(body)
     return "\n\n".join(texts)

@@ -66,27 +66,29 @@ class RequestCostBars:
 
     def draw_cost_bars(self, painter: QPainter, theme: Theme, scale: PlotScale) -> None:
         """Draws the bars. Of several requests in one pixel, the most expensive is drawn."""
-        shown: dict[int, RequestCost] = {}
+        request_at_x: dict[int, RequestCost] = {}
         for placed in self._requests_between(scale.first, scale.last):
             x = round(scale.x_of_point(placed.point))
-            if x not in shown or shown[x].cost < placed.request.cost:
-                shown[x] = placed.request
-        distance = WIDEST
-        for left_x, right_x in pairwise(sorted(shown)):
-            distance = min(distance, right_x - left_x)
+            if x not in request_at_x or request_at_x[x].cost < placed.request.cost:
+                request_at_x[x] = placed.request
+        least_distance = WIDEST
+        for x_before, x_after in pairwise(sorted(request_at_x)):
+            least_distance = min(least_distance, x_after - x_before)
         painter.setPen(Qt.PenStyle.NoPen)
-        if distance > NARROW:
+        if least_distance > NARROW:
             painter.setPen(theme.colour_of_token("panel"))
-        for x, request in shown.items():
-            bottom = scale.area.bottom()
+        bar_width = max(1.0, least_distance * 0.6)
+        full_height = scale.area.height() * HEIGHT
+        for x, request in request_at_x.items():
+            bar_left = x - least_distance * 0.3
+            part_bottom = scale.area.bottom()
             for part, dollars in _dollars_by_bar_part(request).items():
                 share = dollars / (self._highest_cost or 1.0)
-                height = scale.area.height() * HEIGHT * share
-                left = x - distance * 0.3
-                width = max(1.0, distance * 0.6)
+                part_height = full_height * share
+                part_top = part_bottom - part_height
                 painter.setBrush(theme.colour_of_token(COLOURS[part]))
-                painter.drawRect(QRectF(left, bottom - height, width, height))
-                bottom -= height
+                painter.drawRect(QRectF(bar_left, part_top, bar_width, part_height))
+                part_bottom = part_top
 
     def names_and_colours_of_parts(self) -> Sequence[tuple[str, str]]:
         """The name and colour of each part of a bar, from the bottom up; empty without bars."""

@@ -150,14 +150,14 @@ class TimelineChart(StepPlot):
     @property
     def _plot_area(self) -> QRectF:
         pixels = self._theme.zoomed_pixels
-        right = pixels(16)
+        room_at_right = pixels(16)
         if self._top_dollars:  # The prices stand at the right.
-            right = pixels(RIGHT)
-        legend = pixels(LEGEND)
-        if self._bars.names_and_colours_of_parts():
-            legend *= 2
-        below = pixels(LANE * len(TimelineLane) + DATES)
-        return QRectF(self.rect()).adjusted(pixels(LEFT), legend, -right, -below)
+            room_at_right = pixels(RIGHT)
+        room_above = pixels(LEGEND)
+        if self._bars.names_and_colours_of_parts():  # The bars have a legend too.
+            room_above *= 2
+        room_below = pixels(LANE * len(TimelineLane) + DATES)
+        return QRectF(self.rect()).adjusted(pixels(LEFT), room_above, -room_at_right, -room_below)
 
     # --- Drawing the chart
 
@@ -216,47 +216,53 @@ class TimelineChart(StepPlot):
         """Returns the highest values in the plot, from left to right."""
         sampled = pyramid.sample_lows_and_highs(scale.first - 1, scale.last + 1, self.width())
         return [
-            QPointF(scale.x_of_point(place), scale.y_of_tokens(high)) for place, _, high in sampled
+            QPointF(scale.x_of_point(point), scale.y_of_tokens(highest))
+            for point, _lowest, highest in sampled
         ]
 
     def _draw_axes(self, painter: QPainter, scale: PlotScale) -> None:
         area = scale.area
         faint = self._theme.colour_of_token("faint")
         to_the_right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        high = painter.fontMetrics().height()
-        at_most = min(7, int(area.height() / high / 1.5))  # More labels would touch each other.
+        line_height = painter.fontMetrics().height()
+        # More labels would touch each other.
+        most_labels = min(7, int(area.height() / line_height / 1.5))
         ticks = [0]
-        ticks += compute_axis_ticks(scale.top, at_most)
+        ticks += compute_axis_ticks(scale.top, most_labels)
         for tokens in ticks:
             y = round(scale.y_of_tokens(tokens)) + 0.5
             painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
             painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
             painter.setPen(faint)
-            place = QRectF(0, y - high / 2, area.left() - 8, high)
-            painter.drawText(place, to_the_right, format_token_count(tokens))
+            label_rect = QRectF(0, y - line_height / 2, area.left() - 8, line_height)
+            painter.drawText(label_rect, to_the_right, format_token_count(tokens))
         if self._top_dollars:
-            self._draw_dollar_axis(painter, replace(scale, top=self._top_dollars), at_most)
+            self._draw_dollar_axis(painter, replace(scale, top=self._top_dollars), most_labels)
         names = {
             TimelineLane.YOU: tr("You"),
             TimelineLane.FILES: tr("Files"),
             TimelineLane.ERRORS: tr("Errors"),
         }
         for lane, name in names.items():
-            place = self._marks.left_edge_of_lane(lane, area).adjusted(-area.left(), 0, -8, 0)
-            painter.drawText(place, to_the_right, name)
+            left_edge = self._marks.left_edge_of_lane(lane, area)
+            # From the chart's left edge to eight pixels before the lane.
+            name_rect = left_edge.adjusted(-area.left(), 0, -8, 0)
+            painter.drawText(name_rect, to_the_right, name)
 
-    def _draw_dollar_axis(self, painter: QPainter, scale: PlotScale, at_most: int) -> None:
+    def _draw_dollar_axis(self, painter: QPainter, scale: PlotScale, most_labels: int) -> None:
         # In hundredths of a cent, because the numbers on an axis are whole.
-        ticks = compute_axis_ticks(scale.top * 10_000, at_most)
+        ticks = compute_axis_ticks(scale.top * 10_000, most_labels)
         if not ticks:
             return
         ticks.insert(0, 0)
-        high = painter.fontMetrics().height()
-        left = scale.area.right() + 8
+        line_height = painter.fontMetrics().height()
+        labels_left = scale.area.right() + 8
+        labels_width = self.width() - labels_left
         for hundredths in ticks:
             dollars = hundredths / 10_000
-            place = QRectF(left, scale.y_of_tokens(dollars) - high / 2, self.width() - left, high)
-            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, format_dollars(dollars))
+            label_top = scale.y_of_tokens(dollars) - line_height / 2
+            label_rect = QRectF(labels_left, label_top, labels_width, line_height)
+            painter.drawText(label_rect, Qt.AlignmentFlag.AlignVCenter, format_dollars(dollars))
 
     def _draw_legends(self, painter: QPainter) -> None:
         """Draws the legend of the kinds, and below it that of the bars."""
@@ -278,28 +284,33 @@ class TimelineChart(StepPlot):
             cost = f"- - -  {tr('cost without sub-agents')}"
         elif self._top_dollars:
             cost = f"- - -  {tr('cost')}"
-        self._draw_legend(painter, kinds, 0.5, cost)
-        self._draw_legend(painter, bars, 1.5)
+        self._draw_legend(painter, kinds, row=0, cost_words=cost)
+        self._draw_legend(painter, bars, row=1)
 
     def _draw_legend(
-        self, painter: QPainter, entries: Sequence[tuple[str, QColor]], row: float, last: str = ""
+        self,
+        painter: QPainter,
+        names_and_colours: Sequence[tuple[str, QColor]],
+        *,
+        row: int,
+        cost_words: str = "",
     ) -> None:
-        """Draws a legend from right to left, or nothing if it does not fit."""
+        """Draws a legend that ends at the plot's right edge, or nothing if it does not fit."""
         metrics = painter.fontMetrics()
         gap = self._theme.zoomed_pixels(22)
-        widths = [metrics.horizontalAdvance(words) + gap for words, _ in entries]
-        y = self._theme.zoomed_pixels(LEGEND) * row
-        x = self._plot_area.right() - sum(widths) - metrics.horizontalAdvance(last)
+        widths = [metrics.horizontalAdvance(words) + gap for words, _ in names_and_colours]
+        y = self._theme.zoomed_pixels(LEGEND) * (row + 0.5)  # The middle of the row.
+        x = self._plot_area.right() - sum(widths) - metrics.horizontalAdvance(cost_words)
         if x < self._plot_area.left():
             return
-        for (words, colour), width in zip(entries, widths, strict=True):
+        for (words, colour), width in zip(names_and_colours, widths, strict=True):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(colour)
             painter.drawEllipse(QPointF(x + 4, y), 4, 4)
             painter.setPen(self._theme.colour_of_token("muted"))
             painter.drawText(QPointF(x + 13, y + 4), words)
             x += width
-        painter.drawText(QPointF(x, y + 4), last)
+        painter.drawText(QPointF(x, y + 4), cost_words)
 
     def _visible_dates_with_positions(
         self, metrics: QFontMetrics, scale: PlotScale
@@ -308,41 +319,41 @@ class TimelineChart(StepPlot):
         short conversation has few.
         """
         area = scale.area
-        now = time.time()
-        end_of_last = -1.0
-        time_of_last = 0.0
-        for share in (0, 0.25, 0.5, 0.75, 1):
-            point = self._nearest_point(area.left() + share * area.width())
-            moment = self._story.times[point]
-            words = format_short_day_and_time(moment, time_of_last, now)
+        current_time = time.time()
+        free_from_x = -1.0  # Where the next date may begin.
+        last_time = 0.0  # That of the date before.
+        for share_of_width in (0, 0.25, 0.5, 0.75, 1):
+            point = self._nearest_point(area.left() + share_of_width * area.width())
+            time_of_point = self._story.times[point]
+            words = format_short_day_and_time(time_of_point, last_time, current_time)
             width = metrics.horizontalAdvance(words) + 2
-            x = scale.x_of_point(point) - share * width
-            x = min(max(x, area.left()), area.right() - width)
-            if x > end_of_last and moment // 60 != time_of_last // 60:
+            # The first date begins at its point, the last ends there.
+            wanted_x = scale.x_of_point(point) - share_of_width * width
+            x = min(max(wanted_x, area.left()), area.right() - width)
+            is_another_minute = time_of_point // 60 != last_time // 60
+            if x > free_from_x and is_another_minute:
                 yield x, words
-                time_of_last = moment
-                end_of_last = x + width + 12
+                last_time = time_of_point
+                free_from_x = x + width + 12
 
     def _draw_choice_and_pointer(self, painter: QPainter, scale: PlotScale) -> None:
         chosen = self._selected
-        if (
-            chosen is not None
-            and chosen.current_folds
-            and self._first <= chosen.point <= self._last
-        ):
-            self._marks.draw_fold_mark(painter, chosen, scale, CHOSEN_RING)
+        if chosen is not None and chosen.current_folds:
+            is_visible = self._first <= chosen.point <= self._last
+            if is_visible:
+                self._marks.draw_fold_mark(painter, chosen, scale, CHOSEN_RING)
         if not 0 <= self._hover < self._point_count:
             return
-        mark = self._marks.find_lane_mark(self._hover, self._pointer_y, scale)
-        if mark is not None:
-            words = fold_sentences.describe_marked_fact(self._story.history, mark[1])
-            self._draw_label(painter, scale.x_of_point(mark[0]), f"{words}\n")
-            return
-        dot = (
-            self._story.points[self._hover],
-            self._theme.fill_colour_of_kind(ContextKind.CONVERSATION),
-        )
-        self._draw_pointer(painter, scale, [dot], self.describe_point(self._hover))
+        lane_mark = self._marks.find_lane_mark(self._hover, self._pointer_y, scale)
+        if lane_mark is None:
+            dot = (
+                self._story.points[self._hover],
+                self._theme.fill_colour_of_kind(ContextKind.CONVERSATION),
+            )
+            self._draw_pointer(painter, scale, [dot], self.describe_point(self._hover))
+        else:
+            words = fold_sentences.describe_marked_fact(self._story.history, lane_mark.seq)
+            self._draw_label(painter, scale.x_of_point(lane_mark.point), f"{words}\n")
 
     def describe_point(self, point: int) -> str:
         """Says what is under the pointer: a mark of the list, or a step and what it cost."""
@@ -381,7 +392,7 @@ class TimelineChart(StepPlot):
         reach = max(0.5, REACH / scale.pixels_per_point)
         fold_mark = self._marks.find_fold_mark(scale.point_at(x), reach)
         if lane_mark is not None:
-            self.step_chosen.emit(lane_mark[1])
+            self.step_chosen.emit(lane_mark.seq)
         elif fold_mark is not None:
             self.chosen.emit(fold_mark)
         else:

@@ -113,16 +113,17 @@ class TimelinePage(QWidget):
         heading = build_row(self._heading, self._price_link, 1, self.menu_button)
         top = build_column(heading, self.chart, spacing=8)
         self._theme.keep_lengths_scaled(self, top.setContentsMargins, 24, 12, 16, 8)
-        for at, part in enumerate((self.list, self.panel)):
-            self._lower.addWidget(part)
-            self._lower.setCollapsible(at, False)
-            self._lower.setStretchFactor(at, 2 + at)
+        self._lower.addWidget(self.list)
+        self._lower.addWidget(self.panel)
+        self._lower.setChildrenCollapsible(False)
+        self._lower.setStretchFactor(0, 2)
+        self._lower.setStretchFactor(1, 3)
         self._lower.setHandleWidth(1)
-        inside = QWidget(self)
-        set_surface_look(inside, "page")
-        build_column((top, 1), (self._lower, 1), owner=inside, margins=0, spacing=0)
-        build_column(build_scroll_area(inside, self), owner=self, margins=0)
-        self._theme.keep_lengths_scaled(self, inside.setMinimumWidth, 260)
+        scrolled_page = QWidget(self)
+        set_surface_look(scrolled_page, "page")
+        build_column((top, 1), (self._lower, 1), owner=scrolled_page, margins=0, spacing=0)
+        build_column(build_scroll_area(scrolled_page, self), owner=self, margins=0)
+        self._theme.keep_lengths_scaled(self, scrolled_page.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Moves the chosen fold below the list if the page is narrow, but not if the
@@ -130,8 +131,9 @@ class TimelinePage(QWidget):
         """
         super().resizeEvent(event)
         pixels = self._theme.zoomed_pixels
-        narrow = self.width() < max(min(pixels(NARROW), self.height()), pixels(TOO_NARROW))
-        if narrow:
+        least_width_for_row = min(pixels(NARROW), self.height())
+        least_width_for_row = max(least_width_for_row, pixels(TOO_NARROW))
+        if self.width() < least_width_for_row:
             self._lower.setOrientation(Qt.Orientation.Vertical)
         else:
             self._lower.setOrientation(Qt.Orientation.Horizontal)
@@ -173,9 +175,13 @@ class TimelinePage(QWidget):
     def update_timeline_from_events(self, events: Sequence[SessionEvent]) -> None:
         if self._session is None or self._read_timer.isActive():
             return
-        came = [event.recorded for event in events if isinstance(event, FactAppended)]
-        own = [each for each in came if each.conversation == self._session.id]
-        self._has_undrawn_growth |= self._add_facts_to_timeline(own)
+        facts_of_conversation: list[Recorded] = []
+        for event in events:
+            if isinstance(event, FactAppended):
+                if event.recorded.conversation == self._session.id:
+                    facts_of_conversation.append(event.recorded)
+        if self._add_facts_to_timeline(facts_of_conversation):
+            self._has_undrawn_growth = True
         if self._has_undrawn_growth and self.isVisible():
             self._update_chart()
 
@@ -243,25 +249,30 @@ class TimelinePage(QWidget):
         yield
         if self._wanted_fold:
             self.choose_fold(self._wanted_fold)
-        newest = next(
-            (event for event in reversed(self.timeline.events) if event.current_folds), None
-        )
-        if self._chosen is None and newest is not None:
-            self._chosen = newest
-            self.list.select_fold_event(newest)
+        newest_event = self._newest_event_with_folds()
+        if self._chosen is None and newest_event is not None:
+            self._chosen = newest_event
+            self.list.select_fold_event(newest_event)
             yield
             self._show_chosen_event()
         if self._add_facts_to_timeline(facts[self._last_read_seq :]):
             self._update_chart()
 
+    def _newest_event_with_folds(self) -> TimelineEvent | None:
+        for event in reversed(self.timeline.events):
+            if event.current_folds:
+                return event
+        return None
+
     def _add_facts_to_timeline(self, facts: Sequence[Recorded]) -> bool:
-        """Returns whether the story grew. Facts that a slice has read already are skipped."""
-        grown = False
+        """Returns whether the timeline grew. Facts that a slice has read already are skipped."""
+        has_grown = False
         for recorded in facts:
             if recorded.seq > self._last_read_seq:
                 self._last_read_seq = recorded.seq
-                grown = self.timeline.read_next_fact(recorded) or grown
-        return grown
+                if self.timeline.read_next_fact(recorded):
+                    has_grown = True
+        return has_grown
 
     def _refill_fold_list(self) -> None:
         self._listed = (self.timeline.change_count, self.timeline.model_window)
@@ -293,19 +304,19 @@ class TimelinePage(QWidget):
         if event is None:
             return
         story = self._timeline_of_event(event)
-        compare = ""
+        compare_words = ""
         if event.fold_kind is FoldKind.HANDOVER:
             earlier = story.find_handover_before(event)
             if earlier is not None:
                 number = earlier.current_folds[0].number
-                compare = tr("Compare with document {n}", n=number)
-        fold = None
-        names: Sequence[str] | None = ()
+                compare_words = tr("Compare with document {n}", n=number)
+        fold: Folded | None = None
+        names: Sequence[str] | None = ()  # None: they have not been searched for.
         if event.made_folds:
             fold = event.current_folds[0]
             names = self._unknown_names.get(fold.text)
-        shown = ShownFold(event, story.model_window, compare, names or ())
-        self.panel.show_fold_document(shown)
+        shown_fold = ShownFold(event, story.model_window, compare_words, names or ())
+        self.panel.show_fold_document(shown_fold)
         if names is None and fold is not None and self._bench is not None:
             self._find_and_show_unknown_names(event, fold, self._bench)
 
@@ -314,20 +325,20 @@ class TimelinePage(QWidget):
     ) -> None:
         """Marks names that the replaced messages do not contain, once these have been read."""
 
-        def show_names(found: Sequence[str]) -> None:
-            self._unknown_names[fold.text] = found
-            if found and self._chosen is event:
+        def show_names(names: Sequence[str]) -> None:
+            self._unknown_names[fold.text] = names
+            if names and self._chosen is event:
                 self._show_chosen_in_panel()
 
-        self._unknown_names[fold.text] = ()
+        self._unknown_names[fold.text] = ()  # So that they are searched for only once.
         work = find_unknown_names_of_fold(event.history, fold, bench.workspace.cache)
         self._doing.run_in_background(work, then=show_names, owner=self)
 
     def _timeline_of_event(self, event: TimelineEvent) -> ConversationTimeline:
-        return next(
-            (story for story in self._other_timelines if event.history is story.history),
-            self.timeline,
-        )
+        for story in self._other_timelines:
+            if event.history is story.history:
+                return story
+        return self.timeline
 
     def _show_step_in_chat(self, seq: int) -> None:
         if self._session is not None:
@@ -393,11 +404,11 @@ class TimelinePage(QWidget):
         earlier = self._timeline_of_event(event).find_handover_before(event)
         if earlier is None:
             return
-        old = fold_sentences.split_document_sections(earlier.current_folds[0].text)
-        new = fold_sentences.split_document_sections(event.current_folds[0].text)
+        old_sections = fold_sentences.split_document_sections(earlier.current_folds[0].text)
+        new_sections = fold_sentences.split_document_sections(event.current_folds[0].text)
+        texts = fold_sentences.align_document_sections(old_sections, new_sections)
         old_title = fold_sentences.describe_event_title(earlier)
         new_title = fold_sentences.describe_event_title(event)
-        texts = fold_sentences.align_document_sections(old, new)
         TextComparisonDialog(self._doing, self._theme, (old_title, new_title), texts, self).open()
 
     def compare_views_around_fold(self) -> None:
@@ -412,31 +423,38 @@ class TimelinePage(QWidget):
         conversation = session.conversation
         name = fold_sentences.describe_event_title(event)
         facts = conversation.state.facts
-        last = _last_seq_of_batch(event, facts)
+        last_seq = _last_seq_of_batch(event, facts)
 
-        def show_both(before: Moment, after: Moment) -> None:
-            old = before.get_view()
-            new = after.get_view()
-            old_tokens = format_token_count(before.counted_tokens)
-            new_tokens = format_token_count(after.counted_tokens)
-            difference = format_number(after.counted_tokens - before.counted_tokens)
-            if after.counted_tokens > before.counted_tokens:
+        # Three answers follow one another: the view before (`compute_after`), the view after
+        # (`show_both`), and the texts of outputs that both name (`show_texts`).
+        def show_both(moment_before: Moment, moment_after: Moment) -> None:
+            old_view = moment_before.get_view()
+            new_view = moment_after.get_view()
+            old_tokens = format_token_count(moment_before.counted_tokens)
+            new_tokens = format_token_count(moment_after.counted_tokens)
+            added_tokens = moment_after.counted_tokens - moment_before.counted_tokens
+            difference = format_number(added_tokens)
+            if added_tokens > 0:
                 difference = f"+{difference}"
             old_title = f"{tr('Before {name}', name=name)} · {old_tokens}"
             new_title = f"{tr('After {name}', name=name)} · {new_tokens} ({difference})"
 
             def show_texts(outputs: Mapping[Stored, str]) -> None:
-                texts = (format_view_as_text(old, outputs), format_view_as_text(new, outputs))
+                old_text = format_view_as_text(old_view, outputs)
+                new_text = format_view_as_text(new_view, outputs)
                 titles = (old_title, new_title)
+                texts = (old_text, new_text)
                 TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
 
-            messages = list(facts_shown_whole(old, facts))
-            messages += facts_shown_whole(new, facts)
+            messages = list(facts_shown_whole(old_view, facts))
+            messages += facts_shown_whole(new_view, facts)
             work = read_short_outputs(messages, bench.workspace.cache)
             self._doing.run_in_background(work, then=show_texts, owner=self)
 
-        def compute_after(before: Moment) -> None:
-            self._past.compute_moment_at(conversation, last, lambda after: show_both(before, after))
+        def compute_after(moment_before: Moment) -> None:
+            self._past.compute_moment_at(
+                conversation, last_seq, lambda moment_after: show_both(moment_before, moment_after)
+            )
 
         self._past.compute_moment_at(conversation, event.seq - 1, compute_after)
 
@@ -452,8 +470,8 @@ class TimelinePage(QWidget):
             tr("Excerpts"): frozenset({FoldKind.EXCERPT}),
         }
         kind_choices: list[tuple[str, Callable[[], None]]] = []
-        for name, chosen in kinds.items():
-            kind_choices.append((name, partial(self._show_fold_kinds, name, chosen)))
+        for name, chosen_kinds in kinds.items():
+            kind_choices.append((name, partial(self._show_fold_kinds, name, chosen_kinds)))
         _add_exclusive_choices(menu, kind_choices)
         show_one = partial(self._show_timeline_scope, everywhere=False)
         show_all = partial(self._show_timeline_scope, everywhere=True)
@@ -479,11 +497,11 @@ class TimelinePage(QWidget):
             if self._session is session and self._costs_action.isChecked():
                 self.chart.show_request_costs(requests)
 
-        read = None
+        read_facts = None
         if self._bench is not None:
-            read = self._bench.read_conversation_facts
+            read_facts = self._bench.read_conversation_facts
         work = read_original_and_explain_requests(
-            list(session.conversation.state.facts), lambda _: None, read
+            list(session.conversation.state.facts), lambda _progress: None, read_facts
         )
         self._doing.run_in_background(work, then=show_bars, owner=self)
 
@@ -525,19 +543,24 @@ def _add_exclusive_choices(
 
 
 def _last_seq_of_batch(event: TimelineEvent, facts: Sequence[Recorded]) -> int:
-    names = {fold.fold for fold in event.current_folds}
-    last = event.seq
-    for recorded in facts[event.seq : event.seq + 4 * len(names)]:
-        if getattr(recorded.fact, "fold", "") in names:
-            last = recorded.seq
-    return last
+    """Returns the last fact that made one of the event's folds."""
+    fold_ids = {fold.fold for fold in event.current_folds}
+    last_seq = event.seq
+    # Few other facts stand between the folds of a batch, which are made at once.
+    facts_searched = 4 * len(fold_ids)
+    for recorded in facts[event.seq : event.seq + facts_searched]:
+        if getattr(recorded.fact, "fold", "") in fold_ids:
+            last_seq = recorded.seq
+    return last_seq
 
 
-async def _fetch_timelines_except(bench: Workbench, left_out: str) -> list[ConversationTimeline]:
+async def _fetch_timelines_except(
+    bench: Workbench, omitted_conversation: str
+) -> list[ConversationTimeline]:
     """Returns the timelines of all other conversations, read one after another."""
-    stories = []
+    stories: list[ConversationTimeline] = []
     for row in bench.list_conversations():
-        if row.id != left_out:
+        if row.id != omitted_conversation:
             facts = await bench.read_conversation_facts(row.id)
             stories.append(await asyncio.to_thread(_build_timeline, facts))
     return stories
