@@ -154,7 +154,7 @@ class ActionRegistry(QObject):
         return ""
 
     def reset_shortcuts(self) -> None:
-        for action in self:
+        for action in self._declared.values():
             self._actions[action.id].setShortcut(QKeySequence(action.shortcut))
         self._save_shortcuts()
 

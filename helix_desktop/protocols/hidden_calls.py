@@ -89,7 +89,8 @@ class NumberedCallFilter(HiddenCallFilter):
         reply's reasoning back with the answer. Anything else lets it through.
         """
         if thinks and self.replies_before and self.shown_count:
-            self._numbers[index] = None  # The agent has seen an answer: no reasoning follows.
+            # In the client's message, this would be reasoning behind an earlier reply's answer.
+            self._numbers[index] = None
             return b""
         if thinks and self.holds_reasoning:
             self._held_parts.add(index)

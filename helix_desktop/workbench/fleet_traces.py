@@ -112,8 +112,10 @@ def _fold_events(recorded: Sequence[Recorded]) -> Iterator[TraceEvent]:
 def _error_of_run(recorded: Sequence[Recorded]) -> str:
     for entry in reversed(recorded):
         if isinstance(entry.fact, TurnEnded):
-            end = entry.fact
-            return "" if end.reason is TurnEnd.DONE else end.cause or end.reason.value
+            if entry.fact.reason is TurnEnd.DONE:
+                return ""
+            # `cause` is one of a few words, such as "busy"; it holds no text of the conversation.
+            return entry.fact.cause or entry.fact.reason.value
     return "no end was recorded"
 
 

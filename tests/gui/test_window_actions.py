@@ -47,6 +47,20 @@ def test_a_changed_shortcut_is_kept_and_taken_from_the_one_that_had_it(
     assert again["new"].shortcut() == QKeySequence("Ctrl+N")
 
 
+def test_every_listed_shortcut_is_reset(theme: Theme, settings: ProgramSettings) -> None:
+    """Those of actions that no menu shows, such as Allow once, stayed as they were."""
+    window = QWidget()
+    actions = ActionRegistry(window, settings)
+    listed = actions.list_actions_with_shortcuts()
+    for number, action in enumerate(listed):
+        keys = QKeySequence(f"Ctrl+Alt+Shift+F{number}" if number < 36 else f"Meta+{number - 30}")
+        actions.change_shortcut_and_return_robbed_title(action.id, keys)
+    actions.reset_shortcuts()
+    assert settings[SHORTCUTS] == {}
+    for action in listed:
+        assert actions[action.id].shortcut() == QKeySequence(action.shortcut)
+
+
 MOST_COMMANDS = 50
 
 

@@ -408,14 +408,15 @@ class ChangesPage(QWidget):
         if changes is None:
             return
 
-        def cover_chosen_folders(leave_out: Sequence[str], all_of_it: bool) -> None:  # noqa: FBT001 -- as the dialog says it
+        def cover_all_but(leave_out: Sequence[str]) -> None:
             rules = None
             if leave_out:
-                rules = [*changes.coverage_in_settings.leave_out, *leave_out]
-            self._run_for_page(changes.change_coverage(all_of_it=all_of_it, leave_out=rules))
+                rules = list(changes.coverage_in_settings.leave_out)
+                rules += leave_out
+            self._run_for_page(changes.change_coverage(all_of_it=True, leave_out=rules))
 
         dialog = CheckpointCoverageDialog(self)
-        dialog.coverage_chosen.connect(cover_chosen_folders)
+        dialog.coverage_chosen.connect(cover_all_but)
         dialog.open()
         self._doing.run_in_background(
             changes.largest_subfolders(), then=dialog.show_folder_sizes, owner=dialog

@@ -14,11 +14,9 @@ from helix_desktop.gui.translation import format_count, tr
 
 
 class CheckpointCoverageDialog(widgets.TransientDialog):
-    """`coverage_chosen` carries rules for the folders to leave out, and whether the
-    rest is covered at any size.
-    """
+    """`coverage_chosen` carries rules for the folders to leave out. All else is to be covered."""
 
-    coverage_chosen = Signal(list, bool)
+    coverage_chosen = Signal(list)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(tr("Choose what checkpoints include"), parent, 560, 440)
@@ -37,7 +35,7 @@ class CheckpointCoverageDialog(widgets.TransientDialog):
         self.cover_button.setEnabled(False)
         buttons = widgets.build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
         self.accepted.connect(
-            lambda: self.coverage_chosen.emit(self.exclusion_rules_for_unchecked_folders, True)
+            lambda: self.coverage_chosen.emit(self.exclusion_rules_for_unchecked_folders)
         )
         self.list.itemChanged.connect(self._show_covered_totals)
         build_column(why, (self.list, 1), self.state, buttons, owner=self)

@@ -34,8 +34,10 @@ class BlockName:
 
 @dataclass(frozen=True)
 class ListedBlock:
-    """A block of the view, as the inspector lists it. `cost`: the dollars for which a request reads
-    it from the provider's cache, as all but its first do, or 0.
+    """A block of the view, as the inspector lists it.
+
+    `cost`: the dollars that each further request pays for the block, if the provider still has it
+    in its cache. 0 if no price is known.
     """
 
     number: int

@@ -1,5 +1,5 @@
-"""The models of a workspace by role, and how long the main one thinks. The temperature is set in the
-settings file.
+"""The settings page for the models of a workspace: one for each role, and how long the main model
+thinks.
 """
 
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ class ModelsPage(WorkspaceSettingsPage):
         return shown.replace("&", "&&")  # A button would underline the letter after a single &.
 
     def _open_role_chooser(self, role: str, anchor: QWidget, current: str) -> None:
-        """Opens a new chooser each time: an old one would request a list that nobody sees."""
+        """Opens a new chooser each time, which saves the model for this role."""
         if self._chooser is not None:
             self._chooser.deleteLater()
         chooser = self._chooser = ModelChooser(

@@ -13,12 +13,15 @@ from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
 
-# Matches allowed shortcuts. Arrow keys are not allowed, because they also move through the page.
-_SHORTCUT = re.compile(r"|(Shift\+)?F\d+|Esc|.*(Ctrl|Alt|Meta)\+.+")
+# The shortcuts that are allowed: none, a function key, Esc, or a key with Ctrl, Alt or Meta. Letters
+# are for typing, and arrow keys and Tab move through the page.
+_SHORTCUT = re.compile(r"(|(Shift\+)?F\d+|Esc|.*(Ctrl|Alt|Meta)\+.+)")
 
 
 class ShortcutsPage(SettingsPage):
-    """One line for each action. An action whose shortcut is given to another one loses it."""
+    """One line for each action of the menus, and for each other one that has a shortcut. An action
+    whose shortcut is given to another one loses it.
+    """
 
     def __init__(self, actions: ActionRegistry) -> None:
         super().__init__(tr("Shortcuts"))

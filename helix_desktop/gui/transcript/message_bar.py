@@ -158,10 +158,15 @@ class HoverBar(LayoutBox):
 
 
 def position_of_hover_bar(bar: HoverBar, message: QRectF) -> QPointF:
-    """Returns where the bar is: above its message at the right, or at the top of the viewport."""
+    """Returns where the bar is, in the viewport: above its message, at the right.
+
+    If the message begins above the viewport, the bar is at the top of the viewport, so that it
+    stays in sight. It never leaves its message at the bottom.
+    """
     top = message.top() - bar.height + bar.ink.scaled_pixels(OVERLAP)
-    lowest = message.bottom() - bar.height
-    return QPointF(message.right() - bar.width, min(max(top, 2.0), max(lowest, top)))
+    lowest_top = max(top, message.bottom() - bar.height)
+    top_in_sight = max(top, 2.0)
+    return QPointF(message.right() - bar.width, min(top_in_sight, lowest_top))
 
 
 class AnswerNameAndChoiceBox(LayoutBox):
