@@ -81,19 +81,22 @@ def text_or_json_values(text: str) -> str:
 
 def _values_in_json(value: object) -> Iterator[str]:
     if isinstance(value, dict):
-        for key, inner in value.items():
+        for key, field_value in value.items():
             yield str(key)
-            yield from _values_in_json(inner)
+            yield from _values_in_json(field_value)
     elif isinstance(value, list):
-        for inner in value:
-            yield from _values_in_json(inner)
+        for element in value:
+            yield from _values_in_json(element)
     else:
         yield str(value)
 
 
 def digests_in_message(message: RecordedMessage) -> Iterator[Digest]:
     """Yield the hashes that a message names as entries. They may be invented."""
-    for text in (message.text, *(text_or_json_values(call.arguments) for call in message.calls)):
+    texts = [message.text]
+    for call in message.calls:
+        texts.append(text_or_json_values(call.arguments))
+    for text in texts:
         yield from map(Digest.from_hex, NAMED.findall(text))
 
 

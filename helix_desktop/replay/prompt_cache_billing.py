@@ -111,17 +111,20 @@ class BillingLedger:
         if total > self.window:
             self.overflowed += 1
         self.cache_read += cached.read
+        # Prices are relative to that of an input token outside the cache, which costs 1.
         request_cost = cached.read * self.prices.read
         request_cost += cached.written * self.prices.write
         request_cost += total - cached.read - cached.written
         request_cost += output * self.prices.output
         self.billed += request_cost
-        end = 0
+        tokens_so_far = 0
         for content, tokens in pieces:
-            end += tokens
-            cost = tokens * self._price_of_token_before(end, cached)
-            self._add_cost_if_recalled(cost, reason_of(content))
-        usage = Usage(total, cached.read, cached.written, output)
+            tokens_so_far += tokens
+            piece_cost = tokens * self._price_of_token_before(tokens_so_far, cached)
+            self._add_cost_if_recalled(piece_cost, reason_of(content))
+        usage = Usage(
+            input=total, cache_read=cached.read, cache_write=cached.written, output=output
+        )
         if self.for_an_hour:
             return replace(usage, cache_write_hour=cached.written)
         return usage
@@ -145,8 +148,13 @@ class BillingLedger:
     ) -> Usage:
         """Bill a recall's request: reading the context again, and the call."""
         usage = self.bill_cached_request(pieces, output, seconds, reason_of, beside=False)
-        carried = sum(tokens for content, tokens in pieces if reason_of(content) is RecallReason.NO)
-        self._add_cost_if_recalled(self.prices.read * carried + self.prices.output * output, reason)
+        own_tokens = 0
+        for content, tokens in pieces:
+            # What earlier recalls brought was billed to them above.
+            if reason_of(content) is RecallReason.NO:
+                own_tokens += tokens
+        recall_cost = self.prices.read * own_tokens + self.prices.output * output
+        self._add_cost_if_recalled(recall_cost, reason)
         return usage
 
     def _add_cost_if_recalled(self, cost: float, reason: RecallReason) -> None:
@@ -167,31 +175,35 @@ class BillingLedger:
         blocks = [hash(content) for content, _ in pieces]
         beginnings = _beginnings_of_request(blocks, pieces)
         self._sent = self._sent.mark_next_request(blocks)
-        marked_blocks = sorted({0, *self._sent.numbers_of_marked_blocks})
-        last_read = self._last_block_read(beginnings, marked_blocks, seconds)
+        marks_in_messages = set(self._sent.numbers_of_marked_blocks)
+        # Block 0 is the system prompt, after which there is always a mark.
+        marked_blocks = sorted(marks_in_messages | {0})
+        last_block_read = self._last_block_read(beginnings, marked_blocks, seconds)
         # Reading a beginning keeps all shorter ones in it cached, too.
-        for beginning in beginnings[: last_read + 1]:
+        for beginning in beginnings[: last_block_read + 1]:
             if beginning.hash in self._known:
                 self._known[beginning.hash] = seconds
         for number in marked_blocks:
             if beginnings[number].tokens >= self.least:
                 self._known[beginnings[number].hash] = seconds
-        read = 0
-        if last_read >= 0:
-            read = beginnings[last_read].tokens
-        whole = beginnings[-1].tokens
-        if whole < self.least:
-            return _CachedTokens(read, written=0)
-        return _CachedTokens(read, written=max(0, whole - read - self.plain_tokens))
+        tokens_read = 0
+        if last_block_read >= 0:
+            tokens_read = beginnings[last_block_read].tokens
+        request_tokens = beginnings[-1].tokens
+        if request_tokens < self.least:
+            return _CachedTokens(tokens_read, written=0)
+        tokens_written = max(0, request_tokens - tokens_read - self.plain_tokens)
+        return _CachedTokens(tokens_read, tokens_written)
 
     def _last_block_read(
         self, beginnings: Sequence["_Beginning"], marked_blocks: Sequence[int], seconds: float
     ) -> int:
         """Return the number of the block with which the longest cached beginning ends, or -1."""
-        reachable: set[int] = set()
-        for number in marked_blocks:
-            reachable.update(range(max(0, number - LOOK_BACK + 1), number + 1))
-        for number in sorted(reachable, reverse=True):
+        blocks_looked_at: set[int] = set()
+        for marked_block in marked_blocks:
+            first_block = max(0, marked_block - LOOK_BACK + 1)
+            blocks_looked_at.update(range(first_block, marked_block + 1))
+        for number in sorted(blocks_looked_at, reverse=True):
             last_used = self._known.get(beginnings[number].hash, -math.inf)
             if seconds - last_used <= self.lifetime:
                 return number
@@ -217,11 +229,11 @@ class _Beginning:
 def _beginnings_of_request(blocks: Sequence[int], pieces: Sequence[Piece]) -> list[_Beginning]:
     beginnings: list[_Beginning] = []
     chained_hash = 0
-    size = 0
+    tokens_so_far = 0
     for block, (_, tokens) in zip(blocks, pieces, strict=True):
         chained_hash = hash((chained_hash, block))
-        size += tokens
-        beginnings.append(_Beginning(chained_hash, size))
+        tokens_so_far += tokens
+        beginnings.append(_Beginning(chained_hash, tokens_so_far))
     return beginnings
 
 
@@ -268,17 +280,17 @@ def count_output_tokens(message: RecordedMessage, count: Count) -> int:
 
 def request_times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
     """Yield the time of each request of a session, taken from the recording if it has times."""
-    now = 0.0
-    last_recorded = 0.0
+    request_time = 0.0
+    last_recorded_time = 0.0
     for message in messages:
         if message.role != "assistant":
             continue
         pause = PAUSE
-        if last_recorded and message.time:
-            pause = max(0.0, message.time - last_recorded)
-        now += pause
-        last_recorded = message.time or last_recorded
-        yield now
+        if last_recorded_time and message.time:
+            pause = max(0.0, message.time - last_recorded_time)
+        request_time += pause
+        last_recorded_time = message.time or last_recorded_time
+        yield request_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,12 +321,12 @@ def cache_of_recording(
     writing, and how long it keeps a prompt is seen in what it read after pauses.
     """
     replies = [message for message in messages if message.role == "assistant"]
-    written = sum(reply.usage.cache_write for reply in replies)
-    hourly = sum(reply.usage.cache_write_hour for reply in replies)
     models = [reply.model for reply in replies if reply.model and reply.usage.input]
     if not models:
         return CacheOfSession(assumed)
-    for_an_hour = 2 * hourly > written
+    tokens_written = sum(reply.usage.cache_write for reply in replies)
+    tokens_written_for_an_hour = sum(reply.usage.cache_write_hour for reply in replies)
+    for_an_hour = tokens_written_for_an_hour > tokens_written / 2
     terms = cache_terms_of_model(models[-1], for_an_hour=for_an_hour)
     lifetime = terms.seconds
     if not terms.is_exact:
@@ -328,24 +340,26 @@ def _plain_tokens_of_a_request(replies: Sequence[RecordedMessage]) -> int:
 
     Claude Code pays two. Where a provider reports no writing, nothing is known of them.
     """
-    plain = []
+    plain_counts = []
     for reply in replies:
         usage = reply.usage
         if usage.cache_write:
-            plain.append(usage.input - usage.cache_read - usage.cache_write)
-    if not plain:
+            plain_counts.append(usage.input - usage.cache_read - usage.cache_write)
+    if not plain_counts:
         return 0
-    return max(0, statistics.median_low(plain))
+    return max(0, statistics.median_low(plain_counts))
 
 
 def _longest_pause_outlived(replies: Sequence[RecordedMessage]) -> float:
-    longest = 0.0
-    for before, now in itertools.pairwise(replies):
-        if not (before.time and now.time and before.usage.input):
+    """Return the seconds of the longest pause after which a request was still read from the cache."""
+    longest_pause = 0.0
+    for earlier, later in itertools.pairwise(replies):
+        has_times = earlier.time and later.time
+        if not has_times or not earlier.usage.input:
             continue
-        if now.usage.cache_read >= before.usage.input * OUTLIVED_SHARE:
-            longest = max(longest, now.time - before.time)
-    return longest
+        if later.usage.cache_read >= earlier.usage.input * OUTLIVED_SHARE:
+            longest_pause = max(longest_pause, later.time - earlier.time)
+    return longest_pause
 
 
 def bill_with_compaction_at_limit(
@@ -360,19 +374,22 @@ def bill_with_compaction_at_limit(
     everything really means. What a summary lost is not brought back, and costs nothing.
     """
     head: Piece = ("", head_tokens)
-    standing = [head]
-    times = request_times(messages)
+    question: Piece = ("question", QUESTION_TOKENS)
+    pieces = [head]
+    times_of_requests = request_times(messages)
     for message in messages:
         if message.role == "assistant":
-            seconds = next(times)
+            seconds = next(times_of_requests)
             output = count_output_tokens(message, count)
-            tokens_to_send = sum(tokens for _, tokens in standing)
+            tokens_to_send = sum(tokens for _, tokens in pieces)
             if tokens_to_send + output > ledger.window:
-                question: Piece = ("question", QUESTION_TOKENS)
-                ledger.bill_cached_request([*standing, question], SUMMARY_TOKENS, seconds)
-                standing = [head, (f"summary before {message.text[:40]}", SUMMARY_TOKENS)]
-            ledger.bill_step(list(standing), output, seconds)
-        standing.extend(pieces_of_recorded_message(message, count))
+                pieces.append(question)
+                ledger.bill_cached_request(pieces, SUMMARY_TOKENS, seconds)
+                # The text only has to differ from that of other summaries.
+                summary: Piece = (f"summary before {message.text[:40]}", SUMMARY_TOKENS)
+                pieces = [head, summary]
+            ledger.bill_step(list(pieces), output, seconds)
+        pieces.extend(pieces_of_recorded_message(message, count))
     return ledger
 
 
@@ -383,10 +400,11 @@ def bill_without_folds(
     head_tokens: int = HEAD_TOKENS,
 ) -> BillingLedger:
     """Bill a session in which everything is sent every time, even beyond the window."""
-    standing: list[Piece] = [("", head_tokens)]
-    times = request_times(messages)
+    pieces: list[Piece] = [("", head_tokens)]
+    times_of_requests = request_times(messages)
     for message in messages:
         if message.role == "assistant":
-            ledger.bill_step(list(standing), count_output_tokens(message, count), next(times))
-        standing.extend(pieces_of_recorded_message(message, count))
+            output = count_output_tokens(message, count)
+            ledger.bill_step(list(pieces), output, next(times_of_requests))
+        pieces.extend(pieces_of_recorded_message(message, count))
     return ledger

@@ -112,13 +112,13 @@ class ReplayFigures:
 
     def as_json(self) -> dict[str, object]:
         """Return the values for `--json`. All except shares are integers."""
+        counts: dict[str, int] = {}
+        for name in _names_of_integer_fields():
+            if name not in _SHOWN_OTHERWISE:
+                counts[name] = getattr(self, name)
         return {
             "steps": len(self.steps),
-            **{
-                name: getattr(self, name)
-                for name in _names_of_integer_fields()
-                if name not in _SHOWN_OTHERWISE
-            },
+            **counts,
             "undo_identical": self.undo_identical,
             "effective": self.billed_with_recalls,
             "peak": round(self.peak_window_share, 4),
@@ -147,17 +147,19 @@ class ReplayFigures:
 
 
 def _names_of_integer_fields() -> list[str]:
-    return [item.name for item in fields(ReplayFigures) if item.type is int]
+    return [figure.name for figure in fields(ReplayFigures) if figure.type is int]
 
 
 def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:
     if not group:
         return {"sessions": 0}
-    whole = replace(sum_figures(group), of=())
+    total = replace(sum_figures(group), of=())
     names = ("steps", "billed", "effective", "recalls_billed", "searches_billed", "retention", "retention_plain", "details", "none")  # fmt: skip
-    return {"sessions": len(group)} | {
-        name: value for name, value in whole.as_json().items() if name in names
-    }
+    brief: dict[str, object] = {"sessions": len(group)}
+    for name, figure in total.as_json().items():
+        if name in names:
+            brief[name] = figure
+    return brief
 
 
 def sum_figures(sessions: Sequence[ReplayFigures]) -> ReplayFigures:

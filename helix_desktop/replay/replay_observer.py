@@ -44,9 +44,11 @@ class ReplayObserver:
         self._marks: list[FoldMark] = []
         self._steps = 0
         self._illegal = 0
+        # Each hash that was recalled, and whether it gave back the original.
         self._proved: dict[Digest, bool] = {}
+        # Hashes that the recording itself names. The cache may never have had their contents.
         self._foreign: set[Digest] = set()
-        self._seen: dict[int, Block] = {}
+        self._verified_blocks: dict[int, Block] = {}
         self._lost: set[str] = set()
         self._document_is_new = False
         self._outputs = 0
@@ -86,8 +88,8 @@ class ReplayObserver:
     ) -> list[simulated_recalls.RecalledPage]:
         self._misses.set_shown_view(view.blocks, self._text_in_block)
         view_texts = [self._text_in_block(block) for block in view.blocks]
-        used = self._misses.references_used_but_not_in_view(reply)
-        missed = simulated_recalls.missing_from_view(used, view_texts)
+        used_references = self._misses.references_used_but_not_in_view(reply)
+        missed = simulated_recalls.missing_from_view(used_references, view_texts)
         if not missed or recall_mode is simulated_recalls.RecallMode.NONE:
             return []
         return self._misses.pages_to_recall(
@@ -126,15 +128,18 @@ class ReplayObserver:
         details = Counter(lost=len(self._lost))
         for fold in self._folds:
             if fold.kind in DOCUMENTS:
-                kept = fold.details
-                details.update(found=kept.found, kept=kept.kept, added=kept.added, entry=kept.entry)
+                counts = fold.details
+                details.update(
+                    found=counts.found, kept=counts.kept, added=counts.added, entry=counts.entry
+                )
+        failed_recalls = [digest for digest, came_back in self._proved.items() if not came_back]
         return replace(
             billing_figures,
             folds=Counter(str(fold.kind) for fold in self._folds),
             marks=self._marks,
             illegal_requests=self._illegal,
             recalls=len(self._proved),
-            recalls_failed=sum(not back for back in self._proved.values()),
+            recalls_failed=len(failed_recalls),
             details=details,
             fallbacks=sum(map(self._is_fallback, self._folds)),
             used=self._retention.used,
@@ -184,19 +189,22 @@ class ReplayObserver:
                 return lost_details.text_or_json_values(arguments)
             case _:
                 stored = _stored_of_block(block)
-                return self._text_of_stored(stored) if stored else ""
+                if stored is None:
+                    return ""
+                return self._text_of_stored(stored)
 
     async def _verify_new_hashes(self, blocks: Sequence[Block]) -> None:
         """Recall every new hash. The cache may lack those of the recording."""
-        fresh = [block for block in blocks if id(block) not in self._seen]
-        self._seen = {id(block): block for block in blocks}
-        for digest in lost_details.digests_in_view(fresh, self._text_in_block):
+        new_blocks = [block for block in blocks if id(block) not in self._verified_blocks]
+        # The blocks are kept, too, so that no new one is given the id of an old one.
+        self._verified_blocks = {id(block): block for block in blocks}
+        for digest in lost_details.digests_in_view(new_blocks, self._text_in_block):
             if digest in self._proved:
                 continue
             content = await lost_details.recall_and_verify(digest, self._cache.read_content)
-            is_recalled = content is not None
-            if is_recalled or digest not in self._foreign:
-                self._proved[digest] = is_recalled
+            came_back = content is not None
+            if came_back or digest not in self._foreign:
+                self._proved[digest] = came_back
 
     async def _record_unreachable_details(self, view_blocks: Sequence[Block]) -> None:
         reachable_texts = [self._text_in_block(block) for block in view_blocks]
@@ -211,27 +219,33 @@ class ReplayObserver:
 
 def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
     """Return whether undoing every fold restores the view as it would be without folds."""
-    undone = build_state(recorded_facts)
-    while undone.live_folds:
-        before = len(undone.live_folds)
-        for fold in reversed(undone.live_folds):
-            undone.advance_state(
-                facts.Recorded("", undone.seq + 1, undone.time_of_moment, facts.Unfolded(fold.fold))
+    state = build_state(recorded_facts)
+    # Undoing a fold shows those that it covered, so there may be several rounds.
+    while state.live_folds:
+        folds_before = len(state.live_folds)
+        for fold in reversed(state.live_folds):
+            undo = facts.Recorded(
+                conversation="",
+                seq=state.seq + 1,
+                time=state.time_of_moment,
+                fact=facts.Unfolded(fold.fold),
             )
-        if len(undone.live_folds) >= before:
+            state.advance_state(undo)
+        if len(state.live_folds) >= folds_before:
             return False
-    return undone.get_view() == _state_without_folds(recorded_facts).get_view()
+    return state.get_view() == _state_without_folds(recorded_facts).get_view()
 
 
 def _state_without_folds(recorded_facts: Sequence[facts.Recorded]) -> ConversationState:
-    """Return the state without folds. Facts without effect keep their numbers taken."""
-    without_effect = facts.BreakerClosed(facts.FoldKind.MARKER)
+    """Return the state as if nothing had been folded.
+
+    A fact without effect stands for each fold, so that the other facts keep their numbers.
+    """
+    fact_without_effect = facts.BreakerClosed(facts.FoldKind.MARKER)
     facts_without_folds: list[facts.Recorded] = []
     for recorded in recorded_facts:
         if isinstance(recorded.fact, facts.Folded | facts.Unfolded | facts.FoldFailed):
-            facts_without_folds.append(
-                facts.Recorded(recorded.conversation, recorded.seq, recorded.time, without_effect)
-            )
+            facts_without_folds.append(replace(recorded, fact=fact_without_effect))
         else:
             facts_without_folds.append(recorded)
     return build_state(facts_without_folds)

@@ -30,7 +30,10 @@ class ReferenceRetention:
         self.standing_plain = 0
         self._resolve = resolve
         self._earlier: set[str] = set()
+        # By the id of each block of the view: the block, its identifiers, and its plain ones,
+        # which are those outside markers and lists of names.
         self._shown: dict[int, tuple[Block, frozenset[str], frozenset[str]]] = {}
+        # In how many blocks of the view each identifier stands, and in how many plainly.
         self._counts: Counter[str] = Counter()
         self._plain: Counter[str] = Counter()
         self._found: dict[str, frozenset[str]] = {}
@@ -41,25 +44,27 @@ class ReferenceRetention:
 
     def set_current_view(self, blocks: Iterable[Block]) -> None:
         """Set the view for the next reply. Views share blocks, so only new blocks are examined."""
-        now = {id(block): block for block in blocks}
-        for key in self._shown.keys() - now.keys():
-            _, names, said = self._shown.pop(key)
+        blocks_by_id = {id(block): block for block in blocks}
+        for block_id in self._shown.keys() - blocks_by_id.keys():
+            _, names, plain_names = self._shown.pop(block_id)
             self._counts.subtract(names)
-            self._plain.subtract(said)
-        for key in now.keys() - self._shown.keys():
-            names, said = self._all_identifiers_and_unmarked_ones(now[key])
-            self._shown[key] = (now[key], names, said)
+            self._plain.subtract(plain_names)
+        for block_id in blocks_by_id.keys() - self._shown.keys():
+            block = blocks_by_id[block_id]
+            names, plain_names = self._all_identifiers_and_unmarked_ones(block)
+            self._shown[block_id] = (block, names, plain_names)
             self._counts.update(names)
-            self._plain.update(said)
+            self._plain.update(plain_names)
 
     def count_known_identifiers_in(self, reply: RecordedMessage) -> None:
-        named: set[str] = set()
+        """Count the reply's identifiers that occurred before, and those that the view shows."""
+        names_in_reply: set[str] = set()
         for text in message_texts(reply):
-            named |= self._identifiers_in(text)
-        known = named & self._earlier
-        self.used += len(known)
-        self.standing += sum(self._counts[name] > 0 for name in known)
-        self.standing_plain += sum(self._plain[name] > 0 for name in known)
+            names_in_reply |= self._identifiers_in(text)
+        for name in names_in_reply & self._earlier:
+            self.used += 1
+            self.standing += self._counts[name] > 0
+            self.standing_plain += self._plain[name] > 0
 
     def _all_identifiers_and_unmarked_ones(
         self, block: Block

@@ -179,10 +179,10 @@ class SessionPlayer:
         for role, name in MODELS.items():
             clients[role] = StandInModel(
                 name,
-                self._terms.stand_in,
-                self._tokens,
-                self._bill_fold_request,
-                self._fits_in_window,
+                kind=self._terms.stand_in,
+                tokens=self._tokens,
+                heard=self._bill_fold_request,
+                fits=self._fits_in_window,
             )
         services = FoldServices(
             self._stores.cache,
@@ -213,11 +213,18 @@ class SessionPlayer:
             self._terms.policy.to_policy_fact(),
         ]
         for role, name in MODELS.items():
-            first_facts.append(
-                facts.ModelSet(
-                    role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write
-                )
+            # An input token costs 1, and all other prices are relative to that.
+            chosen_model = facts.ModelSet(
+                role,
+                name,
+                window=self._terms.window,
+                max_output=0,
+                price_input=1.0,
+                price_output=price.output,
+                price_cache_read=price.read,
+                price_cache_write=price.write,
             )
+            first_facts.append(chosen_model)
         return first_facts
 
     async def _play_messages(self, on_message: Callable[[int], None]) -> None:
@@ -258,20 +265,22 @@ class SessionPlayer:
         pages = await self._watching.pages_recalled_before_reply(view, message, self._terms.recalls)
         if pages:
             request = await self._play_recalls(request, pages)
-        saw = self._conversation.state.seq
+        last_fact_seen = self._conversation.state.seq
         pieces = self._billing_pieces_of(request)
-        output = self._output_tokens_of(message, pieces)
-        usage = self._ledger.bill_step(pieces, output, loop.time(), self._recall_reason_of)
-        await self._following.record_reply(self._build_agent_reply(message, usage), saw)
+        output_tokens = self._output_tokens_of(message, pieces)
+        usage = self._ledger.bill_step(pieces, output_tokens, loop.time(), self._recall_reason_of)
+        await self._following.record_reply(self._build_agent_reply(message, usage), last_fact_seen)
 
     def _output_tokens_of(self, message: RecordedMessage, pieces: Sequence[Piece]) -> int:
         """Return a reply's tokens. Models may say more if they are sent less."""
-        recorded = prompt_cache_billing.count_output_tokens(message, self._tokens.count_tokens)
+        recorded_tokens = prompt_cache_billing.count_output_tokens(
+            message, self._tokens.count_tokens
+        )
         if not self._plain_tokens:
-            return recorded
-        sent = sum(tokens for _, tokens in pieces)
-        left_out = max(0.0, 1 - sent / self._plain_tokens)
-        return round(recorded * (1 + self._terms.output_growth * left_out))
+            return recorded_tokens
+        tokens_sent = sum(tokens for _, tokens in pieces)
+        share_left_out = max(0.0, 1 - tokens_sent / self._plain_tokens)
+        return round(recorded_tokens * (1 + self._terms.output_growth * share_left_out))
 
     async def _fold_and_build_next_request(self) -> tuple[View, Request]:
         view = await self._following.apply_folds_and_get_view()
@@ -280,16 +289,19 @@ class SessionPlayer:
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
         """Recall pages in rounds, as an agent would. Return the request after the last round."""
-        brought = ""
-        for together in _rounds_of_recalls(pages):
-            recalls: list[AnsweredRecall] = []
-            for page in [page for page in together if not _is_answered(page, brought)]:
-                recalls.append(await self._answer_recall(page))
-            if not recalls:
+        text_from_searches = ""
+        for pages_of_round in _rounds_of_recalls(pages):
+            # A search may have shown what a page is for. Results of the same round do not
+            # count: the agent asks for all of its pages at once.
+            needed_pages = [
+                page for page in pages_of_round if not _is_answered(page, text_from_searches)
+            ]
+            if not needed_pages:
                 continue
+            recalls = [await self._answer_recall(page) for page in needed_pages]
             for recall in recalls:
                 if recall.tool in SEARCHES:
-                    brought += recall.output
+                    text_from_searches += recall.output
             await self._play_recall_request(request, recalls)
             view, request = await self._fold_and_build_next_request()
             await self._watching.observe_request(view, request)
@@ -297,25 +309,26 @@ class SessionPlayer:
 
     async def _answer_recall(self, page: RecalledPage) -> AnsweredRecall:
         """Recall a page with the tool that the agent would call for it."""
-        asked = dict(page.asked)
-        words = asked.get("find", "")
+        arguments = dict(page.asked)
+        words = arguments.get("find", "")
         cache = self._stores.cache
         if page.tool is ToolName.SEARCH_CACHE:
             hits = await content_recall.search_entries(
-                self._stores.index, asked["query"], cache=cache
+                self._stores.index, arguments["query"], cache=cache
             )
-            return AnsweredRecall(page.tool, asked, hits)
+            return AnsweredRecall(page.tool, arguments, hits)
         if page.tool is ToolName.RECALL_HISTORY and page.entry:
-            return AnsweredRecall(page.tool, {"fold": page.entry} | asked, page.text)
+            return AnsweredRecall(page.tool, {"fold": page.entry} | arguments, page.text)
         if page.tool is ToolName.RECALL_HISTORY:
             passages = await content_recall.recall_folded_messages(
-                self._conversation.state, cache, self._tokens, "", words
+                self._conversation.state, cache, self._tokens, name="", words=words
             )
-            return AnsweredRecall(page.tool, asked, passages)
+            return AnsweredRecall(page.tool, arguments, passages)
+        lines = arguments.get("lines", "")
         text = await content_recall.recall_entry(
-            cache, self._tokens, page.entry, lines=asked.get("lines", ""), words=words
+            cache, self._tokens, page.entry, lines=lines, words=words
         )
-        return AnsweredRecall(page.tool, {"sha256": page.entry} | asked, text)
+        return AnsweredRecall(page.tool, {"sha256": page.entry} | arguments, text)
 
     async def _play_recall_request(
         self, request: Request, recalls: Sequence[AnsweredRecall]
@@ -355,30 +368,33 @@ class SessionPlayer:
         return facts.ModelReplied(tuple(reply_parts_from_message(message)), MAIN, stop, usage)
 
     async def _play_outputs(self, batch: Sequence[RecordedMessage]) -> None:
-        before = self._waited_now
+        waited_before = self._waited_now
         outputs = [AgentOutput(message.answers, message.text, message.ok) for message in batch]
         await self._following.record_outputs(outputs)
-        self._longest_admission = max(self._longest_admission, self._waited_now - before)
+        waited_for_outputs = self._waited_now - waited_before
+        self._longest_admission = max(self._longest_admission, waited_for_outputs)
 
     async def _await_and_add_wait_time(self, work: Awaitable[T]) -> T:
         """Add how long a turn waits for this work. Background work does not count."""
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        result = await work
-        self._waited_now += loop.time() - begun
-        return result
+        started = loop.time()
+        work_result = await work
+        self._waited_now += loop.time() - started
+        return work_result
 
-    def _bill_fold_request(self, asked: StandInRequest) -> None:
-        pieces = self._billing_pieces_of(asked.request)
-        if asked.client == MAIN:
+    def _bill_fold_request(self, answered: StandInRequest) -> None:
+        pieces = self._billing_pieces_of(answered.request)
+        if answered.client == MAIN:
+            seconds = asyncio.get_running_loop().time()
             self._ledger.bill_cached_request(
-                pieces, asked.output, asyncio.get_running_loop().time(), self._recall_reason_of
+                pieces, answered.output, seconds, self._recall_reason_of
             )
         else:
-            self._ledger.bill_uncached_request(pieces, asked.output)
+            self._ledger.bill_uncached_request(pieces, answered.output)
 
     def _fits_in_window(self, request: Request) -> bool:
-        return sum(tokens for _, tokens in self._billing_pieces_of(request)) <= self._terms.window
+        request_tokens = sum(tokens for _, tokens in self._billing_pieces_of(request))
+        return request_tokens <= self._terms.window
 
     def _billing_pieces_of(self, request: Request) -> Sequence[Piece]:
         if request.system == self._system_text:
@@ -391,12 +407,12 @@ class SessionPlayer:
 
     async def _collect_figures(self) -> ReplayFigures:
         messages = self._recording.messages
-        head = self._terms.head
-        plain = prompt_cache_billing.bill_without_folds(
-            messages, self._open_ledger(), self._tokens.count_tokens, head
+        head_tokens = self._terms.head
+        bill_without_folds = prompt_cache_billing.bill_without_folds(
+            messages, self._open_ledger(), self._tokens.count_tokens, head_tokens
         )
-        at_limit = prompt_cache_billing.bill_with_compaction_at_limit(
-            messages, self._open_ledger(), self._tokens.count_tokens, head
+        bill_at_limit = prompt_cache_billing.bill_with_compaction_at_limit(
+            messages, self._open_ledger(), self._tokens.count_tokens, head_tokens
         )
         self._waited = max(self._waited, self._waited_now)
         billed = ReplayFigures(
@@ -409,14 +425,14 @@ class SessionPlayer:
             searches_billed=round(self._ledger.searches),
             recalled_pages=self._recalled,
             recall_requests=self._recall_requests,
-            head_tokens=self._terms.head,
+            head_tokens=head_tokens,
             cache_read=self._ledger.cache_read,
             peak=self._ledger.peak,
             overflowed=int(self._ledger.overflowed > 0),
-            plain_sent=plain.sent,
-            plain_billed=round(plain.billed),
-            at_limit_billed=round(at_limit.billed),
-            plain_peak=plain.peak,
+            plain_sent=bill_without_folds.sent,
+            plain_billed=round(bill_without_folds.billed),
+            at_limit_billed=round(bill_at_limit.billed),
+            plain_peak=bill_without_folds.peak,
             repeats_served=self._following.repeats,
             waited=self._waited,
             longest_admission=self._longest_admission,
@@ -447,9 +463,11 @@ def _rounds_of_recalls(pages: Sequence[RecalledPage]) -> Iterator[Sequence[Recal
     yield from group_by_round(of_history)
 
 
-def _is_answered(page: RecalledPage, brought: str) -> bool:
-    """Whether earlier searches have brought everything that this one would seek."""
-    return bool(page.seeks) and all(reference in brought for reference in page.seeks)
+def _is_answered(page: RecalledPage, text_from_searches: str) -> bool:
+    """Whether earlier searches have brought everything that this page is to bring."""
+    if not page.seeks:
+        return False
+    return all(reference in text_from_searches for reference in page.seeks)
 
 
 def _build_average_text_with_calls(

@@ -39,6 +39,10 @@ PAGES_IN_ORDER = 3  # An agent is assumed to read this many pages in order, and 
 # ones and the right one cost one request.
 OPENED_TOGETHER = 4
 MOST_WRONG = 3  # After opening this many wrong entries for a reply, an agent searches all entries.
+MOST_LINES_ON_PAGE = 2_000  # No more lines than these are looked at for one page.
+# BM25's usual constants: how soon more of a word stops to count, and how much length matters.
+BM25_K1 = 1.2
+BM25_B = 0.75
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Line numbers that tools put before each line.
@@ -157,18 +161,21 @@ class MissedReferences:
 
     def references_used_but_not_in_view(self, reply: RecordedMessage) -> set[str]:
         """Return what the reply uses that occurred in the session but is nowhere in the view."""
-        used = self.session_references_used_by(reply)
-        return {reference for reference in used if self._counts[reference] <= 0}
+        used_references = self.session_references_used_by(reply)
+        return {reference for reference in used_references if self._counts[reference] <= 0}
 
     def session_references_used_by(self, reply: RecordedMessage) -> set[str]:
         """Return what the reply uses and can only know from the session."""
-        used: set[str] = set()
+        used_references: set[str] = set()
         for text in message_texts(reply):
-            used |= self.references_in(text)
+            used_references |= self.references_in(text)
         # An agent can repeat its own sentences without a recall.
-        used -= {line for line in self.references_in(reply.text) if " " in line}
-        used &= self._earlier
-        return {reference for reference in used if not self._public_names.has_reference(reference)}
+        used_references -= {line for line in self.references_in(reply.text) if " " in line}
+        from_session: set[str] = set()
+        for reference in used_references & self._earlier:
+            if not self._public_names.has_reference(reference):
+                from_session.add(reference)
+        return from_session
 
     def pages_to_recall(
         self,
@@ -201,10 +208,10 @@ class MissedReferences:
     def _pages_of_named_entries(
         self, missed: set[str], entries: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
-        chosen: list[RecalledPage] = []
-        for entry, held in self._choose_entries_holding(missed, entries):
-            chosen += _pages_that_help(self._all_pages_of(entry), held)
-        return chosen
+        pages: list[RecalledPage] = []
+        for entry, missed_in_entry in self._choose_entries_holding(missed, entries):
+            pages += _pages_that_help(self._all_pages_of(entry), missed_in_entry)
+        return pages
 
     def _texts_not_in_view(self, view_texts: Iterable[str]) -> list[ShownEntry]:
         plain_view_texts = set(map(text_or_json_values, view_texts))
@@ -218,59 +225,64 @@ class MissedReferences:
         self, missed: set[str], entries: Sequence[ShownEntry]
     ) -> list[tuple[ShownEntry, Uses]]:
         """Choose, one by one, the entry with most of what is still missed; of equals,
-        the shortest.
+        the shortest. Return each with the missed references that it was chosen for.
         """
-        left = set(missed)
-        candidates = [
-            entry for entry in entries if not left.isdisjoint(self.references_in(entry.text))
-        ]
-
-        def worth_of_entry(entry: ShownEntry) -> tuple[int, int]:
-            return len(self.references_in(entry.text) & left), -len(entry.text)
-
+        still_missed = frozenset(missed)
+        candidates: list[ShownEntry] = []
+        for entry in entries:
+            if not still_missed.isdisjoint(self.references_in(entry.text)):
+                candidates.append(entry)
+        # The first entry with the most wins, so the shortest of equals stands first.
+        candidates.sort(key=lambda entry: len(entry.text))
         chosen: list[tuple[ShownEntry, Uses]] = []
-        while left and candidates:
-            best = max(candidates, key=worth_of_entry)
-            candidates.remove(best)
-            held = self.references_in(best.text) & left
-            if held:
-                chosen.append((best, held))
-                left -= held
+        while still_missed and candidates:
+            missed_in_entries = [
+                self.references_in(entry.text) & still_missed for entry in candidates
+            ]
+            missed_in_best = max(missed_in_entries, key=len)
+            best = candidates.pop(missed_in_entries.index(missed_in_best))
+            if missed_in_best:
+                chosen.append((best, missed_in_best))
+                still_missed -= missed_in_best
         return chosen
 
     def _pages_from_opened_entries(
         self, missed: set[str], query: _RecallQuery, entries: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
-        """Open as many matching entries as are needed, then one at a time, then search."""
-        needed = self._choose_entries_holding(missed, entries)
-        left = frozenset[str]().union(*(held for _, held in needed))
-        chosen: list[RecalledPage] = []
+        """Open as many matching entries as are needed, then one at a time, then search.
+
+        An entry is opened in vain if it has nothing that the reply uses: the agent can
+        tell so only afterwards.
+        """
+        needed_entries = self._choose_entries_holding(missed, entries)
+        still_missed = frozenset[str]().union(*(references for _, references in needed_entries))
+        # As many as are needed are opened in one request, further ones in others.
+        opened_in_first_round = max(len(needed_entries), self._opened_at_once)
+        chosen_pages: list[RecalledPage] = []
         opened_count = 0
         wrong_count = 0
         round_number = 0
         for entry in self._rank_entries(entries, query.reply_words_in_view()):
-            if not left or wrong_count == MOST_WRONG:
+            if not still_missed or wrong_count == MOST_WRONG:
                 break
-            held = self.references_in(entry.text) & left
-            if not held and entry.name in self._opened_in_vain:
+            missed_in_entry = self.references_in(entry.text) & still_missed
+            if not missed_in_entry and entry.name in self._opened_in_vain:
                 continue
-            words = query.words_to_search(held or left)
-            pages = self._choose_pages_of_entry(entry, held, words)
-            if held:
-                for page in pages:
-                    chosen.append(replace(page, round=page.round + round_number, seeks=held))
+            words = query.words_to_search(missed_in_entry or still_missed)
+            pages = self._choose_pages_of_entry(entry, missed_in_entry, words)
+            if missed_in_entry:
+                chosen_pages += _move_to_later_round(pages, round_number, seeks=missed_in_entry)
             else:
-                chosen.append(self._remember_vain_page(pages, left, round_number))
+                chosen_pages.append(self._remember_vain_page(pages, still_missed, round_number))
                 wrong_count += 1
-            left -= held
+            still_missed -= missed_in_entry
             opened_count += 1
-            # As many as are needed are opened in one request, further ones in others.
-            opened_first = max(len(needed), self._opened_at_once)
-            if opened_count >= opened_first:
-                round_number = 1 + (opened_count - opened_first) // self._opened_at_once
-        if left:
-            chosen += self._pages_from_search(left, query, entries, round_number)
-        return chosen
+            opened_later = opened_count - opened_in_first_round
+            if opened_later >= 0:
+                round_number = 1 + opened_later // self._opened_at_once
+        if still_missed:
+            chosen_pages += self._pages_from_search(still_missed, query, entries, round_number)
+        return chosen_pages
 
     def _rank_entries(self, entries: Sequence[ShownEntry], words: Uses) -> list[ShownEntry]:
         described = [(entry, self._words_in(entry.shown)) for entry in entries]
@@ -280,35 +292,42 @@ class MissedReferences:
         self, missed: Uses, query: _RecallQuery, entries: Sequence[ShownEntry], first_round: int
     ) -> list[RecalledPage]:
         """Return a search, and the pages with what the search did not show."""
-        chosen: list[RecalledPage] = []
+        chosen_pages: list[RecalledPage] = []
         words = query.words_to_search(missed)
         if words:
-            chosen.append(_build_search(words, missed, first_round, ToolName.SEARCH_CACHE))
-        for entry, held in self._choose_entries_holding(set(missed), entries):
-            for page in self._choose_pages_of_entry(entry, held, query.words_to_search(held)):
-                chosen.append(replace(page, round=page.round + first_round + 1, seeks=held))
-        return chosen
+            chosen_pages.append(_build_search(words, missed, first_round, ToolName.SEARCH_CACHE))
+        for entry, missed_in_entry in self._choose_entries_holding(set(missed), entries):
+            words_for_entry = query.words_to_search(missed_in_entry)
+            pages = self._choose_pages_of_entry(entry, missed_in_entry, words_for_entry)
+            chosen_pages += _move_to_later_round(pages, first_round + 1, seeks=missed_in_entry)
+        return chosen_pages
 
     def _pages_from_history_search(
         self, missed: set[str], query: _RecallQuery, behind_summary: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
         """Return a search for each missed thing, and the pages to read if it fails."""
-        chosen: list[RecalledPage] = []
-        for entry, held in self._choose_entries_holding(missed, behind_summary):
-            words = query.words_to_search(held)
+        chosen_pages: list[RecalledPage] = []
+        for entry, missed_in_entry in self._choose_entries_holding(missed, behind_summary):
+            words = query.words_to_search(missed_in_entry)
             if words:
-                chosen.append(_build_search(words, held, 0, ToolName.RECALL_HISTORY))
+                search = _build_search(
+                    words, missed_in_entry, round_number=0, tool=ToolName.RECALL_HISTORY
+                )
+                chosen_pages.append(search)
             pages: list[RecalledPage] = []
             for wrong_entry in self._entries_tried_before(entry, words, behind_summary):
-                pages_in_vain = self._choose_pages_of_entry(wrong_entry, frozenset(), words)
-                pages.append(self._remember_vain_page(pages_in_vain, held, 0))
-            pages += self._choose_pages_in_order(entry, held)
+                vain_pages = self._choose_pages_of_entry(wrong_entry, frozenset(), words)
+                pages.append(self._remember_vain_page(vain_pages, missed_in_entry, round_number=0))
+            pages += self._choose_pages_in_order(entry, missed_in_entry)
             for number, page in enumerate(pages):
-                round_number = 1 + number // self._opened_at_once
-                chosen.append(
-                    replace(page, tool=ToolName.RECALL_HISTORY, seeks=held, round=round_number)
+                page_of_history = replace(
+                    page,
+                    tool=ToolName.RECALL_HISTORY,
+                    seeks=missed_in_entry,
+                    round=1 + number // self._opened_at_once,
                 )
-        return chosen
+                chosen_pages.append(page_of_history)
+        return chosen_pages
 
     def _entries_tried_before(
         self, entry: ShownEntry, words: str, behind_summary: Sequence[ShownEntry]
@@ -318,7 +337,7 @@ class MissedReferences:
         ranked = self._rank_entries(behind_summary, searched_words)
         if entry in ranked:
             ranked = ranked[: ranked.index(entry)]
-        untried = [shown for shown in ranked if shown.name not in self._opened_in_vain]
+        untried = [candidate for candidate in ranked if candidate.name not in self._opened_in_vain]
         return untried[:MOST_WRONG]
 
     def _remember_vain_page(
@@ -340,32 +359,34 @@ class MissedReferences:
             return self._choose_pages_in_order(entry, missed)
         lines = entry.text.removesuffix("\n").split("\n")
         passages = text_passages.find_passages(self._tokens, lines, words)
-        held = self.references_in(passages)
-        chosen = [RecalledPage(entry.name, (("find", words),), passages, held)]
-        left = missed - held
-        if left:
-            for page in self._choose_pages_in_order(entry, left):
-                chosen.append(replace(page, round=page.round + 1))
-        return chosen
+        references_found = self.references_in(passages)
+        arguments = (("find", words),)
+        chosen_pages = [RecalledPage(entry.name, arguments, passages, references_found)]
+        still_missed = missed - references_found
+        if still_missed:
+            for page in self._choose_pages_in_order(entry, still_missed):
+                chosen_pages.append(replace(page, round=page.round + 1))
+        return chosen_pages
 
     def _choose_pages_in_order(self, entry: ShownEntry, missed: Uses) -> list[RecalledPage]:
         """Return the pages up to the last one needed, or only those that help if there are many."""
         pages = self._all_pages_of(entry)
-        last = _last_needed_index(pages, missed)
-        if last >= PAGES_IN_ORDER:
+        last_needed = _last_needed_index(pages, missed)
+        if last_needed >= PAGES_IN_ORDER:
             return _pages_that_help(pages, missed)
-        return [replace(pages[number], round=number) for number in range(last + 1)]
+        # Each page in a request of its own: the agent goes on only if a page was not enough.
+        return [replace(pages[number], round=number) for number in range(last_needed + 1)]
 
     def _all_pages_of(self, entry: ShownEntry) -> list[RecalledPage]:
         name = entry.name
         if name not in self._pages:
             self._pages[name] = list(_cut_into_pages(self._tokens, entry.text.split("\n")))
         pages: list[RecalledPage] = []
-        for lines, text in self._pages[name]:
-            asked: Asked = ()
-            if lines:
-                asked = (("lines", lines),)
-            pages.append(RecalledPage(name, asked, text, self.references_in(text)))
+        for line_range, text in self._pages[name]:
+            arguments: Asked = ()
+            if line_range:
+                arguments = (("lines", line_range),)
+            pages.append(RecalledPage(name, arguments, text, self.references_in(text)))
         return pages
 
     def _words_in(self, text: str) -> Uses:
@@ -447,62 +468,83 @@ class PublicNames:
 
 
 def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> list[ShownEntry]:
-    """Return the entries that share a word with the query, ranked by BM25, then by age."""
-    mean = sum(len(said) for _, said in entries) / max(1, len(entries))
-    commons = Counter(word for _, said in entries for word in said & words)
+    """Return the entries that share a word with the query, ranked by BM25, then by age.
 
-    def score(said: Uses) -> float:
-        length = 0.25 + 0.75 * len(said) / max(1, mean)
-        return (
-            sum(math.log(1 + len(entries) / commons[word]) for word in said & words)
-            * 2.2
-            / (1 + 1.2 * length)
-        )
-
+    BM25 is the usual formula of text search: a rare word weighs more than a common one,
+    and a word in a short text more than in a long one.
+    """
+    mean_length = sum(len(entry_words) for _, entry_words in entries) / max(1, len(entries))
+    # In how many entries each word of the query stands.
+    entries_with_word: Counter[str] = Counter()
+    for _, entry_words in entries:
+        entries_with_word.update(entry_words & words)
+    scored: list[tuple[float, ShownEntry]] = []
     # Of equals, the newest comes first. Sorting keeps the order of equals.
-    ranked: list[tuple[float, ShownEntry]] = []
-    for entry, said in reversed(entries):
-        worth = score(said)
-        if worth > 0:
-            ranked.append((worth, entry))
-    ranked.sort(key=lambda pair: pair[0], reverse=True)
-    return [entry for _, entry in ranked]
+    for entry, entry_words in reversed(entries):
+        rarity = 0.0
+        for word in entry_words & words:
+            rarity += math.log(1 + len(entries) / entries_with_word[word])
+        length = len(entry_words) / max(1, mean_length)
+        length_weight = 1 - BM25_B + BM25_B * length
+        score = rarity * (BM25_K1 + 1) / (1 + BM25_K1 * length_weight)
+        if score > 0:
+            scored.append((score, entry))
+    scored.sort(key=lambda pair: pair[0], reverse=True)
+    return [entry for _, entry in scored]
+
+
+def _move_to_later_round(
+    pages: Sequence[RecalledPage], later_by: int, *, seeks: Uses
+) -> list[RecalledPage]:
+    return [replace(page, round=page.round + later_by, seeks=seeks) for page in pages]
 
 
 def _build_search(words: str, seeks: Uses, round_number: int, tool: ToolName) -> RecalledPage:
     argument_name = "find"
     if tool is ToolName.SEARCH_CACHE:
         argument_name = "query"
-    asked = ((argument_name, words),)
-    return RecalledPage("", asked, "", frozenset(), round=round_number, tool=tool, seeks=seeks)
+    return RecalledPage(
+        entry="",
+        asked=((argument_name, words),),
+        text="",
+        holds=frozenset(),
+        round=round_number,
+        tool=tool,
+        seeks=seeks,
+    )
 
 
 def _last_needed_index(pages: Sequence[RecalledPage], missed: Uses) -> int:
-    return max((pages.index(page) for page in _pages_that_help(pages, missed)), default=0)
+    helpful_pages = _pages_that_help(pages, missed)
+    if not helpful_pages:
+        return 0
+    return pages.index(helpful_pages[-1])
 
 
 def _pages_that_help(pages: Sequence[RecalledPage], missed: Iterable[str]) -> list[RecalledPage]:
     """Return the pages that hold something that no earlier page holds."""
-    left = set(missed)
+    still_missed = set(missed)
     helpful_pages: list[RecalledPage] = []
     for page in pages:
-        if not left.isdisjoint(page.holds):
-            left -= page.holds
+        if not still_missed.isdisjoint(page.holds):
+            still_missed -= page.holds
             helpful_pages.append(page)
     return helpful_pages
 
 
 def _cut_into_pages(tokens: TokenCounter, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
     """Yield a text's pages as the tool returns them, each with its range of lines."""
-    first = 1
-    while first <= len(lines):
-        text, last = cut_to_page_with_last_line_number(
-            tokens, lines[first - 1 : first + 2_000], first, LINES_TOKENS
+    first_line = 1
+    while first_line <= len(lines):
+        # Lines count from 1.
+        lines_to_cut = lines[first_line - 1 : first_line + MOST_LINES_ON_PAGE]
+        text, last_line = cut_to_page_with_last_line_number(
+            tokens, lines_to_cut, first_line, LINES_TOKENS
         )
-        has_all_lines = first == 1 and last == len(lines)
-        line_range = f"{first}-{last}"
-        # An entry that fits on a page is recalled without asking for lines.
-        if has_all_lines and tokens.count_tokens(text) <= PAGE_TOKENS:
-            line_range = ""
-        yield line_range, text
-        first = last + 1
+        is_whole_entry = first_line == 1 and last_line == len(lines)
+        if is_whole_entry and tokens.count_tokens(text) <= PAGE_TOKENS:
+            # An entry that fits on a page is recalled without asking for lines.
+            yield "", text
+        else:
+            yield f"{first_line}-{last_line}", text
+        first_line = last_line + 1

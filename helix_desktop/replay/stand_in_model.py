@@ -47,6 +47,10 @@ _OUTPUT = re.compile(r"^Output (\d+), of ", re.MULTILINE)
 _RULE = re.compile(r"\b(?:must|never|always|only)\b")
 _PLACE = re.compile(r"https?://[^\s\"'<>)\]]+|(?<![\w/.-])/?(?:[\w.-]+/)+[\w.-]*\w")
 READ = 20_000  # In characters. A good summary uses at most this much of the beginning of each text.
+TOO_LONG_FACTOR = 20
+HEADINGS_TOKENS = 40  # Roughly what all headings of a document take.
+LEAST_SECTION_TOKENS = 20
+LINE_BREAK_TOKENS = 2  # What a line takes beside its text, with some to spare.
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,9 @@ class StandInModel:
     fits: Callable[[Request], bool] = lambda _: True
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
-        delays = {"hangs": FOREVER, "slow": FIRST_WORD_SECONDS}
-        await asyncio.sleep(delays.get(self.kind) or SECONDS.get(request.purpose, USUAL_SECONDS))
+        delay_of_kind = {"hangs": FOREVER, "slow": FIRST_WORD_SECONDS}
+        usual_delay = SECONDS.get(request.purpose, USUAL_SECONDS)
+        await asyncio.sleep(delay_of_kind.get(self.kind, usual_delay))
         if not self.fits(request):
             raise ContextTooLong(
                 "The request does not fit in the simulated model's context window."
@@ -78,87 +83,96 @@ class StandInModel:
         if self.kind == "fails":
             raise ModelOverloaded("The stand-in refuses every request.")
         text = self._write_stand_in_answer(request)
-        output = self.tokens.count_tokens(text)
-        self.heard(StandInRequest(self.model_name, request, output))
+        output_tokens = self.tokens.count_tokens(text)
+        self.heard(StandInRequest(self.model_name, request, output_tokens))
         if self.kind == "slow":
             for line in text.splitlines(keepends=True):
                 yield TextDelta(line)
                 await asyncio.sleep(self.tokens.count_tokens(line) / TOKENS_PER_SECOND)
         elif text:
             yield TextDelta(text)
-        parts = (Text(text),) if text else ()
-        yield Reply(parts, Stop.END, Usage(output=output), self.model_name)
+        parts: tuple[Text, ...] = ()
+        if text:
+            parts = (Text(text),)
+        yield Reply(parts, Stop.END, Usage(output=output_tokens), self.model_name)
 
     def _write_stand_in_answer(self, request: Request) -> str:
-        size = SIZES.get(request.purpose, OTHER_SIZE)
+        answer_tokens = SIZES.get(request.purpose, OTHER_SIZE)
         match self.kind:
             case "empty":
                 return ""
             case "wrong-form":
-                return '{"answer": [1, 2, ' + self._repeat_to_token_count(size, _FILL)
+                return '{"answer": [1, 2, ' + self._repeat_to_token_count(answer_tokens, _FILL)
             case "other-language":
-                return self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
+                return self._write_sections(answer_tokens, _FOREIGN_SECTIONS, _FOREIGN, details="")
             case "too-long":
-                return self._write_by_purpose(request, 20 * size)
+                return self._write_by_purpose(request, TOO_LONG_FACTOR * answer_tokens)
             case _:
-                return self._write_by_purpose(request, size)
+                return self._write_by_purpose(request, answer_tokens)
 
-    def _write_by_purpose(self, request: Request, size: int) -> str:
+    def _write_by_purpose(self, request: Request, answer_tokens: int) -> str:
         match request.purpose:
             case Purpose.ADMISSION:
                 return _choose_compactions(request)
             case Purpose.HANDOVER:
-                return self._write_sections(size, SECTIONS, _FILL, self._kept_lines(request, size))
+                details = self._details_for_answer(request, answer_tokens)
+                return self._write_sections(answer_tokens, SECTIONS, _FILL, details)
             case Purpose.OBSERVATIONS | Purpose.REFLECTION:
-                return self._write_observation_lines(size, self._kept_lines(request, size))
+                details = self._details_for_answer(request, answer_tokens)
+                return self._write_observation_lines(answer_tokens, details)
             case _:
-                return self._repeat_to_token_count(size, _FILL)
+                return self._repeat_to_token_count(answer_tokens, _FILL)
 
-    def _kept_lines(self, request: Request, size: int) -> str:
-        """Return the details that a summary of so many tokens keeps."""
+    def _details_for_answer(self, request: Request, answer_tokens: int) -> str:
+        """Return the details that a summary of so many tokens keeps: up to a third of it."""
         if self.kind == "forgetful":
             return ""
-        return self._copy_lines_worth_keeping(request, size // 3)
+        return self._copy_lines_worth_keeping(request, answer_tokens // 3)
 
     def _write_sections(
         self, tokens: int, headings: tuple[str, ...], fill: str, details: str
     ) -> str:
-        room = max(20, (tokens - self.tokens.count_tokens(details) - 40) // len(headings))
-        written = [
-            f"## {heading}\n{self._repeat_to_token_count(room, fill)}" for heading in headings
-        ]
-        written[1] += f"\n{details}"
-        return "\n\n".join(written)
+        fill_tokens = tokens - self.tokens.count_tokens(details) - HEADINGS_TOKENS
+        tokens_for_each = max(LEAST_SECTION_TOKENS, fill_tokens // len(headings))
+        section_text = self._repeat_to_token_count(tokens_for_each, fill)
+        sections = [f"## {heading}\n{section_text}" for heading in headings]
+        # The details stand in the second section, which is the one for technical details.
+        sections[1] += f"\n{details}"
+        return "\n\n".join(sections)
 
     def _write_observation_lines(self, tokens: int, details: str) -> str:
         line = f"- (high) {_FILL.strip()} [1]\n"
-        count = max(
-            1, (tokens - self.tokens.count_tokens(details)) // self.tokens.count_tokens(line)
-        )
-        return line * count + details
+        fill_tokens = tokens - self.tokens.count_tokens(details)
+        line_count = max(1, fill_tokens // self.tokens.count_tokens(line))
+        return line * line_count + details
 
     def _repeat_to_token_count(self, tokens: int, fill: str) -> str:
         return fill * max(1, tokens // self.tokens.count_tokens(fill))
 
     def _copy_lines_worth_keeping(self, request: Request, most_tokens: int) -> str:
         """Return lines of the request that a good summary would keep, the newest first."""
-        taken: dict[str, None] = {}
+        copied_lines: dict[str, None] = {}
+        tokens_left = most_tokens
         for line in _lines_worth_keeping(request):
-            if line not in taken:
-                most_tokens -= self.tokens.count_tokens(line) + 2
-                if most_tokens < 0:
-                    break
-                taken[line] = None
-        return "\n".join(taken)
+            if line in copied_lines:
+                continue
+            tokens_left -= self.tokens.count_tokens(line) + LINE_BREAK_TOKENS
+            if tokens_left < 0:
+                break
+            copied_lines[line] = None
+        return "\n".join(copied_lines)
 
 
 def _choose_compactions(request: Request) -> str:
     """Return the answer that compacts every large output, as an agent would."""
-    question = _texts_in_request(request)[-1:]
-    numbers = [number for text in question for number in _OUTPUT.findall(text)]
-    return "\n".join(
-        f"{number}: compact: what it says about the task at hand" for number in numbers
-    )
+    texts = _texts_in_request(request)
+    if not texts:
+        return ""
+    question = texts[-1]
+    lines: list[str] = []
+    for number in _OUTPUT.findall(question):
+        lines.append(f"{number}: compact: what it says about the task at hand")
+    return "\n".join(lines)
 
 
 def _lines_worth_keeping(request: Request) -> Iterator[str]:
