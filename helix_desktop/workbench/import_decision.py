@@ -131,21 +131,22 @@ class ConversationHere:
 
     @classmethod
     def from_facts(cls, facts: Sequence[Recorded]) -> "ConversationHere":
-        last = 0
-        is_undone = False
-        for one in facts:
-            if isinstance(one.fact, BroughtIn):
-                last = one.seq
-                is_undone = one.fact.undone
-        imported = [one for one in build_state(facts).facts_on_path() if one.seq <= last]
-        later = [one.fact for one in facts if one.seq > last]
+        last_import_seq = 0
+        is_last_import_undone = False
+        for recorded in facts:
+            if isinstance(recorded.fact, BroughtIn):
+                last_import_seq = recorded.seq
+                is_last_import_undone = recorded.fact.undone
+        facts_on_path = build_state(facts).facts_on_path()
+        imported = [recorded for recorded in facts_on_path if recorded.seq <= last_import_seq]
+        later_facts = [recorded.fact for recorded in facts if recorded.seq > last_import_seq]
         return cls(
             facts,
             imported,
-            messages=[one for one in imported if _is_message_fact(one.fact)],
-            is_continued=any(isinstance(fact, (*SAID, Rewound)) for fact in later),
-            is_last_import_undone=is_undone,
-            has_forgotten_text=any(isinstance(one.fact, Forgotten) for one in facts),
+            messages=[recorded for recorded in imported if _is_message_fact(recorded.fact)],
+            is_continued=any(isinstance(fact, (*SAID, Rewound)) for fact in later_facts),
+            is_last_import_undone=is_last_import_undone,
+            has_forgotten_text=any(isinstance(recorded.fact, Forgotten) for recorded in facts),
         )
 
 
@@ -203,12 +204,14 @@ def _decide_for_damaged_file(
 ) -> ImportDecision:
     damage = f"{session.file} is damaged. {KEPT_DESPITE_DAMAGE}"
     note = TurnEnded(TurnEnd.FAILED, damage)
-    is_noted = any(one.fact == note for one in here.facts)
+    is_noted = any(recorded.fact == note for recorded in here.facts)
     changes: list[Fact] = []
     if not here.is_continued and not is_noted:
         changes.append(note)
-    newest = here.messages[-1].time
-    folds = [fold for fold in _folds_made_since(here, session, matched) if fold.time > newest]
+
+    time_of_newest = here.messages[-1].time
+    new_folds = _folds_made_since(here, session, matched)
+    folds = [fold for fold in new_folds if fold.time > time_of_newest]
     return _choose_outcome(
         here,
         session,
@@ -261,13 +264,13 @@ def _append_after(
 
 
 def _fork_after(here: ConversationHere, matched: MatchedMessages, damage: str) -> Fork:
-    after = 1
+    last_shared_seq = 1
     if matched.count:
-        after = here.messages[matched.count - 1].seq
-    shared = tuple(one for one in here.imported if one.seq <= after)
+        last_shared_seq = here.messages[matched.count - 1].seq
+    shared = tuple(recorded for recorded in here.imported if recorded.seq <= last_shared_seq)
     # After a rewind, the facts on the path have numbers with gaps.
-    is_countable = len(shared) == after
-    return Fork(matched.first_new, matched.places, after, shared, is_countable, damage)
+    is_countable = len(shared) == last_shared_seq
+    return Fork(matched.first_new, matched.places, last_shared_seq, shared, is_countable, damage)
 
 
 # --- Which messages here are which in the file
@@ -279,14 +282,15 @@ def _match_first_messages(here: ConversationHere, session: SessionInFile) -> Mat
     """
     numbers = session.message_numbers()
     places: dict[int, int] = {}
-    folded = {one.seq - 1 for one in here.imported if isinstance(one.fact, Folded)}
+    seqs_before_folds = {
+        recorded.seq - 1 for recorded in here.imported if isinstance(recorded.fact, Folded)
+    }
     for number, recorded in zip(numbers, here.messages, strict=False):
-        draft = session.draft(number)
-        fact = recorded.fact
-        # Earlier versions read no usage of a reply of Codex before a compaction.
-        if recorded.seq in folded and isinstance(fact, ModelReplied) and not fact.usage.input:
-            fact = replace(fact, usage=getattr(draft.fact, "usage", fact.usage))
-        is_equal = _comparable_text_of(draft.fact) == _comparable_text_of(fact)
+        fact_in_file = session.draft(number).fact
+        fact_here = recorded.fact
+        if recorded.seq in seqs_before_folds:
+            fact_here = _with_usage_of_file(fact_here, fact_in_file)
+        is_equal = _comparable_text_of(fact_in_file) == _comparable_text_of(fact_here)
         if not is_equal and not here.has_forgotten_text:
             break
         places[number] = recorded.seq
@@ -295,6 +299,17 @@ def _match_first_messages(here: ConversationHere, session: SessionInFile) -> Mat
     if count < len(numbers):
         first_new = numbers[count]
     return MatchedMessages(count, first_new, places)
+
+
+def _with_usage_of_file(fact_here: Fact, fact_in_file: Fact) -> Fact:
+    """Return the fact with the file's usage if it has none: earlier versions read no usage of a
+    reply of Codex before a compaction.
+    """
+    if not isinstance(fact_here, ModelReplied) or not isinstance(fact_in_file, ModelReplied):
+        return fact_here
+    if fact_here.usage.input:
+        return fact_here
+    return replace(fact_here, usage=fact_in_file.usage)
 
 
 def _align_with_damaged_file(
@@ -310,65 +325,71 @@ def _align_with_damaged_file(
     numbers = session.message_numbers()
     if not session.is_damaged or not here.messages or not numbers:
         return None
-    steps = _align_messages(here, session, numbers)
-    late = _list_later_messages(here, session, numbers, steps[-1])
-    if not here.has_forgotten_text and _has_other_words_of_user(session, numbers, steps, late):
-        return None
-    places = _places_of_aligned_messages(here, numbers, steps)
-    grown = _find_grown_last_reply(here, session, numbers, steps[-1])
-    if grown is not None:
-        return MatchedMessages(len(here.messages) - 1, grown, places)
-    first_new = late[0] if late else session.behind_last
+    parts = _align_messages(here, session, numbers)
+    later_numbers = _list_later_messages(here, session, numbers, parts[-1])
+    if not here.has_forgotten_text:
+        if _has_other_words_of_user(session, numbers, parts, later_numbers):
+            return None
+    places = _places_of_aligned_messages(here, numbers, parts)
+    grown_number = _find_grown_last_reply(here, session, numbers, parts[-1])
+    if grown_number is not None:
+        return MatchedMessages(len(here.messages) - 1, grown_number, places)
+    first_new = later_numbers[0] if later_numbers else session.behind_last
     return MatchedMessages(len(here.messages), first_new, places)
 
 
 def _align_messages(
     here: ConversationHere, session: SessionInFile, numbers: Sequence[int]
 ) -> list["AlignedPart"]:
-    texts_here = [_comparable_text_of(one.fact) for one in here.messages]
+    texts_here = [_comparable_text_of(recorded.fact) for recorded in here.messages]
     texts_there = [_comparable_text_of(session.draft(number).fact) for number in numbers]
     matcher = difflib.SequenceMatcher(None, texts_here, texts_there, autojunk=False)
-    return [AlignedPart(*step) for step in matcher.get_opcodes()]
+    return [AlignedPart(*opcode) for opcode in matcher.get_opcodes()]
 
 
 def _list_later_messages(
     here: ConversationHere,
     session: SessionInFile,
     numbers: Sequence[int],
-    last_step: "AlignedPart",
+    last_part: "AlignedPart",
 ) -> list[int]:
     """Return the messages behind the last common one that are later than all that is here."""
-    if last_step.is_equal:
+    if last_part.is_equal:
         return []
-    rest = numbers[last_step.first_there :]
-    if last_step.first_here == len(here.messages):
-        return list(rest)
-    newest = here.messages[-1].time
-    return [number for number in rest if session.draft(number).time > newest]
+    numbers_behind = numbers[last_part.first_there :]
+    if last_part.first_here == len(here.messages):
+        return list(numbers_behind)
+    time_of_newest = here.messages[-1].time
+    return [number for number in numbers_behind if session.draft(number).time > time_of_newest]
 
 
 def _find_grown_last_reply(
     here: ConversationHere,
     session: SessionInFile,
     numbers: Sequence[int],
-    last_step: "AlignedPart",
+    last_part: "AlignedPart",
 ) -> int | None:
     """Return the number of the last reply here, if the agent was still writing it when it was
     recorded and has written more of it since.
     """
-    if last_step.is_equal or here.has_forgotten_text:
+    if last_part.is_equal or here.has_forgotten_text:
         return None
-    tail = here.messages[last_step.first_here :]
-    rest = numbers[last_step.first_there :]
-    if len(tail) != 1 or not rest:
+    messages_behind = here.messages[last_part.first_here :]
+    numbers_behind = numbers[last_part.first_there :]
+    if len(messages_behind) != 1 or not numbers_behind:
         return None
-    is_grown = _continues_reply(tail[0].fact, session.draft(rest[0]).fact)
-    return rest[0] if is_grown else None
+    first_number_behind = numbers_behind[0]
+    last_fact = here.messages[-1].fact
+    if not _continues_reply(last_fact, session.draft(first_number_behind).fact):
+        return None
+    return first_number_behind
 
 
 @dataclass(frozen=True, slots=True)
 class AlignedPart:
-    """Messages here, and those in the file that are equal or stand in their place."""
+    """Messages here, and those in the file that are equal or stand in their place. The fields
+    are those of difflib's opcodes: positions, of which the two ends are not included.
+    """
 
     tag: str
     first_here: int
@@ -384,31 +405,33 @@ class AlignedPart:
 def _has_other_words_of_user(
     session: SessionInFile,
     numbers: Sequence[int],
-    steps: Sequence[AlignedPart],
-    late: Sequence[int],
+    parts: Sequence[AlignedPart],
+    later_numbers: Sequence[int],
 ) -> bool:
     """Whether the file has words of the user that are not here and are not new."""
-    for step in steps:
-        for position in range(step.first_there, step.end_there):
-            number = numbers[position]
-            if not step.is_equal and number not in late and _is_typed(session.draft(number)):
+    for part in parts:
+        if part.is_equal:
+            continue
+        for number in numbers[part.first_there : part.end_there]:
+            if number not in later_numbers and _is_typed(session.draft(number)):
                 return True
     return False
 
 
 def _places_of_aligned_messages(
-    here: ConversationHere, numbers: Sequence[int], steps: Sequence[AlignedPart]
+    here: ConversationHere, numbers: Sequence[int], parts: Sequence[AlignedPart]
 ) -> dict[int, int]:
     """Return where each message of the file stands here. What differs is what is left of a message
     that stands here.
     """
     places: dict[int, int] = {}
     last_message = len(here.messages) - 1
-    for step in steps:
-        last_of_step = max(step.first_here, step.end_here - 1)
-        for position in range(step.first_there, step.end_there):
-            opposite = step.first_here + position - step.first_there
-            nearest = min(opposite, last_of_step, last_message)
+    for part in parts:
+        last_of_part = max(part.first_here, part.end_here - 1)
+        for position in range(part.first_there, part.end_there):
+            opposite = part.first_here + position - part.first_there
+            # The file may have more messages in this part than are here.
+            nearest = min(opposite, last_of_part, last_message)
             places[numbers[position]] = here.messages[nearest].seq
     return places
 
@@ -418,10 +441,11 @@ def _is_typed(draft: FactDraft) -> bool:
     return isinstance(draft.fact, UserSaid) and STRAY.strip() not in _comparable_text_of(draft.fact)
 
 
-def _continues_reply(old: Fact, new: Fact) -> bool:
-    if not isinstance(old, ModelReplied) or not isinstance(new, ModelReplied):
+def _continues_reply(fact_here: Fact, fact_in_file: Fact) -> bool:
+    """Whether both are replies, and the file's one begins with all parts of the one here."""
+    if not isinstance(fact_here, ModelReplied) or not isinstance(fact_in_file, ModelReplied):
         return False
-    return new.parts[: len(old.parts)] == old.parts
+    return fact_in_file.parts[: len(fact_here.parts)] == fact_here.parts
 
 
 # --- A file in which the other program replaced older messages
@@ -435,73 +459,79 @@ def _decide_for_summary(
     follow. None if the file has other content.
     """
     numbers = session.message_numbers()[matched.count :]
-    first = session.draft(numbers[0])
-    later = numbers
-    if first.is_summary:
-        later = numbers[1:]
-    kept = _count_kept_messages(here.messages[matched.count :], later, session)
-    covered = here.messages[: len(here.messages) - kept]
+    first_unmatched = session.draft(numbers[0])
+    numbers_behind = numbers
+    if first_unmatched.is_summary:
+        numbers_behind = numbers[1:]
+    kept_count = _count_kept_messages(here.messages[matched.count :], numbers_behind, session)
+    replaced_count = len(here.messages) - kept_count
     fold: Folded | None = None
-    if first.is_summary:
-        fold = _build_fold_of_summary(here, covered, first)
-    if not kept and fold is None and not _has_fold_of_summary(here, first):
+    if first_unmatched.is_summary:
+        fold = _build_fold_of_summary(here, here.messages[:replaced_count], first_unmatched)
+    if not kept_count and fold is None and not _has_fold_of_summary(here, first_unmatched):
         return None
     places = dict(matched.places)
-    kept_here = here.messages[len(here.messages) - kept :]
-    for number, recorded in zip(later[:kept], kept_here, strict=True):
+    kept_numbers = numbers_behind[:kept_count]
+    for number, recorded in zip(kept_numbers, here.messages[replaced_count:], strict=True):
         places[number] = recorded.seq
     first_new = session.behind_last
-    if kept < len(later):
-        first_new = later[kept]
+    if kept_count < len(numbers_behind):
+        first_new = numbers_behind[kept_count]
     if fold is None and first_new == session.behind_last:
         return Unchanged()
-    whole = MatchedMessages(len(here.messages), first_new, places)
+    all_matched = MatchedMessages(len(here.messages), first_new, places)
     changes: list[Fact] = []
     if fold is not None:
         changes.append(fold)
+    append = _append_after(here, all_matched, folds=[], changes=changes)
     # What an undone import brought is here again only by an import that says so.
-    return replace(_append_after(here, whole, [], changes), is_redone=False)
+    return replace(append, is_redone=False)
 
 
 def _count_kept_messages(
-    here: Sequence[Recorded], numbers: Sequence[int], session: SessionInFile
+    messages_here: Sequence[Recorded], numbers: Sequence[int], session: SessionInFile
 ) -> int:
     """Return how many of the last messages here are the first ones in the file."""
-    texts_here = [_comparable_text_of(one.fact) for one in here]
+    texts_here = [_comparable_text_of(recorded.fact) for recorded in messages_here]
     texts_there = [_comparable_text_of(session.draft(number).fact) for number in numbers]
-    for length in range(min(len(texts_here), len(texts_there)), 0, -1):
-        if texts_here[len(texts_here) - length :] == texts_there[:length]:
+    longest = min(len(texts_here), len(texts_there))
+    for length in range(longest, 0, -1):
+        if texts_here[-length:] == texts_there[:length]:
             return length
     return 0
 
 
 def _build_fold_of_summary(
-    here: ConversationHere, covered: Sequence[Recorded], summary: FactDraft
+    here: ConversationHere, replaced_messages: Sequence[Recorded], summary: FactDraft
 ) -> Folded | None:
-    """Return a fold over what the summary replaces. None if there is one or it is not valid."""
-    covered = [one for one in covered if not isinstance(one.fact, SystemSet)]
+    """Return a fold over what the summary replaces: the view shows its text in their place. None
+    if there is one or it is not valid.
+    """
+    covered = [
+        recorded for recorded in replaced_messages if not isinstance(recorded.fact, SystemSet)
+    ]
     if not covered or _has_fold_of_summary(here, summary):
         return None
     state = build_state(here.facts)
     cover = Span(covered[0].seq, covered[-1].seq)
-    earlier = [one.fact for one in here.facts if isinstance(one.fact, Folded)]
-    handovers = [fold for fold in earlier if fold.kind is FoldKind.HANDOVER]
-    said = summary.fact
-    tokens = 0
-    if isinstance(said, UserSaid):
-        tokens = said.parts[0].tokens
+    earlier_folds = [recorded.fact for recorded in here.facts if isinstance(recorded.fact, Folded)]
+    handovers = [fold for fold in earlier_folds if fold.kind is FoldKind.HANDOVER]
+    tokens_of_summary = 0
+    if isinstance(summary.fact, UserSaid):
+        tokens_of_summary = summary.fact.parts[0].tokens
     fold = Folded(
-        f"handover-{len(earlier) + 1}",
+        f"handover-{len(earlier_folds) + 1}",
         FoldKind.HANDOVER,
         cover,
         history_facts.summary_text_of_draft(summary),
-        tokens,
+        tokens_of_summary,
         state.branch.shown_tokens(cover),
         number=len(handovers) + 1,
         why=REWRITTEN,
     )
-    last = here.facts[-1]
-    state.advance_state(Recorded(last.conversation, last.seq + 1, last.time, fold))
+    last_fact = here.facts[-1]
+    # The fold is tried out: the engine makes only a valid one live.
+    state.advance_state(Recorded(last_fact.conversation, last_fact.seq + 1, last_fact.time, fold))
     if fold.fold not in state.branch.live:
         return None
     return fold
@@ -511,7 +541,8 @@ def _has_fold_of_summary(here: ConversationHere, summary: FactDraft) -> bool:
     if not summary.is_summary:
         return False
     text = history_facts.summary_text_of_draft(summary)
-    return any(isinstance(one.fact, Folded) and one.fact.text == text for one in here.facts)
+    folds = (recorded.fact for recorded in here.facts if isinstance(recorded.fact, Folded))
+    return any(fold.text == text for fold in folds)
 
 
 # --- What else the other program changed
@@ -547,15 +578,16 @@ def _folds_made_since(
     here: ConversationHere, session: SessionInFile, matched: MatchedMessages
 ) -> list[FactDraft]:
     """Return new folds of the other program over messages that are already here."""
-    known = {(one.fact.kind, one.fact.cover) for one in here.facts if isinstance(one.fact, Folded)}
-    folds = []
+    folds_here = [recorded.fact for recorded in here.facts if isinstance(recorded.fact, Folded)]
+    known_covers = {(fold.kind, fold.cover) for fold in folds_here}
+    new_folds = []
     for draft in session.drafts[: matched.first_new - 1]:
         if not isinstance(draft.fact, Folded):
             continue
         cover = cover_with_places(draft.fact.cover, matched.places)
-        if cover is not None and (draft.fact.kind, cover) not in known:
-            folds.append(draft)
-    return folds
+        if cover is not None and (draft.fact.kind, cover) not in known_covers:
+            new_folds.append(draft)
+    return new_folds
 
 
 def cover_with_places(cover: Cover, places: Places) -> Cover | None:

@@ -90,31 +90,34 @@ def _compare_session_with_file(
     facts: Sequence[Recorded], drafts: Sequence[FactDraft]
 ) -> Unchanged | Append | Apart:
     replies_here = list_replies_here(facts)
-    on_path = [reply for reply in replies_here if reply.is_on_path]
+    replies_on_path = [reply for reply in replies_here if reply.is_on_path]
     replies_in_file = list_replies_in_file(drafts)
-    matched = match_replies_in_order(replies_in_file, on_path)
-    if on_path and replies_in_file and not matched:
+    matched = match_replies_in_order(replies_in_file, replies_on_path)
+    if replies_on_path and replies_in_file and not matched:
         return Apart()
-    last_matched = max(matched, default=0)
-    last_common_seq = matched[last_matched].seq if matched else 0
-    if _lacks_earlier_replies(replies_in_file, replies_here, last_matched, matched):
+    last_common_number = 0
+    last_common_seq = 0
+    if matched:
+        last_common_number = max(matched)
+        last_common_seq = matched[last_common_number].seq
+    if _lacks_earlier_replies(replies_in_file, replies_here, last_common_number, matched):
         return Apart()
-    spent = _list_unstated_costs(facts, drafts, matched)
-    first_new = _find_first_new_draft(facts, drafts, last_matched, last_common_seq)
+    unstated_costs = _list_unstated_costs(facts, drafts, matched)
+    first_new = _find_first_new_draft(facts, drafts, last_common_number, last_common_seq)
     has_new_reply = any(reply.number >= first_new for reply in replies_in_file)
     if not has_new_reply:
         # Words and results without a reply are on their way through the gateway.
-        return _append_costs_alone(drafts, spent)
-    if on_path and on_path[-1].seq != last_common_seq:
+        return _append_costs_alone(drafts, unstated_costs)
+    if replies_on_path and replies_on_path[-1].seq != last_common_seq:
         return Apart()
     places = _places_of_drafts(drafts[: first_new - 1], matched)
-    return Append(first_new, places, changes=spent)
+    return Append(first_new, places, changes=unstated_costs)
 
 
 def _append_costs_alone(drafts: Sequence[FactDraft], costs: tuple[Fact, ...]) -> Append | Unchanged:
     if not costs:
         return Unchanged()
-    return Append(len(drafts) + 1, {}, changes=costs)
+    return Append(first_new=len(drafts) + 1, places={}, changes=costs)
 
 
 def is_continued_here(facts: Sequence[Recorded]) -> bool:
@@ -129,21 +132,23 @@ def is_continued_here(facts: Sequence[Recorded]) -> bool:
 
 def list_replies_here(facts: Sequence[Recorded]) -> list[ReplyHere]:
     """Return all replies of a conversation, also of branches that were left."""
-    path = {recorded.seq for recorded in build_state(facts).facts_on_path()}
-    spans = list_imported_spans(facts)
+    seqs_on_path = {recorded.seq for recorded in build_state(facts).facts_on_path()}
+    imported_spans = list_imported_spans(facts)
     replies = []
     for recorded in facts:
-        if isinstance(recorded.fact, ModelReplied):
-            around = [span for span in spans if recorded.seq in span.seqs]
-            reply = ReplyHere(
-                recorded.seq,
-                recorded.time,
-                recorded.fact,
-                is_untimed=bool(around),
-                is_from_history_of_agent=any(span.is_told_by_agent for span in around),
-                is_on_path=recorded.seq in path,
-            )
-            replies.append(reply)
+        if not isinstance(recorded.fact, ModelReplied):
+            continue
+        spans_of_reply = [span for span in imported_spans if recorded.seq in span.seqs]
+        is_told_by_agent = any(span.is_told_by_agent for span in spans_of_reply)
+        reply = ReplyHere(
+            recorded.seq,
+            recorded.time,
+            recorded.fact,
+            is_untimed=bool(spans_of_reply),
+            is_from_history_of_agent=is_told_by_agent,
+            is_on_path=recorded.seq in seqs_on_path,
+        )
+        replies.append(reply)
     return replies
 
 
@@ -170,14 +175,16 @@ class ImportedSpan:
 
 def list_imported_spans(facts: Sequence[Recorded]) -> list[ImportedSpan]:
     return [
-        ImportedSpan(range(recorded.fact.first, recorded.seq), not recorded.fact.run)
+        ImportedSpan(
+            seqs=range(recorded.fact.first, recorded.seq), is_told_by_agent=not recorded.fact.run
+        )
         for recorded in facts
         if isinstance(recorded.fact, BroughtIn)
     ]
 
 
 def match_replies_in_order(
-    in_file: Sequence[ReplyInFile], here: Sequence[ReplyHere]
+    replies_in_file: Sequence[ReplyInFile], replies_here: Sequence[ReplyHere]
 ) -> dict[int, ReplyHere]:
     """Return, by the number of its draft, the reply here that is the same. Both have the same
     order, and as many as possible are matched.
@@ -185,57 +192,64 @@ def match_replies_in_order(
     This is the longest common subsequence as Hunt and Szymanski find it: for each length
     the chain of pairs that ends first is remembered.
     """
-    positions_by_key = _index_replies_by_key(here)
-    ends: list[int] = []  # By length: the smallest last position of a chain of so many pairs.
-    chains: list[_Pair] = []  # By length: the last pair of that chain.
-    for told in in_file:
-        for position in _positions_of_same_reply(told, here, positions_by_key):
-            length = bisect_left(ends, position)
-            if length < len(ends) and ends[length] == position:
+    positions_by_key = _index_replies_by_key(replies_here)
+    # Both by the length of a chain, less one: the smallest position at which a chain of so
+    # many pairs can end, and the last pair of that chain.
+    end_positions: list[int] = []
+    last_pairs: list[_Pair] = []
+    for reply_in_file in replies_in_file:
+        for position in _positions_of_same_reply(reply_in_file, replies_here, positions_by_key):
+            length_before = bisect_left(end_positions, position)
+            if length_before < len(end_positions) and end_positions[length_before] == position:
                 continue  # Of two equal replies of the file, the first one is the one here.
-            before = chains[length - 1] if length else None
-            ends[length : length + 1] = [position]
-            chains[length : length + 1] = [_Pair(told.number, here[position], before)]
+            previous_pair = last_pairs[length_before - 1] if length_before else None
+            pair = _Pair(reply_in_file.number, replies_here[position], previous_pair)
+            # This replaces the entry of that length, or adds one if no chain was so long.
+            end_positions[length_before : length_before + 1] = [position]
+            last_pairs[length_before : length_before + 1] = [pair]
     matched: dict[int, ReplyHere] = {}
-    last = chains[-1] if chains else None
-    while last is not None:
-        matched[last.number] = last.reply
-        last = last.before
+    pair_of_longest = last_pairs[-1] if last_pairs else None
+    while pair_of_longest is not None:
+        matched[pair_of_longest.number] = pair_of_longest.reply
+        pair_of_longest = pair_of_longest.previous
     return matched
 
 
-def _index_replies_by_key(here: Sequence[ReplyHere]) -> dict[str, list[int]]:
+def _index_replies_by_key(replies_here: Sequence[ReplyHere]) -> dict[str, list[int]]:
     positions_by_key: dict[str, list[int]] = {}
-    for position, reply in enumerate(here):
-        for key in keys_of_reply(reply.reply):
+    for position, reply_here in enumerate(replies_here):
+        for key in keys_of_reply(reply_here.reply):
             positions_by_key.setdefault(key, []).append(position)
     return positions_by_key
 
 
 def _positions_of_same_reply(
-    told: ReplyInFile, here: Sequence[ReplyHere], positions_by_key: dict[str, list[int]]
+    reply_in_file: ReplyInFile,
+    replies_here: Sequence[ReplyHere],
+    positions_by_key: dict[str, list[int]],
 ) -> list[int]:
-    """Return the positions from behind, so that one reply of the file extends each chain of the
-    search only once.
+    """Return where the same reply stands in `replies_here`, the last position first, so that one
+    reply of the file extends each chain of the search only once.
     """
     positions: set[int] = set()
-    for key in keys_of_reply(told.reply):
+    for key in keys_of_reply(reply_in_file.reply):
         positions.update(positions_by_key.get(key, ()))
-    return [
-        position
-        for position in sorted(positions, reverse=True)
-        if _may_be_the_same(told, here[position])
-        and is_same_reply(told.reply, here[position].reply)
-    ]
+    positions_of_same: list[int] = []
+    for position in sorted(positions, reverse=True):
+        reply_here = replies_here[position]
+        do_times_fit = _may_be_the_same(reply_in_file, reply_here)
+        if do_times_fit and is_same_reply(reply_in_file.reply, reply_here.reply):
+            positions_of_same.append(position)
+    return positions_of_same
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A reply of the file and the same one here, and the pair before it in a chain."""
+    """A reply of the file and the same one here, and the previous pair in a chain."""
 
     number: int
     reply: ReplyHere
-    before: "_Pair | None"
+    previous: "_Pair | None"
 
 
 def is_same_reply(first: ModelReplied, second: ModelReplied) -> bool:
@@ -254,30 +268,31 @@ def _keys_of_calls(reply: ModelReplied) -> set[str]:
     return keys_of_reply(replace(reply, parts=calls))
 
 
-def _may_be_the_same(told: ReplyInFile, here: ReplyHere) -> bool:
+def _may_be_the_same(reply_in_file: ReplyInFile, reply_here: ReplyHere) -> bool:
     """Whether the times allow it. An agent may note a reply as soon as it begins."""
-    if here.is_untimed:
+    if reply_here.is_untimed:
         return True
-    begun = here.ended - here.reply.seconds - SAME_REPLY_SECONDS
-    return begun <= told.ended <= here.ended + SAME_REPLY_SECONDS
+    earliest = reply_here.ended - reply_here.reply.seconds - SAME_REPLY_SECONDS
+    latest = reply_here.ended + SAME_REPLY_SECONDS
+    return earliest <= reply_in_file.ended <= latest
 
 
 def _lacks_earlier_replies(
-    in_file: Sequence[ReplyInFile],
-    here: Sequence[ReplyHere],
-    last_matched: int,
+    replies_in_file: Sequence[ReplyInFile],
+    replies_here: Sequence[ReplyHere],
+    last_common_number: int,
     matched: dict[int, ReplyHere],
 ) -> bool:
     """Whether the file has a reply of a model before the last common one that is not here."""
     keys_here: set[str] = set()
-    for reply in here:
-        keys_here |= keys_of_reply(reply.reply)
-    for told in in_file:
-        if told.number >= last_matched or told.number in matched:
+    for reply_here in replies_here:
+        keys_here |= keys_of_reply(reply_here.reply)
+    for reply_in_file in replies_in_file:
+        if reply_in_file.number >= last_common_number or reply_in_file.number in matched:
             continue
         # What is on a branch that was left here is not lost.
-        is_elsewhere_here = keys_of_reply(told.reply) <= keys_here
-        if _is_from_model(told.reply) and not is_elsewhere_here:
+        is_elsewhere_here = keys_of_reply(reply_in_file.reply) <= keys_here
+        if _is_from_model(reply_in_file.reply) and not is_elsewhere_here:
             return True
     return False
 
@@ -298,20 +313,24 @@ def _list_unstated_costs(
     """Return what replies cost that the gateway knows only from the agent's history, which
     does not say that.
     """
-    known = _count_costs_from_files(facts)
+    recorded_costs = _count_costs_from_files(facts)
     costs: list[Fact] = []
     for number in sorted(matched):
         reply_here = matched[number]
-        in_file = drafts[number - 1].fact
+        reply_in_file = drafts[number - 1].fact
         is_unstated = reply_here.is_from_history_of_agent and not reply_here.reply.usage.input
-        if not isinstance(in_file, ModelReplied) or not is_unstated or not in_file.usage.input:
+        if not is_unstated or not isinstance(reply_in_file, ModelReplied):
             continue
-        usage = replace(in_file.usage, cost=0.0)
-        if known[in_file.model, usage]:
-            known[in_file.model, usage] -= 1
+        if not reply_in_file.usage.input:
             continue
-        cost = compute_cost(usage, shipped_prices(in_file.model))
-        costs.append(Spent(Purpose.STEP, in_file.model, replace(usage, cost=cost)))
+        model = reply_in_file.model
+        usage = replace(reply_in_file.usage, cost=0.0)
+        if recorded_costs[model, usage]:
+            # An earlier import has appended this one.
+            recorded_costs[model, usage] -= 1
+            continue
+        cost = compute_cost(usage, shipped_prices(model))
+        costs.append(Spent(Purpose.STEP, model, replace(usage, cost=cost)))
     return tuple(costs)
 
 
@@ -327,7 +346,10 @@ def _count_costs_from_files(facts: Sequence[Recorded]) -> Counter[tuple[str, Usa
 
 
 def _find_first_new_draft(
-    facts: Sequence[Recorded], drafts: Sequence[FactDraft], last_matched: int, seq: int
+    facts: Sequence[Recorded],
+    drafts: Sequence[FactDraft],
+    last_common_number: int,
+    last_common_seq: int,
 ) -> int:
     """Return the number of the first draft behind the last common reply that is not here. What
     answers that reply may be here already, without the reply to it.
@@ -335,13 +357,13 @@ def _find_first_new_draft(
     calls_here: set[str] = set()
     words_here: set[str] = set()
     for recorded in build_state(facts).facts_on_path():
-        if recorded.seq <= seq:
+        if recorded.seq <= last_common_seq:
             continue
         if isinstance(recorded.fact, ToolReturned):
             calls_here.add(recorded.fact.call)
         elif isinstance(recorded.fact, UserSaid):
             words_here.add(words_of_user(recorded.fact.parts))
-    for number in range(last_matched + 1, len(drafts) + 1):
+    for number in range(last_common_number + 1, len(drafts) + 1):
         match drafts[number - 1].fact:
             case ToolReturned(call=call):
                 is_new = call not in calls_here
@@ -359,13 +381,12 @@ def _places_of_drafts(drafts: Sequence[FactDraft], matched: dict[int, ReplyHere]
     """Return which fact here stands for each draft: for what is not matched, the last one before
     it, and for the beginning the first one of all.
     """
-    first = min((reply.seq for reply in matched.values()), default=1)
+    latest_matched_seq = min((reply.seq for reply in matched.values()), default=1)
     places: dict[int, int] = {}
-    last = first
     for number in range(1, len(drafts) + 1):
         if number in matched:
-            last = matched[number].seq
-        places[number] = last
+            latest_matched_seq = matched[number].seq
+        places[number] = latest_matched_seq
     return places
 
 
@@ -389,43 +410,43 @@ class ToldMessage:
 
 def told_message_from_texts(texts: Sequence[str], results: Sequence[str]) -> ToldMessage:
     words = words_of_user(tuple(Text(text) for text in texts))
-    return ToldMessage(None, words, frozenset(results))
+    return ToldMessage(reply=None, words=words, results=frozenset(results))
 
 
 def match_first_messages(
-    facts: Sequence[Recorded], told: Sequence[ToldMessage], after: int = 0
+    facts: Sequence[Recorded], request_messages: Sequence[ToldMessage], after_seq: int = 0
 ) -> tuple[int, ...]:
     """Return, for each of the first messages of a request that are recorded behind the fact
-    `after`, the number of its last fact. Empty if not even the first reply is the same.
+    `after_seq`, the number of its last fact. Empty if not even the first reply is the same.
     """
-    messages = [
+    recorded_messages = [
         recorded
         for recorded in _list_unfolded_facts(facts)
-        if isinstance(recorded.fact, SAID) and recorded.seq > after
+        if isinstance(recorded.fact, SAID) and recorded.seq > after_seq
     ]
-    seqs: list[int] = []
+    last_seqs: list[int] = []
     is_reply_matched = False
     certain_count = 0
     position = 0
-    last_seq = after
-    for message in told:
+    last_seq = after_seq
+    for message in request_messages:
         if message.reply is not None:
-            end = _end_of_same_reply(messages, position, message.reply)
-            if end is None:
+            end_position = _end_of_same_reply(recorded_messages, position, message.reply)
+            if end_position is None:
                 break
             is_reply_matched = True
             is_certain = True
         else:
-            end, is_certain = _end_of_same_words(messages, position, message)
-        if end > position:
-            last_seq = messages[end - 1].seq
-        position = end
-        seqs.append(last_seq)
+            end_position, is_certain = _end_of_same_words(recorded_messages, position, message)
+        if end_position > position:
+            last_seq = recorded_messages[end_position - 1].seq
+        position = end_position
+        last_seqs.append(last_seq)
         if is_certain:
-            certain_count = len(seqs)
+            certain_count = len(last_seqs)
     if not is_reply_matched:
         return ()
-    return tuple(seqs[:certain_count])
+    return tuple(last_seqs[:certain_count])
 
 
 def _list_unfolded_facts(facts: Sequence[Recorded]) -> Iterator[Recorded]:
@@ -433,8 +454,10 @@ def _list_unfolded_facts(facts: Sequence[Recorded]) -> Iterator[Recorded]:
     has more of it than the view would show.
     """
     state = build_state(facts)
-    first_covered = [first_and_last(fold.cover)[0] for fold in state.live_folds]
-    first_folded = min(first_covered, default=len(facts) + 1)
+    first_folded = len(facts) + 1
+    for fold in state.live_folds:
+        first_covered, _last_covered = first_and_last(fold.cover)
+        first_folded = min(first_folded, first_covered)
     for recorded in state.facts_on_path():
         if recorded.seq < first_folded:
             yield recorded
@@ -463,17 +486,19 @@ def _end_of_same_words(
     messages: Sequence[Recorded], position: int, message: ToldMessage
 ) -> tuple[int, bool]:
     """Return the position behind the message's facts, and whether all of it is among them."""
-    missing = set(message.results)
-    is_said = not message.words
-    end = position
-    while end < len(messages):
-        fact = messages[end].fact
-        if isinstance(fact, ToolReturned) and fact.call in missing:
-            missing.discard(fact.call)
+    missing_results = set(message.results)
+    missing_words = message.words
+    end_position = position
+    while end_position < len(messages):
+        fact = messages[end_position].fact
+        if isinstance(fact, ToolReturned) and fact.call in missing_results:
+            missing_results.discard(fact.call)
         elif isinstance(fact, UserSaid) and words_of_user(fact.parts) in ("", message.words):
-            is_said = is_said or words_of_user(fact.parts) == message.words
+            if words_of_user(fact.parts) == message.words:
+                missing_words = ""
         else:
             break
-        end += 1
+        end_position += 1
     has_content = bool(message.results or message.words)
-    return end, has_content and is_said and not missing
+    is_all_there = not missing_words and not missing_results
+    return end_position, has_content and is_all_there
