@@ -216,7 +216,7 @@ def _group_unrelated(
     for session in coming:
         recording = session.recording
         needed = (recording.session, recording.forked_from, recording.parent)
-        is_full = sum(len(grouped.made) for grouped in group.values()) > TOGETHER
+        is_full = sum(len(grouped.drafts) for grouped in group.values()) > TOGETHER
         if is_full or not group.keys().isdisjoint(needed):
             yield list(group.values())
             group = {}

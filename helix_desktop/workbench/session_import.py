@@ -94,7 +94,7 @@ class SessionToImport:
 
     file: Path
     recording: RecordedSession
-    made: list[FactDraft]
+    drafts: list[FactDraft]
     stamp: tuple[int, int]
     meter: WindowMeter | None  # The context's size, for the list. None: unknown until it is opened.
     keys: list[tuple[int, str]]  # Texts that look like keys, each with the number of its message.
@@ -113,35 +113,42 @@ class SessionToImport:
         Titles, summaries and lines that are not read are left out, because they may
         repeat what was deleted. Cline saves no times, only its start and end.
         """
-        first = self._first_message_typed_after(deleted)
-        later = self._drafts_from_words_on(first)
-        if not any(isinstance(draft.fact, ModelReplied) for draft in later):
+        first_message = self._first_message_typed_after(deleted)
+        newer_drafts = self._drafts_from_words_on(first_message)
+        if not any(isinstance(draft.fact, ModelReplied) for draft in newer_drafts):
             return None
-        words = ""
-        if isinstance(later[0].fact, UserSaid):
-            words = "".join(part.text for part in later[0].fact.parts if isinstance(part, Text))
-        begins = RecordedSession("", (RecordedMessage("user", words),))
-        title = history_facts.title_of_recording(begins)
+        first_words = ""
+        first_fact = newer_drafts[0].fact
+        if isinstance(first_fact, UserSaid):
+            first_words = "".join(part.text for part in first_fact.parts if isinstance(part, Text))
+        # The title is made of the words that the newer part begins with.
+        beginning = RecordedSession("", (RecordedMessage("user", first_words),))
+        title = history_facts.title_of_recording(beginning)
         recording = replace(self.recording, title=title, forked_from="", forked_at=0)
-        keys = [(position, key) for position, key in self.keys if position >= first]
-        return replace(self, recording=recording, made=later, keys=keys, meter=None, unread=())
+        keys = [(message, key) for message, key in self.keys if message >= first_message]
+        return replace(
+            self, recording=recording, drafts=newer_drafts, keys=keys, meter=None, unread=()
+        )
 
     def _drafts_from_words_on(self, first_message: int) -> list[FactDraft]:
         """Return what comes from this message on, and begins with words of the user."""
-        later: list[FactDraft] = []
-        for draft in self.made:
-            is_later = draft.message >= first_message and not draft.repeats_earlier_ones
-            if is_later and (later or isinstance(draft.fact, UserSaid)):
-                later.append(draft)
-        return later
+        newer_drafts: list[FactDraft] = []
+        for draft in self.drafts:
+            if draft.message < first_message or draft.repeats_earlier_ones:
+                continue
+            if newer_drafts or isinstance(draft.fact, UserSaid):
+                newer_drafts.append(draft)
+        return newer_drafts
 
     def _first_message_typed_after(self, deleted: float) -> int:
+        """Return its number, or the number of all messages if there is none."""
         messages = self.recording.messages
-        if self.recording.kind != "cline":
-            for position, message in enumerate(messages):
-                is_typed = message.role == "user" and not message.beside
-                if is_typed and deleted < message.time <= clock.time():
-                    return position
+        if self.recording.kind == "cline":
+            return len(messages)
+        for number, message in enumerate(messages):
+            is_typed = message.role == "user" and not message.beside
+            if is_typed and deleted < message.time <= clock.time():
+                return number
         return len(messages)
 
 
@@ -160,27 +167,29 @@ class EarlierImports:
             recording.kind, recording.session
         ) or conversation_id_of_session(*recording.identity_of_session)
 
-    def is_in_another_file(self, held: SessionToImport) -> bool:
+    def is_in_another_file(self, session: SessionToImport) -> bool:
         """Whether another file, which is still there, has a session of the same name."""
-        known = self.last.get(held.recording.identity_of_session)
-        if known is None:
+        last_import = self.last.get(session.recording.identity_of_session)
+        if last_import is None:
             return False
-        path = imported_path(known)
-        return path != str(held.file) and Path(path).is_file()
+        path = imported_path(last_import)
+        return path != str(session.file) and Path(path).is_file()
 
     def imported_conversation(self, kind: str, session: str) -> str:
         if not session:
             return ""
-        known = self.last.get((kind, session))
-        if known is not None:
-            return known.conversation
+        last_import = self.last.get((kind, session))
+        if last_import is not None:
+            return last_import.conversation
         return self.seen_live.get((kind, session), "")
 
 
 def imported_path(recorded: Recorded) -> str:
+    """Return the file that an import was of. Behind a "#" stands which session of the file."""
     if not isinstance(recorded.fact, BroughtIn):
         return ""
-    return recorded.fact.origin.path.partition("#")[0]
+    file, _, _session = recorded.fact.origin.path.partition("#")
+    return file
 
 
 @dataclass(slots=True)
@@ -193,13 +202,13 @@ class SessionWriter:
     hold: Hold
     earlier: EarlierImports
     run: str
-    held: SessionToImport
+    session: SessionToImport
     conversation: str
     is_reply_under_way: IsReplyUnderWay = lambda _conversation: False
     new_from: int = 0  # The number of the first new message.
     damage: str = ""  # A sentence, if messages are kept that can no longer be read in the file.
     recorded: Recorded | None = None  # The fact about this import, or None if nothing was new.
-    brought: ImportedConversation | None = None
+    imported: ImportedConversation | None = None
 
     async def write_session(self) -> None:
         async with self.hold(self.conversation):
@@ -209,12 +218,12 @@ class SessionWriter:
                 return
             if await self._was_text_forgotten(facts):
                 # The lines that are not read may contain the text again.
-                self.held = replace(self.held, unread=())
+                self.session = replace(self.session, unread=())
             decision = self._decide_what_is_new(facts)
             await self._act_on_decision(facts, decision)
         if isinstance(decision, Reject):
-            self.held = self.held.with_unique_session_name()
-            self.conversation = self.earlier.conversation_of_recording(self.held.recording)
+            self.session = self.session.with_unique_session_name()
+            self.conversation = self.earlier.conversation_of_recording(self.session.recording)
             await self.write_session()
         elif isinstance(decision, Apart):
             self.conversation = self._conversation_beside_the_one_seen_live()
@@ -224,15 +233,17 @@ class SessionWriter:
         if is_seen_live(facts):
             is_under_way = self.is_reply_under_way(self.conversation)
             return decide_for_session_seen_live(
-                facts, self.held.made, is_reply_under_way=is_under_way
+                facts, self.session.drafts, is_reply_under_way=is_under_way
             )
-        title = history_facts.title_of_recording(self.held.recording)
-        session = SessionInFile(self.held.file, self.held.made, title, self.held.is_damaged)
-        is_in_another_file = self.earlier.is_in_another_file(self.held)
+        title = history_facts.title_of_recording(self.session.recording)
+        session = SessionInFile(
+            self.session.file, self.session.drafts, title, self.session.is_damaged
+        )
+        is_in_another_file = self.earlier.is_in_another_file(self.session)
         return decide_import(facts, session, is_in_another_file=is_in_another_file)
 
     def _conversation_beside_the_one_seen_live(self) -> str:
-        kind, session = self.held.recording.identity_of_session
+        kind, session = self.session.recording.identity_of_session
         beside = conversation_id_of_session(kind, session)
         if beside == self.conversation:
             beside = conversation_id_of_session(kind, f"{session}\0beside")
@@ -244,7 +255,7 @@ class SessionWriter:
         match decision:
             case Unchanged(damage=damage):
                 self.damage = damage
-                self.new_from = len(self.held.recording.messages)
+                self.new_from = len(self.session.recording.messages)
                 if is_seen_live(facts):
                     await self._note_file_of_live_session(facts)
             case Append():
@@ -255,43 +266,43 @@ class SessionWriter:
                 await self._fork_with_new_messages(decision)
 
     async def _was_text_forgotten(self, facts: Sequence[Recorded]) -> bool:
-        unread = {
-            one.fact.unread.digest
-            for one in facts
-            if isinstance(one.fact, BroughtIn) and one.fact.unread
-        }
-        missing = await self.workspace.cache.find_missing_content(unread)
-        return bool(missing) or any(isinstance(one.fact, Forgotten) for one in facts)
+        """Whether the user had a text forgotten, also one of the lines that are not read."""
+        digests = set(_digests_of_unread_lines(facts))
+        missing_digests = await self.workspace.cache.find_missing_content(digests)
+        if missing_digests:
+            return True
+        return any(isinstance(recorded.fact, Forgotten) for recorded in facts)
 
     async def _create_imported_conversation(self) -> None:
         """Append all of it in one transaction. A branch becomes a fork of its original."""
-        recording = self.held.recording
-        drafts = self.held.made
-        source = self.earlier.imported_conversation(recording.kind, recording.forked_from)
-        shared = 0
-        if source:
-            shared = sum(draft.message < recording.forked_at for draft in drafts)
-        time = next((draft.time for draft in drafts if draft.time), clock.time())
-        began = self._build_started_fact()
-        if source:  # The facts up to the fork are the original's, which says where it is from.
-            began = replace(began, origin=Origin())
-        facts = [FactDraft(time, began), *drafts[:shared]]
-        if source:
-            forked = history_facts.build_started_fact(recording, fork=(source, shared + 1))
-            facts.append(FactDraft(time, forked))
-        facts += drafts[shared:]
+        recording = self.session.recording
+        drafts = self.session.drafts
+        original = self.earlier.imported_conversation(recording.kind, recording.forked_from)
+        shared_count = 0
+        if original:
+            shared_count = sum(draft.message < recording.forked_at for draft in drafts)
+        start_time = next((draft.time for draft in drafts if draft.time), clock.time())
+        started = self._build_started_fact()
+        if original:  # The facts up to the fork are the original's, which says where it is from.
+            started = replace(started, origin=Origin())
+        all_drafts = [FactDraft(start_time, started), *drafts[:shared_count]]
+        if original:
+            fork_point = (original, shared_count + 1)
+            forked = history_facts.build_started_fact(recording, fork=fork_point)
+            all_drafts.append(FactDraft(start_time, forked))
+        all_drafts += drafts[shared_count:]
         places: dict[int, int] = {}
         for number in range(1, len(drafts) + 1):
             # Behind the fact that begins the conversation, and the one that begins the fork.
             places[number] = number + 1
-            if source and number > shared:
+            if original and number > shared_count:
                 places[number] += 1
-        numbering = asyncio.to_thread(_renumber_drafts, facts, 1, places)
-        placed, _ = await asyncio.gather(numbering, self._store_contents_of_drafts(drafts))
-        await self._append_with_import_fact(placed, "new")
+        numbering = asyncio.to_thread(_renumber_drafts, all_drafts, 1, places)
+        numbered, _ = await asyncio.gather(numbering, self._store_contents_of_drafts(drafts))
+        await self._append_with_import_fact(numbered, "new")
 
     def _build_started_fact(self) -> ConversationStarted:
-        recording = self.held.recording
+        recording = self.session.recording
         parent = self.earlier.imported_conversation(recording.kind, recording.parent)
         call = recording.parent_call
         if not call:
@@ -304,144 +315,173 @@ class SessionWriter:
         """
         if self.is_reply_under_way(self.conversation):
             return
-        notes = [one.fact for one in facts if isinstance(one.fact, BroughtIn) and one.fact.run]
-        _, modified = self.held.stamp
-        if notes:
-            grown_seconds = (modified - notes[-1].modified) / 1e9
-            quiet_seconds = clock.time() - modified / 1e9
-            is_worth_a_note = grown_seconds >= NOTE_SECONDS or quiet_seconds >= NOTE_SECONDS
-            # Without a time, it is one of several sessions of a database.
-            if not modified or modified == notes[-1].modified or not is_worth_a_note:
-                return
+        # Facts about imports without a run are of requests at the gateway, not of files.
+        imports = [recorded.fact for recorded in facts if isinstance(recorded.fact, BroughtIn)]
+        notes_of_files = [fact for fact in imports if fact.run]
+        if notes_of_files and not self._is_worth_a_note(notes_of_files[-1]):
+            return
         await self._append_with_import_fact([], "more", facts)
-        self.brought = None
+        self.imported = None
+
+    def _is_worth_a_note(self, last_note: BroughtIn) -> bool:
+        """Whether the file has changed since, either long after the last note or so long ago that
+        the agent has stopped writing.
+        """
+        _size, modified = self.session.stamp
+        # Without a time, it is one of several sessions of a database.
+        if not modified or modified == last_note.modified:
+            return False
+        seconds_since_note = (modified - last_note.modified) / 1e9
+        quiet_seconds = clock.time() - modified / 1e9
+        return seconds_since_note >= NOTE_SECONDS or quiet_seconds >= NOTE_SECONDS
 
     async def _append_new_facts(self, facts: Sequence[Recorded], decision: Append) -> None:
-        new = self.held.made[decision.first_new - 1 :]
-        begun = list(decision.changes)
+        """Append what changes what is here, then the folds over it, then what is new."""
+        new_drafts = self.session.drafts[decision.first_new - 1 :]
+        changes = list(decision.changes)
         if decision.keeps_up_to is not None:
             # The file's messages are not those that were imported before.
-            begun.append(Rewound(decision.keeps_up_to))
+            changes.append(Rewound(decision.keeps_up_to))
         if decision.is_redone and _was_trashed(facts):
-            begun.append(ConversationChanged(trashed=False))
-        first = facts[-1].seq + 1 + len(begun)
-        first_of_new = first + len(decision.folds)
+            changes.append(ConversationChanged(trashed=False))
+        first_fold_seq = facts[-1].seq + 1 + len(changes)
+        first_new_seq = first_fold_seq + len(decision.folds)
         places = dict(decision.places)
-        for offset in range(len(new)):
-            places[decision.first_new + offset] = first_of_new + offset
-        await self._store_contents_of_drafts(new)
-        numbered = _renumber_drafts([*decision.folds, *new], first, places)
-        appended: list[tuple[float, Fact]] = [(0.0, fact) for fact in begun]
-        before = [one.fact for one in facts] + begun
-        appended += _rename_folds(before, numbered)
+        for offset in range(len(new_drafts)):
+            places[decision.first_new + offset] = first_new_seq + offset
+        await self._store_contents_of_drafts(new_drafts)
+        numbered = _renumber_drafts([*decision.folds, *new_drafts], first_fold_seq, places)
+        timed_facts: list[tuple[float, Fact]] = [(0.0, fact) for fact in changes]
+        earlier_facts = [recorded.fact for recorded in facts] + changes
+        timed_facts += _rename_folds(earlier_facts, numbered)
         state = "more"
-        if new:
-            self.new_from = new[0].message
+        if new_drafts:
+            self.new_from = new_drafts[0].message
         else:
-            self.new_from = len(self.held.recording.messages)
+            self.new_from = len(self.session.recording.messages)
             if decision.is_redone:
                 state = "back"
-        await self._append_with_import_fact(appended, state, facts)
+        await self._append_with_import_fact(timed_facts, state, facts)
 
     async def _fork_with_new_messages(self, decision: Fork) -> None:
         """Fork the imported part and append what is new. The conversation stays as it
         was continued here.
         """
-        recording = self.held.recording
-        count = len(self.held.made)
+        recording = self.session.recording
+        # The names are made of what they depend on, so that the same import finds its fork again.
+        draft_count = len(self.session.drafts)
         if not decision.is_countable:
-            name = f"{recording.session}\0{count}"
+            name = f"{recording.session}\0{draft_count}"
             self.conversation = conversation_id_of_session(recording.kind, name)
             await self._create_imported_conversation()
             return
-        source = self.conversation
-        name = f"{recording.session}\0{source}\0{decision.after}\0{count}"
+        original = self.conversation
+        name = f"{recording.session}\0{original}\0{decision.after}\0{draft_count}"
         self.conversation = conversation_id_of_session(recording.kind, name)
-        begun = history_facts.build_started_fact(recording, fork=(source, decision.after))
-        new = self.held.made[decision.first_new - 1 :]
-        first_of_new = decision.after + 2
+        started = history_facts.build_started_fact(recording, fork=(original, decision.after))
+        new_drafts = self.session.drafts[decision.first_new - 1 :]
+        # Behind the shared facts stands the one that begins the fork.
+        first_new_seq = decision.after + 2
         places = dict(decision.places)
-        for offset in range(len(new)):
-            places[decision.first_new + offset] = first_of_new + offset
-        await self._store_contents_of_drafts(new)
-        facts: list[tuple[float, Fact]] = [(one.time, one.fact) for one in decision.shared]
-        facts.append((0.0, begun))
-        before = [one.fact for one in decision.shared]
-        facts += _rename_folds(before, _renumber_drafts(new, first_of_new, places))
-        self.new_from = 0
-        if new:
-            self.new_from = new[0].message
-        await self._append_with_import_fact(facts, "fork")
+        for offset in range(len(new_drafts)):
+            places[decision.first_new + offset] = first_new_seq + offset
+        await self._store_contents_of_drafts(new_drafts)
+        timed_facts: list[tuple[float, Fact]] = []
+        for recorded in decision.shared:
+            timed_facts.append((recorded.time, recorded.fact))
+        timed_facts.append((0.0, started))
+        shared_facts = [recorded.fact for recorded in decision.shared]
+        numbered = _renumber_drafts(new_drafts, first_new_seq, places)
+        timed_facts += _rename_folds(shared_facts, numbered)
+        self.new_from = new_drafts[0].message if new_drafts else 0
+        await self._append_with_import_fact(timed_facts, "fork")
 
-    async def _store_contents_of_drafts(self, new: Sequence[FactDraft]) -> None:
+    async def _store_contents_of_drafts(self, drafts: Sequence[FactDraft]) -> None:
         """Store the contents of these facts, before they refer to them."""
         batch: list[history_facts.Content] = []
-        size = 0
-        for content in (content for draft in new for content in draft.contents):
-            batch.append(content)
-            size += len(content[0])
-            if len(batch) == TOGETHER or size > SLICE:
-                await self.workspace.cache.store_many(batch)
-                batch = []
-                size = 0
+        batch_bytes = 0
+        for draft in drafts:
+            for content in draft.contents:
+                stored_bytes, _origin = content
+                batch.append(content)
+                batch_bytes += len(stored_bytes)
+                if len(batch) == TOGETHER or batch_bytes > SLICE:
+                    await self.workspace.cache.store_many(batch)
+                    batch = []
+                    batch_bytes = 0
         await self.workspace.cache.store_many(batch)
 
-    async def _store_unread_lines(self, before: Sequence[Recorded]) -> Stored | None:
+    async def _store_unread_lines(self, earlier_facts: Sequence[Recorded]) -> Stored | None:
         """Store the lines that no earlier import has stored."""
-        earlier = [
-            one.fact.unread.digest
-            for one in before
-            if isinstance(one.fact, BroughtIn) and one.fact.unread
-        ]
-        known: set[bytes] = set()
-        if earlier:
-            stored = await self.workspace.cache.read_contents(earlier)
-            known = {line for content in stored.values() for line in content.splitlines()}
-        lines = [line.rstrip(b"\r\n") for line in self.held.unread]
-        new = [line for line in lines if line not in known]
-        if not new:
+        stored_lines: set[bytes] = set()
+        digests = _digests_of_unread_lines(earlier_facts)
+        if digests:
+            contents = await self.workspace.cache.read_contents(digests)
+            for content in contents.values():
+                stored_lines.update(content.splitlines())
+        lines = [line.rstrip(b"\r\n") for line in self.session.unread]
+        new_lines = [line for line in lines if line not in stored_lines]
+        if not new_lines:
             return None
-        about = EntryOrigin("import", f"notes of the agent, no messages, in {self.held.file.name}")
-        return await self.workspace.cache.store_content(b"\n".join(new), about)
+        origin = EntryOrigin(
+            "import", f"notes of the agent, no messages, in {self.session.file.name}"
+        )
+        return await self.workspace.cache.store_content(b"\n".join(new_lines), origin)
 
     async def _append_with_import_fact(
-        self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()
+        self,
+        timed_facts: list[tuple[float, Fact]],
+        state: str,
+        earlier_facts: Sequence[Recorded] = (),
     ) -> None:
         """Append the facts in one transaction, with the fact that says where they come from."""
-        new_facts = [fact for _, fact in facts]
-        brought = await self._build_import_fact(new_facts, before)
-        whole = [*facts, (0.0, brought)]
+        new_facts = [fact for _time, fact in timed_facts]
+        import_fact = await self._build_import_fact(new_facts, earlier_facts)
+        all_new_facts = [*timed_facts, (0.0, import_fact)]
         meter = ""
-        if self.held.meter and not is_seen_live(before):
-            seq = len(before) + len(whole)
-            program = NAMES.get(brought.origin.kind, "")
-            meter = conversation_list_rows.encode_meter(self.held.meter, seq, "", "", program)
+        if self.session.meter and not is_seen_live(earlier_facts):
+            last_seq = len(earlier_facts) + len(all_new_facts)
+            program = NAMES.get(import_fact.origin.kind, "")
+            meter = conversation_list_rows.encode_meter(
+                self.session.meter, last_seq, "", "", program
+            )
         appended = await self.workspace.journal.append_imported_facts(
-            self.conversation, whole, meter
+            self.conversation, all_new_facts, meter
         )
         self.recorded = appended[-1]
-        title = history_facts.title_of_recording(self.held.recording)
-        self.brought = _imported_conversation_from_facts(appended, state, title, brought.origin)
+        title = history_facts.title_of_recording(self.session.recording)
+        self.imported = _imported_conversation_from_facts(
+            appended, state, title, import_fact.origin
+        )
 
     async def _build_import_fact(
-        self, new_facts: Sequence[Fact], before: Sequence[Recorded]
+        self, new_facts: Sequence[Fact], earlier_facts: Sequence[Recorded]
     ) -> BroughtIn:
-        size, modified = self.held.stamp
-        paid = 0.0
+        size, modified = self.session.stamp
+        cost = 0.0
         for fact in new_facts:
             if isinstance(fact, ModelReplied | Spent):
-                paid += fact.usage.cost
+                cost += fact.usage.cost
             elif isinstance(fact, BroughtIn):
-                paid -= fact.cost
+                cost -= fact.cost
         return BroughtIn(
-            history_facts.origin_of_recording(self.held.recording),
+            history_facts.origin_of_recording(self.session.recording),
             self.run,
-            len(before) + 1,
+            len(earlier_facts) + 1,
             size,
             modified,
-            cost=paid,
-            unread=await self._store_unread_lines(before),
+            cost=cost,
+            unread=await self._store_unread_lines(earlier_facts),
         )
+
+
+def _digests_of_unread_lines(facts: Sequence[Recorded]) -> list[bytes]:
+    """Return under which digests earlier imports have stored lines that nobody reads."""
+    digests: list[bytes] = []
+    for recorded in facts:
+        if isinstance(recorded.fact, BroughtIn) and recorded.fact.unread:
+            digests.append(recorded.fact.unread.digest)
+    return digests
 
 
 def _imported_conversation_from_facts(
@@ -481,7 +521,9 @@ def _imported_conversation_from_facts(
 
 
 def _was_trashed(facts: Sequence[Recorded]) -> bool:
-    changes = (one.fact for one in facts if isinstance(one.fact, ConversationChanged))
+    changes = (
+        recorded.fact for recorded in facts if isinstance(recorded.fact, ConversationChanged)
+    )
     return any(change.trashed for change in changes)
 
 

@@ -52,8 +52,8 @@ class RepliesUnderWay:
         self._asked.pop(conversation, None)
 
     def is_reply_under_way(self, conversation: str) -> bool:
-        asked = self._asked.get(conversation)
-        return asked is not None and clock.monotonic() - asked < REPLY_SECONDS
+        asked_at = self._asked.get(conversation)
+        return asked_at is not None and clock.monotonic() - asked_at < REPLY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class SessionIntake:
         return await self._write_session(session, conversation)
 
     async def _write_session(self, session: SessionToImport, conversation: str) -> TakenIn:
-        writing = SessionWriter(
+        writer = SessionWriter(
             self.workspace,
             self.hold,
             self.earlier,
@@ -120,17 +120,17 @@ class SessionIntake:
             self.is_reply_under_way,
         )
         try:
-            await writing.write_session()
+            await writer.write_session()
         except HelixError as error:
             return TakenIn(complaints=(f"{session.recording.name}: {error}",))
-        here = writing.conversation
-        if writing.recorded is not None:
-            self.earlier.last[writing.held.recording.identity_of_session] = writing.recorded
-        if writing.brought is not None:
+        here = writer.conversation
+        if writer.recorded is not None:
+            self.earlier.last[writer.session.recording.identity_of_session] = writer.recorded
+        if writer.imported is not None:
             here = ""
-            await self._archive_if_here_already(writing.held, writing.brought)
-        complaints = tuple(filter(None, [writing.damage]))
-        return TakenIn(writing.brought, writing.conversation, here, writing.new_from, complaints)
+            await self._archive_if_here_already(writer.session, writer.imported)
+        complaints = tuple(filter(None, [writer.damage]))
+        return TakenIn(writer.imported, writer.conversation, here, writer.new_from, complaints)
 
     async def _without_deleted_part(self, session: SessionToImport) -> SessionToImport | None:
         """Return what is new since the user deleted it, or what it belongs to, for
@@ -163,9 +163,11 @@ class SessionIntake:
             return
         if conversation_id_of_session(*identity) in self._ids_of_rows():
             return
-        found = await self._find_same_session_seen_live(session)
-        if found is not None and found.conversation not in self._conversations_of_others(identity):
-            self.earlier.seen_live[identity] = found.conversation
+        seen_live = await self._find_same_session_seen_live(session)
+        if seen_live is None:
+            return
+        if seen_live.conversation not in self._conversations_of_others(identity):
+            self.earlier.seen_live[identity] = seen_live.conversation
 
     def _ids_of_rows(self) -> frozenset[str]:
         if self._ids is None:
@@ -174,36 +176,35 @@ class SessionIntake:
 
     def _conversations_of_others(self, identity: tuple[str, str]) -> set[str]:
         """Return the conversations that are those of another session already."""
-        taken = {
-            recorded.conversation
-            for other, recorded in self.earlier.last.items()
-            if other != identity
-        }
-        for other, conversation in self.earlier.seen_live.items():
-            if other != identity:
-                taken.add(conversation)
-        return taken
+        conversations: set[str] = set()
+        for identity_of_other, last_import in self.earlier.last.items():
+            if identity_of_other != identity:
+                conversations.add(last_import.conversation)
+        for identity_of_other, conversation in self.earlier.seen_live.items():
+            if identity_of_other != identity:
+                conversations.add(conversation)
+        return conversations
 
     async def _find_same_session_seen_live(
         self, session: SessionToImport
     ) -> "SessionSeenLive | None":
         """Return the conversation that saw this session live, or None."""
-        times = [draft.time for draft in session.made if draft.time] or [0.0]
-        begun = min(times) - SAME_REPLY_SECONDS
-        ended = max(times) + SAME_REPLY_SECONDS
+        times = [draft.time for draft in session.drafts if draft.time] or [0.0]
+        earliest = min(times) - SAME_REPLY_SECONDS
+        latest = max(times) + SAME_REPLY_SECONDS
         started = history_facts.build_started_fact(session.recording)
-        names = names_of_session([started, *(draft.fact for draft in session.made)])
-        found: list[SessionSeenLive] = []
+        names = names_of_session([started, *(draft.fact for draft in session.drafts)])
+        candidates: list[SessionSeenLive] = []
         for row in self.rows:
-            if begun <= row.created <= ended:
-                seen = await self._read_session_seen_live(row)
-                if names & seen.names:
-                    found.append(seen)
+            if earliest <= row.created <= latest:
+                candidate = await self._read_session_seen_live(row)
+                if names & candidate.names:
+                    candidates.append(candidate)
         # The requests of an agent over ACP may stand below its conversation, under the same name.
-        found.sort(key=lambda seen: bool(seen.parent))
-        if not found:
-            return None
-        return found[0]
+        for candidate in candidates:
+            if not candidate.parent:
+                return candidate
+        return candidates[0] if candidates else None
 
     async def _read_session_seen_live(self, row: StoredConversation) -> "SessionSeenLive":
         """Return the oldest and newest facts of a conversation that an agent is connected to or
@@ -213,19 +214,18 @@ class SessionIntake:
             journal = self.workspace.journal
             newest = await journal.read_facts(row.id, after=max(0, row.last_seq - NEWEST))
             oldest = await journal.read_facts(row.id, limit=NEWEST)
-            ends = [*oldest, *newest]
-            names: set[str] = set()
-            if is_seen_live(ends):
-                names = names_of_session([recorded.fact for recorded in ends])
-            else:
-                ends = []
-            self._seen_live[row.id] = SessionSeenLive(row.id, row.parent, ends, frozenset(names))
+            outer_facts = [*oldest, *newest]
+            session = SessionSeenLive(row.id, row.parent, outer_facts=[], names=frozenset())
+            if is_seen_live(outer_facts):
+                names = frozenset(names_of_session([recorded.fact for recorded in outer_facts]))
+                session = SessionSeenLive(row.id, row.parent, outer_facts, names)
+            self._seen_live[row.id] = session
         return self._seen_live[row.id]
 
     # --- Conversations that are here twice: of earlier versions, and copies given to an agent
 
     async def _archive_if_here_already(
-        self, session: SessionToImport, brought: ImportedConversation
+        self, session: SessionToImport, imported: ImportedConversation
     ) -> None:
         """Archive what was also seen live, through the gateway or over ACP, and copies for an
         agent, until they go on elsewhere.
@@ -233,9 +233,9 @@ class SessionIntake:
         replies = _newest_replies(session)
         seen_live = await self._find_same_session_seen_live(session)
         if seen_live is not None:
-            if seen_live.conversation != brought.id:
-                is_copy = is_session_seen_live(replies, seen_live.ends)
-                await self._archive_or_list(brought.id, is_copy=is_copy)
+            if seen_live.conversation != imported.id:
+                is_copy = is_session_seen_live(replies, seen_live.outer_facts)
+                await self._archive_or_list(imported.id, is_copy=is_copy)
             return
         title = history_facts.title_of_recording(session.recording)
         words_of_copy = COPY_WORDS.search(title)
@@ -244,10 +244,10 @@ class SessionIntake:
         is_copy = False
         for row in self.rows:
             is_titled_alike = row.title.startswith(title[: words_of_copy.start()])
-            if row.id != brought.id and not row.trashed and is_titled_alike:
-                original = await self.workspace.journal.read_facts(row.id)
-                is_copy = is_copy or is_session_seen_live(replies, original)
-        await self._archive_or_list(brought.id, is_copy=is_copy)
+            if row.id != imported.id and not row.trashed and is_titled_alike:
+                facts_of_original = await self.workspace.journal.read_facts(row.id)
+                is_copy = is_copy or is_session_seen_live(replies, facts_of_original)
+        await self._archive_or_list(imported.id, is_copy=is_copy)
 
     async def _archive_or_list(self, conversation: str, *, is_copy: bool) -> None:
         """Archive a copy unless somebody has taken it out of the archive. List what is
@@ -268,20 +268,20 @@ class SessionIntake:
 
 @dataclass(frozen=True, slots=True)
 class SessionSeenLive:
-    """A conversation with its oldest and newest facts. `names`: for its session, if it was seen
-    live.
+    """A conversation with its oldest and newest facts, and the names for its session. It has
+    neither if no agent was connected to it.
     """
 
     conversation: str
     parent: str
-    ends: Sequence[facts.Recorded]
+    outer_facts: Sequence[facts.Recorded]
     names: frozenset[str]
 
 
 def _newest_replies(session: SessionToImport) -> list[TimedReply]:
     return [
         TimedReply(draft.time, draft.fact)
-        for draft in session.made[-NEWEST:]
+        for draft in session.drafts[-NEWEST:]
         if isinstance(draft.fact, facts.ModelReplied)
     ]
 

@@ -183,7 +183,7 @@ async def test_conversations_written_at_the_same_time_are_told_in_the_order_in_w
     written_later, write = asyncio.Event(), SessionWriter.write_session
 
     async def write_first_one_last(writer: SessionWriter) -> None:
-        is_first = writer.held.recording.session == "first"
+        is_first = writer.session.recording.session == "first"
         if is_first:
             await written_later.wait()
         await write(writer)

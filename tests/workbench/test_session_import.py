@@ -85,14 +85,14 @@ def texts(facts: list[Fact]) -> list[str]:
 
 async def test_a_session_becomes_a_conversation_once_and_grows(workspace: StoredWorkspace) -> None:
     first = await write(workspace, session(*FIRST))
-    assert first.brought is not None
-    assert (first.brought.state, first.brought.messages, first.new_from) == ("new", 2, 0)
+    assert first.imported is not None
+    assert (first.imported.state, first.imported.messages, first.new_from) == ("new", 2, 0)
     assert first.conversation == conversation_id_of_session("codex", "s")
     again = await write(workspace, session(*FIRST))
-    assert (again.recorded, again.brought, again.new_from) == (None, None, 2)
+    assert (again.recorded, again.imported, again.new_from) == (None, None, 2)
     more = await write(workspace, session(*FIRST, *SECOND))
-    assert more.brought is not None
-    assert (more.brought.state, more.brought.messages, more.new_from) == ("more", 2, 2)
+    assert more.imported is not None
+    assert (more.imported.state, more.imported.messages, more.new_from) == ("more", 2, 2)
     facts = await facts_in(workspace, more.conversation)
     assert texts(facts) == ["go", "done", "more", "later"]
     assert sum(isinstance(fact, BroughtIn) for fact in facts) == 2
@@ -115,12 +115,12 @@ async def test_what_was_continued_here_stays_and_the_rest_is_a_fork(
     here = UserSaid((Text("said here"),))
     await workspace.journal.append_imported_facts(first.conversation, [(0.0, here)])
     fork = await write(workspace, session(*FIRST, *SECOND))
-    assert fork.brought is not None
-    assert (fork.brought.state, fork.brought.forked_from) == ("fork", first.conversation)
+    assert fork.imported is not None
+    assert (fork.imported.state, fork.imported.forked_from) == ("fork", first.conversation)
     assert texts(await facts_in(workspace, fork.conversation)) == ["go", "done", "more", "later"]
     assert texts(await facts_in(workspace, first.conversation))[-1] == "said here"
     again = await write(workspace, session(*FIRST))
-    assert again.brought is None
+    assert again.imported is None
 
 
 async def test_another_session_of_the_same_name_is_a_conversation_beside_it(
@@ -134,7 +134,7 @@ async def test_another_session_of_the_same_name_is_a_conversation_beside_it(
     held = session(said("another"), reply("one"), file=str(tmp_path / "b.jsonl"))
     other = await write(workspace, held, earlier)
     assert other.conversation != first.conversation
-    assert other.held.recording.session.startswith("s#")
+    assert other.session.recording.session.startswith("s#")
     assert texts(await facts_in(workspace, first.conversation)) == ["go", "done", "more", "later"]
 
 
@@ -202,7 +202,7 @@ def test_after_a_deletion_what_was_typed_later_is_left() -> None:
     held = replace(session(*messages, title="Old"), keys=[(0, "old key"), (3, "new key")])
     newer = held.newer_part(5.0)
     assert newer is not None
-    assert texts([draft.fact for draft in newer.made]) == ["typed", "new"]
+    assert texts([draft.fact for draft in newer.drafts]) == ["typed", "new"]
     assert (newer.recording.title, newer.keys) == ("typed", [(3, "new key")])
     assert held.newer_part(20.0) is None
     assert session(*FIRST, said("typed", 9.0)).newer_part(5.0) is None, "it has no reply"

@@ -83,7 +83,7 @@ def test_another_process_reads_the_same(
     sessions = [one for one in there if isinstance(one, SessionToImport)]
     assert len(sessions) >= len(files) - 1
     assert sum(bool(one.keys) for one in sessions) == sum(bool(one.unread) for one in sessions) == 1
-    assert all(one.meter is not None and one.made for one in sessions)
+    assert all(one.meter is not None and one.drafts for one in sessions)
     assert [one for one in there if isinstance(one, Path)] == [file for file, _ in files]
     assert any(isinstance(one, str) and "gone.jsonl" in one for one in there)
 
@@ -123,7 +123,7 @@ def test_an_import_that_is_stopped_ends_the_process(
 
 def _key(one: Prepared) -> tuple[object, ...]:
     if isinstance(one, SessionToImport):
-        return one.file, one.recording, len(one.made), one.stamp
+        return one.file, one.recording, len(one.drafts), one.stamp
     return (one,)
 
 
@@ -134,7 +134,7 @@ def test_what_remains_of_a_recording_names_each_message(files: list[FileToRead])
     for one in kept:
         assert one.recording.title
         assert not any(message.text or message.parts for message in one.recording.messages)
-        assert {draft.message for draft in one.made} <= set(range(len(one.recording.messages)))
+        assert {draft.message for draft in one.drafts} <= set(range(len(one.recording.messages)))
 
 
 def test_a_files_other_lines_go_with_its_main_session(tmp_path: Path) -> None:
