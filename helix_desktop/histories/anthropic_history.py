@@ -29,7 +29,7 @@ def read_anthropic_recordings(
 ) -> list[RecordedSession]:
     return [
         RecordedSession(
-            str(path), tuple(AnthropicMessages(report).read_rows(rows).made), KIND, path.stem
+            str(path), tuple(AnthropicMessages(report).read_rows(rows).messages), KIND, path.stem
         )
     ]
 
@@ -44,14 +44,14 @@ class AnthropicMessages(history_rows.HistoryMessages):
                 anthropic_gateway.parse_usage(object_at(value, "usage")),
             )
             parts = _unsigned_reply_parts(content)
-            self.made.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
+            self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
         elif role == "system":
-            self.made.append(
+            self.messages.append(
                 RecordedMessage("system", history_rows.text_of_message_content(content), time=time)
             )
         elif role == "user":
             results = [block for block in objects_at(content) if block.get("type") == "tool_result"]
-            self.made += [
+            self.messages += [
                 history_rows.read_tool_result(one, time, "tool_use_id", "is_error")
                 for one in results
             ]

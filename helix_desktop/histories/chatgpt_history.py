@@ -160,7 +160,7 @@ class _ChatgptMessages(history_rows.HistoryMessages):
 
     def _add_instructions(self, text: str, time: float) -> None:
         if text.strip():
-            self.made.append(RecordedMessage("system", text, time=time))
+            self.messages.append(RecordedMessage("system", text, time=time))
 
     def _add_answer(self, value: Mapping[str, object], text: str, time: float) -> None:
         model = text_at(value, "metadata", "model_slug")
@@ -175,7 +175,7 @@ class _ChatgptMessages(history_rows.HistoryMessages):
         if not (text.strip() or calls):
             return
         self.reasoning.clear()
-        self.made.append(
+        self.messages.append(
             RecordedMessage("assistant", text, calls, reasoning=reasoning, time=time, model=model)
         )
 
@@ -185,7 +185,7 @@ class _ChatgptMessages(history_rows.HistoryMessages):
         for call in reversed(self.open_calls):
             if call.name == name or name.startswith(f"{call.name}.") or not name:
                 self.open_calls.remove(call)
-                self.made.append(RecordedMessage("tool", text, answers=call.id, time=time))
+                self.messages.append(RecordedMessage("tool", text, answers=call.id, time=time))
                 return
         if text.strip():  # What a tool added unasked, such as the text of an attached file.
             self.add_user_message(f"[{name}]\n{text}", time, beside=True)

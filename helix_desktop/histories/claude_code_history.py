@@ -80,12 +80,12 @@ def read_claude_code_recordings(
     # Since 2.1.331, a sub-agent's file also has rows about requests, which do not say
     # that they are a sub-agent's.
     is_main_file = any(is_claude_code_row(row.value) for row in main)
-    reading = _ClaudeCodeFile(report, path.parent / path.stem)
+    file_reader = _ClaudeCodeFile(report, path.parent / path.stem)
     if path.parent.name == "subagents" or not is_main_file:
-        sessions = reading.read_recordings(rows, path.stem, str(path))
+        sessions = file_reader.read_recordings(rows, path.stem, str(path))
         return _mark_as_subagent(sessions, path, rows)
     session = _first_session_id(main) or path.stem
-    sessions = reading.read_recordings(main, session, str(path))
+    sessions = file_reader.read_recordings(main, session, str(path))
     children: list[RecordedSession] = []
     aside = [row for row in rows if row.value.get("isSidechain")]
     for own_rows in _group_by_subagent(aside):
@@ -103,10 +103,10 @@ def _first_session_id(rows: Sequence[HistoryRow]) -> str:
 
 @dataclass(slots=True)
 class _ClaudeCodeFile:
-    """Reads one file. `beside`: the folder with the session's other files."""
+    """Reads one file. `companion_folder`: the one with the session's other files."""
 
     report: ReadingReport
-    beside: Path
+    companion_folder: Path
 
     def read_recordings(
         self, rows: Sequence[HistoryRow], session_id: str, name: str
@@ -147,7 +147,7 @@ class _ClaudeCodeFile:
         def read_claude_messages(
             indices: Sequence[int], report: ReadingReport
         ) -> _ClaudeCodeMessages:
-            messages = _ClaudeCodeMessages(report, beside=self.beside)
+            messages = _ClaudeCodeMessages(report, companion_folder=self.companion_folder)
             messages.read_rows(rows[index] for index in indices)
             messages.correct_message_times()
             return messages
@@ -231,7 +231,7 @@ def _row_ids_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
 class _ClaudeCodeMessages(HistoryMessages):
     """`steps`: the position of each reply that is not finished, by message id."""
 
-    beside: Path = Path()
+    companion_folder: Path = Path()
     steps: dict[str, int] = field(default_factory=dict)
     # Each message's position, by its line's id.
     places: dict[str, int] = field(default_factory=dict)
@@ -244,8 +244,8 @@ class _ClaudeCodeMessages(HistoryMessages):
         contains it.
         """
         latest = math.inf
-        for position in range(len(self.made) - 1, -1, -1):
-            message = self.made[position]
+        for position in range(len(self.messages) - 1, -1, -1):
+            message = self.messages[position]
             received = self.received.get(position, 0.0)
             time = message.time
             if received and not 0 <= time - received < LONGEST_REPLY:
@@ -255,11 +255,11 @@ class _ClaudeCodeMessages(HistoryMessages):
             if received:
                 seconds = max(0.0, time - received)
             if (time, seconds) != (message.time, message.seconds):
-                self.made[position] = replace(message, time=time, seconds=seconds)
+                self.messages[position] = replace(message, time=time, seconds=seconds)
             latest = received or latest
 
     def read_row(self, value: Mapping[str, object]) -> None:
-        position = len(self.made)
+        position = len(self.messages)
         kind = value.get("type")
         message = object_at(value, "message")
         if kind == "system" and value.get("subtype") == "compact_boundary":
@@ -276,13 +276,13 @@ class _ClaudeCodeMessages(HistoryMessages):
             self._read_claude_reply(value, message)
         else:
             self._read_claude_user_message(value, message)
-        last = max(0, len(self.made) - 1)
+        last = max(0, len(self.messages) - 1)
         self.places.setdefault(text_at(value, "uuid"), min(position, last))
 
     def _add_recorded_message(self, message: RecordedMessage) -> None:
         if message.role in ("user", "failure"):
             self.steps.clear()
-        self.made.append(message)
+        self.messages.append(message)
 
     def _read_claude_reply(
         self, value: Mapping[str, object], message: Mapping[str, object]
@@ -294,14 +294,14 @@ class _ClaudeCodeMessages(HistoryMessages):
         position = self.steps.get(name)
         # Results may stand between a reply's lines. Claude Code sends these as one reply, too.
         if position is not None:
-            begun = self.made[position]
-            self.made[position] = build_recorded_reply(
+            begun = self.messages[position]
+            self.messages[position] = build_recorded_reply(
                 [*begun.parts, *parts], model=model, time=begun.time, usage=usage
             )
             return
         time = parse_time(value.get("timestamp"))
         self._add_recorded_message(build_recorded_reply(parts, model=model, time=time, usage=usage))
-        position = len(self.made) - 1
+        position = len(self.messages) - 1
         if name:
             self.steps[name] = position
         received = parse_time_of_request_id(text_at(value, "requestId"))
@@ -343,9 +343,9 @@ class _ClaudeCodeMessages(HistoryMessages):
             return ""
         saved = _SAVED.search(shown_text)
         if saved is not None:
-            name = f"{self.beside.name}/tool-results/{saved[1]}"
+            name = f"{self.companion_folder.name}/tool-results/{saved[1]}"
             with suppress(OSError):
-                content = read_file_below(self.beside.parent, name, LARGEST_RESULT)
+                content = read_file_below(self.companion_folder.parent, name, LARGEST_RESULT)
                 return content.decode("utf-8", "replace")
         printed = text_at(stored_result, "stdout")
         return printed if len(printed) > len(shown_text) else ""
@@ -362,7 +362,7 @@ class _ClaudeCodeMessages(HistoryMessages):
         if text.strip():
             pictures = pictures_in_content(value_at(value, "attachment", "prompt"))
             time = parse_time(value.get("timestamp"))
-            self.made.append(
+            self.messages.append(
                 RecordedMessage("user", text, time=time, pictures=pictures, beside=True)
             )
 
@@ -371,7 +371,7 @@ class _ClaudeCodeMessages(HistoryMessages):
         time = parse_time(value.get("timestamp"))
         boundary = self.boundary or {}
         self.boundary = None
-        if not self.made:
+        if not self.messages:
             self._add_recorded_message(
                 RecordedMessage("user", text, time=time, beside=True, is_summary=True)
             )
@@ -381,7 +381,7 @@ class _ClaudeCodeMessages(HistoryMessages):
         first_kept = text_at(details, "preservedSegment", "headUuid")
         if not first_kept and kept:
             first_kept = str(kept[0])
-        keep = self.places.get(first_kept, len(self.made))
+        keep = self.places.get(first_kept, len(self.messages))
         why = "Claude Code compacted the conversation here"
         trigger = text_at(details, "trigger")
         if trigger:
@@ -493,8 +493,8 @@ def _read_subagent(
     main: Sequence[RecordedSession],
 ) -> RecordedSession:
     name = f"agent-{first_text(rows[0].value, 'agentId', 'uuid')}"
-    reading = _ClaudeCodeFile(report, path.parent / path.stem)
-    session = reading.read_recordings(rows, name, f"{path}#{name}")[0]
+    file_reader = _ClaudeCodeFile(report, path.parent / path.stem)
+    session = file_reader.read_recordings(rows, name, f"{path}#{name}")[0]
     task = _task_of_subagent(session)
     return replace(
         session,

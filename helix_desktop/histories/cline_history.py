@@ -49,7 +49,7 @@ CUT = (
 )
 
 _CALL_END = re.compile(r"</(\w+)>\s*\Z")
-_TAG = re.compile(r"<(/?)(\w+)>")
+_TAG = re.compile(r"<(?P<slash>/?)(?P<name>\w+)>")
 _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
 _TYPED = re.compile(r'<user_input mode="\w*">(.*)</user_input>', re.DOTALL)
 _FOLDER = re.compile(r"# Current Working Directory \((.{0,1024}?)\) Files")
@@ -59,19 +59,19 @@ _NOT_SAID = ("<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 
 @dataclass(frozen=True, slots=True)
 class TaggedCall:
-    """A call that is written as tags at the end of the block at `place`, behind what was `said`."""
+    """A call that is written as tags at the end of a block, behind other words of the model."""
 
-    place: int
-    said: str
+    block_number: int
+    words_before: str
     tool: str
-    inside: str  # The text between the tags.
+    tagged_text: str  # The text between the tags.
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedResult:
-    """A result in the user's text, in the block at `place`."""
+    """A result at the beginning of a block of the user's message."""
 
-    place: int
+    block_number: int
     tool: str
     text: str
 
@@ -79,38 +79,42 @@ class TaggedResult:
 def read_cline_recordings(
     rows: Sequence[HistoryRow], report: ReadingReport, path: Path
 ) -> list[RecordedSession]:
-    messages_by_row = [
-        list(_read_cline_row(row, report)) for row in _convert_tagged_calls_to_blocks(rows)
-    ]
-    messages = [message for own in messages_by_row for message in own]
-    beside = objects_at(_read_json_beside(path, "ui_messages.json"))
-    begun = 0.0
+    """Return the session of one file. What Cline showed in its window is in a file beside it."""
+    messages_by_row: list[list[RecordedMessage]] = []
+    for row in _convert_tagged_calls_to_blocks(rows):
+        messages_by_row.append(list(_read_cline_row(row, report)))
+    messages: list[RecordedMessage] = []
+    for messages_of_row in messages_by_row:
+        messages.extend(messages_of_row)
+    ui_messages = objects_at(_read_json_beside(path, "ui_messages.json"))
+    task_time = 0.0
     if path.parent.name.isdecimal():
-        begun = parse_time(int(path.parent.name))
-    timed = _with_spread_times(messages, beside, begun)
+        # A task's folder is named by the milliseconds at which it began.
+        task_time = parse_time(int(path.parent.name))
+    timed_messages = _with_spread_times(messages, ui_messages, task_time)
     session = RecordedSession(
         str(path),
-        tuple(timed),
+        tuple(timed_messages),
         KIND,
         path.parent.name,
-        title=_title_from_cline_text(_task_shown(beside)),
+        title=_title_from_cline_text(_task_shown(ui_messages)),
         folder=_folder_in_messages(messages),
-        compactions=_compactions_from_cuts(beside, messages_by_row, timed),
+        compactions=_compactions_from_cuts(ui_messages, messages_by_row, timed_messages),
     )
     return [_with_description(session, path)]
 
 
 def _with_description(session: RecordedSession, path: Path) -> RecordedSession:
     """Return the session with what its describing file says, and a sub-agent's with its parent."""
-    about = read_about_cline_session(path)
-    version = text_at(about, "metadata", "sessionHistoryOrigin", "version")
+    description = read_about_cline_session(path)
+    version = text_at(description, "metadata", "sessionHistoryOrigin", "version")
     session = replace(session, version=version or _read_cline_version(path))
     if path.name.startswith("agent_"):
         name = f"{session.session}__{path.name.removesuffix(END_OF_NAME)}"
         return replace(session, session=name, parent=session.session)
-    if about:
-        title = _title_from_cline_text(text_at(about, "metadata", "title"))
-        return replace(session, title=title, folder=text_at(about, "cwd"))
+    if description:
+        title = _title_from_cline_text(text_at(description, "metadata", "title"))
+        return replace(session, title=title, folder=text_at(description, "cwd"))
     return session
 
 
@@ -143,6 +147,7 @@ def is_cline_file(path: Path) -> bool:
 
 
 def read_about_cline_session(path: Path) -> Mapping[str, object]:
+    """Return what the file beside it says about the session, or nothing for older versions."""
     return object_at(_read_json_beside(path, f"{path.parent.name}.json"))
 
 
@@ -156,22 +161,23 @@ def working_folder_in_cline_text(text: str) -> str:
 def _fields_between_tags(text: str) -> dict[str, str]:
     """Return the content of each outermost pair of tags, by tag name, in one pass over all tags."""
     tags = list(_TAG.finditer(text))
-    closings: dict[str, deque[re.Match[str]]] = {}
+    closing_tags: dict[str, deque[re.Match[str]]] = {}
     for tag in tags:
-        if tag[1]:
-            closings.setdefault(tag[2], deque()).append(tag)
+        if tag["slash"]:
+            closing_tags.setdefault(tag["name"], deque()).append(tag)
     fields: dict[str, str] = {}
-    after = 0
+    end_of_last_field = 0
     for tag in tags:
-        name = tag[2]
-        if tag[1]:
-            closings[name].popleft()  # It cannot close a later tag.
+        name = tag["name"]
+        if tag["slash"]:
+            closing_tags[name].popleft()  # It cannot close a later tag.
             continue
-        own_closings = closings.get(name)
-        if tag.start() >= after and own_closings:
-            closing = own_closings[0]
-            fields[name] = text[tag.end() : closing.start()].strip("\n")
-            after = closing.end()
+        later_closing_tags = closing_tags.get(name)
+        is_outermost = tag.start() >= end_of_last_field
+        if is_outermost and later_closing_tags:
+            closing_tag = later_closing_tags[0]
+            fields[name] = text[tag.end() : closing_tag.start()].strip("\n")
+            end_of_last_field = closing_tag.end()
     return fields
 
 
@@ -180,80 +186,87 @@ def _convert_tagged_calls_to_blocks(rows: Sequence[HistoryRow]) -> list[HistoryR
     block of its own.
     """
     values = [dict(row.value) for row in rows]
-    for number, (asked, answered) in enumerate(pairwise(values)):
-        if asked.get("role") == "assistant":
-            _convert_tagged_call_and_result(asked, answered, f"cline_{number}")
+    for number, (message, next_message) in enumerate(pairwise(values)):
+        if message.get("role") == "assistant":
+            _convert_tagged_call_and_result(message, next_message, f"cline_{number}")
     return [HistoryRow(value, row.place) for value, row in zip(values, rows, strict=True)]
 
 
 def _convert_tagged_call_and_result(
-    asked: dict[str, object], answered: dict[str, object], call_id: str
+    reply: dict[str, object], user_message: dict[str, object], call_id: str
 ) -> None:
     """Change a reply that ends in a tagged call, and the user's message with its result."""
-    blocks = objects_at(asked, "content")
-    back = objects_at(answered, "content")
-    call = _find_tagged_call(blocks)
-    result = _find_tagged_result(back)
+    reply_blocks = objects_at(reply, "content")
+    user_blocks = objects_at(user_message, "content")
+    call = _find_tagged_call(reply_blocks)
+    result = _find_tagged_result(user_blocks)
     if call is None or result is None or call.tool != result.tool:
         return
-    called: list[Mapping[str, object]] = []
-    if call.said.strip():
-        called.append({**blocks[call.place], "text": call.said})
-    fields = _fields_between_tags(call.inside)
-    called.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": fields})
-    asked["content"] = blocks[: call.place] + called + blocks[call.place + 1 :]
-    end = result.place + 1
-    content: object = result.text
+    call_blocks: list[Mapping[str, object]] = []
+    if call.words_before.strip():
+        call_blocks.append({**reply_blocks[call.block_number], "text": call.words_before})
+    fields = _fields_between_tags(call.tagged_text)
+    call_blocks.append({"type": "tool_use", "id": call_id, "name": call.tool, "input": fields})
+    blocks_before_call = reply_blocks[: call.block_number]
+    blocks_behind_call = reply_blocks[call.block_number + 1 :]
+    reply["content"] = blocks_before_call + call_blocks + blocks_behind_call
+    output: object = result.text
+    blocks_behind_result = user_blocks[result.block_number + 1 :]
     if not result.text:
         # Older versions of Cline put the output into a separate block.
-        content = text_of_message_content(back[end : end + 1])
-        end += 1
-    output: Mapping[str, object] = {
+        output = text_of_message_content(blocks_behind_result[:1])
+        blocks_behind_result = blocks_behind_result[1:]
+    result_block: Mapping[str, object] = {
         "type": "tool_result",
         "tool_use_id": call_id,
-        "content": content,
+        "content": output,
     }
-    answered["content"] = [*back[: result.place], output, *back[end:]]
+    blocks_before_result = user_blocks[: result.block_number]
+    user_message["content"] = [*blocks_before_result, result_block, *blocks_behind_result]
 
 
 def _find_tagged_call(blocks: Sequence[Mapping[str, object]]) -> TaggedCall | None:
     """Return the first call that stands as tags at the end of a text."""
-    for place, block in enumerate(blocks):
+    for block_number, block in enumerate(blocks):
         text = text_at(block, "text")
-        closing = _CALL_END.search(text)
-        if closing is None:
+        closing_tag = _CALL_END.search(text)
+        if closing_tag is None:
             continue
-        tool = closing[1]
-        begin = text.find(f"<{tool}>\n", 0, closing.start())
-        if begin >= 0:
-            inside = text[begin + len(tool) + 3 : closing.start()]
-            return TaggedCall(place, text[:begin], tool, inside)
+        tool = closing_tag[1]
+        words_before, opening_tag, tagged_text = text[: closing_tag.start()].partition(
+            f"<{tool}>\n"
+        )
+        if opening_tag:
+            return TaggedCall(block_number, words_before, tool, tagged_text)
     return None
 
 
 def _find_tagged_result(blocks: Sequence[Mapping[str, object]]) -> TaggedResult | None:
-    for place, block in enumerate(blocks):
+    """Return the first result that stands, after its heading, in a text."""
+    for block_number, block in enumerate(blocks):
         text = text_at(block, "text")
-        beginning = _RESULT.match(text)
-        if beginning is not None:
-            return TaggedResult(place, beginning[1], text[beginning.end() :])
+        heading = _RESULT.match(text)
+        if heading is not None:
+            return TaggedResult(block_number, tool=heading[1], text=text[heading.end() :])
     return None
 
 
 def _read_cline_row(row: HistoryRow, report: ReadingReport) -> Iterator[RecordedMessage]:
     """Yield what the user or the model wrote, and then what Cline added to it."""
     value = {**row.value, **_model_and_usage_of_row(row.value)}
-    added: list[Mapping[str, object]] = []
+    added_blocks: list[Mapping[str, object]] = []
     blocks = objects_at(value, "content")
     if value.get("role") == "user" and blocks:
-        said: list[Mapping[str, object]] = []
+        user_blocks: list[Mapping[str, object]] = []
         for block in map(_without_cline_wrapping, blocks):
-            is_added = text_at(block, "text").lstrip().startswith(_NOT_SAID)
-            (added if is_added else said).append(block)
-        value["content"] = said
-    messages = AnthropicMessages(report).read_rows([replace(row, value=value)])
-    yield from messages.made
-    for block in added:
+            if text_at(block, "text").lstrip().startswith(_NOT_SAID):
+                added_blocks.append(block)
+            else:
+                user_blocks.append(block)
+        value["content"] = user_blocks
+    reader = AnthropicMessages(report).read_rows([replace(row, value=value)])
+    yield from reader.messages
+    for block in added_blocks:
         text = text_at(block, "text").strip()
         yield RecordedMessage("user", text, time=parse_time(value.get("ts")), beside=True)
 
@@ -267,11 +280,12 @@ def _model_and_usage_of_row(value: Mapping[str, object]) -> dict[str, object]:
         return {}
     metrics = object_at(value, "metrics")
     tokens = object_at(metrics, "tokens")
-    read = number_at(tokens, "cached") or number_at(metrics, "cacheReadTokens")
-    prompt = number_at(tokens, "prompt") or number_at(metrics, "inputTokens")
+    cached_tokens = number_at(tokens, "cached") or number_at(metrics, "cacheReadTokens")
+    prompt_tokens = number_at(tokens, "prompt") or number_at(metrics, "inputTokens")
     usage = {
-        "input_tokens": max(0, prompt - read),
-        "cache_read_input_tokens": read,
+        # Cline counts the cached tokens among those of the prompt, Anthropic does not.
+        "input_tokens": max(0, prompt_tokens - cached_tokens),
+        "cache_read_input_tokens": cached_tokens,
         "output_tokens": tokens.get("completion", metrics.get("outputTokens")),
     }
     return {"model": text_at(info, "modelId") or text_at(info, "id"), "usage": usage}
@@ -310,51 +324,60 @@ def _read_json_beside(path: Path, name: str) -> object:
 def _with_spread_times(
     messages: Sequence[RecordedMessage],
     ui_messages: Sequence[Mapping[str, object]],
-    begun: float,
+    task_time: float,
 ) -> list[RecordedMessage]:
     """Return the messages with times spread evenly over the task, since older histories contain
     none.
     """
-    shown: list[float] = []
+    ui_times: list[float] = []
     for ui_message in ui_messages:
         time = parse_time(ui_message.get("ts"))
         if time:
-            shown.append(time)
-    first = begun
-    last = begun
-    if shown:
-        first = shown[0]
-        last = max(shown[-1], first)
-    pause = (last - first) / max(1, len(messages) - 1)
-    return [
-        replace(message, time=message.time or first + position * pause)
-        for position, message in enumerate(messages)
-    ]
+            ui_times.append(time)
+    first_time = task_time
+    last_time = task_time
+    if ui_times:
+        first_time = ui_times[0]
+        last_time = max(ui_times[-1], first_time)
+    pause = (last_time - first_time) / max(1, len(messages) - 1)
+    timed_messages: list[RecordedMessage] = []
+    for position, message in enumerate(messages):
+        time = message.time or first_time + position * pause
+        timed_messages.append(replace(message, time=time))
+    return timed_messages
 
 
 def _compactions_from_cuts(
-    shown: Sequence[Mapping[str, object]],
-    by_row: Sequence[Sequence[RecordedMessage]],
-    made: Sequence[RecordedMessage],
+    ui_messages: Sequence[Mapping[str, object]],
+    messages_by_row: Sequence[Sequence[RecordedMessage]],
+    messages: Sequence[RecordedMessage],
 ) -> tuple[RecordedCompaction, ...]:
     """Return the last cut. Cline leaves out a range of rows, and keeps the task before it."""
-    cuts = [
-        message["conversationHistoryDeletedRange"]
-        for message in shown
-        if _has_deleted_range(message)
+    deleted_ranges = [
+        ui_message["conversationHistoryDeletedRange"]
+        for ui_message in ui_messages
+        if _has_deleted_range(ui_message)
     ]
-    if not cuts or not all(by_row):
+    # If a row gave no message, the numbers in the range do not fit these rows.
+    if not deleted_ranges or not all(messages_by_row):
         return ()
-    first_row, last_row = list_at(cuts[-1])
-    keep = sum(map(len, by_row[: last_row + 1]))
+    first_row, last_row = list_at(deleted_ranges[-1])
+    first_kept = sum(map(len, messages_by_row[: last_row + 1]))
     texts: list[str] = []
-    for row_messages in by_row[:first_row]:
-        for message in row_messages:
+    for messages_of_row in messages_by_row[:first_row]:
+        for message in messages_of_row:
             if message.role == "user" and not message.beside:
                 texts.append(message.text)
     texts.append(CUT)
-    time = made[-1].time if made else 0.0
-    return (RecordedCompaction(len(made), keep, "\n\n".join(texts), time, "Cline cut here"),)
+    return (
+        RecordedCompaction(
+            at=len(messages),
+            keep=first_kept,
+            text="\n\n".join(texts),
+            time=messages[-1].time if messages else 0.0,
+            why="Cline cut here",
+        ),
+    )
 
 
 def _has_deleted_range(ui_message: Mapping[str, object]) -> bool:

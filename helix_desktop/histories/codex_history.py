@@ -62,13 +62,13 @@ def read_codex_recordings(
     forked_from = text_at(about, "forked_from_id")
     shared = 0
     if forked_from and not parent:
-        shared = _count_copied_messages(rollout.made, path, forked_from)
+        shared = _count_copied_messages(rollout.messages, path, forked_from)
     if not shared:
         forked_from = ""
     return [
         RecordedSession(
             str(path),
-            tuple(rollout.made),
+            tuple(rollout.messages),
             KIND,
             text_at(about, "id") or _session_id_of_file(path),
             # Codex has no titles, and a copy needs one of its own.
@@ -122,7 +122,7 @@ def _read_original_rollout(path: Path, source: str) -> Sequence[RecordedMessage]
             return []
         values = [object_at(parse_json_or_none(line)) for line in lines]
         rows = [history_rows.HistoryRow(value, "") for value in values if value]
-        return _read_rollout(rows, history_rows.ReadingReport()).made
+        return _read_rollout(rows, history_rows.ReadingReport()).messages
     return []
 
 
@@ -203,7 +203,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         if isinstance(instructions, str):
             text = instructions
         if text:
-            self.made.append(RecordedMessage("system", text, time=self.time))
+            self.messages.append(RecordedMessage("system", text, time=self.time))
 
     def _read_codex_item(self, item: Mapping[str, object]) -> None:
         kind = item.get("type")
@@ -222,7 +222,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             who = first_text(item, "author", "sender")
             text = history_rows.text_of_message_content(item.get("content", item.get("message")))
             text = f"[Message of the agent {who}]\n{text}"
-            self.made.append(RecordedMessage("user", text, time=self.time, beside=True))
+            self.messages.append(RecordedMessage("user", text, time=self.time, beside=True))
         else:
             self.report.add_left_out_row(f"item {kind}")
 
@@ -239,7 +239,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         speaker: Speaker = "user" if role == "user" else "system"
         beside = text.startswith(_OWN_CONTEXT)
         message = RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside)
-        self.made.append(message)
+        self.messages.append(message)
 
     def _begin_reply_unless_reasoning_alone(self) -> None:
         """Finish the reply if it says or calls something: only reasoning belongs to what follows."""
@@ -303,12 +303,12 @@ class _CodexMessages(history_rows.HistoryMessages):
         whole = self.whole.pop(answers, "")
         if len(whole) > len(text) and whole.strip() not in text:
             message = replace(message, text=whole, shown=text)
-        self.made.append(message)
+        self.messages.append(message)
 
     def _read_hosted_call(self, item: Mapping[str, object]) -> None:
         """Add a call of a tool that the provider ran itself, and what is recorded of its result."""
         kind = text_at(item, "type").removesuffix("_call")
-        call = first_text(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
+        call = first_text(item, "id", "call_id") or f"{kind}-{len(self.messages)}-{len(self.parts)}"
         about = ("type", "id", "call_id", "status", "result")
         action = {name: value for name, value in item.items() if name not in about}
         self._add_reply_part_to_draft(
@@ -319,7 +319,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         result = RecordedMessage("tool", NOT_RECORDED, answers=call, time=self.time)
         if drawn is not None:
             result = replace(result, text="(a picture)", pictures=(drawn,))
-        self.made.append(result)
+        self.messages.append(result)
 
     def _read_codex_event(self, payload: Mapping[str, object]) -> None:
         kind = text_at(payload, "type")
@@ -332,7 +332,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         elif kind in ("error", "stream_error", "turn_aborted"):
             self.finish_reply()
             why = first_text(payload, "message", "reason") or kind
-            self.made.append(RecordedMessage("failure", why, time=self.time))
+            self.messages.append(RecordedMessage("failure", why, time=self.time))
         else:
             self.report.add_left_out_row(f"event {kind}")
 
@@ -344,7 +344,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         self.finish_reply()
         figures = Usage(*(number_at(usage, name) for name in _USAGE))
         if figures.input > 0 and self.last_reply >= 0:
-            self.made[self.last_reply] = replace(self.made[self.last_reply], usage=figures)
+            self.messages[self.last_reply] = replace(self.messages[self.last_reply], usage=figures)
 
     def _read_codex_compaction(self, payload: Mapping[str, object]) -> None:
         self.finish_reply()
@@ -355,8 +355,8 @@ class _CodexMessages(history_rows.HistoryMessages):
         )
         if sealed_away:
             text += "\n[The rest of the summary is sealed: only its provider can read it.]"
-        if not any(message.role != "system" for message in self.made):
-            self.made.append(
+        if not any(message.role != "system" for message in self.messages):
+            self.messages.append(
                 RecordedMessage("user", text, time=self.time, beside=True, is_summary=True)
             )
         elif text.strip():
@@ -367,8 +367,8 @@ class _CodexMessages(history_rows.HistoryMessages):
             isinstance(part, ToolCall) or (isinstance(part, Text) and part.text)
             for part in self.parts
         ):
-            self.made.append(
+            self.messages.append(
                 recorded_session.build_recorded_reply(self.parts, model=self.model, time=self.begun)
             )
-            self.last_reply = len(self.made) - 1
+            self.last_reply = len(self.messages) - 1
         self.parts.clear()

@@ -202,11 +202,11 @@ class _GeminiMessages(history_rows.HistoryMessages):
     ) -> "_GeminiMessages":
         places: dict[int, int] = {}  # By a record's position: that of its first message.
         for position, row in rows:
-            places[position] = len(self.made)
+            places[position] = len(self.messages)
             self.read_rows([row])
             compression = compacted.get(position)
-            if compression is not None and self.made:
-                keep = places.get(compression.keep, len(self.made))
+            if compression is not None and self.messages:
+                keep = places.get(compression.keep, len(self.messages))
                 self._add_gemini_compaction(compression.beginning, keep)
         return self
 
@@ -255,7 +255,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
         self.answered.add(answers)
         text = _text_of_gemini_response(response)
         ok = "error" not in object_at(response, "response")
-        self.made.append(RecordedMessage("tool", text, answers=answers, ok=ok, time=time))
+        self.messages.append(RecordedMessage("tool", text, answers=answers, ok=ok, time=time))
 
     def _read_gemini_reply(self, value: Mapping[str, object], time: float) -> None:
         calls = _calls_of_record(value)
@@ -275,7 +275,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
         if says_something:
             model = text_at(value, "model")
             usage = _usage_of_record(value)
-            self.made.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
+            self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
         for call in calls:
             self._read_gemini_call_result(call, time)
 
@@ -302,7 +302,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
             time=history_rows.parse_time(call.get("timestamp")) or time,
             pictures=history_rows.pictures_in_content(result),
         )
-        self.made.append(message)
+        self.messages.append(message)
 
 
 def _calls_of_record(value: Mapping[str, object]) -> Sequence[Mapping[str, object]]:

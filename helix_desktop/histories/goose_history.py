@@ -69,12 +69,12 @@ def read_goose_recordings(
     rows: Sequence[history_rows.HistoryRow], report: history_rows.ReadingReport, path: Path
 ) -> list[RecordedSession]:
     """Return the session of an older file."""
-    heads = [row.value for row in rows if "working_dir" in row.value]
-    messages = [row for row in rows if "working_dir" not in row.value]
-    about: dict[str, object] = {"id": path.stem}
-    if heads:
-        about = {**heads[0], "id": path.stem}
-    return [_build_goose_recording(about, messages, str(path), report)]
+    descriptions = [row.value for row in rows if "working_dir" in row.value]
+    message_rows = [row for row in rows if "working_dir" not in row.value]
+    session: dict[str, object] = {"id": path.stem}
+    if descriptions:
+        session = {**descriptions[0], "id": path.stem}
+    return [_build_goose_recording(session, message_rows, str(path), report)]
 
 
 def _build_goose_recording(
@@ -83,15 +83,15 @@ def _build_goose_recording(
     recording_name: str,
     report: history_rows.ReadingReport,
 ) -> RecordedSession:
-    messages = _GooseMessages(report).read_rows(rows)
+    reader = _GooseMessages(report).read_rows(rows)
     return RecordedSession(
         recording_name,
-        tuple(messages.made),
+        tuple(reader.messages),
         KIND,
         text_at(session, "id"),
         first_text(session, "name", "description"),
         text_at(session, "working_dir"),
-        compactions=tuple(messages.compactions),
+        compactions=tuple(reader.compactions),
     )
 
 
@@ -115,7 +115,7 @@ class _GooseMessages(history_rows.HistoryMessages):
         else:
             raise history_rows.UnknownRow(f"there is no role {role!r}")
         if not is_seen_by_agent:
-            self.hidden = len(self.made)
+            self.hidden = len(self.messages)
 
     def _read_goose_summary(self, content: Sequence[Mapping[str, object]], time: float) -> None:
         texts = [part for part in content if part.get("type") == "text"]
@@ -130,12 +130,12 @@ class _GooseMessages(history_rows.HistoryMessages):
         for part in content:
             parts.extend(_goose_reply_part(part))
         if parts:
-            self.made.append(build_recorded_reply(parts, time=time, usage=Usage()))
+            self.messages.append(build_recorded_reply(parts, time=time, usage=Usage()))
 
     def _read_goose_user(self, content: Sequence[Mapping[str, object]], time: float) -> None:
         for part in content:
             if part.get("type") == "toolResponse":
-                self.made.append(_goose_result(part, time))
+                self.messages.append(_goose_result(part, time))
         words = [part for part in content if part.get("type") in ("text", "image")]
         self.add_user_message(words, time)
 

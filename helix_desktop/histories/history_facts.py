@@ -126,7 +126,7 @@ def draft_facts(
     if len(recording.messages) in compactions:
         drafting.draft_compaction(compactions[len(recording.messages)])
     drafting.end_last_turn()
-    return drafting.made
+    return drafting.drafts
 
 
 def _count_instructions(recording: RecordedSession) -> int:
@@ -146,7 +146,7 @@ class _FactDrafting:
     tokens: TokenCounter
     find_child: Callable[[str], str]
     has_folds: bool = False
-    made: list[FactDraft] = field(default_factory=list)
+    drafts: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
     # By the position of a message: the number of its first draft.
     first_drafts: dict[int, int] = field(default_factory=dict)
@@ -160,13 +160,13 @@ class _FactDrafting:
     def add_draft(self, time: float, fact: facts.Fact, contents: tuple[Content, ...] = ()) -> int:
         """Add a draft, and return its number."""
         self.time = max(self.time, time)
-        self.made.append(FactDraft(self.time, fact, contents, self.message))
+        self.drafts.append(FactDraft(self.time, fact, contents, self.message))
         if self.has_folds:
-            self.state.advance_state(facts.Recorded("", len(self.made), self.time, fact))
-        return len(self.made)
+            self.state.advance_state(facts.Recorded("", len(self.drafts), self.time, fact))
+        return len(self.drafts)
 
     def draft_message(self, position: int, message: RecordedMessage) -> None:
-        self.first_drafts[position] = len(self.made) + 1
+        self.first_drafts[position] = len(self.drafts) + 1
         self.message = position
         if message.role == "assistant":
             self._draft_reply(message)
@@ -211,7 +211,7 @@ class _FactDrafting:
             said = facts.UserSaid(tuple(parts), steering=is_steering)
             self.add_draft(message.time, said, tuple(contents))
             self.is_turn_running = True
-            self.made[-1] = replace(self.made[-1], is_summary=message.is_summary)
+            self.drafts[-1] = replace(self.drafts[-1], is_summary=message.is_summary)
 
     def _draft_reply(self, message: RecordedMessage) -> None:
         recorded_parts = message.parts or recorded_session.reply_parts_from_message(message)
@@ -305,13 +305,13 @@ class _FactDrafting:
         tokens = self.tokens.count_tokens(f"{SUMMARY}\n{compaction.text}")
         said = facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.is_turn_running)
         self.add_draft(compaction.time, said)
-        self.made[-1] = replace(self.made[-1], is_compaction=True)
+        self.drafts[-1] = replace(self.drafts[-1], is_compaction=True)
 
     def _draft_fold_of_compaction(
         self, compaction: recorded_session.RecordedCompaction, cover: facts.Span
     ) -> bool:
         """Draft the fold, and return whether it is valid. One that is not is taken back."""
-        earlier = [one.fact for one in self.made if isinstance(one.fact, facts.Folded)]
+        earlier = [one.fact for one in self.drafts if isinstance(one.fact, facts.Folded)]
         text = f"{SUMMARY}\n{compaction.text}"
         fold = facts.Folded(
             self._next_fold_name(facts.FoldKind.HANDOVER),
@@ -326,10 +326,10 @@ class _FactDrafting:
         self.add_draft(compaction.time, fold)
         if fold.fold in self.state.branch.live:
             return True
-        self.made.pop()
+        self.drafts.pop()
         self.state = build_state(
             facts.Recorded("", number, draft.time, draft.fact)
-            for number, draft in enumerate(self.made, 1)
+            for number, draft in enumerate(self.drafts, 1)
         )
         return False
 
@@ -337,9 +337,9 @@ class _FactDrafting:
         self, compaction: recorded_session.RecordedCompaction
     ) -> facts.Span | None:
         """Return the span of messages before the first one kept, or None if it cannot be folded."""
-        end = self.first_drafts.get(compaction.keep, len(self.made) + 1)
-        while end <= len(self.made) and isinstance(
-            self.made[end - 1].fact, facts.ToolReturned | facts.Folded
+        end = self.first_drafts.get(compaction.keep, len(self.drafts) + 1)
+        while end <= len(self.drafts) and isinstance(
+            self.drafts[end - 1].fact, facts.ToolReturned | facts.Folded
         ):
             end += 1
         numbers = [number for number in self.state.branch.order if number < end]
@@ -350,12 +350,12 @@ class _FactDrafting:
     def _separates_call_from_result(self, end: int) -> bool:
         """Whether a result behind the draft `end` answers a call before it."""
         waiting: set[str] = set()
-        for draft in self.made[: end - 1]:
+        for draft in self.drafts[: end - 1]:
             if isinstance(draft.fact, facts.ModelReplied):
                 waiting |= {one.id for one in draft.fact.parts if isinstance(one, facts.ToolCall)}
             elif isinstance(draft.fact, facts.ToolReturned):
                 waiting.discard(draft.fact.call)
-        for draft in self.made[end - 1 :]:
+        for draft in self.drafts[end - 1 :]:
             if isinstance(draft.fact, facts.ToolReturned) and draft.fact.call in waiting:
                 return True
         return False

@@ -142,7 +142,7 @@ class HistoryMessages:
     """The messages of the rows read so far. Each format has a subclass, with a `read_row`."""
 
     report: ReadingReport
-    made: list[RecordedMessage] = field(default_factory=list)
+    messages: list[RecordedMessage] = field(default_factory=list)
     compactions: list[RecordedCompaction] = field(default_factory=list)
 
     def read_rows(self, rows: Iterable[HistoryRow]) -> Self:
@@ -172,13 +172,13 @@ class HistoryMessages:
         """Add a user's message if it has text or a picture. `beside`: as in `RecordedMessage`."""
         text, pictures = text_and_pictures(content)
         if text.strip() or pictures:
-            self.made.append(
+            self.messages.append(
                 RecordedMessage("user", text, time=time, pictures=pictures, beside=beside)
             )
 
     def add_compaction(self, text: str, time: float, why: str, keep: int | None = None) -> None:
         """Add a summary, which replaces what came before it, or before the message `keep`."""
-        position = len(self.made)
+        position = len(self.messages)
         first_kept = position
         if keep is not None:
             first_kept = keep

@@ -115,20 +115,21 @@ def build_branch_sessions(
     for number, branch in enumerate(tree.branches):
         # What cannot be read in a branch's shared rows was reported with its parent.
         own_report = ReadingReport() if number else report
-        messages = read_messages(tree.rows_of_branch(number), own_report)
+        reader = read_messages(tree.rows_of_branch(number), own_report)
         session = replace(
-            template, messages=tuple(messages.made), compactions=tuple(messages.compactions)
+            template, messages=tuple(reader.messages), compactions=tuple(reader.compactions)
         )
         if number:
             shared_rows = tree.rows_shared_with_parent(number)
-            shared = len(read_messages(shared_rows, ReadingReport()).made)
-            name = name_of_row(branch.rows[0]) if branch.rows else ""
+            shared_count = len(read_messages(shared_rows, ReadingReport()).messages)
+            first_own_row = name_of_row(branch.rows[0]) if branch.rows else ""
+            forked_from = sessions[branch.of].session if shared_count else ""
             session = replace(
                 session,
                 name=f"{template.name}#{number + 1}",
-                session=f"{template.session}#{name}",
-                forked_from=sessions[branch.of].session if shared else "",
-                forked_at=shared,
+                session=f"{template.session}#{first_own_row}",
+                forked_from=forked_from,
+                forked_at=shared_count,
             )
         sessions.append(session)
     return sessions

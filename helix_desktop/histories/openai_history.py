@@ -34,13 +34,13 @@ def read_openai_recordings(
     if rows and not any("role" in row.value for row in rows):
         report.complaints.append(f"{path}: no line of it is a message: none has a role.")
         return []
-    messages = OpenaiMessages(report).read_rows(rows).made
+    messages = OpenaiMessages(report).read_rows(rows).messages
     return [RecordedSession(str(path), tuple(messages), KIND, path.stem)]
 
 
 class OpenaiMessages(history_rows.HistoryMessages):
     def read_row(self, value: Mapping[str, object]) -> None:
-        self.made.append(_read_openai_message(value, self.made))
+        self.messages.append(_read_openai_message(value, self.messages))
 
 
 def _read_openai_message(

@@ -69,17 +69,19 @@ def read_opencode2_database(
         query = f"SELECT * FROM {table}"  # noqa: S608 -- one of two names
         for row in query_until_damage(connection, query, (), report, ("time_created", "id")):
             rows[text_at(row, "id")] = row
-    made: dict[str, tuple[RecordedMessage, ...]] = {}
+    messages_by_session: dict[str, tuple[RecordedMessage, ...]] = {}
     # A sub-agent's session comes behind the one that started it, and a fork behind its source.
     for session in sorted(rows.values(), key=lambda row: row.get("parent_id") is not None):
         name = text_at(session, "id")
-        if name in ids:
-            report.shape = f"{KIND}-2"
-            report.version = text_at(session, "version")
-            for recording in _read_session(connection, session, path, report):
-                made[recording.session] = recording.messages
-                source = made.get(text_at(session, "fork_session_id"), ())
-                yield _with_shared_beginning(recording, session, source)
+        if name not in ids:
+            continue
+        report.shape = f"{KIND}-2"
+        report.version = text_at(session, "version")
+        for recording in _read_session(connection, session, path, report):
+            messages_by_session[recording.session] = recording.messages
+            source_name = text_at(session, "fork_session_id")
+            source_messages = messages_by_session.get(source_name, ())
+            yield _with_shared_beginning(recording, session, source_messages)
 
 
 def _read_session(
@@ -91,8 +93,8 @@ def _read_session(
     """Yield the session and, if its end was reverted, a branch that still has it."""
     name = text_at(session, "id")
     hidden_from = _first_reverted_id_of_version_2(session)
-    messages = _Opencode2Messages(report)
-    whole = RecordedSession(
+    reader = _Opencode2Messages(report)
+    without_messages = RecordedSession(
         f"{path}#{name}",
         (),
         KIND,
@@ -106,19 +108,20 @@ def _read_session(
     for row in query_until_damage(connection, _MESSAGES, [name], report, ("seq", "id")):
         value = parse_json_column(row["data"], f"{path}, message {row['id']}", report)
         if hidden_from and row["id"] == hidden_from:
-            before_revert = _with_messages(whole, messages)
+            before_revert = _with_messages(without_messages, reader)
         if value is not None:
-            about = {"id": row["id"], "type": row["type"]}
-            whole_row = replace(value, value={**value.value, **about})
-            report.note_unknown_fields(whole_row)
-            messages.read_rows([whole_row])
+            # The id and the type are in columns of their own.
+            columns = {"id": row["id"], "type": row["type"]}
+            complete_row = replace(value, value={**value.value, **columns})
+            report.note_unknown_fields(complete_row)
+            reader.read_rows([complete_row])
     if before_revert is None:
-        yield _with_messages(whole, messages)
+        yield _with_messages(without_messages, reader)
         return
     yield before_revert
     branch = f"{name}#{hidden_from}"
     yield replace(
-        _with_messages(whole, messages),
+        _with_messages(without_messages, reader),
         name=f"{path}#{branch}",
         session=branch,
         forked_from=name,
@@ -126,9 +129,9 @@ def _read_session(
     )
 
 
-def _with_messages(session: RecordedSession, messages: "_Opencode2Messages") -> RecordedSession:
-    compactions = tuple(messages.compactions)
-    return replace(session, messages=tuple(messages.made), compactions=compactions)
+def _with_messages(session: RecordedSession, reader: "_Opencode2Messages") -> RecordedSession:
+    compactions = tuple(reader.compactions)
+    return replace(session, messages=tuple(reader.messages), compactions=compactions)
 
 
 def _first_reverted_id_of_version_2(session: Mapping[str, object]) -> str:
@@ -168,7 +171,7 @@ class _Opencode2Messages(history_rows.HistoryMessages):
             self.add_user_message(text_at(value, "text"), self.time, beside=True)
         elif kind == "system":
             text = text_at(value, "text")
-            self.made.append(RecordedMessage("system", text, time=self.time, beside=True))
+            self.messages.append(RecordedMessage("system", text, time=self.time, beside=True))
         elif kind == "shell":
             self._read_shell_command(value)
         elif kind == "location-switched":
@@ -197,7 +200,7 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         text = "\n\n".join(filter(None, texts))
         if text.strip() or pictures:
             message = RecordedMessage("user", text, time=self.time, pictures=tuple(pictures))
-            self.made.append(message)
+            self.messages.append(message)
 
     def _read_shell_command(self, value: Mapping[str, object]) -> None:
         """Read a command that the user ran, and what it printed."""
@@ -213,7 +216,7 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         text = "\n\n".join(filter(None, (text_at(value, "summary"), text_at(value, "recent"))))
         if not text.strip():
             self.report.add_left_out_row("compaction sealed")
-        elif self.made:
+        elif self.messages:
             self.add_compaction(text, self.time, "opencode compacted the conversation here")
 
     def _read_reply(self, value: Mapping[str, object]) -> None:
@@ -237,12 +240,14 @@ class _Opencode2Messages(history_rows.HistoryMessages):
         if any(isinstance(part, ToolCall) or part.text for part in parts):
             model = text_at(value, "model", "id")
             usage = _usage_of_reply(value)
-            self.made.append(build_recorded_reply(parts, model=model, time=self.time, usage=usage))
-            self.made += results
+            self.messages.append(
+                build_recorded_reply(parts, model=model, time=self.time, usage=usage)
+            )
+            self.messages += results
         error = object_at(value, "error")
         if error:
             why = first_text(error, "message", "type") or "error"
-            self.made.append(RecordedMessage("failure", why, time=self.time))
+            self.messages.append(RecordedMessage("failure", why, time=self.time))
 
     def _results_of_tool(
         self, call: ToolCall, state: Mapping[str, object], part: Mapping[str, object]

@@ -134,7 +134,7 @@ def _build_opencode_recordings(
         for value in (message, *parts):
             report.note_unknown_fields(history_rows.HistoryRow(value, str(path)))
         if at == stands:
-            shared = len(writing.made)
+            shared = len(writing.messages)
             yield _build_opencode_recording(session, writing, path)
         writing.read_opencode_message(message, parts)
     whole = _build_opencode_recording(session, writing, path)
@@ -158,7 +158,7 @@ def _build_opencode_recording(
 ) -> recorded_session.RecordedSession:
     return recorded_session.RecordedSession(
         f"{path}#{text_at(session, 'id')}",
-        tuple(writing.made),
+        tuple(writing.messages),
         KIND,
         text_at(session, "id"),
         text_at(session, "title"),
@@ -178,7 +178,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
     def read_opencode_message(self, message: Mapping[str, object], parts: Parts) -> None:
         time = _time_of_message(message)
         identity = text_at(message, "id")
-        self.places[identity] = len(self.made)
+        self.places[identity] = len(self.messages)
         if message.get("role") == "user":
             for part in parts:
                 if part.get("type") == "compaction":
@@ -197,10 +197,10 @@ class _OpencodeMessages(history_rows.HistoryMessages):
     ) -> None:
         """Read a summary. The newest turns before it may stay behind it, word for word."""
         text = "\n".join(text_at(part, "text") for part in parts if part.get("type") == "text")
-        if not self.made or not text.strip():
+        if not self.messages or not text.strip():
             return
         first_kept = self.first_kept.get(text_at(message, "parentID"), "")
-        keep = self.places.get(first_kept, len(self.made))
+        keep = self.places.get(first_kept, len(self.messages))
         self.add_compaction(text, time, "opencode compacted the conversation here", keep)
 
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
@@ -225,7 +225,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
             message = recorded_session.RecordedMessage(
                 "user", text, time=time, pictures=tuple(files), beside=beside
             )
-            self.made.append(message)
+            self.messages.append(message)
 
     def _read_opencode_reply(
         self, message: Mapping[str, object], parts: Parts, time: float
@@ -252,7 +252,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         error = object_at(message, "error")
         if error:
             why = text_at(error, "data", "message") or text_at(error, "name") or "error"
-            self.made.append(recorded_session.RecordedMessage("failure", why, time=time))
+            self.messages.append(recorded_session.RecordedMessage("failure", why, time=time))
 
     def _add_opencode_reply(
         self,
@@ -265,10 +265,10 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         if any(
             isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in written
         ):
-            self.made.append(
+            self.messages.append(
                 recorded_session.build_recorded_reply(written, model=model, time=time, usage=usage)
             )
-            self.made.extend(results)
+            self.messages.extend(results)
             written.clear()
             results.clear()
 

@@ -94,7 +94,7 @@ class _PiMessages(history_rows.HistoryMessages):
     places: dict[str, int] = field(default_factory=dict)
 
     def read_row(self, value: Mapping[str, object]) -> None:
-        self.places[text_at(value, "id")] = len(self.made)
+        self.places[text_at(value, "id")] = len(self.messages)
         time = history_rows.parse_time(value.get("timestamp"))
         kind = value.get("type")
         if kind == "message":
@@ -106,9 +106,9 @@ class _PiMessages(history_rows.HistoryMessages):
             self.add_user_message(text, time, beside=True)
         elif kind == "compaction":
             first_kept = text_at(value, "firstKeptEntryId")
-            keep = min(self.places.get(first_kept, len(self.made)), len(self.made))
+            keep = min(self.places.get(first_kept, len(self.messages)), len(self.messages))
             text = text_at(value, "summary")
-            if self.made and text:
+            if self.messages and text:
                 self.add_compaction(text, time, "pi compacted the conversation here", keep)
 
     def _read_pi_message(self, message: Mapping[str, object], time: float) -> None:
@@ -118,7 +118,9 @@ class _PiMessages(history_rows.HistoryMessages):
         if role == "assistant":
             self._read_pi_reply(message, time)
         elif role == "toolResult":
-            self.made.append(history_rows.read_tool_result(message, time, "toolCallId", "isError"))
+            self.messages.append(
+                history_rows.read_tool_result(message, time, "toolCallId", "isError")
+            )
         elif role == "user":
             self.add_user_message(content, time)
         elif role == "bashExecution" and not message.get("excludeFromContext"):
@@ -139,12 +141,12 @@ class _PiMessages(history_rows.HistoryMessages):
         model = text_at(message, "model")
         if message.get("stopReason") == "error" and not objects_at(content):
             why = text_at(message, "errorMessage") or "error"
-            self.made.append(RecordedMessage("failure", why, time=time))
+            self.messages.append(RecordedMessage("failure", why, time=time))
             return
         parts = [_pi_reply_part(block, message) for block in objects_at(content)]
         parts = parts or [Text(history_rows.text_of_message_content(content))]
         usage = _pi_usage(object_at(message, "usage"))
-        self.made.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
+        self.messages.append(build_recorded_reply(parts, model=model, time=time, usage=usage))
 
 
 def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -> ReplyPart:

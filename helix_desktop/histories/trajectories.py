@@ -98,7 +98,7 @@ def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
     history = objects_at(value, "history")
     if any(message.get("tool_calls") for message in history):
         rows = (HistoryRow(message, "history") for message in history)
-        yield from OpenaiMessages(ReadingReport()).read_rows(rows).made
+        yield from OpenaiMessages(ReadingReport()).read_rows(rows).messages
         return
     # The system prompt, demonstrations and task before the agent's first reply.
     for message in history:

@@ -47,7 +47,7 @@ class Rows(history_rows.HistoryMessages):
 def test_rows_that_cannot_be_read_are_told_and_kept_and_do_not_end_the_reading() -> None:
     report = history_rows.ReadingReport()
     assert report.complaint_sentences("a.jsonl") == ()
-    made = Rows(report).read_rows(
+    reader = Rows(report).read_rows(
         [
             row(b"1\n", text="first"),
             row(b"2\n", text=1.5),
@@ -58,7 +58,7 @@ def test_rows_that_cannot_be_read_are_told_and_kept_and_do_not_end_the_reading()
             row(b"7\n", text="last", beside=True),
         ]
     )
-    assert [(one.role, one.text, one.beside, one.time) for one in made.made] == [
+    assert [(one.role, one.text, one.beside, one.time) for one in reader.messages] == [
         ("user", "first", False, 5.0),
         ("user", "last", True, 5.0),
     ]
@@ -83,19 +83,23 @@ def test_complaints_alone_are_told_without_a_list_of_kinds() -> None:
 
 
 def test_only_words_or_pictures_make_a_message_and_a_compaction_stands_where_it_came() -> None:
-    made = Rows(history_rows.ReadingReport())
+    reader = Rows(history_rows.ReadingReport())
     nothing: list[object] = ["", "  \n", [], None]
     for content in nothing:
-        made.add_user_message(content, 1.0)
-    assert made.made == []
-    made.add_user_message(
+        reader.add_user_message(content, 1.0)
+    assert reader.messages == []
+    reader.add_user_message(
         [{"type": "image", "source": {"media_type": "image/png", "data": "AAAA"}}], 1.0
     )
-    (picture,) = made.made[0].pictures
-    assert (made.made[0].text, picture.media_type, picture.data) == ("", "image/png", b"\0\0\0")
-    made.add_compaction("short", 2.0, "auto")
-    made.add_compaction("shorter", 3.0, "manual", keep=0)
-    assert [(one.at, one.keep, one.text, one.time, one.why) for one in made.compactions] == [
+    (picture,) = reader.messages[0].pictures
+    assert (reader.messages[0].text, picture.media_type, picture.data) == (
+        "",
+        "image/png",
+        b"\0\0\0",
+    )
+    reader.add_compaction("short", 2.0, "auto")
+    reader.add_compaction("shorter", 3.0, "manual", keep=0)
+    assert [(one.at, one.keep, one.text, one.time, one.why) for one in reader.compactions] == [
         (1, 1, "short", 2.0, "auto"),
         (1, 0, "shorter", 3.0, "manual"),
     ]

@@ -15,7 +15,7 @@ from helix_desktop.histories.recorded_session import RecordedMessage
 def read(*values: Mapping[str, object]) -> tuple[list[RecordedMessage], list[str]]:
     report = ReadingReport()
     rows = [HistoryRow(value, f"f, line {number}") for number, value in enumerate(values, 1)]
-    return openai_history.OpenaiMessages(report).read_rows(rows).made, report.complaints
+    return openai_history.OpenaiMessages(report).read_rows(rows).messages, report.complaints
 
 
 def test_content_in_parts_is_joined_and_a_picture_is_noted() -> None:
@@ -86,7 +86,7 @@ def test_a_result_that_names_its_function_alone_answers_the_last_call_of_that_na
     found = (
         openai_history.OpenaiMessages(ReadingReport())
         .read_rows(HistoryRow(row, "line") for row in rows)
-        .made
+        .messages
     )
     assert [message.answers for message in found[1:]] == ["2", "1"]
 
