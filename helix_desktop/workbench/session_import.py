@@ -31,6 +31,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_facts
 from helix_desktop.histories.history_facts import FactDraft
@@ -475,9 +476,9 @@ class SessionWriter:
         )
 
 
-def _digests_of_unread_lines(facts: Sequence[Recorded]) -> list[bytes]:
+def _digests_of_unread_lines(facts: Sequence[Recorded]) -> list[Digest]:
     """Return under which digests earlier imports have stored lines that nobody reads."""
-    digests: list[bytes] = []
+    digests: list[Digest] = []
     for recorded in facts:
         if isinstance(recorded.fact, BroughtIn) and recorded.fact.unread:
             digests.append(recorded.fact.unread.digest)
