@@ -27,20 +27,20 @@ def prepare_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentS
     """
     address_in_agent_settings.check_not_connected(agent, where.config)
     login_start.check_login_start()
-    held = asyncio.run(
+    resident_status = asyncio.run(
         ask_resident(where, "hold", command=wrapped_agent.command_of_this_program(where))
     )
-    if not held:
+    if not resident_status:
         raise HelixError(
             f"The gateway's address could not be reserved, so {agent.title} was not connected."
         )
     # Agents are started in a terminal. Its shell may name a proxy or an address that we
     # do not have.
-    names = read_word_lists("known_agents")["asked_of_shell"]
-    environ = {**os.environ, **asyncio.run(read_login_variables(names, os.environ))}
-    return address_in_agent_settings.plan_address_install(
-        agent, int(held["port"]), Path.home(), environ
-    )
+    variable_names = read_word_lists("known_agents")["asked_of_shell"]
+    variables_of_shell = asyncio.run(read_login_variables(variable_names, os.environ))
+    environ = {**os.environ, **variables_of_shell}
+    gateway_port = int(resident_status["port"])
+    return address_in_agent_settings.plan_address_install(agent, gateway_port, Path.home(), environ)
 
 
 def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:

@@ -78,21 +78,21 @@ class AgentRoutes:
             return None
         if _is_excluded(agent, self._where) or _has_proxy(environment):
             return None
-        name = next((known.name for known in KNOWN_AGENTS.values() if known.title == agent), agent)
+        name = _short_name_of_agent(agent)
         try:
-            found = self._find_upstream(bench, name, environment, provider, key.variable)
-            if found is None:
+            route = self._find_upstream(bench, name, environment, provider, key.variable)
+            if route is None:
                 return None
             with self._finding:
                 address = self._ensure_gateway_address_for_agent(
-                    bench.workspace.id, name, found, environment, conversation
+                    bench.workspace.id, name, route, environment, conversation
                 )
         except (HelixError, OSError) as error:
             log.info("%s works without the gateway: %s", agent[:80], error)
             return None
-        address += agent_upstreams.ADDRESSES.get(protocol, {"path": ""})["path"]
+        path_of_protocol = agent_upstreams.ADDRESSES.get(protocol, {"path": ""})["path"]
         headers = {key.header: key.prefix + environment[key.variable]}
-        return {"baseUrl": address, "headers": headers}
+        return {"baseUrl": address + path_of_protocol, "headers": headers}
 
     def _find_upstream(
         self,
@@ -104,17 +104,21 @@ class AgentRoutes:
     ) -> "AgentRoute | None":
         """Return where the agent's requests go, or None if it does not sign in with its key."""
         if name not in KNOWN_AGENTS:
-            return AgentRoute(AgentUpstream("", text_at(provider, "baseUrl")))
+            return AgentRoute(AgentUpstream(address=text_at(provider, "baseUrl")))
         # The agent's settings may name a different address or login.
-        without_key = {
-            variable: value for variable, value in environment.items() if variable != key_variable
-        }
-        surroundings = AgentSurroundings(without_key, Path.home(), bench.main_folder)
-        found = agent_upstreams.find_agent_upstreams(name, surroundings)
-        usual = address_in_agent_settings.resolve_own_addresses(found, self._where.config)[0]
-        if usual.provider or agent_upstreams.uses_subscription_by_settings(name, surroundings):
+        environment_without_key = dict(environment)
+        environment_without_key.pop(key_variable, None)
+        surroundings = AgentSurroundings(environment_without_key, Path.home(), bench.main_folder)
+        upstreams_in_settings = agent_upstreams.find_agent_upstreams(name, surroundings)
+        upstreams = address_in_agent_settings.resolve_own_addresses(
+            upstreams_in_settings, self._where.config
+        )
+        usual_upstream = upstreams[0]
+        if usual_upstream.provider:
             return None
-        return AgentRoute(usual, find_own_header_names(name, surroundings))
+        if agent_upstreams.uses_subscription_by_settings(name, surroundings):
+            return None
+        return AgentRoute(usual_upstream, find_own_header_names(name, surroundings))
 
     def _ensure_gateway_address_for_agent(
         self,
@@ -124,26 +128,36 @@ class AgentRoutes:
         environment: Mapping[str, str],
         conversation: str,
     ) -> str:
-        known = (workspace, name, route.upstream.address, conversation)
-        held = self._held.get(known)
-        if held is None or not held.is_held:
-            built = wrapped_agent.build_registration_for_run(
-                name, route.upstream, environment, route.headers
-            )
-            registration = replace(built, workspace=workspace, parent=conversation)
-            command = wrapped_agent.command_of_this_program(self._where)
-            held = HeldRegistration(self._where, command, registration)
-            self.holding.enter_context(held)
-            self._held[known] = held
+        purpose = (workspace, name, route.upstream.address, conversation)
+        earlier = self._held.get(purpose)
+        if earlier is not None and earlier.is_held:
+            return earlier.addresses[0]
+        registration = wrapped_agent.build_registration_for_run(
+            name, route.upstream, environment, route.headers
+        )
+        held = HeldRegistration(
+            self._where,
+            wrapped_agent.command_of_this_program(self._where),
+            replace(registration, workspace=workspace, parent=conversation),
+        )
+        self.holding.enter_context(held)
+        self._held[purpose] = held
         return held.addresses[0]
+
+
+def _short_name_of_agent(title: str) -> str:
+    """Return the name by which `wrap` knows an agent, or the title of one that it does not know."""
+    for known_agent in KNOWN_AGENTS.values():
+        if known_agent.title == title:
+            return known_agent.name
+    return title
 
 
 def _is_excluded(agent: str, where: ProgramFolders) -> bool:
     """Whether the user chose that nothing of this agent is recorded."""
-    left_out = read_names_of_unrecorded_agents(where)
-    names = {agent.casefold()}
-    names.update(kind for kind, title in NAMES.items() if title == agent)
-    return bool(left_out & names)
+    names_of_agent = {agent.casefold()}
+    names_of_agent.update(kind for kind, title in NAMES.items() if title == agent)
+    return not names_of_agent.isdisjoint(read_names_of_unrecorded_agents(where))
 
 
 def _has_proxy(environment: Mapping[str, str]) -> bool:

@@ -20,6 +20,16 @@ from helix_desktop.resident import agent_connecting
 from helix_desktop.resident.resident_client import HeldRegistration
 
 PROGRAM = "helix-desktop"
+# The figures of conversations that can be added up: tokens, numbers and dollars.
+SUMMED_FIGURES = (
+    "requests",
+    "sent",
+    "without",
+    "cache_read",
+    "recalls",
+    "paid",
+    "paid_without",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +68,21 @@ class AgentConnections:
 
 def list_words_that_start_this_program() -> list[str]:
     """Return what a user types in a terminal: the program's name, or from a checkout its path."""
-    beside = Path(sys.executable).with_name(PROGRAM)
     if shutil.which(PROGRAM) is not None:
         return [PROGRAM]
-    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "helix_desktop"]
+    program_beside_python = Path(sys.executable).with_name(PROGRAM)
+    if program_beside_python.is_file():
+        return [str(program_beside_python)]
+    return [sys.executable, "-m", "helix_desktop"]
 
 
 class ConnectedAgents:
+    """What the window shows of the gateway and the agents that use it, and what it changes.
+
+    The window reaches a gateway with a registration: an address of its own there. One keeps
+    the gateway running (`_switched_on`); the other only looks at one that runs (`_watching`).
+    """
+
     def __init__(self, where: ProgramFolders) -> None:
         self._where = where
         self._switched_on: HeldRegistration | None = None
@@ -74,20 +92,27 @@ class ConnectedAgents:
         return await asyncio.to_thread(self._fetch_agents_overview)
 
     def _fetch_agents_overview(self) -> AgentConnections:
-        held = self._find_or_create_gateway_registration()
-        url, *for_others = held.addresses if held is not None else ("",)
-        told: dict[str, Any] = (wrapped_agent.fetch_gateway_status(url) or {}) if url else {}
-        today = told.get("today", ())
-        rows = [self._build_agent_row(agent, told) for agent in known_agents.KNOWN_AGENTS.values()]
-        names = list(Figures.__dataclass_fields__)[3:]  # Without conversation, agent and title.
-        whole = Figures("", "", "", *(sum(one[name] for one in today) for name in names))
-        return AgentConnections(url.partition("/t/")[0], rows, whole, next(iter(for_others), ""))
+        registration = self._find_or_create_gateway_registration()
+        addresses: list[str] = []
+        gateway_status: Mapping[str, Any] = {}
+        if registration is not None:
+            addresses = registration.addresses
+            gateway_status = wrapped_agent.fetch_gateway_status(addresses[0]) or {}
+        return AgentConnections(
+            address=_address_without_token(addresses),
+            agents=[
+                self._build_agent_row(agent, gateway_status)
+                for agent in known_agents.KNOWN_AGENTS.values()
+            ],
+            today=_add_up_figures(gateway_status.get("today", ())),
+            for_others=_address_for_others(addresses),
+        )
 
     def _find_or_create_gateway_registration(self) -> HeldRegistration | None:
         """Return what reaches a running gateway, even one that another program started, or None."""
-        for held in (self._switched_on, self._watching):
-            if held is not None and held.is_held:
-                return held
+        for registration in (self._switched_on, self._watching):
+            if registration is not None and registration.is_held:
+                return registration
         try:
             self._watching = self._register_window(starts=False)
         except HelixError:
@@ -95,52 +120,66 @@ class ConnectedAgents:
         return self._watching
 
     def _register_window(self, *others: GatewayRegistration, starts: bool) -> HeldRegistration:
-        command, own = (
-            wrapped_agent.command_of_this_program(self._where),
-            GatewayRegistration("", sees_all=True),
-        )
-        return HeldRegistration(self._where, command, own, *others, starts=starts).__enter__()
+        """Register the window, whose address comes first, together with `others`."""
+        command = wrapped_agent.command_of_this_program(self._where)
+        window = GatewayRegistration(token="", sees_all=True)
+        registration = HeldRegistration(self._where, command, window, *others, starts=starts)
+        return registration.__enter__()
 
-    def _build_agent_row(self, agent: KnownAgent, told: Mapping[str, Any]) -> ConnectedAgentRow:
-        seen: Mapping[str, Any] = next(
-            (one for one in told.get("agents", ()) if one["agent"] == agent.title), {}
-        )
-        own = [one for one in told.get("today", ()) if one["agent"] == agent.title]
+    def _build_agent_row(
+        self, agent: KnownAgent, gateway_status: Mapping[str, Any]
+    ) -> ConnectedAgentRow:
+        requests_of_agent: Mapping[str, Any] = {}
+        for requests in gateway_status.get("agents", ()):
+            if requests["agent"] == agent.title:
+                requests_of_agent = requests
+                break
+        conversations_today = [
+            conversation
+            for conversation in gateway_status.get("today", ())
+            if conversation["agent"] == agent.title
+        ]
+        start_words = [*list_words_that_start_this_program(), "wrap", agent.name]
         return ConnectedAgentRow(
-            agent.name,
-            agent.title,
-            shlex.join([*list_words_that_start_this_program(), "wrap", agent.name]),
-            shutil.which(agent.program) is not None,
-            address_in_agent_settings.is_agent_connected(agent, self._where.config),
-            int(seen.get("requests", 0)),
-            float(seen.get("last", 0.0)),
-            str(seen.get("unfolded", "")),
-            len(own),
-            sum(one["sent"] for one in own),
-            sum(one["without"] for one in own),
-            str(seen.get("failure", "")),
+            name=agent.name,
+            title=agent.title,
+            start_command=shlex.join(start_words),
+            installed=shutil.which(agent.program) is not None,
+            connected=address_in_agent_settings.is_agent_connected(agent, self._where.config),
+            requests=int(requests_of_agent.get("requests", 0)),
+            last_request_time=float(requests_of_agent.get("last", 0.0)),
+            reason_not_folded=str(requests_of_agent.get("unfolded", "")),
+            conversations=len(conversations_today),
+            sent=sum(conversation["sent"] for conversation in conversations_today),
+            without=sum(conversation["without"] for conversation in conversations_today),
+            last_failure=str(requests_of_agent.get("failure", "")),
         )
 
     async def switch_gateway(self, *, on: bool) -> None:
-        await asyncio.to_thread(self._start_resident_gateway if on else self._stop_resident_gateway)
+        if on:
+            await asyncio.to_thread(self._start_resident_gateway)
+        else:
+            await asyncio.to_thread(self._stop_resident_gateway)
 
     def _start_resident_gateway(self) -> None:
-        from helix_desktop.gateway import (
-            gateway_server,
-        )  # It takes time, and this is done in a thread.
+        # The import takes time, so it is done here, in a thread.
+        from helix_desktop.gateway import gateway_server
 
-        if self._switched_on is None or not self._switched_on.is_held:
-            token = gateway_server.read_or_create_token(self._where)
-            others = GatewayRegistration(token, chooses_workspace=True)
-            self._switched_on = self._register_window(others, starts=True)
+        if self._switched_on is not None and self._switched_on.is_held:
+            return
+        token = gateway_server.read_or_create_token(self._where)
+        any_other_program = GatewayRegistration(token, chooses_workspace=True)
+        self._switched_on = self._register_window(any_other_program, starts=True)
 
     def _stop_resident_gateway(self) -> None:
-        held, self._switched_on = self._switched_on, None
-        if held is not None:
-            held.__exit__()
+        registration = self._switched_on
+        self._switched_on = None
+        if registration is not None:
+            registration.__exit__()
 
     async def diff_of_planned_configuration(self, name: str) -> str:
-        return (await asyncio.to_thread(self._plan_configuration_change, name)).as_unified_diff()
+        change = await asyncio.to_thread(self._plan_configuration_change, name)
+        return change.as_unified_diff()
 
     async def toggle_agent_connection(self, name: str) -> None:
         await asyncio.to_thread(self._connect_or_disconnect_agent, name)
@@ -153,7 +192,29 @@ class ConnectedAgents:
 
     def _connect_or_disconnect_agent(self, name: str) -> None:
         change = self._plan_configuration_change(name)
-        connects = change.registration is not None
-        (agent_connecting.connect_agent if connects else agent_connecting.disconnect_agent)(
-            change, self._where
-        )
+        is_address_written = change.registration is not None
+        if is_address_written:
+            agent_connecting.connect_agent(change, self._where)
+        else:
+            agent_connecting.disconnect_agent(change, self._where)
+
+
+def _address_without_token(addresses: Sequence[str]) -> str:
+    """Return where the gateway listens, or an empty string if none runs."""
+    if not addresses:
+        return ""
+    return addresses[0].partition("/t/")[0]
+
+
+def _address_for_others(addresses: Sequence[str]) -> str:
+    """Return the address that follows the window's own, if the window registered one."""
+    if len(addresses) < 2:
+        return ""
+    return addresses[1]
+
+
+def _add_up_figures(conversations: Sequence[Mapping[str, Any]]) -> Figures:
+    totals: dict[str, Any] = {}
+    for name in SUMMED_FIGURES:
+        totals[name] = sum(conversation[name] for conversation in conversations)
+    return Figures(conversation="", agent="", title="", **totals)

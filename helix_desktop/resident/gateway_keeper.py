@@ -18,9 +18,8 @@ from helix_desktop.processes import starter
 from helix_desktop.processes.starter import open_process
 
 PAUSE_SECONDS = 0.2  # The pause before a gateway is started again that ended within this time.
-INHERITS = (
-    sys.platform != "win32"
-)  # Gateways inherit the listening socket, so no other program can take the port.
+# Gateways inherit the listening socket, so no other program can take the port.
+INHERITS = sys.platform != "win32"
 
 
 class GatewayKeeper:
@@ -57,9 +56,8 @@ class GatewayKeeper:
 
     def set_registrations(self, registrations: Iterable[GatewayRegistration]) -> None:
         with self._lock:
-            self._registrations_line = (
-                json.dumps([one.as_json_without_key() for one in registrations]) + "\n"
-            )
+            rows = [registration.as_json_without_key() for registration in registrations]
+            self._registrations_line = json.dumps(rows) + "\n"
             self._send_registrations_to_gateway()
 
     def stop_gateway_process(self) -> None:
@@ -76,33 +74,43 @@ class GatewayKeeper:
         with self._lock:
             if self._is_ending.is_set() or self._socket is None:
                 return
-            inherited = [self._socket.fileno()] if INHERITS else []
-            place = ["--socket", str(inherited[0])] if INHERITS else ["--port", str(self.port)]
             try:
-                argv = [*self._command, *place]
-                launch = starter.ProcessLaunch(
-                    starter.CommandAuthor.PROGRAM, argv, inherited=inherited, has_own_session=True
-                )
+                launch = self._build_gateway_launch(self._socket)
                 self._process = open_process(launch, stdin=starter.PIPE, stdout=starter.DEVNULL)
             except OSError as error:
                 raise HelixError(f"The gateway could not be started: {error.strerror}.") from error
             self._send_registrations_to_gateway()
 
+    def _build_gateway_launch(self, listening_socket: socket.socket) -> starter.ProcessLaunch:
+        if INHERITS:
+            inherited = [listening_socket.fileno()]
+            listening_options = ["--socket", str(listening_socket.fileno())]
+        else:
+            inherited = []
+            listening_options = ["--port", str(self.port)]
+        return starter.ProcessLaunch(
+            starter.CommandAuthor.PROGRAM,
+            [*self._command, *listening_options],
+            inherited=inherited,
+            has_own_session=True,
+        )
+
     def _send_registrations_to_gateway(self) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(
-                OSError
-            ):  # The gateway has just ended. Its successor will get the message.
-                self._process.stdin.write(self._registrations_line)
-                self._process.stdin.flush()
+        if self._process is None or self._process.stdin is None:
+            return
+        # If the gateway has just ended, its successor will get the message.
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(self._registrations_line)
+            self._process.stdin.flush()
 
     def _restart_ended_gateway(self) -> None:
         while not self._is_ending.is_set():
-            begun = time.monotonic()
+            started_waiting = time.monotonic()
             if self._process is not None:
                 self._process.wait()
-            pause = (
-                PAUSE_SECONDS if time.monotonic() - begun < PAUSE_SECONDS else 0
-            )  # Agents wait meanwhile.
-            if not self._is_ending.wait(pause):
+            seconds_until_end = time.monotonic() - started_waiting
+            # Agents wait during the pause, so there is one only if gateways end at once.
+            if seconds_until_end < PAUSE_SECONDS:
+                self._is_ending.wait(PAUSE_SECONDS)
+            if not self._is_ending.is_set():
                 self._start_gateway_process()

@@ -50,10 +50,12 @@ IDLE_SECONDS = 60.0  # After this many seconds without work, the process that im
 SHORTEST_PAUSE_SECONDS = 1.0
 PAUSE_SHARE = 4.0
 LONGEST_PAUSE_SECONDS = 30.0
-FILES_TOGETHER = 5_000
+FILES_TOGETHER = 5_000  # At most this many files are in one request to the importing process.
 RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed within this many seconds.
 END_SECONDS = 30.0  # When the recorder stops, it waits this many seconds for a copy or an import.
 MOST_DEATHS = 3  # The process that imports may crash this many times in a row.
+MOST_DOUBLINGS = 6  # The pause after failures is doubled at most this many times.
+STEPS_TOGETHER = 5  # Changes within this many checks of the system come together.
 
 Folders = Sequence[tuple[str, Path]]
 
@@ -66,12 +68,13 @@ def read_names_of_unrecorded_agents(where: ProgramFolders) -> set[str]:
 
 def list_history_folders_to_record(own_folders: ProgramFolders, places: HistoryPlaces) -> Folders:
     """Return the history folders, existing or not, of all agents that are not excluded."""
-    left_out = read_names_of_unrecorded_agents(own_folders)
-    to_record: list[tuple[str, Path]] = []
-    for kind, folders in history_folders(places).items():
-        if kind not in left_out and NAMES[kind].casefold() not in left_out:
-            to_record += [(kind, folder) for folder in folders]
-    return to_record
+    excluded_names = read_names_of_unrecorded_agents(own_folders)
+    folders_to_record: list[tuple[str, Path]] = []
+    for kind, folders_of_agent in history_folders(places).items():
+        names_of_agent = {kind, NAMES[kind].casefold()}
+        if excluded_names.isdisjoint(names_of_agent):
+            folders_to_record += [(kind, folder) for folder in folders_of_agent]
+    return folders_to_record
 
 
 def folder_of_pending_copies(where: ProgramFolders) -> Path:
@@ -91,10 +94,11 @@ def compute_import_pause(last_import_seconds: float, failures_in_a_row: int) -> 
     """Return the pause after an import. It grows with failures in a row, but a busy
     workspace is retried soon.
     """
-    longer = 2.0 ** min(failures_in_a_row, 6)
-    shortest = SHORTEST_PAUSE_SECONDS * longer
-    longest = LONGEST_PAUSE_SECONDS * longer
-    return min(max(shortest, PAUSE_SHARE * last_import_seconds), longest)
+    factor = 2.0 ** min(failures_in_a_row, MOST_DOUBLINGS)
+    shortest = SHORTEST_PAUSE_SECONDS * factor
+    longest = LONGEST_PAUSE_SECONDS * factor
+    pause_by_duration = PAUSE_SHARE * last_import_seconds
+    return min(max(shortest, pause_by_duration), longest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +121,12 @@ class WatchTimes:
         longest = FOLDERS_MILLISECONDS
         if is_copy_postponed or will_rest:
             longest = REST_MILLISECONDS
-        return cls(5 * step, step, longest)
+        return cls(together=STEPS_TOGETHER * step, step=step, longest=longest)
 
 
 class HistoryRecorder:
     """Records from `start_recording` to `stop_recording`. `command` starts the
-    importing process.
+    importing process. What the `previous` recorder has to say is still said.
     """
 
     def __init__(
@@ -131,7 +135,7 @@ class HistoryRecorder:
         command: Sequence[str],
         places: HistoryPlaces,
         importing: "ImportingProcess | None" = None,
-        past: "HistoryRecorder | None" = None,
+        previous: "HistoryRecorder | None" = None,
     ) -> None:
         self._where = where
         self._places = places
@@ -155,11 +159,11 @@ class HistoryRecorder:
         self.damaged: dict[str, None] = {}
         self.keys: dict[str, None] = {}
         self.unread: dict[str, None] = {}
-        if past is not None:
-            self.last_import = past.last_import
-            self.damaged = past.damaged
-            self.keys = past.keys
-            self.unread = past.unread
+        if previous is not None:
+            self.last_import = previous.last_import
+            self.damaged = previous.damaged
+            self.keys = previous.keys
+            self.unread = previous.unread
 
     def start_recording(self) -> None:
         self._end_read, self._end_write = os.pipe()
@@ -196,10 +200,10 @@ class HistoryRecorder:
     def _watch_folders(self) -> None:
         while not self._is_ending.is_set():
             folders = self._existing_folders()
-            watch, until = self._start_watch(folders)
+            watch, ask_kernel_again_at = self._start_watch(folders)
             try:
                 self._copy_existing_files(folders)
-                self._copy_changes_until_folders_change(watch, folders, until)
+                self._copy_changes_until_folders_change(watch, folders, ask_kernel_again_at)
             except (OSError, RuntimeError) as error:
                 log.warning("recording: a folder was removed or cannot be read: %s", error)
                 self._is_ending.wait(POLL_SECONDS)
@@ -224,19 +228,20 @@ class HistoryRecorder:
         """Copy the files that agents wrote to recently, because they may be gone before
         they are imported.
         """
-        recent: set[Path] = set()
-        older: set[Path] = set()
+        recent_files: set[Path] = set()
+        older_files: set[Path] = set()
         for kind, folder in folders:
-            for file, about in list_tree_files(folder):
+            for file, file_status in list_tree_files(folder):
                 is_history = find_history_of_changed_file(kind, file) == file
                 if not is_history or not _is_regular_file(file):
                     continue
-                if time.time() - about.st_mtime < RECENT_SECONDS:
-                    recent.add(file)
+                seconds_since_change = time.time() - file_status.st_mtime
+                if seconds_since_change < RECENT_SECONDS:
+                    recent_files.add(file)
                 else:
-                    older.add(file)
-        self._copy_changed_files(folders, recent)
-        self.queue_files_for_import(older - recent)
+                    older_files.add(file)
+        self._copy_changed_files(folders, recent_files)
+        self.queue_files_for_import(older_files - recent_files)
 
     def _existing_folders(self) -> Folders:
         if time.monotonic() - self._settings_read >= SETTINGS_SECONDS:
@@ -245,7 +250,7 @@ class HistoryRecorder:
         return [(kind, folder) for kind, folder in self._recorded if folder.is_dir()]
 
     def _copy_changes_until_folders_change(
-        self, watch: Callable[..., Any], folders: Folders, until: float
+        self, watch: Callable[..., Any], folders: Folders, ask_kernel_again_at: float
     ) -> None:
         """Copy what changes. After a while without changes, rest until the kernel tells of one.
 
@@ -256,28 +261,29 @@ class HistoryRecorder:
         can_rest = True
         while True:
             is_active = time.monotonic() < active_until or bool(self._copies.postponed)
-            rest: FolderWatch | None = None
+            watch_for_rest: FolderWatch | None = None
             if can_rest and not is_active:
-                rest = self._watch_everything()
+                watch_for_rest = self._watch_everything()
                 # If the kernel has no watches left, it is asked again after the next change.
-                can_rest = rest is not None
+                can_rest = watch_for_rest is not None
             elif is_active:
                 can_rest = True
             times = WatchTimes.choose_times(
                 is_active=is_active,
-                will_rest=rest is not None,
+                will_rest=watch_for_rest is not None,
                 is_copy_postponed=bool(self._copies.postponed),
             )
-            changed = self._wait_for_changes(watch, times)
-            if changed:
+            changed_files = self._wait_for_changes(watch, times)
+            if changed_files:
                 active_until = time.monotonic() + ACTIVE_SECONDS
-            self._copy_changed_files(folders, changed | self._copies.postponed)
-            if self._must_watch_anew(folders, until):
+            self._copy_changed_files(folders, changed_files | self._copies.postponed)
+            if self._must_watch_anew(folders, ask_kernel_again_at):
                 return
-            if rest is not None and not changed and not self._copies.postponed:
-                rest.wait_for_change(self._end_read)
-                if _is_in_any_folder(rest.pop_changed_folders(), folders):
-                    active_until = time.monotonic() + ACTIVE_SECONDS
+            if watch_for_rest is None or changed_files or self._copies.postponed:
+                continue
+            watch_for_rest.wait_for_change(self._end_read)
+            if _is_in_any_folder(watch_for_rest.pop_changed_folders(), folders):
+                active_until = time.monotonic() + ACTIVE_SECONDS
 
     def _wait_for_changes(self, watch: Callable[..., Any], times: WatchTimes) -> set[Path]:
         changes = watch(times.together, times.step, times.longest, self._is_ending)
@@ -285,8 +291,8 @@ class HistoryRecorder:
             return set()
         return {Path(name) for _, name in changes}
 
-    def _must_watch_anew(self, folders: Folders, until: float) -> bool:
-        if self._is_ending.is_set() or time.monotonic() > until:
+    def _must_watch_anew(self, folders: Folders, ask_kernel_again_at: float) -> bool:
+        if self._is_ending.is_set() or time.monotonic() > ask_kernel_again_at:
             return True
         return self._existing_folders() != folders
 
@@ -304,33 +310,39 @@ class HistoryRecorder:
                 os.close(handle)
 
         watch_folder(self._where.settings_file.parent)
-        above_home = set(self._places.home.parents)
-        leading: set[Path] = set()
+        folders_above_home = set(self._places.home.parents)
+        folders_above_histories: set[Path] = set()
         for _, folder in self._recorded:
-            leading.update(folder.parents)
-        for folder in leading - above_home:
+            folders_above_histories.update(folder.parents)
+        for folder in folders_above_histories - folders_above_home:
             watch_folder(folder)
         for _, folder in self._recorded:
-            deque(list_tree_files(folder, on_folder=watch_folder), maxlen=0)
+            walk = list_tree_files(folder, on_folder=watch_folder)
+            deque(walk, maxlen=0)  # Walk to the end; only the folders matter.
         # Read the settings at once: nobody tells of earlier changes.
         self._settings_read = -SETTINGS_SECONDS
-        return None if everything.is_in_doubt else everything
+        if everything.is_in_doubt:
+            return None
+        return everything
 
-    def _copy_changed_files(self, folders: Folders, changed: set[Path]) -> None:
-        files = _list_changed_histories(folders, changed)
-        databases = {file for file in files if file.suffix == ".db"}
-        directly: set[Path] = set()
-        for file in databases:
-            is_copied = _is_regular_file(file) and self._copies.copy_database(file)
-            if not is_copied and file not in self._copies.postponed:
-                directly.add(file)
-        for file in files - databases:
+    def _copy_changed_files(self, folders: Folders, changed_files: set[Path]) -> None:
+        """Copy the histories to which the changed files belong. What cannot be copied is
+        imported directly.
+        """
+        histories = _list_changed_histories(folders, changed_files)
+        databases = {history for history in histories if history.suffix == ".db"}
+        not_copied: set[Path] = set()
+        for database in databases:
+            is_copied = _is_regular_file(database) and self._copies.copy_database(database)
+            if not is_copied and database not in self._copies.postponed:
+                not_copied.add(database)
+        for history in histories - databases:
             if self._is_ending.is_set():
                 return
-            if _is_regular_file(file) and not self._try_to_copy_file(file):
-                directly.add(file)
-        if files:
-            self.queue_files_for_import(directly)
+            if _is_regular_file(history) and not self._try_to_copy_file(history):
+                not_copied.add(history)
+        if histories:
+            self.queue_files_for_import(not_copied)
 
     def _try_to_copy_file(self, file: Path) -> bool:
         try:
@@ -347,19 +359,24 @@ class HistoryRecorder:
 
     def import_until_ended(self) -> None:
         while not self._is_ending.is_set():
-            if not self._has_work.wait(IDLE_SECONDS if self._importing.pid else None):
+            idle_seconds: float | None = None
+            if self._importing.pid:
+                idle_seconds = IDLE_SECONDS
+            if not self._has_work.wait(idle_seconds):
                 self._importing.end_importing()
                 continue
-            begun = time.monotonic()
+            import_began = time.monotonic()
             self._has_work.clear()
-            if not (self._import_copies() and self._import_files()):
+            is_all_imported = self._import_copies() and self._import_files()
+            if not is_all_imported:
                 self._has_work.set()
-            self._is_ending.wait(compute_import_pause(time.monotonic() - begun, self._failures))
+            import_seconds = time.monotonic() - import_began
+            self._is_ending.wait(compute_import_pause(import_seconds, self._failures))
         self._importing.end_importing()  # The last round may have started the process again.
 
     def _import_copies(self) -> bool:
         """Import all copies. Return False if some failed. Copies that often crash the
-        process are set aside.
+        process are set aside, so that the others get their turn.
         """
         for folder in self._copies.seal_and_list_folders():
             if self._try_import({"copies": str(folder)}):
@@ -375,21 +392,23 @@ class HistoryRecorder:
         they need not wait.
         """
         while True:
-            portion = self._pop_next_files()
-            if not portion:
+            next_files = self._pop_next_files()
+            if not next_files:
                 return True
-            is_imported = self._try_import({"files": [str(file) for file in portion]})
+            is_imported = self._try_import({"files": [str(file) for file in next_files]})
             if not is_imported and self._deaths < MOST_DEATHS:
-                self.queue_files_for_import(portion)
+                self.queue_files_for_import(next_files)
                 return False
             if not self._import_copies():
                 return False
 
     def _pop_next_files(self) -> Sequence[Path]:
+        """Take the next files out of the queue, those in higher folders first."""
         with self._lock:
-            portion = sorted(self._files, key=lambda file: (len(file.parts), file))[:FILES_TOGETHER]
-            self._files.difference_update(portion)
-        return portion
+            ordered_files = sorted(self._files, key=lambda file: (len(file.parts), file))
+            next_files = ordered_files[:FILES_TOGETHER]
+            self._files.difference_update(next_files)
+        return next_files
 
     def _try_import(self, request: Mapping[str, object]) -> bool:
         if self._is_ending.is_set():
@@ -488,25 +507,27 @@ def build_folder_polling(folders: Folders) -> Callable[..., set[tuple[int, str]]
     return wait_for_changes
 
 
-def _list_changed_histories(folders: Folders, changed: set[Path]) -> set[Path]:
+def _list_changed_histories(folders: Folders, changed_paths: set[Path]) -> set[Path]:
     """Return the history to which each changed file belongs, if any. Of a folder that is new, all
     files have changed.
     """
-    changed_files = set(changed)
-    for path in changed:
+    changed_files = set(changed_paths)
+    for path in changed_paths:
         if path.is_dir():
             changed_files.update(file for file, _ in list_tree_files(path))
     histories: set[Path] = set()
-    for path in changed_files:
+    for file in changed_files:
         for kind, folder in folders:
-            if path.is_relative_to(folder):
-                history = find_history_of_changed_file(kind, path)
-                if history is not None:
-                    histories.add(history)
+            if not file.is_relative_to(folder):
+                continue
+            history = find_history_of_changed_file(kind, file)
+            if history is not None:
+                histories.add(history)
     return histories
 
 
 def _is_in_any_folder(names: Iterable[str], folders: Folders) -> bool:
+    """Whether one of the named files or folders lies in a folder of histories."""
     for name in names:
         if any(Path(name).is_relative_to(folder) for _, folder in folders):
             return True

@@ -40,30 +40,57 @@ def check_login_start() -> None:
 
 def enable_login_start(command: Sequence[str], *, for_recorder: bool = False) -> None:
     check_login_start()
-    line = [*command, "resident", "--run"]
-    mark = {} if for_recorder or _is_written_for_recorder() else {NOT_FOR_RECORDER: "true"}
+    resident_command = [*command, "resident", "--run"]
+    # A file that was written for the recorder stays so, whoever writes it again.
+    is_for_recorder = for_recorder or _is_written_for_recorder()
     if sys.platform == "darwin":
-        label = LAUNCH_AGENT.removesuffix(".plist")
-        content = plistlib.dumps(
-            {"Label": label, "ProgramArguments": line, "RunAtLoad": True, **mark}
-        )
-        write_file_atomically(_macos_launch_agent_file(), content)
-        return
-    config = _user_config_folder()
-    quoted = shlex.join(line).replace("%", "%%")
-    marked = "".join(f"{key}={value}\n" for key, value in mark.items())
-    if Path("/run/systemd/system").is_dir():
-        unit = config / "systemd" / "user" / UNIT
-        write_file_atomically(unit, _login_template(UNIT).format(command=quoted, mark=marked))
-        wanted = unit.parent / _WANTS / UNIT
-        wanted.parent.mkdir(parents=True, exist_ok=True)
-        wanted.unlink(missing_ok=True)
-        wanted.symlink_to(unit)
+        _write_macos_launch_agent(resident_command, is_for_recorder=is_for_recorder)
+    elif Path("/run/systemd/system").is_dir():
+        _write_systemd_unit(resident_command, is_for_recorder=is_for_recorder)
     else:
-        write_file_atomically(
-            config / "autostart" / AUTOSTART,
-            _login_template(AUTOSTART).format(command=quoted) + marked,
-        )
+        _write_autostart_file(resident_command, is_for_recorder=is_for_recorder)
+
+
+def _write_macos_launch_agent(resident_command: Sequence[str], *, is_for_recorder: bool) -> None:
+    launch_agent: dict[str, object] = {
+        "Label": LAUNCH_AGENT.removesuffix(".plist"),
+        "ProgramArguments": list(resident_command),
+        "RunAtLoad": True,
+    }
+    if not is_for_recorder:
+        launch_agent[NOT_FOR_RECORDER] = "true"
+    write_file_atomically(_macos_launch_agent_file(), plistlib.dumps(launch_agent))
+
+
+def _write_systemd_unit(resident_command: Sequence[str], *, is_for_recorder: bool) -> None:
+    """Write the unit, and the link to it that makes systemd start it at login."""
+    unit = _user_config_folder() / "systemd" / "user" / UNIT
+    content = _login_template(UNIT).format(
+        command=_quote_for_login_file(resident_command),
+        mark=_mark_line(is_for_recorder=is_for_recorder),
+    )
+    write_file_atomically(unit, content)
+    link = unit.parent / _WANTS / UNIT
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(unit)
+
+
+def _write_autostart_file(resident_command: Sequence[str], *, is_for_recorder: bool) -> None:
+    content = _login_template(AUTOSTART).format(command=_quote_for_login_file(resident_command))
+    content += _mark_line(is_for_recorder=is_for_recorder)
+    write_file_atomically(_user_config_folder() / "autostart" / AUTOSTART, content)
+
+
+def _quote_for_login_file(resident_command: Sequence[str]) -> str:
+    """Return the command line. In both kinds of file, a percent sign begins a placeholder."""
+    return shlex.join(resident_command).replace("%", "%%")
+
+
+def _mark_line(*, is_for_recorder: bool) -> str:
+    if is_for_recorder:
+        return ""
+    return f"{NOT_FOR_RECORDER}=true\n"
 
 
 def disable_unneeded_login_start(where: ProgramFolders) -> None:
@@ -76,26 +103,30 @@ def disable_unneeded_login_start(where: ProgramFolders) -> None:
 
 def is_resident_needed(where: ProgramFolders, *, at_login: bool = False) -> bool:
     """Whether the resident has work even if no wrap and no window uses it."""
-    records = ProgramSettings(where.settings_file)[RECORDER] and (
-        not at_login or _is_written_for_recorder()
-    )
-    connected = address_in_agent_settings.read_written_registrations(where.config)
+    settings = ProgramSettings(where.settings_file)
+    if settings[RECORDER] and (not at_login or _is_written_for_recorder()):
+        return True
     # At login it starts only if something else needs it: the page waits for the window.
-    shows_page = ProgramSettings(where.settings_file)[PAGE_ON] and not at_login
-    return bool(records or connected or shows_page or schedules.read_schedules(where.data))
+    if settings[PAGE_ON] and not at_login:
+        return True
+    if address_in_agent_settings.read_written_registrations(where.config):
+        return True
+    return bool(schedules.read_schedules(where.data))
 
 
 def disable_login_start() -> None:
-    for file in (_user_config_folder() / "systemd" / "user" / _WANTS / UNIT, *_login_files()):
+    link_to_unit = _user_config_folder() / "systemd" / "user" / _WANTS / UNIT
+    link_to_unit.unlink(missing_ok=True)
+    for file in _login_files():
         file.unlink(missing_ok=True)
 
 
 def _is_written_for_recorder() -> bool:
     """Also true for files of earlier versions, which do not say whom they were written for."""
-    return any(
-        file.exists() and NOT_FOR_RECORDER.encode() not in file.read_bytes()
-        for file in _login_files()
-    )
+    for file in _login_files():
+        if file.exists() and NOT_FOR_RECORDER.encode() not in file.read_bytes():
+            return True
+    return False
 
 
 def _login_files() -> tuple[Path, ...]:

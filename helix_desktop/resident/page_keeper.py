@@ -61,7 +61,7 @@ class PageKeeper:
         process = self._process
         if process is not None:
             close_or_kill_process(process, END_SECONDS)
-        # The next page cannot start before this one has left its place.
+        # The next page listens at the same place, so it cannot start before this one has left it.
         self._has_ended.wait(END_SECONDS)
         self._process = None
         self.url = ""
@@ -87,9 +87,9 @@ class PageKeeper:
         if is_ending.is_set():
             close_or_kill_process(process, END_SECONDS)
             return
-        said = _read_printed_line(process.stdout)
-        if said:
-            self.url = said
+        printed_url = _read_printed_line(process.stdout)
+        if printed_url:
+            self.url = printed_url
             self.trouble = ""
             has_begun.set()
         process.wait()

@@ -27,10 +27,14 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident.resident_process import RESIDENT_NAME
 
 START_SECONDS = 30.0
+ANSWER_SECONDS = START_SECONDS + 10  # Longer than the start of the resident may take.
+END_SECONDS = 5.0  # For this many seconds, the end of a registration is waited for.
 PAUSE_SECONDS = 0.1
 
 
 class CollectingConsole:
+    """Keeps what a command prints, for a program that reads it."""
+
     def __init__(self) -> None:
         self.answers: list[str] = []
         self.complaint = ""
@@ -49,7 +53,11 @@ class CollectingConsole:
 
 
 class HeldRegistration(CollectingConsole):
-    """Keeps an address of the gateway registered, also if the resident is killed."""
+    """Keeps an address of the gateway registered, also if the resident is killed.
+
+    A registration lasts as long as a connection to the resident, so a thread holds that
+    connection from `__enter__` to `__exit__`. `starts`: start the resident if it does not run.
+    """
 
     def __init__(
         self,
@@ -63,7 +71,7 @@ class HeldRegistration(CollectingConsole):
         self._where = where
         self._command = command
         self._registrations = registrations
-        self._known = threading.Event()
+        self._is_answered = threading.Event()  # The addresses are known, or there will be none.
         self._loop = asyncio.new_event_loop()
         self._holding: asyncio.Task[None] | None = None
         self._ended = threading.Event()
@@ -72,23 +80,23 @@ class HeldRegistration(CollectingConsole):
 
     def __enter__(self) -> Self:
         concurrency.start_thread(self._run_event_loop, name="hold a registration", daemon=True)
-        self._known.wait(START_SECONDS + 10)
+        self._is_answered.wait(ANSWER_SECONDS)
         if not self.addresses:
             self.__exit__()
             raise HelixError(self.complaint or "The gateway could not be started.")
         return self
 
     def __exit__(self, *_: object) -> None:
-        def cancel_holding() -> None:
-            if self._holding is not None:
-                self._holding.cancel()
-
         with contextlib.suppress(RuntimeError):  # The event loop may have been closed.
-            self._loop.call_soon_threadsafe(cancel_holding)
-        self._ended.wait(5)
-        for held in self._reserved_ports.values():
-            if held is not None:
-                held.close()
+            self._loop.call_soon_threadsafe(self._cancel_holding)
+        self._ended.wait(END_SECONDS)
+        for reserving_socket in self._reserved_ports.values():
+            if reserving_socket is not None:
+                reserving_socket.close()
+
+    def _cancel_holding(self) -> None:
+        if self._holding is not None:
+            self._holding.cancel()
 
     def _run_event_loop(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -100,34 +108,49 @@ class HeldRegistration(CollectingConsole):
                 pass
             finally:
                 self._ended.set()
-                self._known.set()
+                self._is_answered.set()
 
     async def _hold_registration(self) -> None:
+        """Register, and stay connected until cancelled. `print_line` gets the addresses."""
         self._holding = asyncio.current_task()
+        start_command: Sequence[str] = ()
+        if self._starts:
+            start_command = self._command
         while True:
-            wire = await connect_to_resident(self._where, self._command if self._starts else ())
-            if wire is None:
+            connection = await connect_to_resident(self._where, start_command)
+            if connection is None:
                 return
-            told = [json.dumps(one.as_json_without_key()) for one in self._registrations]
-            port = urlsplit(self.addresses[0]).port if self.addresses else None
-            request = ["register again", str(port)] if port else ["register"]
             try:
-                await running_instance.run_at_owner(wire, [*request, *told], self)
+                await running_instance.run_at_owner(connection, self._build_request(), self)
             except HelixError:  # The resident process was killed, so ask a new one.
                 continue
             return
 
+    def _build_request(self) -> list[str]:
+        """Return the request to register. A new resident is asked for the port of the old one,
+        since agents know it.
+        """
+        rows = [json.dumps(one.as_json_without_key()) for one in self._registrations]
+        if self.addresses:
+            port = urlsplit(self.addresses[0]).port
+            if port:
+                return ["register again", str(port), *rows]
+        return ["register", *rows]
+
     async def print_line(self, text: str) -> None:
-        told = json.loads(text)
-        pairs = zip(self._registrations, told["tokens"], strict=False)
-        self._registrations = tuple(replace(held, token=token) for held, token in pairs)
-        self.addresses = told["addresses"]
+        """Take the addresses that the resident answers with."""
+        answer = json.loads(text)
+        pairs = zip(self._registrations, answer["tokens"], strict=False)
+        self._registrations = tuple(
+            replace(registration, token=token) for registration, token in pairs
+        )
+        self.addresses = answer["addresses"]
         # Ports stay reserved while their agents may run, even if the resident is killed.
-        for port in {
-            urlsplit(address).port or 0 for address in self.addresses
-        } - self._reserved_ports.keys():
-            self._reserved_ports[port] = reserve_port_beside_listener(port)
-        self._known.set()
+        for address in self.addresses:
+            port = urlsplit(address).port or 0
+            if port not in self._reserved_ports:
+                self._reserved_ports[port] = reserve_port_beside_listener(port)
+        self._is_answered.set()
 
     @property
     def is_held(self) -> bool:
@@ -140,16 +163,17 @@ async def connect_to_resident(
     """Connect to the resident. If none runs, start it with `command`, or return None
     without one.
     """
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until:
-        wire = await running_instance.connect_to_owner(where.run, RESIDENT_NAME)
-        if wire is not None or not command:
-            return wire
-        if (claim := running_instance.claim_instance(where.run, RESIDENT_NAME)) is None:
+    give_up_at = time.monotonic() + START_SECONDS
+    while time.monotonic() < give_up_at:
+        connection = await running_instance.connect_to_owner(where.run, RESIDENT_NAME)
+        if connection is not None or not command:
+            return connection
+        claim = running_instance.claim_instance(where.run, RESIDENT_NAME)
+        if claim is None:  # A resident is starting or ending.
             await asyncio.sleep(PAUSE_SECONDS)
-            continue
-        claim.close()
-        await asyncio.to_thread(_start_resident, command)
+        else:
+            claim.close()  # The new resident makes the claim itself.
+            await asyncio.to_thread(_start_resident, command)
     raise HelixError(
         "The background process could not be started.", remedy="The reason is in the log."
     )
@@ -171,9 +195,14 @@ async def ask_resident(
     where: ProgramFolders, *arguments: str, command: Sequence[str] = ()
 ) -> dict[str, Any] | None:
     """Return the resident's answer, or None if none runs and no `command` says how to start one."""
-    if (wire := await connect_to_resident(where, command)) is None:
+    connection = await connect_to_resident(where, command)
+    if connection is None:
         return None
-    heard = CollectingConsole()
-    if await running_instance.run_at_owner(wire, list(arguments), heard):
-        raise HelixError(heard.complaint)
-    return json.loads(heard.answers[-1]) if heard.answers else {}
+    console = CollectingConsole()
+    exit_code = await running_instance.run_at_owner(connection, list(arguments), console)
+    if exit_code:
+        raise HelixError(console.complaint)
+    if not console.answers:
+        return {}
+    status: dict[str, Any] = json.loads(console.answers[-1])
+    return status

@@ -80,27 +80,23 @@ class Resident:
         """Whether it records, agents use it or have its address in their settings, schedules
         exist, or the page for phones is on.
         """
-        known = (
-            self._recorder
-            or self._installed
-            or self.schedule_keeper.schedules
-            or self._page.is_wanted
-            or self._changing_page.locked()
-        )
-        return bool(known) or any(not one.sees_all for one in self._registered.values())
+        if self._recorder is not None or self._installed or self.schedule_keeper.schedules:
+            return True
+        if self._page.is_wanted or self._changing_page.locked():
+            return True
+        # A window that only looks at the gateway does not keep it running.
+        return not all(registration.sees_all for registration in self._registered.values())
 
     async def answer_resident_request(self, arguments: list[str], console: Console) -> int:
         match arguments:
-            case ["register", *told]:
-                return await self._hold_registrations(
-                    [_parse_registration(one) for one in told], console
-                )
-            case ["register again", port, *told]:
+            case ["register", *rows]:
+                registrations = [_parse_registration(row) for row in rows]
+                return await self._hold_registrations(registrations, console)
+            case ["register again", port, *rows]:
                 with suppress(InvalidInput, ValueError):  # If it is taken, another port will do.
                     await self._ensure_listening(int(port))
-                return await self._hold_registrations(
-                    [_parse_registration(one) for one in told], console
-                )
+                registrations = [_parse_registration(row) for row in rows]
+                return await self._hold_registrations(registrations, console)
             case [request] if request in self._requests:
                 await self._requests[request]()
             case _:
@@ -124,7 +120,9 @@ class Resident:
 
     def resident_status_as_json(self) -> dict[str, Any]:
         """Return the status for people and the window, without tokens."""
-        known = [*self._registered.values(), *self._installed.values()]
+        recorder_status: dict[str, Any] | None = None
+        if self._recorder is not None:
+            recorder_status = self._recorder.recorder_status_as_json()
         return {
             "pid": os.getpid(),
             "since": self._since,
@@ -133,52 +131,66 @@ class Resident:
             "trouble": self.trouble,
             "page": self._page.page_status_as_json(),
             "schedules": len(self.schedule_keeper.schedules),
-            "recorder": self._recorder.recorder_status_as_json()
-            if self._recorder is not None
-            else None,
-            "installed": sorted(one.agent for one in self._installed.values()),
+            "recorder": recorder_status,
+            "installed": sorted(installed.agent for installed in self._installed.values()),
             "registered": [
-                {"agent": one.agent, "folder": one.folder, "upstream": one.upstream}
-                for one in known
+                {
+                    "agent": registration.agent,
+                    "folder": registration.folder,
+                    "upstream": registration.upstream,
+                }
+                for registration in self._list_registrations()
             ],
         }
+
+    def _list_registrations(self) -> list[GatewayRegistration]:
+        """Return those whose connection lasts, and those of addresses in agents' settings."""
+        return [*self._registered.values(), *self._installed.values()]
 
     async def read_installed_registrations(self) -> None:
         """Read which agents have this gateway's address in their settings. If somebody else now
         has its port, remove the address from these settings, or they would get the agents' keys.
         """
-        found = await asyncio.to_thread(
+        ports_by_registration = await asyncio.to_thread(
             address_in_agent_settings.read_written_registrations, self._where.config
         )
-        self._installed = {one.token: one for one in found}
+        self._installed = {
+            registration.token: registration for registration in ports_by_registration
+        }
         # This comes first, so that the gateway accepts agents as soon as they can reach
         # it.
         self._send_registrations_to_keeper()
         try:
-            for port in set(found.values()):
+            for port in set(ports_by_registration.values()):
                 await self._ensure_listening(port)
         except InvalidInput as error:
             log.warning("%s", error.what)
-            removed, left = await asyncio.to_thread(
-                address_in_agent_settings.remove_all_addresses, self._where.config
-            )
-            for agent in removed:
-                left.append(
-                    f"The gateway's port is in use by another program, so {agent} no longer uses the gateway."
-                )
-            self.trouble = " ".join(left)
-            self._installed = {}
+            await self._remove_installed_addresses()
         self._update_gateway_and_stop_if_unneeded()
 
+    async def _remove_installed_addresses(self) -> None:
+        disconnected_agents, complaints = await asyncio.to_thread(
+            address_in_agent_settings.remove_all_addresses, self._where.config
+        )
+        for agent in disconnected_agents:
+            complaints.append(
+                f"The gateway's port is in use by another program, so {agent} no longer uses the gateway."
+            )
+        self.trouble = " ".join(complaints)
+        self._installed = {}
+
     async def start_or_stop_recorder(self) -> None:
+        """Start the recorder again with its settings, or stop it if it is off."""
         async with self._changing_recorder:
-            if (past := self._recorder) is not None:
-                await asyncio.to_thread(past.stop_recording)
-                self._recorder, self._may_end = None, True
+            previous = self._recorder
+            if previous is not None:
+                await asyncio.to_thread(previous.stop_recording)
+                self._recorder = None
+                self._may_end = True
             if ProgramSettings(self._where.settings_file)[RECORDER]:
                 command = wrapped_agent.command_of_this_program(self._where)
                 self._recorder = HistoryRecorder(
-                    self._where, command, HistoryPlaces.of_this_user(), past=past
+                    self._where, command, HistoryPlaces.of_this_user(), previous=previous
                 )
                 self._recorder.start_recording()
         self._update_gateway_and_stop_if_unneeded()
@@ -199,19 +211,22 @@ class Resident:
     ) -> int:
         """Keep the registrations until the caller disconnects, which cancels this coroutine."""
         self._may_end = True
-        self._registered.update({one.token: one for one in registrations})
+        for registration in registrations:
+            self._registered[registration.token] = registration
         try:
             self._send_registrations_to_keeper()
             await self._ensure_listening()
-            tokens = [one.token for one in registrations]
+            tokens = [registration.token for registration in registrations]
             addresses = [gateway_socket.agent_address(self._keeper.port, token) for token in tokens]
+            # The gateway learns of all at once, so if it knows the last one, it knows the others.
             await _wait_until_answered(addresses[-1])
             await console.print_line(json.dumps({"addresses": addresses, "tokens": tokens}))
             await self.ended.wait()
         finally:
-            for one in registrations:
-                if self._registered.get(one.token) is one:  # The caller may have registered again.
-                    del self._registered[one.token]
+            for registration in registrations:
+                # The caller may have registered again, over another connection.
+                if self._registered.get(registration.token) is registration:
+                    del self._registered[registration.token]
             self._update_gateway_and_stop_if_unneeded()
         return 0
 
@@ -230,7 +245,7 @@ class Resident:
             self.stop_unless_needed()
 
     def _send_registrations_to_keeper(self) -> None:
-        self._keeper.set_registrations([*self._registered.values(), *self._installed.values()])
+        self._keeper.set_registrations(self._list_registrations())
 
     def stop_unless_needed(self) -> None:
         self._may_end = True
@@ -251,31 +266,34 @@ def _is_shared_workspace(where: ProgramFolders, workspace: str) -> bool:
     from helix_desktop.store.workspace_link import is_set_up_to_be_shared
 
     try:
-        known = AllWorkspaces(where.workspaces_folder).find_known_workspace(workspace)
+        known_workspace = AllWorkspaces(where.workspaces_folder).find_known_workspace(workspace)
     except HelixError:  # It was removed, or its settings cannot be read.
         return False
-    return is_set_up_to_be_shared(known)
+    return is_set_up_to_be_shared(known_workspace)
 
 
 async def run_resident(
     where: ProgramFolders, command: list[str], listens: Callable[[], None]
 ) -> bool:
     """Run until nothing needs the resident or it must end. Return False if another
-    process is resident.
+    process is resident. `listens` is called once requests are answered.
     """
-    if (claim := running_instance.claim_instance(where.run, RESIDENT_NAME)) is None:
+    claim = running_instance.claim_instance(where.run, RESIDENT_NAME)
+    if claim is None:
         return False
-    schedules = ScheduleKeeper(where.data, command, partial(_is_shared_workspace, where))
-    schedules.reread_schedules()
-    resident = Resident(where, GatewayKeeper([*command, "gateway"]), schedules, PageKeeper(command))
-    keeping = OwnedTasks("resident")
-    for number in () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, resident.ended.set)
+    schedule_keeper = ScheduleKeeper(where.data, command, partial(_is_shared_workspace, where))
+    schedule_keeper.reread_schedules()
+    gateway_keeper = GatewayKeeper([*command, "gateway"])
+    resident = Resident(where, gateway_keeper, schedule_keeper, PageKeeper(command))
+    _end_on_signals(resident.ended)
     await resident.read_installed_registrations()  # Read before the resident answers requests.
-    owner = await running_instance.listen_for_requests(
+    request_listener = await running_instance.listen_for_requests(
         where.run, RESIDENT_NAME, resident.answer_resident_request
     )
-    keeping.spawn_task(schedules.add_due_tasks_until_cancelled(), name="keep schedules")
+    schedule_tasks = OwnedTasks("resident")
+    schedule_tasks.spawn_task(
+        schedule_keeper.add_due_tasks_until_cancelled(), name="keep schedules"
+    )
     try:
         listens()
         await resident.start_or_stop_recorder()
@@ -283,11 +301,18 @@ async def run_resident(
         asyncio.get_running_loop().call_later(FIRST_SECONDS, resident.stop_unless_needed)
         await resident.ended.wait()
     finally:
-        await keeping.aclose()
-        await owner.aclose()
+        await schedule_tasks.aclose()
+        await request_listener.aclose()
         await resident.aclose()
         claim.close()
     return True
+
+
+def _end_on_signals(ended: asyncio.Event) -> None:
+    if sys.platform == "win32":  # Its event loop has no handlers of signals.
+        return
+    for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(signal_number, ended.set)
 
 
 async def _wait_until_answered(address: str) -> None:
@@ -300,10 +325,12 @@ async def _wait_until_answered(address: str) -> None:
         await asyncio.sleep(ANSWER_PAUSE_SECONDS)
 
 
-def _parse_registration(told: str) -> GatewayRegistration:
+def _parse_registration(row: str) -> GatewayRegistration:
+    """Read a registration from JSON. One without a token gets a new one; a key is not kept."""
     try:
-        value = json.loads(told)
-        made = GatewayRegistration(**{**value, "token": value.get("token") or new_token()})
+        fields = json.loads(row)
+        token = fields.get("token") or new_token()
+        registration = GatewayRegistration(**{**fields, "token": token})
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInput("The agent's registration with the gateway is not valid.") from error
-    return replace(made, key="")
+    return replace(registration, key="")

@@ -12,15 +12,18 @@ async def change_schedules(where: ProgramFolders, change: schedules.ScheduleChan
     """Change the stored schedules. Return why the resident cannot start at login, or an
     empty string.
     """
+    stored = await asyncio.to_thread(schedules.change_stored_schedules, where.data, change)
     command = wrapped_agent.command_of_this_program(where)
-    refused = ""
-    wanted = await asyncio.to_thread(schedules.change_stored_schedules, where.data, change)
+    why_not_at_login = ""
     try:
-        if wanted:
+        if stored:
             login_start.enable_login_start(command)
         else:
             login_start.disable_unneeded_login_start(where)
     except ActionRefused as error:
-        refused = error.what
-    await resident_client.ask_resident(where, "schedules", command=command if wanted else ())
-    return refused
+        why_not_at_login = error.what
+    if stored:
+        await resident_client.ask_resident(where, "schedules", command=command)
+    else:  # Without schedules, a resident need not be started for them.
+        await resident_client.ask_resident(where, "schedules")
+    return why_not_at_login

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from helix_desktop import concurrency
@@ -24,6 +25,7 @@ from helix_desktop.resident.schedules import WorkSchedule, change_stored_schedul
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 20.0  # Checks come at least this often, in seconds, in case the clock is changed.
+SHORTEST_WAIT_SECONDS = 0.1
 
 
 def _is_not_shared(_workspace: str) -> bool:
@@ -60,27 +62,28 @@ class ScheduleKeeper:
         while True:
             self._changed.clear()
             await self._copy_changed_schedules()
-            dues = [await self._next_due_after_run(schedule) for schedule in self.schedules]
-            seconds: float | None = None  # Without schedules, wait until there are some.
-            if dues:
-                seconds = min(max(min(dues) - time.time(), 0.1), LOOK_SECONDS)
+            due_times = [await self._next_due_after_run(schedule) for schedule in self.schedules]
+            # Not `wait_for`: it can lose a cancellation.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._changed.wait()  # Not `wait_for`: it can lose a cancellation.
+                async with asyncio.timeout(_seconds_until_next_check(due_times)):
+                    await self._changed.wait()
 
     async def _copy_changed_schedules(self) -> None:
         """Let the other computers of shared workspaces know of the schedules of this one."""
-        now: dict[str, list[WorkSchedule]] = {}
+        schedules_by_workspace: dict[str, list[WorkSchedule]] = {}
         for schedule in self.schedules:
-            handled = 0.0 if schedule.is_on else schedule.handled
-            now.setdefault(schedule.workspace, []).append(replace(schedule, handled=handled))
-        for workspace in now.keys() | self._copied.keys():
-            if now.get(workspace) == self._copied.get(workspace):
+            comparable = schedule
+            if schedule.is_on:  # That a due time was handled is no change of the schedule.
+                comparable = replace(schedule, handled=0.0)
+            schedules_by_workspace.setdefault(schedule.workspace, []).append(comparable)
+        for workspace in schedules_by_workspace.keys() | self._copied.keys():
+            if schedules_by_workspace.get(workspace) == self._copied.get(workspace):
                 continue
             if await asyncio.to_thread(self._is_shared, workspace):
+                # This command also copies the workspace's schedules to its shared store.
                 arguments = ["schedule", "list", "--workspace", workspace]
                 await self._run_own_command(arguments, waits=False)
-        self._copied = now
+        self._copied = schedules_by_workspace
 
     async def _next_due_after_run(self, schedule: WorkSchedule) -> float:
         """Run a schedule if it is due. Return its next due time, or infinity after an error."""
@@ -95,21 +98,17 @@ class ScheduleKeeper:
         """Add the task first, then record its time. After a crash in between, the key
         prevents a second task.
         """
-        handled, due = schedule.advance_past_due(time.time())
-        if handled is schedule:
+        advanced_schedule, due = schedule.advance_past_due(time.time())
+        if advanced_schedule is schedule:
             return
         if due:
             task = schedule.encode_task_input()
-            code = await self._run_own_command(schedule.task_command(due), input_bytes=task)
-            if code:
+            exit_code = await self._run_own_command(schedule.task_command(due), input_bytes=task)
+            if exit_code:
                 log.warning("the task of the schedule %s could not be added", schedule.id)
                 return  # The next check tries again.
-
-        def note_handled(known: list[WorkSchedule]) -> list[WorkSchedule]:
-            return [handled if one.id == schedule.id else one for one in known]
-
         self.schedules = await asyncio.to_thread(
-            change_stored_schedules, self._folder, note_handled
+            change_stored_schedules, self._folder, partial(_replace_schedule, advanced_schedule)
         )
         if due:
             await self._run_own_command(
@@ -119,21 +118,46 @@ class ScheduleKeeper:
     async def _run_own_command(
         self, arguments: Sequence[str], *, input_bytes: bytes = b"", waits: bool = True
     ) -> int:
-        """Run a command, with `input_bytes` as its input, as other users can see the arguments."""
+        """Run a command of this program, and return its exit code, or 0 without `waits`. What
+        must not be seen is in `input_bytes`, as other users can see the arguments.
+        """
         launch = ProcessLaunch(
             CommandAuthor.PROGRAM, [*self._command, *arguments], os.sep, has_own_session=True
         )
-        with tempfile.TemporaryFile() as read:
-            read.write(input_bytes)
-            read.seek(0)
+        with tempfile.TemporaryFile() as input_file:
+            input_file.write(input_bytes)
+            input_file.seek(0)
             opening = asyncio.to_thread(
-                open_process, launch, stdin=read.fileno(), stdout=DEVNULL, stderr=DEVNULL
+                open_process, launch, stdin=input_file.fileno(), stdout=DEVNULL, stderr=DEVNULL
             )
             process = await concurrency.finish_even_if_cancelled(opening, _leave_running)
-        ending = concurrency.run_on_detached_thread(
+        # Someone has to wait for the process, or it would stay a zombie.
+        exit_code = concurrency.run_on_detached_thread(
             process.wait, name="wait for a command of a schedule"
         )
-        return await ending if waits else 0
+        if not waits:
+            return 0
+        return await exit_code
+
+
+def _seconds_until_next_check(due_times: Sequence[float]) -> float | None:
+    """Return how long to wait for a change of the schedules. None: without schedules, for ever."""
+    if not due_times:
+        return None
+    seconds_until_due = min(due_times) - time.time()
+    return min(max(seconds_until_due, SHORTEST_WAIT_SECONDS), LOOK_SECONDS)
+
+
+def _replace_schedule(
+    advanced_schedule: WorkSchedule, stored: Sequence[WorkSchedule]
+) -> list[WorkSchedule]:
+    schedules: list[WorkSchedule] = []
+    for schedule in stored:
+        if schedule.id == advanced_schedule.id:
+            schedules.append(advanced_schedule)
+        else:
+            schedules.append(schedule)
+    return schedules
 
 
 async def _leave_running(process: ChildProcess) -> None:

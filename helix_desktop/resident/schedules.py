@@ -21,7 +21,7 @@ WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LATE_SECONDS = 300.0  # A task that would start later than this counts as missed.
 # A time handled this far in the future comes from a clock that was ahead.
 _AHEAD_SECONDS = 86_400.0
-_LONGEST_WAIT_DAYS = 8
+_LONGEST_WAIT_DAYS = 8  # So many days ahead are looked at: a week, and one more.
 # This time is in 2255. A schedule that is off counts as handled until then, even in
 # older versions.
 _OFF = 9e9
@@ -50,7 +50,9 @@ class WorkSchedule:
 
     def with_on_off_toggled(self) -> "WorkSchedule":
         """Return the schedule switched on or off. Times at which it was off are not made up for."""
-        return replace(self, handled=_OFF if self.is_on else time.time())
+        if self.is_on:
+            return replace(self, handled=_OFF)
+        return replace(self, handled=time.time())
 
     def next_due(self, after: float) -> float:
         """Return the first due time after a moment. Clock changes neither skip nor repeat one."""
@@ -58,8 +60,8 @@ class WorkSchedule:
         hour, minute = parse_time_of_day(self.at)
         # A time that the clocks skip falls on a later moment, maybe on the next day.
         yesterday = datetime.fromtimestamp(after, zone).date() - timedelta(days=1)
-        for ahead in range(_LONGEST_WAIT_DAYS + 2):
-            date = yesterday + timedelta(days=ahead)
+        for days_later in range(_LONGEST_WAIT_DAYS + 2):  # Yesterday and today come first.
+            date = yesterday + timedelta(days=days_later)
             due = datetime(date.year, date.month, date.day, hour, minute, tzinfo=zone).timestamp()
             if due > after and WEEKDAYS[date.weekday()] in self.days:
                 return due
@@ -69,7 +71,8 @@ class WorkSchedule:
         """Mark all times due by `now` as handled. Return the schedule, and the time to
         add a task for, or 0.0.
         """
-        if self.is_on and self.handled > now + _AHEAD_SECONDS:  # Handled while the clock was ahead.
+        was_clock_ahead = self.is_on and self.handled > now + _AHEAD_SECONDS
+        if was_clock_ahead:  # Otherwise nothing would be due until then.
             return replace(self, handled=now), 0.0
         newest_due = 0.0
         due = self.next_due(self.handled)
@@ -118,18 +121,21 @@ def build_schedule(
     """Create a schedule, or raise InvalidInput. An empty `zone` is the computer's;
     `more` is `missed` and `options`.
     """
-    zone_name = find_time_zone(zone).key if zone else name_of_local_zone()
+    if zone:
+        zone_name = find_time_zone(zone).key
+    else:
+        zone_name = name_of_local_zone()
     parse_time_of_day(at)  # Raises InvalidInput if it is none.
     stripped_text = text.strip()
     if not stripped_text:
         raise InvalidInput("The task has no text.", remedy="Nothing was added.")
     return WorkSchedule(
-        secrets.token_hex(4),
-        workspace,
-        stripped_text,
-        at,
-        zone_name,
-        tuple(days),
+        id=secrets.token_hex(4),
+        workspace=workspace,
+        text=stripped_text,
+        at=at,
+        zone=zone_name,
+        days=tuple(days),
         handled=time.time(),
         **more,
     )
@@ -148,12 +154,16 @@ def read_schedules(folder: Path) -> list[WorkSchedule]:
 
 
 def schedule_from_row(row: dict[str, Any]) -> WorkSchedule:
-    lists = {"days": tuple(row["days"]), "options": tuple(row["options"])}
-    return WorkSchedule(**{**row, **lists})
+    """Read a schedule from its fields as JSON, where tuples are lists."""
+    fields = dict(row)
+    fields["days"] = tuple(row["days"])
+    fields["options"] = tuple(row["options"])
+    return WorkSchedule(**fields)
 
 
 def write_schedules(folder: Path, schedules: Sequence[WorkSchedule]) -> None:
-    text = json.dumps([asdict(one) for one in schedules], ensure_ascii=False, indent=1)
+    rows = [asdict(schedule) for schedule in schedules]
+    text = json.dumps(rows, ensure_ascii=False, indent=1)
     atomic_files.write_file_atomically(folder / NAME, text, private=True)
 
 
@@ -162,9 +172,9 @@ def change_stored_schedules(folder: Path, change: ScheduleChange) -> list[WorkSc
     the new ones.
     """
     with atomic_files.hold_for_change(folder / NAME):
-        wanted = change(read_schedules(folder))
-        write_schedules(folder, wanted)
-    return wanted
+        changed_schedules = change(read_schedules(folder))
+        write_schedules(folder, changed_schedules)
+    return changed_schedules
 
 
 def find_time_zone(name: str) -> ZoneInfo:

@@ -55,16 +55,16 @@ async def add_due_tasks(
     """Add a task for each schedule that is due, and return their ids. `now` is the store's
     clock, as a computer's may be wrong.
     """
-    known = await table.read_stored_schedules()
+    reading = await table.read_stored_schedules()
     if now is None:
-        now = known.now
-    added: list[str] = []
-    for stored in known.schedules:
+        now = reading.now
+    added_ids: list[str] = []
+    for stored in reading.schedules:
         try:
-            added += await _add_task_if_due(tasks, table, stored, now)
+            added_ids += await _add_task_if_due(tasks, table, stored, now)
         except HelixError as error:  # It must not keep others from being added.
             log.warning("the schedule %s did not run: %s", stored.id, error)
-    return added
+    return added_ids
 
 
 async def _add_task_if_due(
@@ -74,12 +74,12 @@ async def _add_task_if_due(
     advanced, due = schedule.advance_past_due(now)
     if advanced is schedule:
         return []
-    added: list[str] = []
+    added_ids: list[str] = []
     if due:
-        added = await tasks.add_fleet_tasks([build_scheduled_task(schedule, due)])
+        added_ids = await tasks.add_fleet_tasks([build_scheduled_task(schedule, due)])
     # Afterwards: if this computer fails in between, another one adds the same task.
     await table.mark_due_times_done(stored, advanced.handled)
-    return added
+    return added_ids
 
 
 def decode_schedule(stored: StoredSchedule) -> WorkSchedule:
@@ -89,20 +89,20 @@ def decode_schedule(stored: StoredSchedule) -> WorkSchedule:
 def build_scheduled_task(schedule: WorkSchedule, due: float) -> NewFleetTask:
     """Return the task of a due time, as `task add` with the schedule's options adds it."""
     values: dict[str, str] = {}
-    allowed: list[str] = []
+    allowed_tools: list[str] = []
     words = iter(schedule.options)
     for option in words:
-        value = next(words, "")
+        value = next(words, "")  # Each option is followed by its value.
         if option == "--allow":
-            allowed.append(value)
+            allowed_tools.append(value)
         else:
             values[option] = value
     order = FleetTaskOrder(
         schedule.text,
-        values.get("--agent", ""),
-        values.get("--model", ""),
-        tuple(allowed),
-        float(values.get("--budget") or 0.0),
+        agent=values.get("--agent", ""),
+        model=values.get("--model", ""),
+        allowed=tuple(allowed_tools),
+        budget=float(values.get("--budget") or 0.0),
     )
     return NewFleetTask(
         order,
@@ -119,36 +119,41 @@ async def copy_schedules(table: ScheduleTable, folder: Path, workspace: str) -> 
     """Store what was added or changed on this computer since the last copy, and remove what
     was removed on it. What another computer has removed is removed here.
     """
-    own = {}
-    for schedule in await asyncio.to_thread(schedules.read_schedules, folder):
-        if schedule.workspace == workspace:
-            own[schedule.id] = schedule
-    copied_before = await asyncio.to_thread(_read_copied, folder, workspace)
-    if not own and not copied_before:
+    all_schedules = await asyncio.to_thread(schedules.read_schedules, folder)
+    own_schedules = {
+        schedule.id: schedule for schedule in all_schedules if schedule.workspace == workspace
+    }
+    ids_copied_before = await asyncio.to_thread(_read_copied, folder, workspace)
+    if not own_schedules and not ids_copied_before:
         return
-    known = {stored.id: stored for stored in (await table.read_stored_schedules()).schedules}
-    removed_elsewhere = (own.keys() & copied_before) - known.keys()
-    removed_here = sorted(copied_before - own.keys())
+    reading = await table.read_stored_schedules()
+    stored_by_id = {stored.id: stored for stored in reading.schedules}
+    # What was copied and is missing was removed: from the store elsewhere, from our file here.
+    removed_elsewhere = (own_schedules.keys() & ids_copied_before) - stored_by_id.keys()
+    removed_here = sorted(ids_copied_before - own_schedules.keys())
     if removed_here:
         await table.remove_stored_schedules(removed_here)
-    for schedule in own.values():
-        stored = known.get(schedule.id)
-        if schedule.id not in removed_elsewhere and _differs(schedule, stored):
-            await table.store_schedule(_encode_schedule(schedule, stored))
+    for schedule in own_schedules.values():
+        stored_before = stored_by_id.get(schedule.id)
+        if schedule.id not in removed_elsewhere and _differs(schedule, stored_before):
+            await table.store_schedule(_encode_schedule(schedule, stored_before))
     if removed_elsewhere:
         await asyncio.to_thread(_remove_from_file, folder, removed_elsewhere)
-    copied = own.keys() - removed_elsewhere
-    if copied != copied_before:
-        await asyncio.to_thread(_write_copied, folder, workspace, sorted(copied))
+    copied_ids = own_schedules.keys() - removed_elsewhere
+    if copied_ids != ids_copied_before:
+        await asyncio.to_thread(_write_copied, folder, workspace, sorted(copied_ids))
 
 
 def _differs(schedule: WorkSchedule, stored: StoredSchedule | None) -> bool:
+    """Whether the store has something else. Which due times are handled makes no difference,
+    but whether the schedule is on does.
+    """
     if stored is None:
         return True
-    there = decode_schedule(stored)
-    if there.is_on != schedule.is_on:
+    schedule_in_store = decode_schedule(stored)
+    if schedule_in_store.is_on != schedule.is_on:
         return True
-    return replace(there, handled=0.0) != replace(schedule, handled=0.0)
+    return replace(schedule_in_store, handled=0.0) != replace(schedule, handled=0.0)
 
 
 def _encode_schedule(schedule: WorkSchedule, stored: StoredSchedule | None) -> StoredSchedule:
@@ -159,11 +164,10 @@ def _encode_schedule(schedule: WorkSchedule, stored: StoredSchedule | None) -> S
     return StoredSchedule(schedule.id, handled, fields)
 
 
-def _remove_from_file(folder: Path, ids: Sequence[str] | set[str]) -> None:
-    def without_removed(known: list[WorkSchedule]) -> list[WorkSchedule]:
-        return [schedule for schedule in known if schedule.id not in ids]
-
-    schedules.change_stored_schedules(folder, without_removed)
+def _remove_from_file(folder: Path, ids: set[str]) -> None:
+    schedules.change_stored_schedules(
+        folder, lambda stored: [schedule for schedule in stored if schedule.id not in ids]
+    )
 
 
 def _read_copied(folder: Path, workspace: str) -> set[str]:
@@ -171,11 +175,12 @@ def _read_copied(folder: Path, workspace: str) -> set[str]:
 
 
 def _read_all_copied(folder: Path) -> Mapping[str, Any]:
+    """Return the ids of the copied schedules, by workspace."""
     try:
-        copied: dict[str, Any] = json.loads((folder / NAME).read_text("utf-8"))
+        ids_by_workspace: dict[str, Any] = json.loads((folder / NAME).read_text("utf-8"))
     except (FileNotFoundError, ValueError):  # Then everything counts as not copied yet.
         return {}
-    return copied
+    return ids_by_workspace
 
 
 def _write_copied(folder: Path, workspace: str, ids: Sequence[str]) -> None:
