@@ -103,7 +103,7 @@ class RequestCost:
         for cause_cost in self.causes:
             if cause_cost.cause.kind in AVOIDABLE and cause_cost.tokens:
                 avoidable.append(cause_cost)
-        return sorted(avoidable, key=lambda cause_cost: -cause_cost.cost)
+        return sorted(avoidable, key=lambda cause_cost: cause_cost.cost, reverse=True)
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class _AskedRequest:
     life: float  # How many seconds the provider caches this request.
     # The billed tokens up to the end of each piece.
     ends: list[int] = field(default_factory=list)
-    # How many pieces each request so far had in all.
+    # How many pieces each earlier request had whose pieces all begin this one, and this one.
     places: list[int] = field(default_factory=list)
 
     @property
@@ -144,7 +144,8 @@ class RequestCostReader:
     # The longest pause that a model's cache survived.
     _lives: dict[str, float] = field(default_factory=dict)
     _aside: dict[str, int] = field(default_factory=dict)  # Inputs that the next request lacked.
-    _seen: int = 0  # The number of the newest fact that any request so far contained.
+    # The number of the newest fact that any request so far contained.
+    _newest_seq_sent: int = 0
     _last_model: str = ""
     _brought_runs: list[tuple[int, int]] | None = None
     _marks_prefixes: bool = False  # Whether any provider has reported tokens written to its cache.
@@ -158,165 +159,184 @@ class RequestCostReader:
         if not reply.seconds:
             # Imported replies have only an end time, so their start is estimated.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
-        life = cache_terms_of_model(reply.model).seconds
-        if chosen is not None and chosen.cache_seconds:
-            life = float(chosen.cache_seconds)
-        life = max(life, self._lives.get(reply.model, 0.0))
         pieces: list[SentPiece] = [ToolsOffered(view.tools, view.tools_tokens)]
         pieces += view.blocks
-        now = _AskedRequest(reply, view, asked, pieces, life)
-        before = self._last.get(reply.model)
-        same = 0
-        if before is not None:
-            same = _count_same_pieces(before.pieces, now.pieces)
-            now.places = [place for place in before.places if place <= same]
-        now.places.append(len(now.pieces))
-        now.ends = _piece_ends_as_billed(now, before, same)
+        request = _AskedRequest(reply, view, asked, pieces, self._cache_life(reply.model, chosen))
+        earlier = self._last.get(reply.model)
+        same_count = 0
+        if earlier is not None:
+            same_count = _count_same_pieces(earlier.pieces, request.pieces)
+            request.places = [place for place in earlier.places if place <= same_count]
+        request.places.append(len(request.pieces))
+        request.ends = _piece_ends_as_billed(request, earlier, same_count)
         self._marks_prefixes |= reply.usage.cache_write > 0
-        segments = self._explain_request(now, before, same)
-        cost = self._price_request(recorded, reply.model, reply.usage, segments, chosen)
-        self._note_request_aside(now, before, same)
-        self._last[reply.model] = now
+        segments = self._explain_request(request, earlier, same_count)
+        request_cost = self._price_request(recorded, reply.model, reply.usage, segments, chosen)
+        self._note_request_aside(request, earlier, same_count)
+        self._last[reply.model] = request
         self._last_model = reply.model
         if reply.usage.is_cached_for_an_hour:
             self._remember_life(reply.model, HOUR_SECONDS)
-        self._seen = max(self._seen, view.seq)
-        return cost
+        self._newest_seq_sent = max(self._newest_seq_sent, view.seq)
+        return request_cost
+
+    def _cache_life(self, model: str, chosen: ModelSet | None) -> float:
+        """Return how long a model's request stays cached: as documented, or as was seen."""
+        documented_seconds = cache_terms_of_model(model).seconds
+        if chosen is not None and chosen.cache_seconds:
+            documented_seconds = float(chosen.cache_seconds)
+        return max(documented_seconds, self._lives.get(model, 0.0))
 
     def explain_request_beside_steps(
         self, recorded: Recorded, spent: Spent, state: ConversationState
     ) -> RequestCost:
         """Explain a request that is not a step, such as for a summary."""
         usage = spent.usage
-        before = self._last.get(spent.model)
-        if before and usage.cache_read:
-            before.asked = max(before.asked, recorded.time)
+        last_step = self._last.get(spent.model)
+        if last_step and usage.cache_read:
+            # Reading what the step had sent keeps it cached from now on.
+            last_step.asked = max(last_step.asked, recorded.time)
         beside = Cause(CauseKind.BESIDE, spent.purpose.value)
         segments = [
             (usage.cache_read, (Cause(CauseKind.READ),)),
             (usage.input - usage.cache_read, (beside,)),
         ]
-        return self._price_request(
-            recorded,
-            spent.model,
-            usage,
-            segments,
-            _find_model_settings_for_reply(spent.model, state.settings),
-        )
+        chosen = _find_model_settings_for_reply(spent.model, state.settings)
+        return self._price_request(recorded, spent.model, usage, segments, chosen)
 
     def reader_for_fork(self, facts: Sequence[Recorded], forked_at: int) -> "RequestCostReader":
         """Return a reader for a fork, which begins with this conversation's requests."""
         last_requests = {}
-        for model, asked in self._last.items():
-            last_requests[model] = replace(asked, view=replace(asked.view, seq=forked_at))
-        return replace(self, facts=facts, _last=last_requests, _seen=forked_at, _brought_runs=None)
+        for model, request in self._last.items():
+            last_requests[model] = replace(request, view=replace(request.view, seq=forked_at))
+        return replace(
+            self,
+            facts=facts,
+            _last=last_requests,
+            _newest_seq_sent=forked_at,
+            _brought_runs=None,
+        )
 
     def _remember_life(self, model: str, seconds: float) -> None:
         self._lives[model] = max(self._lives.get(model, 0.0), seconds)
 
     def _explain_request(
-        self, now: _AskedRequest, before: _AskedRequest | None, same: int
+        self, request: _AskedRequest, earlier: _AskedRequest | None, same_count: int
     ) -> Iterator[Segment]:
         """Yield what was read from the cache, what should have been, and what came after it.
 
-        `same`: how many of its first pieces are those of the request before.
+        `earlier`: the last request to the same model. `same_count`: how many first pieces
+        the two have in common.
         """
-        usage = now.reply.usage
-        read = min(usage.cache_read, usage.input)
-        yield read, (Cause(CauseKind.READ),)
+        usage = request.reply.usage
+        tokens_read = min(usage.cache_read, usage.input)
+        yield tokens_read, (Cause(CauseKind.READ),)
         if not self._last:
-            yield usage.input - read, (Cause(CauseKind.FIRST),)
+            yield usage.input - tokens_read, (Cause(CauseKind.FIRST),)
             return
         last = self._last[self._last_model]
-        always = self._causes_of_everything(now, last, read)
-        readable = 0
-        if last is before:
-            readable = self._readable_tokens(now, before, same)
-        if read < readable:
-            missing = readable - read
-            yield missing, self._why_not_cached(missing, now, same, before, always)
-        elif read > 0 and before is not None:
-            self._remember_life(now.reply.model, now.asked - before.asked)
-        changes = self._changes_between(last, now, kept_until=last.asked + now.life)
-        start = max(read, readable)
-        shared = now.tokens_before_piece(same)
-        if start < shared:
-            causes = always or _causes_of_first_place(changes)
-            yield shared - start, causes or (Cause(CauseKind.RULES, "behind the last mark"),)
+        causes_of_everything = self._causes_of_everything(request, last, tokens_read)
+        readable_tokens = 0
+        if last is earlier:
+            readable_tokens = self._readable_tokens(request, earlier, same_count)
+        if tokens_read < readable_tokens:
+            missing_tokens = readable_tokens - tokens_read
+            yield (
+                missing_tokens,
+                self._why_not_cached(
+                    missing_tokens, request, same_count, earlier, causes_of_everything
+                ),
+            )
+        elif tokens_read > 0 and earlier is not None:
+            self._remember_life(request.reply.model, request.asked - earlier.asked)
+        changes = self._changes_between(last, request, kept_until=last.asked + request.life)
+        explained_tokens = max(tokens_read, readable_tokens)
+        same_tokens = request.tokens_before_piece(same_count)
+        if explained_tokens < same_tokens:
+            causes = causes_of_everything or _causes_of_first_place(changes)
+            if not causes:
+                causes = (Cause(CauseKind.RULES, "behind the last mark"),)
+            yield same_tokens - explained_tokens, causes
         # Some agents send these once more.
-        sent_again = frozenset(map(_comparable_piece, last.pieces[same:]))
-        yield from self._explain_uncached_pieces(now, same, start, changes, always, sent_again)
+        sent_again = frozenset(map(_comparable_piece, last.pieces[same_count:]))
+        yield from self._explain_uncached_pieces(
+            request, same_count, explained_tokens, changes, causes_of_everything, sent_again
+        )
 
     def _causes_of_everything(
-        self, now: _AskedRequest, last: _AskedRequest, read: int
+        self, request: _AskedRequest, last: _AskedRequest, tokens_read: int
     ) -> tuple[Cause, ...]:
         """Return what makes a provider cache a whole request again: a pause or another model."""
         causes = []
-        pause = now.asked - last.asked
-        if pause > now.life:
+        pause = request.asked - last.asked
+        if pause > request.life:
             causes.append(Cause(CauseKind.TIME, describe_pause(pause)))
-        if self._last_model != now.reply.model:
+        has_other_effort = request.view.effort != last.view.effort
+        if self._last_model != request.reply.model:
             causes.append(Cause(CauseKind.MODEL, f"from {self._last_model}"))
-        elif now.view.effort != last.view.effort and not _survives_another_effort(now, last, read):
+        elif has_other_effort and not _survives_another_effort(request, last, tokens_read):
             causes.append(Cause(CauseKind.MODEL, "another thinking time"))
         return tuple(causes)
 
     def _changes_between(
-        self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float
+        self, last: _AskedRequest, request: _AskedRequest, *, kept_until: float
     ) -> list[ChangePlace]:
         """Return changes between two requests, without folds after the cache had expired."""
-        has_same_head = _comparable_head(last.pieces) == _comparable_head(now.pieces)
+        has_same_head = _comparable_head(last.pieces) == _comparable_head(request.pieces)
         changes = []
         for change in find_changes_between_requests(
-            self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq
+            self.facts, last.pieces[:1], request.pieces[:1], last.view.seq, request.view.seq
         ):
             kind = change.cause.kind
-            if kind is CauseKind.FOLD and min(change.time, now.asked) > kept_until:
+            if kind is CauseKind.FOLD and min(change.time, request.asked) > kept_until:
                 continue
             if kind is CauseKind.SYSTEM and has_same_head:
                 continue
             changes.append(change)
-        same = _count_same_pieces(last.pieces, now.pieces)
-        effective = _effective_changes(changes, now.pieces, same)
+        same_count = _count_same_pieces(last.pieces, request.pieces)
+        effective = _effective_changes(changes, request.pieces, same_count)
         return sorted(effective, key=lambda change: change.place)
 
-    def _readable_tokens(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> int:
+    def _readable_tokens(
+        self, request: _AskedRequest, earlier: _AskedRequest | None, same_count: int
+    ) -> int:
         """Return how far it could read: to an earlier request's end before a difference."""
-        if before is None or not same:
+        if earlier is None or not same_count:
             return 0
-        if same == len(before.pieces):
-            return min(before.cached_tokens, now.ends[same - 1])
-        place = max(now.places[:-1], default=0)
-        if self.was_imported(now.view.seq):
+        if same_count == len(earlier.pieces):
+            return min(earlier.cached_tokens, request.ends[same_count - 1])
+        if self.was_imported(request.view.seq):
             return 0
-        return now.tokens_before_piece(place)
+        ends_of_earlier_requests = request.places[:-1]  # The last one is its own.
+        return request.tokens_before_piece(max(ends_of_earlier_requests, default=0))
 
     def _explain_uncached_pieces(
         self,
-        now: _AskedRequest,
-        same: int,
-        start: int,
+        request: _AskedRequest,
+        same_count: int,
+        explained_tokens: int,
         changes: Sequence[ChangePlace],
-        always: tuple[Cause, ...],
+        causes_of_everything: tuple[Cause, ...],
         sent_again: frozenset[ComparablePiece],
     ) -> Iterator[Segment]:
         """Explain the pieces after the cached ones: new, or sent again after a change
         before them.
         """
-        causes = list(always)
+        causes = list(causes_of_everything)
         changes_ahead = deque(changes)
-        for number in range(same, len(now.pieces)):
-            piece = now.pieces[number]
-            place = first_seq_in_piece(piece)
+        for number in range(same_count, len(request.pieces)):
+            piece = request.pieces[number]
+            first_seq = first_seq_in_piece(piece)
             # A change explains all that comes behind it.
-            while changes_ahead and changes_ahead[0].place <= place:
+            while changes_ahead and changes_ahead[0].place <= first_seq:
                 cause = changes_ahead.popleft().cause
                 if cause not in causes:
                     causes.append(cause)
-            tokens = now.ends[number] - max(start, now.tokens_before_piece(number))
+            unexplained_from = max(explained_tokens, request.tokens_before_piece(number))
+            tokens = request.ends[number] - unexplained_from
             if tokens <= 0:
                 continue
-            if self._is_new_piece(piece, place, sent_again):
+            if self._is_new_piece(piece, first_seq, sent_again):
                 yield tokens, (Cause(CauseKind.NEW),)
             elif causes:
                 yield tokens, tuple(causes)
@@ -324,77 +344,79 @@ class RequestCostReader:
                 yield tokens, (Cause(CauseKind.UNKNOWN),)
 
     def _is_new_piece(
-        self, piece: SentPiece, place: int, sent_again: frozenset[ComparablePiece]
+        self, piece: SentPiece, first_seq: int, sent_again: frozenset[ComparablePiece]
     ) -> bool:
         """Whether no request so far had it. `sent_again`: what was just sent at another place."""
         if isinstance(piece, ToolsOffered) or piece.role is Role.SYSTEM:
             return False
-        return place > self._seen and _comparable_piece(piece) not in sent_again
+        return first_seq > self._newest_seq_sent and _comparable_piece(piece) not in sent_again
 
     def _why_not_cached(
         self,
-        missing: int,
-        now: _AskedRequest,
-        same: int,
-        before: _AskedRequest | None,
-        always: tuple[Cause, ...],
+        missing_tokens: int,
+        request: _AskedRequest,
+        same_count: int,
+        earlier: _AskedRequest | None,
+        causes_of_everything: tuple[Cause, ...],
     ) -> tuple[Cause, ...]:
         """Explain why the provider did not read from its cache what it had been sent before."""
-        if missing <= CACHE_UNIT:
+        if missing_tokens <= CACHE_UNIT:
             return (Cause(CauseKind.RULES, "less than a unit of the cache"),)
-        if always:
-            return always
-        broken_rule = self._find_broken_cache_rule(now, same, before)
+        if causes_of_everything:
+            return causes_of_everything
+        broken_rule = self._find_broken_cache_rule(request, same_count, earlier)
         if broken_rule:
             return (Cause(CauseKind.RULES, broken_rule),)
-        lacks_head = self.was_imported(now.view.seq) and not now.view.tools
+        lacks_head = self.was_imported(request.view.seq) and not request.view.tools
         if not lacks_head:
             return (Cause(CauseKind.NOT_KEPT),)
-        if self._joins_requests(now, before, same):
+        if self._joins_requests(request, earlier, same_count):
             return (Cause(CauseKind.EDIT, "messages of two requests at once were joined"),)
         return (Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools"),)
 
     def _find_broken_cache_rule(
-        self, now: _AskedRequest, same: int, before: _AskedRequest | None
+        self, request: _AskedRequest, same_count: int, earlier: _AskedRequest | None
     ) -> str:
         """Say which rule of the provider kept it from caching the same pieces, or nothing."""
-        terms = cache_terms_of_model(now.reply.model)
-        usage = Usage()
-        if before is not None:
-            usage = before.reply.usage
-        was_cached = usage.cache_read > 0 or usage.cache_write > 0
-        if not was_cached and now.ends[same - 1] < terms.least_tokens:
+        terms = cache_terms_of_model(request.reply.model)
+        earlier_usage = Usage()
+        if earlier is not None:
+            earlier_usage = earlier.reply.usage
+        was_cached = earlier_usage.cache_read > 0 or earlier_usage.cache_write > 0
+        if not was_cached and request.ends[same_count - 1] < terms.least_tokens:
             return "too short"
         # A foreign agent sets its own marks, and a provider looks back only so far from one.
-        has_own_marks = self._marks_prefixes and now.reply.stable is None
+        has_own_marks = self._marks_prefixes and request.reply.stable is None
         look_back = terms.look_back_blocks or LOOK_BACK_BLOCKS
-        if has_own_marks and len(now.pieces) - same > look_back:
+        if has_own_marks and len(request.pieces) - same_count > look_back:
             return "too far in front of a mark"
         return ""
 
     def _note_request_aside(
-        self, now: _AskedRequest, before: _AskedRequest | None, same: int
+        self, request: _AskedRequest, earlier: _AskedRequest | None, same_count: int
     ) -> None:
         """Remember the last request if this one continues something else: small and cached."""
-        model = now.reply.model
-        usage = now.reply.usage
+        model = request.reply.model
+        usage = request.reply.usage
         if usage.input >= self._aside.get(model, 0):
             self._aside.pop(model, None)
-        if before is None or same < len(before.pieces):
+        if earlier is None or same_count < len(earlier.pieces):
             return
-        is_smaller = usage.input + CACHE_UNIT < before.reply.usage.input
+        is_smaller = usage.input + CACHE_UNIT < earlier.reply.usage.input
         if is_smaller and usage.cache_read > usage.input * READ_ALONE:
-            self._aside[model] = before.reply.usage.input
+            self._aside[model] = earlier.reply.usage.input
 
-    def _joins_requests(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> bool:
+    def _joins_requests(
+        self, request: _AskedRequest, earlier: _AskedRequest | None, same_count: int
+    ) -> bool:
         """Whether two parallel requests were joined, as much more is new than was recorded."""
-        if before is None:
+        if earlier is None:
             return False
-        aside = self._aside.get(now.reply.model, 0)
-        whole = now.reply.usage.input
-        recorded = sum(piece.tokens for piece in now.pieces[same:])
-        growth = whole - before.reply.usage.input
-        return 0 < aside <= whole and growth > 2 * recorded
+        input_of_aside = self._aside.get(request.reply.model, 0)
+        request_input = request.reply.usage.input
+        recorded_tokens = sum(piece.tokens for piece in request.pieces[same_count:])
+        growth = request_input - earlier.reply.usage.input
+        return 0 < input_of_aside <= request_input and growth > 2 * recorded_tokens
 
     def was_imported(self, seq: int) -> bool:
         """Whether the fact came from another program's recording, which may lack something."""
@@ -417,40 +439,51 @@ class RequestCostReader:
         read, written or neither.
         """
         settings = chosen or self.prices(model)
-        rate = relative_prices(settings)
+        prices = relative_prices(settings)
         dollars = compute_cost(usage, settings)
-        written = min(usage.input, usage.cache_read + usage.cache_write)
-        write_rate = rate.write * usage.priced_cache_write / max(1, usage.cache_write)
+        # A request's tokens stand in this order: read from the cache, written to it, neither.
+        end_of_read = usage.cache_read
+        end_of_written = min(usage.input, usage.cache_read + usage.cache_write)
+        write_price = prices.write * usage.priced_cache_write / max(1, usage.cache_write)
         tokens_of_cause: Counter[Cause] = Counter()
-        share_of_cause: dict[Cause, float] = {}
+        weight_of_cause: dict[Cause, float] = {}
         start = 0
         for cause, tokens in _split_between_causes(segments):
             end = start + tokens
-            read = max(0, min(end, usage.cache_read) - start)
-            wrote = max(0, min(end, written) - max(start, usage.cache_read))
-            share = read * rate.read + wrote * write_rate + (tokens - read - wrote)
+            tokens_read = max(0, min(end, end_of_read) - start)
+            tokens_written = max(0, min(end, end_of_written) - max(start, end_of_read))
+            plain_tokens = tokens - tokens_read - tokens_written
+            weight = tokens_read * prices.read + tokens_written * write_price + plain_tokens
             tokens_of_cause[cause] += tokens
-            share_of_cause[cause] = share_of_cause.get(cause, 0.0) + share
+            weight_of_cause[cause] = weight_of_cause.get(cause, 0.0) + weight
             start = end
-        share_of_cause[Cause(CauseKind.REPLY)] = usage.output * rate.output
-        whole = sum(share_of_cause.values())
+        weight_of_cause[Cause(CauseKind.REPLY)] = usage.output * prices.output
+        total_weight = sum(weight_of_cause.values())
         cause_costs = []
-        for cause, share in share_of_cause.items():
+        for cause, weight in weight_of_cause.items():
             tokens = tokens_of_cause[cause]
-            if not tokens and not share:
+            if not tokens and not weight:
                 continue
             cost = 0.0
-            if whole:
-                cost = dollars * share / whole
+            if total_weight:
+                cost = dollars * weight / total_weight
             cause_costs.append(CauseCost(cause, tokens, cost))
         return RequestCost(
-            recorded.seq, recorded.time, model, usage.input, dollars, tuple(cause_costs)
+            seq=recorded.seq,
+            time=recorded.time,
+            model=model,
+            tokens=usage.input,
+            cost=dollars,
+            causes=tuple(cause_costs),
         )
 
 
 def _causes_of_first_place(changes: Sequence[ChangePlace]) -> tuple[Cause, ...]:
     """Return the causes of all changes that are at the place of the first one."""
-    return tuple(change.cause for change in changes if change.place == changes[0].place)
+    if not changes:
+        return ()
+    first_place = changes[0].place
+    return tuple(change.cause for change in changes if change.place == first_place)
 
 
 def _split_between_causes(segments: Iterable[Segment]) -> Iterator[tuple[Cause, int]]:
@@ -506,27 +539,32 @@ def _replies_imported_in_part(facts: Sequence[Recorded]) -> set[int]:
     """Return the replies that an import has appended again, since it had read them
     before their end.
     """
-    steps = [recorded for recorded in facts if isinstance(recorded.fact, ModelReplied | Rewound)]
-    in_part = set()
-    for first, between, later in zip(steps, steps[1:], steps[2:], strict=False):
-        if isinstance(between.fact, Rewound) and first.time == later.time:
-            in_part.add(first.seq)
-    return in_part
+    replies_and_rewinds = [
+        recorded for recorded in facts if isinstance(recorded.fact, ModelReplied | Rewound)
+    ]
+    seqs_of_partial_replies = set()
+    for i in range(len(replies_and_rewinds) - 2):
+        reply, rewind, same_reply_again = replies_and_rewinds[i : i + 3]
+        if isinstance(rewind.fact, Rewound) and reply.time == same_reply_again.time:
+            seqs_of_partial_replies.add(reply.seq)
+    return seqs_of_partial_replies
 
 
-def _explain_requests_after(reader: RequestCostReader, after: int = 0) -> Iterator[RequestCost]:
+def _explain_requests_after(reader: RequestCostReader, after_seq: int = 0) -> Iterator[RequestCost]:
+    """Explain the requests of a conversation that were answered after the fact `after_seq`."""
     state = ConversationState()
+    # By the newest fact that a request contained: the view that it sent.
     views: dict[int, View] = {}
-    in_part = _replies_imported_in_part(reader.facts)
-    seqs_of_requests = set()
+    partial_replies = _replies_imported_in_part(reader.facts)
+    newest_seqs_in_requests = set()
     for recorded in reader.facts:
         if isinstance(recorded.fact, ModelReplied):
-            seqs_of_requests.add(newest_fact_seen_by(recorded))
+            newest_seqs_in_requests.add(newest_fact_seen_by(recorded))
     for recorded in reader.facts:
         state.advance_state(recorded)
-        if recorded.seq in seqs_of_requests:
+        if recorded.seq in newest_seqs_in_requests:
             views[recorded.seq] = state.get_view()
-        if recorded.seq <= after or recorded.seq in in_part:
+        if recorded.seq <= after_seq or recorded.seq in partial_replies:
             continue
         if isinstance(recorded.fact, ModelReplied) and recorded.fact.usage.input > 0:
             view = views.get(newest_fact_seen_by(recorded)) or state.past_moment(0).get_view()
@@ -537,25 +575,25 @@ def _explain_requests_after(reader: RequestCostReader, after: int = 0) -> Iterat
 
 def explain_costs_of_last_turn(state: ConversationState) -> list[RequestCost]:
     """Explain the last turn's steps, compared with the last request before it, if made here."""
-    since = min(state.branch.turn.words, default=1) - 1
+    first_seq_of_turn = min(state.branch.turn.words, default=1)
     reader = RequestCostReader(state.facts, lambda _: None)
-    earlier_replies: list[int] = []
-    replies: list[int] = []
+    replies_before_turn: list[int] = []
+    replies_to_read: list[int] = []
     for seq in _seqs_of_own_billed_replies(state):
-        if seq <= since:
-            earlier_replies.append(seq)
+        if seq < first_seq_of_turn:
+            replies_before_turn.append(seq)
         else:
-            replies.append(seq)
+            replies_to_read.append(seq)
     # What an import brought in may lack what the provider was sent.
-    if earlier_replies and not reader.was_imported(earlier_replies[-1]):
-        replies.insert(0, earlier_replies[-1])
+    if replies_before_turn and not reader.was_imported(replies_before_turn[-1]):
+        replies_to_read.insert(0, replies_before_turn[-1])
     costs = []
-    for seq in replies:
+    for seq in replies_to_read:
         recorded = state.facts[seq - 1]
         if isinstance(recorded.fact, ModelReplied):
             view = state.past_moment(newest_fact_seen_by(recorded)).get_view()
             costs.append(reader.explain_and_remember_reply(recorded, recorded.fact, state, view))
-    return [cost for cost in costs if cost.seq > since]
+    return [cost for cost in costs if cost.seq >= first_seq_of_turn]
 
 
 def _seqs_of_own_billed_replies(state: ConversationState) -> Iterator[int]:
@@ -586,37 +624,47 @@ def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> Mod
     return settings.model_for_role(ModelRole.MAIN)
 
 
-def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
-    """Return the billed tokens up to each piece's end: as before, then in proportion."""
-    billed = now.reply.usage.input
+def _piece_ends_as_billed(
+    request: _AskedRequest, earlier: _AskedRequest | None, same_count: int
+) -> list[int]:
+    """Return the billed tokens up to each piece's end.
+
+    A provider bills only the whole request. Pieces that an earlier request had keep their
+    tokens, and the others share the rest in proportion to what was counted for them.
+    """
+    billed_tokens = request.reply.usage.input
     ends: list[int] = []
-    if before is not None:
-        ends += before.ends[:same]
-    counted = [piece.tokens for piece in now.pieces[len(ends) :]]
-    start = 0
+    if earlier is not None:
+        ends += earlier.ends[:same_count]
+    counted = [piece.tokens for piece in request.pieces[len(ends) :]]
+    start_of_others = 0
     if ends:
-        start = ends[-1]
-        if billed - start < sum(counted) // 3:
+        start_of_others = ends[-1]
+        if billed_tokens - start_of_others < sum(counted) // 3:
             # The provider now bills less for the same text.
-            start = max(0, billed - sum(counted))
-            ends = [min(end, start) for end in ends]
-    elif not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD_SHARE):
-        counted[0] = billed - sum(counted)  # The recording lacks its system prompt and tools.
-    whole = max(1, sum(counted))
+            start_of_others = max(0, billed_tokens - sum(counted))
+            ends = [min(end, start_of_others) for end in ends]
+    elif not request.view.tools and billed_tokens > sum(counted) * (1 + HIDDEN_HEAD_SHARE):
+        # The recording lacks its system prompt and tools.
+        counted[0] = billed_tokens - sum(counted)
+    tokens_to_share = billed_tokens - start_of_others
+    total_counted = max(1, sum(counted))
     for counted_so_far in accumulate(counted):
-        ends.append(start + (billed - start) * counted_so_far // whole)
-    ends[-1] = billed
+        ends.append(start_of_others + tokens_to_share * counted_so_far // total_counted)
+    ends[-1] = billed_tokens
     return ends
 
 
-def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) -> int:
+def _count_same_pieces(
+    earlier_pieces: Sequence[SentPiece], later_pieces: Sequence[SentPiece]
+) -> int:
     """Return how many of the first pieces are the same bytes for a provider."""
-    same = 0
-    for piece, other in zip(before, now, strict=False):
-        if piece is not other and _comparable_piece(piece) != _comparable_piece(other):
+    same_count = 0
+    for earlier, later in zip(earlier_pieces, later_pieces, strict=False):
+        if earlier is not later and _comparable_piece(earlier) != _comparable_piece(later):
             break
-        same += 1
-    return same
+        same_count += 1
+    return same_count
 
 
 def _comparable_piece(piece: SentPiece) -> ComparablePiece:
@@ -630,14 +678,15 @@ def _comparable_head(pieces: Sequence[SentPiece]) -> list[ComparablePiece]:
     return [_comparable_piece(piece) for piece in pieces[1 : _count_head_pieces(pieces)]]
 
 
-def _survives_another_effort(now: _AskedRequest, last: _AskedRequest, read: int) -> bool:
+def _survives_another_effort(request: _AskedRequest, last: _AskedRequest, tokens_read: int) -> bool:
     """Whether the cache is valid for any thinking time, as it always is or as the
     provider read many of the messages.
     """
-    if CACHED_BY_CONTENTS in now.reply.model:
+    if CACHED_BY_CONTENTS in request.reply.model:
         return True
-    head = last.ends[_count_head_pieces(last.pieces) - 1]
-    return read > head + (last.ends[-1] - head) * FAR_READ_SHARE
+    head_tokens = last.ends[_count_head_pieces(last.pieces) - 1]
+    message_tokens = last.ends[-1] - head_tokens
+    return tokens_read > head_tokens + message_tokens * FAR_READ_SHARE
 
 
 def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
@@ -646,11 +695,11 @@ def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
 
 
 def _effective_changes(
-    changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int
+    changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same_count: int
 ) -> list[ChangePlace]:
     """Return the changes after the last equal piece: only these changed what was sent."""
-    last_equal = -1
-    if same:
-        last_equal = first_seq_in_piece(pieces[same - 1])
-    changes_behind = [change for change in changes if change.place >= last_equal]
+    if not same_count:
+        return list(changes)
+    last_equal_seq = first_seq_in_piece(pieces[same_count - 1])
+    changes_behind = [change for change in changes if change.place >= last_equal_seq]
     return changes_behind or list(changes)
