@@ -231,6 +231,8 @@ class PermissionQuestion:
     by: str = ""  # The task of the sub-agent that asks; empty for the main agent.
     # The rules that would allow this for longer, as text. The first one is preselected.
     rules: tuple[str, ...] = ()
+    # For an edit: the folder that each of `rules` covers, "." for the whole workspace.
+    rule_folders: tuple[str, ...] = ()
     # Why this needs separate permission: outside_sandbox, runs_later, opened, hidden or
     # held.
     apart: str = ""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from enum import IntEnum, StrEnum
 from itertools import filterfalse, takewhile
+from pathlib import PurePath
 
 from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.engine.tool_names import EDITS
@@ -384,6 +385,25 @@ def _edits_to_offer(action: ToolAction) -> tuple[tuple[PermissionRule, ...], ...
     if not rules_allow_action(here, action):
         return (everywhere,)
     return (here, everywhere)
+
+
+def list_folders_of_choices(
+    action: ToolAction, choices: Sequence[Sequence[PermissionRule]]
+) -> tuple[str, ...]:
+    """Return the folder in which each choice would allow edits, "." for the whole workspace.
+    Empty for anything but an edit in the workspace's folders.
+    """
+    is_elsewhere = PurePath(action.path).is_absolute() or action.path.startswith("..")
+    if action.effect is not ActionEffect.EDIT or action.tool not in EDITS or is_elsewhere:
+        return ()
+    folders = []
+    for choice in choices:
+        folder = "."
+        # The only choice with a path is that of the file's own folder.
+        if any(rule.path for rule in choice):
+            folder = action.path.rpartition("/")[0]
+        folders.append(folder)
+    return tuple(folders)
 
 
 def _rules_for_command(command: WrittenCommand, action: ToolAction) -> list[PermissionRule]:

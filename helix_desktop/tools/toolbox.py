@@ -96,6 +96,7 @@ class WorkspacePermissions:
             decision.reason,
             decision.scopes,
             rules=tuple(map(permission.describe_choice, choices)),
+            rule_folders=permission.list_folders_of_choices(action, choices),
             apart=decision.separate_permission,
             programs=permission.list_asked_programs(action, rules),
         )

@@ -18,6 +18,7 @@ from helix_desktop.tools.permission import (
     describe_choice,
     is_rule_too_wide,
     list_asked_programs,
+    list_folders_of_choices,
     rules_allow_action,
     rules_to_offer,
 )
@@ -350,6 +351,11 @@ def test_a_command_line_is_shown_as_the_programs_that_it_starts() -> None:
 def test_edits_are_allowed_once_in_their_folder_or_everywhere() -> None:
     here, everywhere = choices_to_offer(EDIT)
     assert (describe_choice(here), describe_choice(everywhere)) == ("src/*", "edit_file")
+    assert list_folders_of_choices(EDIT, (here, everywhere)) == ("src", ".")
+    in_root = replace(EDIT, path="a.py")
+    assert list_folders_of_choices(in_root, choices_to_offer(in_root)) == (".",)
+    outside = replace(EDIT, path="/etc/a.py")
+    assert list_folders_of_choices(outside, choices_to_offer(outside)) == ()
     other = replace(EDIT, path="lib/b.py")
     below = replace(EDIT, tool="write_file", path="src/deep/c.py")
     assert [verdict(each, PermissionMode.ASK, *here) for each in (EDIT, below, other)] == [

@@ -49,6 +49,7 @@ COMMANDS = ("run_command",)
 ONE_LINE = 440  # Words of at most this many pixels stand on one line in every window.
 SHORT_TITLE = 48  # A title of at most this many characters fits one line of every window.
 MOST_NAMED_PROGRAMS = 3  # A button names at most this many programs; the row above it names all.
+LONGEST_FOLDER = 32  # Of a longer folder's path, a button shows only the end.
 LONGEST = 2_000  # At most this many characters of a sub-agent's task are shown.
 READING = 0.7  # A key pressed within this many seconds was not meant for the card.
 SHOWN = Qt.FocusReason.TabFocusReason  # With this reason, a preview shows that it has the focus.
@@ -110,6 +111,16 @@ def describe_asking_agent(question: PermissionQuestion) -> str:
     return words
 
 
+def describe_allowed_folder(folder: str) -> str:
+    """The words on the button that allows edits in a folder from now on. ".": the workspace."""
+    if folder == ".":
+        return tr("Always allow in this workspace")
+    shown = mark_on_one_line(folder)
+    if len(shown) > LONGEST_FOLDER:
+        shown = f"…{shown[1 - LONGEST_FOLDER :]}"
+    return tr("Always allow in {folder}", folder=shown)
+
+
 class PermissionQuestionCard(QtWidgets.QWidget):
     """The card of one question. Keys that it does not use reach the page."""
 
@@ -135,6 +146,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._form: SchemaForm | None = None
         # By button: the window action that does the same.
         self._actions: dict[QtWidgets.QPushButton, str] = {}
+        self._keys: Mapping[str, str] = {}
         self._answers: QtWidgets.QBoxLayout | None = None
         self._columns: QtWidgets.QPushButton | None = None
         self._below_change: QtWidgets.QHBoxLayout | None = None
@@ -195,10 +207,14 @@ class PermissionQuestionCard(QtWidgets.QWidget):
                 self._wrong.setText(translate_sentences(error.what))
                 self._wrong.show()
                 return
-        rule = 0
-        if self._rule is not None:
-            rule = self._rule.currentIndex()
+        rule = self._chosen_rule
         self.answered.emit(PermissionAnswer(allowed=True, scope=scope, values=values, rule=rule))
+
+    @property
+    def _chosen_rule(self) -> int:
+        if self._rule is None:
+            return 0
+        return self._rule.currentIndex()
 
     def allow_by_shortcut(self, scope: str) -> None:
         """Allows it by a shortcut, if the card was visible long enough to be read."""
@@ -397,6 +413,8 @@ class PermissionQuestionCard(QtWidgets.QWidget):
     def _describe_lasting_answer(self, scope: str) -> str:
         """The words on a button: "Always" names the programs that the rules would add."""
         plain = translate_name("permission scope", scope, otherwise=scope)
+        if scope == "always" and self._chosen_rule < len(self.question.rule_folders):
+            return describe_allowed_folder(self.question.rule_folders[self._chosen_rule])
         missing = [program.name for program in self.question.programs if not program.is_allowed]
         if scope != "always" or not missing or not self.question.rules:
             return plain
@@ -462,6 +480,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
         only = widgets.build_plain_label(choice.currentText(), "mono", self)
+        choice.currentIndexChanged.connect(self._name_folder_of_chosen_rule)
         # In a list of one choice, Escape would stop the agent.
         is_choice = len(self.question.rules) > 1
         choice.setVisible(is_choice)
@@ -475,6 +494,14 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             self._below_change.insertWidget(1, label)
             self._below_change.insertWidget(2, only)
         return choice
+
+    def _name_folder_of_chosen_rule(self) -> None:
+        for button, action in self._actions.items():
+            if action == "allow-always":
+                words = self._describe_lasting_answer("always")
+                button.setText(words)
+                button.setAccessibleName(words)
+        self.show_shortcuts_on_answers(self._keys)
 
     def _enable_buttons_if_preview_is_read(self) -> None:
         """Enables the buttons once the end of the preview has been shown."""
@@ -606,6 +633,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
 
     def show_shortcuts_on_answers(self, keys: Mapping[str, str]) -> None:
         """Names the keys of the answering actions on the buttons."""
+        self._keys = keys
         for button, action in self._actions.items():
             hint = button.text()
             key = keys.get(action, "")

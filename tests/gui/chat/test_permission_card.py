@@ -749,6 +749,32 @@ def test_the_rule_that_always_makes_is_shown_and_can_be_narrowed(
     assert spy.at(0)[0] == PermissionAnswer(allowed=True, scope="always", rule=2)
 
 
+def test_always_allow_of_an_edit_names_the_folder_it_covers(theme: Theme) -> None:
+    panel = PermissionQuestionPanel(theme)
+    panel.resize(1100, 700)
+    panel.show_shortcuts_on_answers({"allow-always": "Alt+A"})
+    edit = replace(
+        EDIT, preview=CHANGE, rules=("src/[[]1]/*", "edit_file"), rule_folders=("src/[1]", ".")
+    )
+    panel.show_waiting_questions({1: edit})
+    paint(panel)
+    assert "Always allow in src/[1]" in words_in_sight(panel)
+    choice = panel.findChild(QComboBox)
+    assert choice is not None
+    choice.setCurrentIndex(1)
+    button = buttons(panel)["Always allow in this workspace"]
+    assert button.toolTip() == "Always allow in this workspace (Alt+A)"
+    answered = QSignalSpy(panel.answered)
+    button.click()
+    assert answered.count() == 1
+    assert answered.at(0)[1] == PermissionAnswer(allowed=True, scope="always", rule=1)
+    panel.show_waiting_questions(
+        {2: replace(edit, rules=("x",), rule_folders=("long/" * 20 + "end\u202e",))}
+    )
+    (named,) = [words for words in words_in_sight(panel) if words.startswith("Always allow in …")]
+    assert named.endswith("long/end⟨202E⟩")
+
+
 def test_the_only_rule_is_no_field_that_looks_like_a_choice(
     approvals: PermissionQuestionPanel,
 ) -> None:
