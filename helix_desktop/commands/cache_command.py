@@ -170,10 +170,10 @@ async def print_search_hits(
     if not arguments.only_entries:
         listed = await workspace.journal.list_conversations()
         rows = {row.id: row for row in listed if not row.trashed}
-    places: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     lines: list[str] = []
     for hit in hits:
-        place: dict[str, Any] = {
+        answer: dict[str, Any] = {
             "sha256": str(hit.digest or ""),
             "line": hit.line,
             "snippet": hit.snippet,
@@ -187,13 +187,14 @@ async def print_search_hits(
             if row is None:
                 continue
             title = row.title or row.begins
-            place |= {"conversation": row.id, "title": title, "seq": use.seq}
-            archived = "  (archived)" if row.archived else ""
-            where = f"{row.id}  [{use.seq}]  {title}{archived}"
-        places.append(place)
+            answer |= {"conversation": row.id, "title": title, "seq": use.seq}
+            where = f"{row.id}  [{use.seq}]  {title}"
+            if row.archived:
+                where += "  (archived)"
+        answers.append(answer)
         head = f"{where}  {hit.about.tool} {hit.about.source}".rstrip()
         lines.append(f"{head}\n    {' '.join(hit.snippet.split())}")
-    await print_result(arguments, console, places, *lines)
+    await print_result(arguments, console, answers, *lines)
     if lines:
         return 0
     searched = "conversations"

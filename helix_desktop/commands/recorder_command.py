@@ -45,7 +45,7 @@ from helix_desktop.program_settings import (
 from helix_desktop.resident import history_recorder, login_start
 from helix_desktop.resident.history_recorder import list_history_folders_to_record
 from helix_desktop.resident.resident_client import CollectingConsole, ask_resident
-from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 
 IMPORTED = (
     "Imported conversations",
@@ -158,30 +158,47 @@ def _turn_recorder_off(arguments: Namespace) -> int:
 
 
 def _delete_recorded_conversations(arguments: Namespace) -> int:
-    where = arguments.places
-    within = _resolve_full_paths(arguments.folder)
-    deleting = ["conversation", "delete", *_words_of_chosen_recordings(arguments)]
+    program_folders = arguments.places
+    delete_command = ["conversation", "delete"] + _words_of_chosen_recordings(arguments)
     console = CollectingConsole()
     code = 0
     if arguments.yes:
-        history_recorder.delete_failed_copies(where)
-    for known in open_all_workspaces(where).list_workspaces():
-        is_chosen = any(is_folder_within(root, within) for root in known.settings.roots)
-        if is_chosen or not within:
-            code = max(code, _run_command_in_workspace(where, known.id, deleting, console))
+        history_recorder.delete_failed_copies(program_folders)
+    for workspace in _list_chosen_workspaces(arguments):
+        workspace_code = _run_command_in_workspace(
+            program_folders, workspace.id, delete_command, console
+        )
+        code = max(code, workspace_code)
     if arguments.json:
         answers = [json.loads(answer) for answer in console.answers]
         print_text(dump_printed_json(_sum_removed(answers), indent=1))
     else:
-        lines = [line for line in console.answers if line != NOTHING_REMOVED]
-        if not lines:
-            lines.append(NOTHING_REMOVED)
-        elif arguments.yes:
-            lines.append(NOT_AGAIN)
-        print_text("\n".join(lines))
+        print_text(_describe_removed(console.answers, can_come_again=not arguments.yes))
     if console.complaint:
         print_text(console.complaint, file=sys.stderr)
     return code
+
+
+def _list_chosen_workspaces(arguments: Namespace) -> Sequence[KnownWorkspace]:
+    """Returns the workspaces with a folder in one of the given folders, or all of them."""
+    workspaces = open_all_workspaces(arguments.places).list_workspaces()
+    chosen_folders = _resolve_full_paths(arguments.folder)
+    if not chosen_folders:
+        return workspaces
+    chosen: list[KnownWorkspace] = []
+    for workspace in workspaces:
+        if any(is_folder_within(root, chosen_folders) for root in workspace.settings.roots):
+            chosen.append(workspace)
+    return chosen
+
+
+def _describe_removed(answers: Sequence[str], *, can_come_again: bool) -> str:
+    lines = [answer for answer in answers if answer != NOTHING_REMOVED]
+    if not lines:
+        return NOTHING_REMOVED
+    if not can_come_again:
+        lines.append(NOT_AGAIN)
+    return "\n".join(lines)
 
 
 def _words_of_chosen_recordings(arguments: Namespace) -> list[str]:

@@ -69,9 +69,8 @@ def run_on_workspace(
         with Terminal(source=source, target=target, gather=gather) as console:
             code = asyncio.run(run_here_or_at_owner(arguments, known.id, console))
             if code and target is not None:
-                raise SystemExit(
-                    code
-                )  # Raised inside `with`, so that the output file is not replaced.
+                # Raised inside `with`, so that the output file is not replaced.
+                raise SystemExit(code)
         return code
 
     return run_and_confirm(arguments, run_work)
@@ -82,14 +81,25 @@ def find_chosen_workspace(arguments: Namespace) -> KnownWorkspace:
     workspaces = open_all_workspaces(arguments.places)
     if arguments.workspace is not None:
         return workspaces.find_known_workspace(arguments.workspace)
-    here, known = Path.cwd(), workspaces.list_workspaces()
-    roots = [(Path(root).resolve(), one) for one in known for root in one.settings.roots]
-    if inside := [(len(root.parts), one) for root, one in roots if here.is_relative_to(root)]:
-        return max(inside, key=lambda one: one[0])[1]
-    if len(known) == 1:
-        return known[0]
+    current_folder = Path.cwd()
+    known_workspaces = workspaces.list_workspaces()
+    innermost_root: Path | None = None
+    workspace_of_root: KnownWorkspace | None = None
+    for workspace in known_workspaces:
+        for root in workspace.settings.roots:
+            resolved_root = Path(root).resolve()
+            if not current_folder.is_relative_to(resolved_root):
+                continue
+            depth = len(resolved_root.parts)
+            if innermost_root is None or depth > len(innermost_root.parts):
+                innermost_root = resolved_root
+                workspace_of_root = workspace
+    if workspace_of_root is not None:
+        return workspace_of_root
+    if len(known_workspaces) == 1:
+        return known_workspaces[0]
     raise errors.NotFound(
-        f"{here} is not in a workspace folder.",
+        f"{current_folder} is not in a workspace folder.",
         remedy="Specify a workspace with --workspace, or create one for this folder.",
     )
 
@@ -113,30 +123,41 @@ def run_and_confirm(arguments: Namespace, run: Callable[[Namespace], int]) -> in
 
     It asks here, so that the process that has the workspace open never waits for a person.
     """
-    if (code := run(arguments)) != ASKING:
+    code = run(arguments)
+    if code != ASKING:
         return code
     if not is_confirmed(arguments):
         return 1
-    arguments.yes, arguments.argv = True, insert_options(arguments.argv, "--yes")
+    arguments.yes = True
+    arguments.argv = insert_options(arguments.argv, "--yes")
     return run(arguments)
 
 
 def is_confirmed(arguments: Namespace) -> bool:
     """Whether `--yes` was given, or the user agrees in a terminal. If not, says what that means."""
+    if arguments.yes:
+        return True
     can_ask = not arguments.json and bool(sys.stdin and sys.stdin.isatty())
+    if not can_ask:
+        print_text("Nothing was changed. To confirm, add --yes.", file=sys.stderr)
+        return False
+    answer = ""
     with suppress(EOFError):
-        if arguments.yes or (can_ask and input("Continue? [y/N] ").strip().lower() in ("y", "yes")):
-            return True
-    print_text(
-        f"Nothing was changed.{'' if can_ask else ' To confirm, add --yes.'}", file=sys.stderr
-    )
+        answer = input("Continue? [y/N] ").strip().lower()
+    if answer in ("y", "yes"):
+        return True
+    print_text("Nothing was changed.", file=sys.stderr)
     return False
 
 
 def insert_options(argv: Sequence[str], *options: str) -> list[str]:
     """Adds options to a command line. Behind `--` they would not be options."""
-    end = argv.index("--") if "--" in argv else len(argv)
-    return [*argv[:end], *options, *argv[end:]]
+    end_of_options = len(argv)
+    if "--" in argv:
+        end_of_options = argv.index("--")
+    longer = list(argv)
+    longer[end_of_options:end_of_options] = options
+    return longer
 
 
 async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Console) -> int:
@@ -153,7 +174,8 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
         try:
             workspace = await workspaces.open_stored_workspace(identity)
         except errors.StoreBusy:
-            if (wire := await running_instance.connect_to_owner(where.run, identity)) is not None:
+            wire = await running_instance.connect_to_owner(where.run, identity)
+            if wire is not None:
                 answer = await _run_at_owner(wire, arguments, console)
                 # A guest must say again what it said to the process that gave way.
                 if answer != running_instance.LATER or _follows_workspace(arguments):
@@ -166,7 +188,8 @@ async def run_here_or_at_owner(arguments: Namespace, identity: str, console: Con
                 raise
             return await _run_on_temporary_copy(arguments, known, counting, console)
         else:
-            if (code := await _run_as_owner(arguments, workspace, counting, console)) is not None:
+            code = await _run_as_owner(arguments, workspace, counting, console)
+            if code is not None:
                 return code
             await asyncio.sleep(running_instance.GIVEN_WAY_SECONDS)
 
@@ -230,7 +253,8 @@ async def _wait_for_next_owner(run: Path, identity: str) -> None:
     until = loop.time() + running_instance.GIVEN_WAY_SECONDS
     while loop.time() < until:
         await asyncio.sleep(MOVE_SECONDS)
-        if (wire := await running_instance.connect_to_owner(run, identity)) is not None:
+        wire = await running_instance.connect_to_owner(run, identity)
+        if wire is not None:
             await wire.close()
             return
 
@@ -265,11 +289,14 @@ async def _do_work(arguments: Namespace, workspace: StoredWorkspace, console: Co
 async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
     waiting = OwnedTasks("command").spawn_task(workspace.index.wait_until_indexed(), name="index")
     try:
-        while not (await asyncio.wait([waiting], timeout=TOLD_EVERY))[0]:
+        while not waiting.done():
+            finished_tasks, _ = await asyncio.wait([waiting], timeout=TOLD_EVERY)
             progress = workspace.index.progress
-            done, of = progress.words + progress.facts, progress.entries + progress.of_facts
-            if not progress.is_complete:
-                await console.print_error(f"Indexing new entries: {done:,} of {of:,}…")
+            if finished_tasks or progress.is_complete:
+                continue
+            done = progress.words + progress.facts
+            total = progress.entries + progress.of_facts
+            await console.print_error(f"Indexing new entries: {done:,} of {total:,}…")
         await waiting
     finally:
         waiting.cancel()
@@ -285,11 +312,11 @@ async def _run_as_owner(
     leaving = not getattr(arguments, "lasting", False)
 
     def give_way() -> None:
-        if (stop := getattr(arguments, "stop_work", None)) is not None:
-            arguments.stop_work, arguments.gives_way = (
-                None,
-                stop(),
-            )  # The other process asks again meanwhile.
+        stop_work = getattr(arguments, "stop_work", None)
+        if stop_work is not None:
+            # The other process asks again meanwhile.
+            arguments.stop_work = None
+            arguments.gives_way = stop_work()
 
     async with AsyncExitStack() as last_first:
         last_first.push_async_callback(workspace.aclose)
@@ -302,9 +329,8 @@ async def _run_as_owner(
             workspace, arguments.places, give_way=release, counting=counting
         )
         last_first.push_async_callback(serving.finish_requests)
-        for (
-            note
-        ) in workspace.notes:  # Each note describes a repair made when the workspace was opened.
+        # Each note describes a repair made when the workspace was opened.
+        for note in workspace.notes:
             await console.print_error(note)
         if _follows_workspace(arguments):
             return await _serve_guest_until_released(arguments, workspace, console)
@@ -546,41 +572,48 @@ async def find_conversation_by_prefix(
     only if none fits.
     """
     rows = await workspace.journal.list_conversations()
-    found = [row for row in rows if prefix in (row.id, row.title or row.begins)]
-    listed = [row for row in found if listed_first and not (row.archived or row.trashed)]
-    named = [row.id for row in (listed or found)]
-    if len(named) > 1:
+    named_rows = [row for row in rows if prefix in (row.id, row.title or row.begins)]
+    if listed_first:
+        listed_rows = [row for row in named_rows if not row.archived and not row.trashed]
+        named_rows = listed_rows or named_rows
+    if len(named_rows) > 1:
+        first_ids = ", ".join(row.id for row in named_rows[:10])
         raise errors.AmbiguousName(
-            f"{len(named)} conversations are called {prefix}: {', '.join(named[:10])}.",
+            f"{len(named_rows)} conversations are called {prefix}: {first_ids}.",
             remedy="Use the ID instead of the name.",
         )
-    if named:
-        return named[0]
+    if named_rows:
+        return named_rows[0].id
     remedy = "To see all conversations, run `conversation list`."
-    ids, words = [row.id for row in rows], ("conversation", "conversations")
-    return find_id_by_prefix(ids, prefix, words, remedy)
+    ids = [row.id for row in rows]
+    return find_id_by_prefix(ids, prefix, ("conversation", "conversations"), remedy)
 
 
 async def read_agent_of_conversation(workspace: StoredWorkspace, row: StoredConversation) -> str:
     """Returns the name of the connected or recorded agent that began it, or an empty string."""
     # A fork may begin with a fact that does not name the agent.
-    begun = await workspace.journal.read_facts(row.id, after=row.forked_at, limit=2)
-    starts = (one.fact for one in begun if isinstance(one.fact, ConversationStarted))
-    return next(
-        filter(None, (fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts)), ""
-    )
+    first_facts = await workspace.journal.read_facts(row.id, after=row.forked_at, limit=2)
+    for recorded in first_facts:
+        if isinstance(recorded.fact, ConversationStarted):
+            agent = recorded.fact.agent or NAMES.get(recorded.fact.origin.kind, "")
+            if agent:
+                return agent
+    return ""
 
 
 def find_id_by_prefix(
     ids: Iterable[str], prefix: str, singular_and_plural: tuple[str, str], remedy: str
 ) -> str:
     """Returns the only id with this beginning. `remedy`: how to list the ids."""
-    found = [one for one in ids if one.startswith(prefix)]
-    if len(found) > 1:
+    singular, plural = singular_and_plural
+    matching_ids = [candidate for candidate in ids if candidate.startswith(prefix)]
+    if len(matching_ids) > 1:
         raise errors.AmbiguousName(
-            f"The IDs of {len(found)} {singular_and_plural[1]} begin with {prefix}.",
+            f"The IDs of {len(matching_ids)} {plural} begin with {prefix}.",
             remedy="Enter more characters of the ID.",
         )
-    if not found:
-        raise errors.NotFound(f"There is no {singular_and_plural[0]} with an ID that begins with {prefix}.", remedy=remedy)  # fmt: skip
-    return found[0]
+    if not matching_ids:
+        raise errors.NotFound(
+            f"There is no {singular} with an ID that begins with {prefix}.", remedy=remedy
+        )
+    return matching_ids[0]
