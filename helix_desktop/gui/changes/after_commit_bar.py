@@ -33,8 +33,8 @@ class PullRequestDialog(widgets.TransientDialog):
 
     def __init__(self, state: BranchState, text: PullRequestText, parent: QWidget) -> None:
         super().__init__(tr("Open a pull request"), parent, 640, 560)
-        where = tr("{branch} at {address}", branch=state.branch, address=state.shown_address)
-        place = widgets.build_plain_label(where, "muted", self)
+        words = tr("{branch} at {address}", branch=state.branch, address=state.shown_address)
+        branch_label = widgets.build_plain_label(words, "muted", self)
         self.heading = widgets.build_line_edit(tr("Title"), tr("Title"), self)
         self.heading.setText(text.title)
         self.body = QPlainTextEdit(text.body, self)
@@ -48,14 +48,22 @@ class PullRequestDialog(widgets.TransientDialog):
         )
         self.trouble = widgets.build_plain_label("", "danger", self)
         self.trouble.hide()
-        words = tr("Open pull request")
         if state.unpushed:
             words = tr("Push and open pull request")
+        else:
+            words = tr("Open pull request")
         self.open_button = widgets.build_push_button(words, self, self._request, "primary")
         cancel = widgets.build_push_button(tr("Cancel"), self, self.reject)
         buttons = build_row(1, cancel, self.open_button)
         build_column(
-            place, self.heading, (self.body, 1), note, self.trouble, buttons, owner=self, margins=20
+            branch_label,
+            self.heading,
+            (self.body, 1),
+            note,
+            self.trouble,
+            buttons,
+            owner=self,
+            margins=20,
         )
         self.heading.textChanged.connect(self._enable_open_button)
         self._enable_open_button()

@@ -50,26 +50,27 @@ class ChangedFileView(QWidget):
         )
         self._pictures: list[QLabel] = []  # Before and after the change.
         self._stack = QStackedWidget(self)
-        for page in (self.view, self._sentence_label, self._build_both_pictures()):
-            self._stack.addWidget(page)
+        self._stack.addWidget(self.view)
+        self._stack.addWidget(self._sentence_label)
+        self._stack.addWidget(self._build_picture_page())
         column = build_column(head, (self._stack, 1), owner=self, spacing=10)
         theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 12, 20, 12)
         theme.keep_lengths_scaled(self, self._stack.setMinimumHeight, 96)
         self.show_sentence_only("")
 
-    def _build_both_pictures(self) -> QWidget:
-        both = QWidget(self)
-        grid = QGridLayout(both)
+    def _build_picture_page(self) -> QWidget:
+        page = QWidget(self)
+        grid = QGridLayout(page)
         grid.setRowStretch(1, 1)
         for column, words in enumerate((tr("Before"), tr("After"))):
-            title = build_plain_label(words, "heading", both, wraps=False)
+            title = build_plain_label(words, "heading", page, wraps=False)
             title.setAlignment(Qt.AlignmentFlag.AlignCenter)
             grid.addWidget(title, 0, column)
-            picture = QLabel(both, alignment=Qt.AlignmentFlag.AlignCenter)
+            picture = QLabel(page, alignment=Qt.AlignmentFlag.AlignCenter)
             picture.setAccessibleName(words)
             grid.addWidget(picture, 1, column)
             self._pictures.append(picture)
-        return both
+        return page
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -89,9 +90,13 @@ class ChangedFileView(QWidget):
         file: FileChange,
         contents: tuple[bytes, bytes],
         hunks: Sequence[Hunk],
-        made: DifferenceSheet,
+        *,
+        sheet: DifferenceSheet,
         kept: frozenset[str],
     ) -> None:
+        """Shows a change as lines, as two pictures, or as a sentence. `kept`: ids of the hunks
+        that the user decided to keep, with an empty id if it is the whole file.
+        """
         self._name.set_elided_text(printable_path(file.place))
         origin = file.by
         if file.step:
@@ -103,12 +108,14 @@ class ChangedFileView(QWidget):
         self.open_in_editor.setVisible(file.change.after is not None)
         is_wholly_kept = "" in kept
         self.keep.setEnabled(not is_wholly_kept)
-        self.keep.setText(tr("Keep file"))
         if is_wholly_kept:
             self.keep.setText(tr("Kept"))
+        else:
+            self.keep.setText(tr("Keep file"))
         reserve_height_for_width(self)
-        is_small = max(map(len, contents)) < LARGEST_PICTURE_BYTES
-        if file.place.lower().endswith(PICTURES) and is_small:
+        longest = max(map(len, contents))
+        is_picture = file.place.lower().endswith(PICTURES)
+        if is_picture and longest < LARGEST_PICTURE_BYTES:
             self._show_both_pictures(contents)
         elif is_binary(*contents) or not hunks:
             self._sentence_label.setText(_describe_change_without_lines(file))
@@ -118,7 +125,7 @@ class ChangedFileView(QWidget):
             if is_wholly_kept:
                 kept_hunks = frozenset(hunk.stable_id for hunk in hunks)
             language = highlight_language_of(file.place)
-            self.view.show_hunks(hunks, language=language, kept=kept_hunks, made=made)
+            self.view.show_hunks(hunks, language=language, kept=kept_hunks, made=sheet)
             self._stack.setCurrentIndex(0)
 
     def _show_both_pictures(self, contents: tuple[bytes, bytes]) -> None:
@@ -136,10 +143,11 @@ class ChangedFileView(QWidget):
 
 
 def _describe_hash_before(file: FileChange) -> str:
-    before = file.both_halves[0].change.before
-    if before is None or before.file_digest is None:
+    old_half = file.both_halves[0]  # Of a renamed file, that with the old name.
+    old_version = old_half.change.before
+    if old_version is None or old_version.file_digest is None:
         return tr("a new file")
-    return tr("before {hash}", hash=before.file_digest.short_hex)
+    return tr("before {hash}", hash=old_version.file_digest.short_hex)
 
 
 def _describe_change_without_lines(file: FileChange) -> str:
@@ -148,9 +156,11 @@ def _describe_change_without_lines(file: FileChange) -> str:
         return tr(
             "Renamed from {name}. The content has not changed.", name=printable_path(file.renamed)
         )
-    before = _describe_file_version(file.change.before)
-    after = _describe_file_version(file.change.after)
-    return tr("Before: {before}\nAfter: {after}", before=before, after=after)
+    return tr(
+        "Before: {before}\nAfter: {after}",
+        before=_describe_file_version(file.change.before),
+        after=_describe_file_version(file.change.after),
+    )
 
 
 def _describe_file_version(item: TreeItem | None) -> str:

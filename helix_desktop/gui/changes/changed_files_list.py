@@ -39,12 +39,13 @@ def group_rows_by_folder(
     files: Sequence[FileChange], turn: TurnOfChanges | None, committed: frozenset[str]
 ) -> list[ChangesListRow]:
     """Groups files by folder, with counts. Files outside any folder come last."""
-    folders: dict[str, list[FileChange]] = {}
+    files_by_folder: dict[str, list[FileChange]] = {}
     for file in sorted(files, key=lambda file: file.place):
-        folders.setdefault(file.place.rpartition("/")[0], []).append(file)
+        folder, _slash, _name = file.place.rpartition("/")
+        files_by_folder.setdefault(folder, []).append(file)
     rows: list[ChangesListRow] = []
-    for folder in sorted(folders, key=_folder_order):
-        files_inside = folders[folder]
+    for folder in sorted(files_by_folder, key=_folder_order):
+        files_inside = files_by_folder[folder]
         if folder:
             heading = ChangesListRow(
                 folder=f"{printable_path(folder)}/",
@@ -60,7 +61,8 @@ def group_rows_by_folder(
 
 
 def _folder_order(folder: str) -> tuple[bool, str]:
-    return (not folder, folder)
+    is_no_folder = not folder
+    return (is_no_folder, folder)  # False is sorted before True.
 
 
 class ChangedFilesModel(ListRowModel[ChangesListRow]):
@@ -122,23 +124,26 @@ class _ChangesRowDelegate(RowPainter):
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         entry = _changes_row_of_index(index)
         px = self._theme.zoomed_pixels
-        place = QRectF(option.rect).adjusted(px(8), 1, -px(8), -1)
+        surface = QRectF(option.rect).adjusted(px(8), 1, -px(8), -1)
         if option.state & QStyle.StateFlag.State_Selected:
-            self._theme.fill_surface(painter, place, "selected", px(6))
-        inner = place.adjusted(px(10), 0, -px(10), 0)
+            self._theme.fill_surface(painter, surface, "selected", px(6))
+        text_rect = surface.adjusted(px(10), 0, -px(10), 0)
         if entry.file is not None:
-            self._paint_changed_file(painter, inner, entry.file, is_committed=entry.is_committed)
+            self._paint_changed_file(
+                painter, text_rect, entry.file, is_committed=entry.is_committed
+            )
         else:
-            self._paint_heading_or_folder(painter, inner, entry)
+            self._paint_heading_or_folder(painter, text_rect, entry)
 
     def _paint_heading_or_folder(
-        self, painter: QPainter, place: QRectF, entry: ChangesListRow
+        self, painter: QPainter, row_rect: QRectF, entry: ChangesListRow
     ) -> None:
         px = self._theme.zoomed_pixels
+        text_rect = QRectF(row_rect)
         if entry.heading:
             name = entry.heading
             font = "heading"
-            place = place.adjusted(0, place.height() - px(26), 0, 0)
+            text_rect.setTop(row_rect.bottom() - px(26))  # The room above it parts the groups.
         else:
             name = entry.folder
             if not name and entry.uncovered is not None:
@@ -146,39 +151,41 @@ class _ChangesRowDelegate(RowPainter):
             font = "name"
         gap = px(6)
         counts = _format_line_counts(entry.added, entry.removed)
-        room = place.width()
-        room -= sum(self._text_width("count", count.text) + gap for count in counts)
-        if entry.heading and self._text_width(font, name) > room:
+        counts_width = sum(self._text_width("count", count.text) + gap for count in counts)
+        name_room = text_rect.width() - counts_width
+        if entry.heading and self._text_width(font, name) > name_room:
             # A heading that would be cut off does without its counts.
             counts = []
-            room = place.width()
-        left = self._draw_text(painter, place, font, name, "faint", room) + gap
+            name_room = text_rect.width()
+        name_end = self._draw_text(painter, text_rect, font, name, "faint", name_room)
+        text_rect.setLeft(name_end + gap)
         for count in counts:
-            place.setLeft(left)
-            end = self._draw_text(painter, place, "count", count.text, count.colour)
-            left = end + px(4)
+            count_end = self._draw_text(painter, text_rect, "count", count.text, count.colour)
+            text_rect.setLeft(count_end + px(4))
 
     def _paint_changed_file(
-        self, painter: QPainter, place: QRectF, file: FileChange, *, is_committed: bool
+        self, painter: QPainter, row_rect: QRectF, file: FileChange, *, is_committed: bool
     ) -> None:
+        """Draws a dot for the kind of change, the name, and at the right the counts of lines."""
         px = self._theme.zoomed_pixels
         indent = 0
         if "/" in file.place:  # It stands below the row of its folder.
             indent = px(12)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._theme.colour_of_token(_DOTS[file.change_word]))
-        dot_top = place.center().y() - px(3.5)
-        painter.drawEllipse(QRectF(place.left() + indent, dot_top, px(7), px(7)))
-        left = place.right() + px(4)
+        dot_top = row_rect.center().y() - px(3.5)
+        painter.drawEllipse(QRectF(row_rect.left() + indent, dot_top, px(7), px(7)))
+        gap = px(4)
+        notes_left = row_rect.right() + gap
         for note in reversed(_notes_of_file(file, is_committed=is_committed)):
-            width = min(self._text_width("count", note.text), px(120))
-            left -= px(4) + width
-            note_place = QRectF(left, place.top(), width, place.height())
-            self._draw_text(painter, note_place, "count", note.text, note.colour)
-        _, _, name = printable_path(file.place).rpartition("/")
-        place.setLeft(place.left() + indent + px(16))
-        room = left - px(8) - place.left()
-        self._draw_text(painter, place, "name", name, "text", room)
+            note_width = min(self._text_width("count", note.text), px(120))
+            notes_left -= gap + note_width
+            note_rect = QRectF(notes_left, row_rect.top(), note_width, row_rect.height())
+            self._draw_text(painter, note_rect, "count", note.text, note.colour)
+        _folder, _slash, name = printable_path(file.place).rpartition("/")
+        name_rect = row_rect.adjusted(indent + px(16), 0, 0, 0)
+        name_room = notes_left - px(8) - name_rect.left()
+        self._draw_text(painter, name_rect, "name", name, "text", name_room)
 
     def _text_width(self, font: str, words: str) -> float:
         return QFontMetricsF(self._fonts[font]).horizontalAdvance(words)
@@ -186,25 +193,26 @@ class _ChangesRowDelegate(RowPainter):
     def _draw_text(
         self,
         painter: QPainter,
-        place: QRectF,
+        text_rect: QRectF,
         font: str,
         words: str,
-        tone: str,
+        colour: str,
         room: float | None = None,
     ) -> float:
         """Draws a text at the left, shortened with "…" without enough `room`, and
         returns where it ends.
         """
         if room is None:
-            room = place.width()
-        cut = Qt.TextElideMode.ElideMiddle
+            room = text_rect.width()
+        elide_mode = Qt.TextElideMode.ElideMiddle
         if font == "heading":
-            cut = Qt.TextElideMode.ElideRight
-        shown = QFontMetricsF(self._fonts[font]).elidedText(words, cut, room + 1)
+            elide_mode = Qt.TextElideMode.ElideRight
+        elided = QFontMetricsF(self._fonts[font]).elidedText(words, elide_mode, room + 1)
         painter.setFont(self._fonts[font])
-        painter.setPen(self._theme.colour_of_token(tone))
-        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextDontClip, shown)
-        return place.left() + self._text_width(font, shown)
+        painter.setPen(self._theme.colour_of_token(colour))
+        alignment = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextDontClip
+        painter.drawText(text_rect, alignment, elided)
+        return text_rect.left() + self._text_width(font, elided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,19 +268,18 @@ class ChangedFilesList(QListView):
         self.selectionModel().currentChanged.connect(self._emit_opened_row)
         theme.changed.connect(self.viewport().update)
 
-    def show_changes_rows(self, entries: Sequence[ChangesListRow], wanted: str = "") -> None:
-        """Replaces the rows, and selects the file `wanted`, or else the first."""
+    def show_changes_rows(
+        self, entries: Sequence[ChangesListRow], path_to_select: str = ""
+    ) -> None:
+        """Replaces the rows, and selects the file of this path, or else the first."""
         self.files.replace_rows(entries)
-        row_to_select: int | None = None
+        rows_by_path: dict[str, int] = {}
         for row, entry in enumerate(entries):
-            if entry.file is None:
-                continue
-            if row_to_select is None:
-                row_to_select = row
-            if entry.file.path_of_change == wanted:
-                row_to_select = row
-                break
-        if row_to_select is not None:
+            if entry.file is not None:
+                rows_by_path.setdefault(entry.file.path_of_change, row)
+        if rows_by_path:
+            first_row = min(rows_by_path.values())
+            row_to_select = rows_by_path.get(path_to_select, first_row)
             self.setCurrentIndex(self.files.index(row_to_select))
 
     @property
@@ -282,6 +289,6 @@ class ChangedFilesList(QListView):
             return None
         return self.files.items[index.row()]
 
-    def _emit_opened_row(self, now: QModelIndex, _before: QModelIndex) -> None:
-        if now.isValid():
-            self.row_opened.emit(self.files.items[now.row()])
+    def _emit_opened_row(self, current: QModelIndex, _previous: QModelIndex) -> None:
+        if current.isValid():
+            self.row_opened.emit(self.files.items[current.row()])

@@ -64,9 +64,6 @@ NARROW = 440
 MOST_MOMENTS = 20  # The most checkpoints in the menu.
 MOST_WORDS = 90  # The most characters of a checkpoint's title in the menu.
 ARROW = " ▾"
-LoadedFileChange = tuple[
-    FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +73,19 @@ class ChangesGroup:
     heading: str
     files: Sequence[FileChange]
     turn: TurnOfChanges | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFileChange:
+    """A changed file as its view needs it: both contents, how they differ, and the hunks that the
+    user decided to keep.
+    """
+
+    file: FileChange
+    contents: tuple[bytes, bytes]
+    hunks: Sequence[Hunk]
+    sheet: DifferenceSheet
+    kept_hunks: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +233,7 @@ class ChangesPage(QWidget):
             self.reload_changes()
 
     def reload_if_files_changed(self, events: Sequence[Event]) -> None:
-        facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
-        if any(isinstance(fact, FilesChanged | ChangeKept) for fact in facts):
+        if any(map(_changes_list_of_files, events)):
             self._is_up_to_date = False
             if self.isVisible():
                 self.reload_changes()
@@ -232,16 +241,15 @@ class ChangesPage(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         if not self._has_sizes:  # The page's width was not known before it was shown.
-            files = min(self._theme.zoomed_pixels(WIDTH), self.width() // 3)
-            self._split.setSizes([files, self.width() - files])
+            list_width = min(self._theme.zoomed_pixels(WIDTH), self.width() // 3)
+            self._split.setSizes([list_width, self.width() - list_width])
             self._has_sizes = True
         if not self._is_up_to_date:
             self.reload_changes()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = self.width() < self._theme.zoomed_pixels(NARROW)
-        if narrow:
+        if self.width() < self._theme.zoomed_pixels(NARROW):
             self._split.setOrientation(Qt.Orientation.Vertical)
         else:
             self._split.setOrientation(Qt.Orientation.Horizontal)
@@ -251,20 +259,25 @@ class ChangesPage(QWidget):
         if not self._turns:
             self._turn_to_show = seq, path
             return
-        turn = next((turn for turn in self._turns if turn.seq <= seq <= turn.end), None)
-        if turn is None:
-            return
-        row_to_show: int | None = None
+        for turn in self._turns:
+            if turn.seq <= seq <= turn.end:
+                row = self._find_row_of_file(turn, path)
+                if row is not None:
+                    self.files.setCurrentIndex(self.files.files.index(row))
+                return
+
+    def _find_row_of_file(self, turn: TurnOfChanges, path: str) -> int | None:
+        """Returns the row of a file that a turn changed, or else the turn's first file."""
+        first_row_of_turn: int | None = None
         for row, entry in enumerate(self.files.files.items):
             if entry.turn is not turn or entry.file is None:
                 continue
-            if row_to_show is None:
-                row_to_show = row
+            # `path` may be absolute, and a file's place begins at its root folder.
             if f"/{path}".endswith(f"/{entry.file.place}"):
-                row_to_show = row
-                break
-        if row_to_show is not None:
-            self.files.setCurrentIndex(self.files.files.index(row_to_show))
+                return row
+            if first_row_of_turn is None:
+                first_row_of_turn = row
+        return first_row_of_turn
 
     def reload_changes(self) -> None:
         self._is_up_to_date = True
@@ -299,10 +312,10 @@ class ChangesPage(QWidget):
         if self._scope == "revision":
             files = await changes.changes_since_revision(self._revision)
             return [ChangesGroup(tr("Since {revision}", revision=self._revision), files)]
-        began = self._turn_of_chosen_checkpoint(turns)
-        if began is not None:
-            files = await changes.changes_since_checkpoint(began.first_checkpoint)
-            return [ChangesGroup(_since_turn_heading(began), files)]
+        turn_of_checkpoint = self._turn_of_chosen_checkpoint(turns)
+        if turn_of_checkpoint is not None:
+            files = await changes.changes_since_checkpoint(turn_of_checkpoint.first_checkpoint)
+            return [ChangesGroup(_since_turn_heading(turn_of_checkpoint), files)]
         if self._scope == "conversation":
             sources = [source for turn in turns for source in turn.sources]
             files = await changes.file_changes_of_steps(sources)
@@ -349,13 +362,13 @@ class ChangesPage(QWidget):
         """Returns turns that have no row because the user undid what they changed."""
         if self._scope != "turns":
             return []
-        shown = [row.turn for row in rows]
-        undone = []
+        turns_with_rows = [row.turn for row in rows]
+        undone_turns: list[TurnOfChanges] = []
         for turn in self._turns:
             was_undone = len(without_user_undos(turn.sources)) < len(turn.sources)
-            if was_undone and turn not in shown:
-                undone.append(turn)
-        return undone
+            if was_undone and turn not in turns_with_rows:
+                undone_turns.append(turn)
+        return undone_turns
 
     def _explain_empty_list(self) -> str:
         if self._undone:
@@ -371,13 +384,14 @@ class ChangesPage(QWidget):
 
     def _offer_files_to_commit(self, gathered: GatheredChanges) -> None:
         """Offers each changed file once, without those that are as in the last commit."""
-        files: dict[str, FileChange] = {}
+        files_by_path: dict[str, FileChange] = {}
         for row in gathered.rows:
-            if row.file is None or row.is_committed or is_change_of_folder(row.file.change):
+            if row.file is None or row.is_committed:
                 continue
-            files[row.file.path_of_change] = row.file
+            if not is_change_of_folder(row.file.change):
+                files_by_path[row.file.path_of_change] = row.file
         self.commit_button.set_files_to_commit(
-            gathered.changes, gathered.conversation, list(files.values())
+            gathered.changes, gathered.conversation, list(files_by_path.values())
         )
 
     def _show_checkpoint_progress_and_reload(self, progress: CheckpointProgress) -> None:
@@ -388,18 +402,28 @@ class ChangesPage(QWidget):
 
     def _show_coverage_note(self, progress: CheckpointProgress) -> None:
         if self._scope in ("turns", "conversation"):
-            usual = tr("This list shows changes by the agent and its commands, not your own edits.")
+            usual_note = tr(
+                "This list shows changes by the agent and its commands, not your own edits."
+            )
         else:
-            usual = tr("This list includes your own changes, too.")
+            usual_note = tr("This list includes your own changes, too.")
         uncovered: Sequence[UncoveredPath] = ()
         if self._changes is not None:
             uncovered = self._changes.list_uncovered_paths()
-        is_too_large = any(left.is_beyond_limits for left in uncovered)
-        if is_too_large:
-            usual = join_sentences(usual, tr("The files below are too large for checkpoints."))
-        self.cover_button.setVisible(is_too_large)
-        values = {"done": progress.files, "all": progress.of_files, "why": progress.why}
-        note = translate_name("checkpoints", progress.state, otherwise=usual, **values)
+        has_too_large_files = any(path.is_beyond_limits for path in uncovered)
+        if has_too_large_files:
+            too_large_note = tr("The files below are too large for checkpoints.")
+            usual_note = join_sentences(usual_note, too_large_note)
+        self.cover_button.setVisible(has_too_large_files)
+        # The usual note is for a state that has no note of its own.
+        note = translate_name(
+            "checkpoints",
+            progress.state,
+            otherwise=usual_note,
+            done=progress.files,
+            all=progress.of_files,
+            why=progress.why,
+        )
         self._note.set_elided_text(note)
 
     def _ask_which_folders_to_cover(self) -> None:
@@ -409,11 +433,11 @@ class ChangesPage(QWidget):
             return
 
         def cover_all_but(leave_out: Sequence[str]) -> None:
-            rules = None
+            new_rules: list[str] | None = None  # None leaves the rules as they are.
             if leave_out:
-                rules = list(changes.coverage_in_settings.leave_out)
-                rules += leave_out
-            self._run_for_page(changes.change_coverage(all_of_it=True, leave_out=rules))
+                new_rules = list(changes.coverage_in_settings.leave_out)
+                new_rules += leave_out
+            self._run_for_page(changes.change_coverage(all_of_it=True, leave_out=new_rules))
 
         dialog = CheckpointCoverageDialog(self)
         dialog.coverage_chosen.connect(cover_all_but)
@@ -440,21 +464,30 @@ class ChangesPage(QWidget):
         )
 
     async def _load_changed_file(self, changes: FileChanges, file: FileChange) -> LoadedFileChange:
-        before, after = await changes.contents_of_both_versions(file)
-        if file.moved_from is not None:
-            before = after
+        old_content, new_content = await changes.contents_of_both_versions(file)
+        if file.moved_from is not None:  # Only its name changed.
+            old_content = new_content
         hunks, sheet = await asyncio.to_thread(
-            _build_hunks_and_sheet, before, after, two_columns=self.body.view.has_two_columns
+            _build_hunks_and_sheet,
+            old_content,
+            new_content,
+            two_columns=self.body.view.has_two_columns,
         )
         kept_hunks: frozenset[str] = frozenset()
         if self._conversation:
             kept_by_path = await changes.kept_hunks_by_path(self._conversation)
             kept_hunks = kept_by_path.get(file.path_of_change, frozenset())
-        return file, (before, after), hunks, sheet, kept_hunks
+        return LoadedFileChange(file, (old_content, new_content), hunks, sheet, kept_hunks)
 
-    def _show_if_still_chosen(self, looked: LoadedFileChange) -> None:
-        if looked[0] is self._shown:
-            self.body.show_changed_file(*looked)
+    def _show_if_still_chosen(self, loaded: LoadedFileChange) -> None:
+        if loaded.file is self._shown:
+            self.body.show_changed_file(
+                loaded.file,
+                loaded.contents,
+                loaded.hunks,
+                sheet=loaded.sheet,
+                kept=loaded.kept_hunks,
+            )
 
     def _show_scope_menu(self) -> None:
         menu = build_popup_menu(self)
@@ -462,12 +495,14 @@ class ChangesPage(QWidget):
         menu.addAction(tr("The whole conversation")).triggered.connect(
             lambda: self.show_scope("conversation")
         )
-        since = menu.addMenu(tr("Since a checkpoint"))
-        since.setEnabled(bool(self._turns))
-        for turn in self._turns[: -MOST_MOMENTS - 1 : -1]:
+        checkpoint_menu = menu.addMenu(tr("Since a checkpoint"))
+        checkpoint_menu.setEnabled(bool(self._turns))
+        for turn in reversed(self._turns[-MOST_MOMENTS:]):
             title = f"{_since_turn_heading(turn)} · {turn.title}"[:MOST_WORDS]
-            action = since.addAction(title.replace("&", "&&"))
-            action.triggered.connect(lambda _=False, turn=turn: self.show_since_checkpoint(turn))
+            action = checkpoint_menu.addAction(title.replace("&", "&&"))
+            action.triggered.connect(
+                lambda _checked=False, turn=turn: self.show_since_checkpoint(turn)
+            )
         menu.addAction(tr("Since a git revision…")).triggered.connect(
             self._ask_revision_and_show_changes_since
         )
@@ -477,8 +512,13 @@ class ChangesPage(QWidget):
         """Shows the changes of a scope: "turns", "conversation" or "revision"."""
         self._scope = scope
         self._revision = revision
-        words = {"turns": tr("Each turn"), "conversation": tr("The whole conversation")}
-        self.scope.setText(words.get(scope, tr("Since {revision}", revision=revision)) + ARROW)
+        if scope == "turns":
+            words = tr("Each turn")
+        elif scope == "conversation":
+            words = tr("The whole conversation")
+        else:
+            words = tr("Since {revision}", revision=revision)
+        self.scope.setText(words + ARROW)
         self.reload_changes()
 
     def show_since_checkpoint(self, turn: TurnOfChanges) -> None:
@@ -498,12 +538,12 @@ class ChangesPage(QWidget):
         )
 
     def _toggle_side_by_side(self) -> None:
-        has_two_columns = self.columns.text() == tr("Unified") + ARROW
-        name = tr("Unified")
-        if has_two_columns:
-            name = tr("Side by side")
-        self.columns.setText(name + ARROW)
-        self.body.view.show_columns(two=has_two_columns)
+        is_unified = self.columns.text() == tr("Unified") + ARROW
+        if is_unified:
+            self.columns.setText(tr("Side by side") + ARROW)
+        else:
+            self.columns.setText(tr("Unified") + ARROW)
+        self.body.view.show_columns(two=is_unified)
 
     def _mark_hunk_kept(self, hunk: str) -> None:
         if self._changes is not None and self._shown is not None and self._conversation:
@@ -515,9 +555,9 @@ class ChangesPage(QWidget):
         turn = self._turn_of_selected_row()
         if turn is None:
             return
-        began = self._turn_of_chosen_checkpoint(self._turns)
-        if began is not None:
-            self.undo.confirm_and_undo_since_turn(began, self._turns)
+        turn_of_checkpoint = self._turn_of_chosen_checkpoint(self._turns)
+        if turn_of_checkpoint is not None:
+            self.undo.confirm_and_undo_since_turn(turn_of_checkpoint, self._turns)
         else:
             self.undo.ask_what_to_undo(turn, self._turns, self._undone)
 
@@ -549,19 +589,28 @@ class ChangesPage(QWidget):
         self._doing.run_in_background(work, then=then, owner=self)
 
 
+def _changes_list_of_files(event: Event) -> bool:
+    if not isinstance(event, FactAppended):
+        return False
+    return isinstance(event.recorded.fact, FilesChanged | ChangeKept)
+
+
 def _build_hunks_and_sheet(
-    before: bytes, after: bytes, *, two_columns: bool
+    old_content: bytes, new_content: bytes, *, two_columns: bool
 ) -> tuple[Sequence[Hunk], DifferenceSheet]:
     hunks: Sequence[Hunk] = ()
-    if not is_binary(before, after):
-        hunks = find_hunks(before, after)
+    if not is_binary(old_content, new_content):
+        hunks = find_hunks(old_content, new_content)
     rows = build_hunk_rows(hunks, two_columns=two_columns)
     return hunks, build_difference_sheet(rows, two_columns=two_columns)
 
 
 def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[ChangesListRow]:
-    # A renamed file is one row.
-    files = [file for file in group.files if not file.renamed or file.moved_from is not None]
+    # A renamed file is two changes, one for each name, but one row.
+    files: list[FileChange] = []
+    for file in group.files:
+        if not file.renamed or file.moved_from is not None:
+            files.append(file)
     if not files:
         return []
     # Folders are listed only if no file changed.
@@ -580,7 +629,9 @@ def _build_group_rows(group: ChangesGroup, committed: frozenset[str]) -> list[Ch
         removed=sum(file.removed for file in files),
         is_committed=is_committed,
     )
-    return [heading_row, *group_rows_by_folder(files, group.turn, committed)]
+    rows = [heading_row]
+    rows += group_rows_by_folder(files, group.turn, committed)
+    return rows
 
 
 def _since_turn_heading(turn: TurnOfChanges) -> str:

@@ -49,8 +49,20 @@ class ChangesLeft:
     is_redo: bool
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedPlan:
+    """What an undo would do with each file. `later_turns`: by path, the numbers of the turns in
+    which the agent changed the file again.
+    """
+
+    planned: Sequence[PlannedUndo]
+    later_turns: dict[str, str]
+
+
 class ChangesUndo(QObject):
-    """`button` is where the menu opens. `undone` carries a sentence on the result, and
+    """Undoes and redoes changes to files, each after a question to the user.
+
+    `button` is where the menu opens. `undone` carries a sentence on the result, and
     the button of its notice.
     """
 
@@ -86,11 +98,14 @@ class ChangesUndo(QObject):
         steps = without_user_undos(turn.sources)
         if len(steps) < 2 or turn in undone:
             return []
-        undoable = []
+        undoable_steps: list[ChangeSource] = []
         for step in steps[-MOST_STEPS:]:
-            if await changes.changes_with_folders(step_with_undos(step, turn.sources)):
-                undoable.append(step)
-        return undoable
+            remaining_files = await changes.changes_with_folders(
+                step_with_undos(step, turn.sources)
+            )
+            if remaining_files:
+                undoable_steps.append(step)
+        return undoable_steps
 
     def _show_undo_menu(
         self,
@@ -124,9 +139,12 @@ class ChangesUndo(QObject):
             offer_undo(words, [undo])
         if turn not in undone:
             offer_undo(tr("Undo turn {number}…", number=turn.turn_numbers), turn.sources)
-        since_turn = [other for other in turns if other.seq >= turn.seq and other not in undone]
-        if len(since_turn) > 1:
-            sources = _sources_of_turns(since_turn)
+        turns_since: list[TurnOfChanges] = []
+        for later_turn in turns:
+            if later_turn.seq >= turn.seq and later_turn not in undone:
+                turns_since.append(later_turn)
+        if len(turns_since) > 1:  # Otherwise it would be the same as undoing the turn.
+            sources = _sources_of_turns(turns_since)
             offer_undo(tr("Undo everything since turn {number}…", number=turn.number), sources)
         menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
 
@@ -140,7 +158,8 @@ class ChangesUndo(QObject):
             "Restore everything to its state before turn {number} (your own changes are undone too)",
             number=turn.number,
         )
-        sources = _sources_of_turns([other for other in turns if other.seq >= turn.seq])
+        turns_since = [later_turn for later_turn in turns if later_turn.seq >= turn.seq]
+        sources = _sources_of_turns(turns_since)
         undoes = seqs_to_name_in_undo(sources, self._conversation)
         work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
         self._run_undo_work(
@@ -152,9 +171,10 @@ class ChangesUndo(QObject):
         if self._changes is None:
             return
 
-        def confirm(left: ChangesLeft) -> None:
-            words = title.removesuffix("…")
-            self.plan_and_confirm_undo(left.files, (), words, redo=left.is_redo)
+        def confirm(changes_left: ChangesLeft) -> None:
+            self.plan_and_confirm_undo(
+                changes_left.files, title=title.removesuffix("…"), redo=changes_left.is_redo
+            )
 
         self._run_undo_work(self._changes_left_to_undo(self._changes, sources), then=confirm)
 
@@ -180,14 +200,20 @@ class ChangesUndo(QObject):
         if changes is None or not files:
             return
 
-        async def plan_and_find_later_turns() -> tuple[Sequence[PlannedUndo], dict[str, str]]:
-            plan = await changes.plan_undo(files)
-            return plan, await find_later_turns(changes, self.turns, files, plan)
+        async def plan_and_find_later_turns() -> CheckedPlan:
+            planned = await changes.plan_undo(files)
+            later_turns = await find_later_turns(changes, self.turns, files, planned)
+            return CheckedPlan(planned, later_turns)
 
-        def show_undo_dialog(planned: tuple[Sequence[PlannedUndo], dict[str, str]]) -> None:
-            plan, later = planned
+        def show_undo_dialog(plan: CheckedPlan) -> None:
             dialog = UndoChangesDialog(
-                self._theme, title or tr("Undo"), files, plan, self._button, redo=redo, later=later
+                self._theme,
+                title or tr("Undo"),
+                files,
+                plan.planned,
+                self._button,
+                redo=redo,
+                later=plan.later_turns,
             )
             dialog.compare_wanted.connect(partial(self._open_three_versions_dialog, redo=redo))
             notice_button = ""
@@ -217,13 +243,18 @@ class ChangesUndo(QObject):
         changes = self._changes
         if changes is None:
             return
-        _, _, place = planned.path.partition("/")
+        _root, _slash, path_in_root = planned.path.partition("/")
 
         async def read_and_compare() -> ThreeVersionsDialog:
             versions = await changes.three_versions_of_file(planned)
-            lines = await asyncio.to_thread(find_differing_lines, versions)
+            differing_lines = await asyncio.to_thread(find_differing_lines, versions)
             return ThreeVersionsDialog(
-                self._theme, place, versions, self._button, differing=lines, redo=redo
+                self._theme,
+                path_in_root,
+                versions,
+                self._button,
+                differing=differing_lines,
+                redo=redo,
             )
 
         self._run_undo_work(read_and_compare(), then=lambda dialog: dialog.open())
@@ -232,8 +263,11 @@ class ChangesUndo(QObject):
         """Reports the result. `label`: the notice's button, by default "Redo". `words`
         replace the counts.
         """
-        sentence = words
-        if not words or not undone.restored or undone.paths_left_alone:
+        # The words are for an undo that went as planned.
+        is_complete = bool(undone.restored) and not undone.paths_left_alone
+        if words and is_complete:
+            sentence = words
+        else:
             sentence = describe_undone_files(undone)
         button = {}
         if undone.fact is not None:
@@ -248,9 +282,11 @@ class ChangesUndo(QObject):
         if self._changes is None:
             return
         work = redo_undone_changes(self._changes, fact, self._conversation)
-        next_label = tr("Undo")
+        # The labels take turns: without one, the button says "Redo".
         if label:
             next_label = ""
+        else:
+            next_label = tr("Undo")
         self._run_undo_work(work, then=partial(self.report_undone, label=next_label))
 
     def undo_hunk(self, file: FileChange, hunk: str) -> None:
@@ -306,8 +342,11 @@ async def find_later_turns(
     """Returns, for files that are as a later turn of the agent has left them, the
     numbers of the turns that changed them.
     """
-    conflicts = {undo.path: undo.now for undo in plan if undo.how is UndoOutlook.CONFLICT}
-    last_seq = max((source.seq for file in files for source in file.sources), default=0)
+    conflicts = [planned for planned in plan if planned.how is UndoOutlook.CONFLICT]
+    seqs: list[int] = []
+    for file in files:
+        seqs += [source.seq for source in file.sources]
+    last_seq = max(seqs, default=0)  # The last of the changes that are undone.
     if not conflicts or not last_seq:
         return {}
     turns_by_path: dict[str, list[str]] = {}
@@ -319,30 +358,35 @@ async def find_later_turns(
             path = file.path_of_change
             turns_by_path.setdefault(path, []).append(turn.turn_numbers)
             left_by_agent[path] = file.change.after
-    later_turns = {}
-    for path, now in conflicts.items():
+    later_turns: dict[str, str] = {}
+    for planned in conflicts:
+        path = planned.path
         # If the file is not as the agent left it, somebody else changed it since.
-        if path in turns_by_path and left_by_agent[path] == now:
+        if path in turns_by_path and left_by_agent[path] == planned.now:
             later_turns[path] = ", ".join(turns_by_path[path])
     return later_turns
 
 
 def describe_undone_files(undone: FileUndoResult) -> str:
-    deleted = undone.files_deleted
-    restored = undone.files_put_back
+    deleted_count = undone.files_deleted
+    restored_count = undone.files_put_back
     # If only folders were restored, they are counted instead.
-    if not restored and not deleted:
-        restored = len(undone.restored)
-    counts = []
-    if restored:
-        counts.append(format_count(restored, "{n} file was restored.", "{n} files were restored."))
-    if deleted:
-        counts.append(format_count(deleted, "{n} file was deleted.", "{n} files were deleted."))
-    if not counts:
-        counts.append(tr("No files were restored."))
-    lines = [join_sentences(*counts)]
-    for place, why in undone.paths_left_alone[:MOST_LEFT_ALONE]:
-        lines.append(tr("{place} was not changed: {why}.", place=place, why=why.rstrip(".")))
+    if not restored_count and not deleted_count:
+        restored_count = len(undone.restored)
+    sentences: list[str] = []
+    if restored_count:
+        sentences.append(
+            format_count(restored_count, "{n} file was restored.", "{n} files were restored.")
+        )
+    if deleted_count:
+        sentences.append(
+            format_count(deleted_count, "{n} file was deleted.", "{n} files were deleted.")
+        )
+    if not sentences:
+        sentences.append(tr("No files were restored."))
+    lines = [join_sentences(*sentences)]
+    for path, why in undone.paths_left_alone[:MOST_LEFT_ALONE]:
+        lines.append(tr("{place} was not changed: {why}.", place=path, why=why.rstrip(".")))
     return "\n".join(lines)
 
 

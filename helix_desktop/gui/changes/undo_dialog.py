@@ -46,6 +46,7 @@ class UndoChangesDialog(widgets.TransientDialog):
         redo: bool = False,
         later: Mapping[str, str] = {},
     ) -> None:
+        """`later`: by path, the numbers of the turns that changed the file again."""
         super().__init__(title, parent, 620)
         self._redo = redo
         self._later = later
@@ -53,8 +54,8 @@ class UndoChangesDialog(widgets.TransientDialog):
         self._boxes: dict[str, QComboBox] = {}
         conflicts = [undo for undo in planned if undo.how is UndoOutlook.CONFLICT]
         sentences = self._describe_plan(planned)
-        labels = [widgets.build_plain_label(sentence, parent=self) for sentence in sentences]
-        column = build_column(*labels, owner=self, spacing=theme.zoomed_pixels(10))
+        plan_labels = [widgets.build_plain_label(sentence, parent=self) for sentence in sentences]
+        column = build_column(*plan_labels, owner=self, spacing=theme.zoomed_pixels(10))
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts), 1)
         note = widgets.build_plain_label(
@@ -74,42 +75,49 @@ class UndoChangesDialog(widgets.TransientDialog):
         return {path: str(box.currentData()) for path, box in self._boxes.items()}
 
     def _describe_plan(self, planned: Sequence[PlannedUndo]) -> list[str]:
+        """Returns a sentence for each kind of thing that the undo would do."""
         # Folders are mentioned only if nothing else changes.
-        files = [undo for undo in planned if not _is_of_folder(undo)]
-        named = files or planned
-        restored: list[str] = []
-        deleted: list[str] = []
-        for undo in named:
-            if undo.how is not UndoOutlook.RESTORE:
-                continue
-            if undo.before is None:
-                deleted.append(self._path_for_display(undo))
-            else:
-                restored.append(self._path_for_display(undo))
-        sentences = []
-        if restored:
+        mentioned = [undo for undo in planned if not _is_of_folder(undo)] or planned
+        restored_names: list[str] = []
+        deleted_names: list[str] = []
+        conflicting_paths: list[str] = []
+        unchanged_count = 0
+        for undo in mentioned:
+            match undo.how:
+                case UndoOutlook.CONFLICT:
+                    conflicting_paths.append(undo.path)
+                case UndoOutlook.ALREADY:
+                    unchanged_count += 1
+                case UndoOutlook.RESTORE if undo.before is None:
+                    deleted_names.append(self._path_for_display(undo))
+                case UndoOutlook.RESTORE:
+                    restored_names.append(self._path_for_display(undo))
+        sentences: list[str] = []
+        if restored_names:
             words = format_count(
-                len(restored), "{n} file will be restored: ", "{n} files will be restored: "
+                len(restored_names),
+                "{n} file will be restored: ",
+                "{n} files will be restored: ",
             )
-            sentences.append(words + shorten_name_list(restored))
-        if deleted:
+            sentences.append(words + shorten_name_list(restored_names))
+        if deleted_names:
             words = format_count(
-                len(deleted), "{n} file will be deleted: ", "{n} files will be deleted: "
+                len(deleted_names), "{n} file will be deleted: ", "{n} files will be deleted: "
             )
-            sentences.append(words + shorten_name_list(deleted))
-        unchanged = sum(undo.how is UndoOutlook.ALREADY for undo in named)
-        if unchanged:
-            sentences.append(
-                format_count(unchanged, "{n} file needed no change.", "{n} files needed no change.")
+            sentences.append(words + shorten_name_list(deleted_names))
+        if unchanged_count:
+            words = format_count(
+                unchanged_count, "{n} file needed no change.", "{n} files needed no change."
             )
-        conflicts = [undo.path for undo in named if undo.how is UndoOutlook.CONFLICT]
-        if conflicts:
-            sentences.append(self._ask_for_conflicts(conflicts))
-        if sentences:
-            return sentences
+            sentences.append(words)
+        if conflicting_paths:
+            sentences.append(self._ask_for_conflicts(conflicting_paths))
+        return sentences or [self._say_nothing_to_do()]
+
+    def _say_nothing_to_do(self) -> str:
         if self._redo:
-            return [tr("There is nothing to redo.")]
-        return [tr("There is nothing to undo.")]
+            return tr("There is nothing to redo.")
+        return tr("There is nothing to undo.")
 
     def _ask_for_conflicts(self, paths: Collection[str]) -> str:
         if self._later.keys() >= set(paths):
@@ -121,8 +129,8 @@ class UndoChangesDialog(widgets.TransientDialog):
         )
 
     def _path_for_display(self, undo: PlannedUndo) -> str:
-        _, _, place = undo.path.partition("/")
-        return printable_path(self._places.get(undo.path, place))
+        _root, _slash, path_in_root = undo.path.partition("/")
+        return printable_path(self._places.get(undo.path, path_in_root))
 
     def _list_conflict_choices(self) -> list[tuple[str, str]]:
         """Returns the label and the value of each choice."""
@@ -136,33 +144,36 @@ class UndoChangesDialog(widgets.TransientDialog):
         return [(leave, "now"), (restore, "before"), (merge, "merge")]
 
     def _build_conflict_list(self, planned: Sequence[PlannedUndo]) -> QScrollArea:
-        inner = QWidget()
-        grid = QGridLayout(inner)
+        """Builds two rows of a grid for each file: its name, and below it what to do with it."""
+        grid_widget = QWidget()
+        grid = QGridLayout(grid_widget)
         grid.setContentsMargins(0, 0, 0, 0)
-        for row, undo in enumerate(planned):
-            place = self._path_for_display(undo)
-            shown_name = place
+        for number, undo in enumerate(planned):
+            name_row = 2 * number
+            choice_row = name_row + 1
+            path = self._path_for_display(undo)
+            name_words = path
             if undo.path in self._later:
                 turn = tr("Turn {number}", number=self._later[undo.path])
-                shown_name = f"{place} · {turn}"
-            name = ElidedLabel(inner, Qt.TextElideMode.ElideMiddle)
+                name_words = f"{path} · {turn}"
+            name = ElidedLabel(grid_widget, Qt.TextElideMode.ElideMiddle)
             name.setProperty("look", "mono")
-            name.set_elided_text(shown_name)
-            box = widgets.build_combo_box(place, inner)
+            name.set_elided_text(name_words)
+            box = widgets.build_combo_box(path, grid_widget)
             box.setSizeAdjustPolicy(
                 QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
             )
-            for label, value in self._list_conflict_choices():
-                box.addItem(label, value)
+            for label, choice in self._list_conflict_choices():
+                box.addItem(label, choice)
             compare = partial(self.compare_wanted.emit, undo)
-            compare_button = widgets.build_push_button(tr("Compare…"), inner, compare)
+            compare_button = widgets.build_push_button(tr("Compare…"), grid_widget, compare)
             self._boxes[undo.path] = box
-            grid.addWidget(name, 2 * row, 0, 1, 2)
-            grid.addWidget(box, 2 * row + 1, 0)
-            grid.addWidget(compare_button, 2 * row + 1, 1)
+            grid.addWidget(name, name_row, 0, 1, 2)
+            grid.addWidget(box, choice_row, 0)
+            grid.addWidget(compare_button, choice_row, 1)
         grid.setColumnStretch(0, 1)
-        grid.setRowStretch(2 * len(planned), 1)
-        return widgets.build_scroll_area(inner, self)
+        grid.setRowStretch(2 * len(planned), 1)  # The room below the last file.
+        return widgets.build_scroll_area(grid_widget, self)
 
 
 def _is_of_folder(undo: PlannedUndo) -> bool:
@@ -182,7 +193,7 @@ class ThreeVersionsDialog(widgets.TransientDialog):
     def __init__(
         self,
         theme: Theme,
-        place: str,
+        path: str,
         versions: tuple[bytes, bytes, bytes],
         parent: QWidget | None = None,
         *,
@@ -190,7 +201,7 @@ class ThreeVersionsDialog(widgets.TransientDialog):
         redo: bool = False,
     ) -> None:
         """`differing`: see `find_differing_lines`."""
-        super().__init__(printable_path(place), parent, 1200, 640)
+        super().__init__(printable_path(path), parent, 1200, 640)
         row = QHBoxLayout(self)
         self.views: list[TextLineView] = []
         if redo:
@@ -205,8 +216,10 @@ class ThreeVersionsDialog(widgets.TransientDialog):
             _show_version(view, content, lines, mark)
             self.views.append(view)
             row.addLayout(build_column(label, (view, 1)))
-        for view, other in itertools.permutations(self.views, 2):
-            view.verticalScrollBar().valueChanged.connect(other.verticalScrollBar().setValue)
+        # The three versions scroll together.
+        for scrolled_view, other_view in itertools.permutations(self.views, 2):
+            scroll_other = other_view.verticalScrollBar().setValue
+            scrolled_view.verticalScrollBar().valueChanged.connect(scroll_other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,13 +258,13 @@ def find_differing_lines(versions: tuple[bytes, bytes, bytes]) -> list[set[int]]
     """Returns for each version the lines that the agent removed, that it added, and
     that changed since.
     """
-    before, after, now = map(split_into_lines, versions)
+    lines_before, lines_after, current_lines = map(split_into_lines, versions)
     removed: set[int] = set()
     added: set[int] = set()
-    for hunk in find_changed_lines(before, after):
+    for hunk in find_changed_lines(lines_before, lines_after):
         removed.update(range(hunk.old, hunk.old_end))
         added.update(range(hunk.new, hunk.new_end))
     changed_since: set[int] = set()
-    for hunk in find_changed_lines(after, now):
+    for hunk in find_changed_lines(lines_after, current_lines):
         changed_since.update(range(hunk.new, hunk.new_end))
     return [removed, added, changed_since]
