@@ -63,7 +63,9 @@ _REQUEST: SectionKey = ("request",)
 
 
 class ContextInspector(QWidget):
-    """How full the window is and with what. `intent_requested` carries values of `chat_actions`."""
+    """Shows how full the window is and with what, now or at an earlier step: a step is one reply
+    of the model. `intent_requested` carries values of `chat_actions`.
+    """
 
     intent_requested = Signal(object)
     moment_shown = Signal(
@@ -128,21 +130,26 @@ class ContextInspector(QWidget):
     def update_inspector_from_events(self, events: Sequence[Event]) -> None:
         for event in events:
             if isinstance(event, FactAppended) and self._session is not None:
-                # While older facts are still being read in slices, a later slice will
-                # read this fact.
-                new = event.recorded.seq > self._last_read_seq and not self._read_timer.isActive()
-                if new and event.recorded.conversation == self._session.id:
-                    self._add_step_from_fact(event.recorded)
+                self._read_appended_fact(event.recorded, self._session)
             elif isinstance(event, FoldProgress):
                 if event.done:
                     self._folding.pop(event.kind, None)
                 else:
                     self._folding[event.kind] = event.why
-        told = any(
+        changes_figures = any(
             isinstance(event, FactAppended | FoldProgress | MeterChanged) for event in events
         )
-        if told and self.isVisible() and not self._refresh_timer.isActive():
+        if changes_figures and self.isVisible() and not self._refresh_timer.isActive():
             self._refresh_timer.start()
+
+    def _read_appended_fact(self, recorded: Recorded, session: Session) -> None:
+        # While older facts are still being read in slices, a later slice will read this one.
+        is_read_later = self._read_timer.isActive()
+        is_read_already = recorded.seq <= self._last_read_seq
+        if is_read_later or is_read_already:
+            return
+        if recorded.conversation == session.id:
+            self._add_step_from_fact(recorded)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Refreshes: nothing is computed while the inspector is hidden."""
@@ -151,12 +158,10 @@ class ContextInspector(QWidget):
 
     def _read_facts_slice(self) -> None:
         until = time.perf_counter() + READ_SLICE_SECONDS
-        for number, recorded in enumerate(self._unread):
+        for facts_read, recorded in enumerate(self._unread, 1):
             self._add_step_from_fact(recorded)
-            if (
-                number % FACTS_BETWEEN_CLOCK_CHECKS == FACTS_BETWEEN_CLOCK_CHECKS - 1
-                and time.perf_counter() > until
-            ):
+            is_clock_due = facts_read % FACTS_BETWEEN_CLOCK_CHECKS == 0
+            if is_clock_due and time.perf_counter() > until:
                 return
         self._read_timer.stop()
         self._show_chosen_step()
@@ -167,12 +172,13 @@ class ContextInspector(QWidget):
             self._steps.append(recorded)
 
     def _update_step_slider(self, *, at_end: bool) -> None:
-        last = len(self._steps)
+        # One position for each step, and the last for the request that comes next.
+        last_position = len(self._steps)
         self.slider.blockSignals(True)
-        self.slider.setRange(0, last)
-        self.slider.setVisible(last > 0)
+        self.slider.setRange(0, last_position)
+        self.slider.setVisible(last_position > 0)
         if at_end:
-            self.slider.setValue(last)
+            self.slider.setValue(last_position)
         self.slider.blockSignals(False)
 
     @property
@@ -203,25 +209,24 @@ class ContextInspector(QWidget):
             self._past.cancel_pending_question()
             self._show_moment(self._session.conversation.expected_state)
             return
-        step = self._steps[self.slider.value()]
+        reply_of_step = self._steps[self.slider.value()]
         words = tr(
             "Step {n} of {all} · {when}",
             n=format_number(self.slider.value() + 1),
             all=format_number(len(self._steps)),
-            when=format_time_of_day(step.time),
+            when=format_time_of_day(reply_of_step.time),
         )
         self._step.setText(words)
-        self.moment_shown.emit(newest_fact_seen_by(step))
-        self._past.compute_moment_at(
-            self._session.conversation, newest_fact_seen_by(step), self._show_moment
-        )
+        seq_of_moment = newest_fact_seen_by(reply_of_step)
+        self.moment_shown.emit(seq_of_moment)
+        self._past.compute_moment_at(self._session.conversation, seq_of_moment, self._show_moment)
 
     def _show_moment(self, state: Moment) -> None:
-        chosen = context_policy.policy_from_fact(state.settings.policy)
-        meter = context_usage.measure_window(state, chosen)
+        policy = context_policy.policy_from_fact(state.settings.policy)
+        meter = context_usage.measure_window(state, policy)
         self._parts = inspector_figures.list_view_blocks(state)
         self.view.show_boxes(
-            lambda ink, width: self._build_inspector_boxes(ink, width, state, meter, chosen),
+            lambda ink, width: self._build_inspector_boxes(ink, width, state, meter, policy),
             keep_place=True,
         )
 
@@ -231,10 +236,11 @@ class ContextInspector(QWidget):
         width: float,
         state: Moment,
         meter: context_usage.WindowMeter,
-        chosen: Policy,
+        policy: Policy,
     ) -> Iterator[LayoutBox]:
-        thresholds = " · ".join(words for words, _, _ in list_fold_thresholds(chosen, meter))
-        yield from build_context_boxes(ink, width, state, meter, thresholds)
+        thresholds = list_fold_thresholds(policy, meter)
+        threshold_words = " · ".join(words for words, _kind, _share in thresholds)
+        yield from build_context_boxes(ink, width, state, meter, threshold_words)
         yield from self._build_tool_boxes(ink, width, state)
         yield build_heading_box(ink, width, tr("Largest parts of the context"), gap=22)
         gap = 10
@@ -246,9 +252,9 @@ class ContextInspector(QWidget):
             gap = 0
         yield build_heading_box(ink, width, tr("This session"), gap=22)
         if self._session is not None and self._is_at_present:
-            now = self._session.conversation.state
+            current_state = self._session.conversation.state
             agents_cost = self._session.context.cost_of_agents()
-            yield from build_savings_boxes(ink, width, now, agents_cost)
+            yield from build_savings_boxes(ink, width, current_state, agents_cost)
         else:
             yield from build_savings_boxes(ink, width, state)
         if self._is_at_present:
@@ -283,13 +289,13 @@ class ContextInspector(QWidget):
     def _build_block_list_boxes(
         self, ink: DrawingStyle, width: float, state: Moment
     ) -> Iterator[LayoutBox]:
-        opened = _BLOCKS in self._open
+        is_open = _BLOCKS in self._open
         yield ActionLineBox(ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=4)
         words = format_count(
             len(self._parts), "{n} part of the request", "{n} parts of the request"
         )
-        yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=opened, gap=16)
-        if not opened:
+        yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=is_open, gap=16)
+        if not is_open:
             return
         for part in self._parts[:MAX_SHOWN_BLOCKS]:
             yield _build_block_box(ink, width, part)
@@ -297,7 +303,7 @@ class ContextInspector(QWidget):
         if unlisted > 0:
             yield build_note_box(ink, width, tr("and {n} more", n=format_number(unlisted)))
         for ref in state.branch.exclusions:
-            first_seq, _ = first_and_last(ref)
+            first_seq, _last_seq = first_and_last(ref)
             name = tr("excluded: #{n}", n=str(first_seq))
             include = ToggleSection(("include", ref))
             yield FigureBox(ink, width, name, tr("Include"), accent=True, act=include)
@@ -306,19 +312,25 @@ class ContextInspector(QWidget):
         if not isinstance(act, ToggleSection):
             self.intent_requested.emit(act)
         elif act.key == _BLOCKS:
-            self._open ^= {_BLOCKS}
+            self._open ^= {_BLOCKS}  # Opens the list if it is closed, and the other way round.
             self._show_chosen_step()
         elif act.key == _REQUEST:
             self.show_request_of_step()
-        elif act.key[0] == "include":
-            self._include_part(act.key[1])
-        elif act.key[0] == "block":
-            menu = self.build_block_menu(int(str(act.key[1])))
+        else:
+            self._act_on_part(act.key)
+
+    def _act_on_part(self, key: SectionKey) -> None:
+        """Carries out what a line's key names: an action, and the part that it is for."""
+        action, part = key
+        if action == "include":
+            self._include_part(part)
+        elif action == "block":
+            menu = self.build_block_menu(int(str(part)))
             view = self.view.viewport()
-            place = view.mapToGlobal(view.rect().center())
             if self.underMouse():
-                place = QCursor.pos()
-            menu.popup(place)
+                menu.popup(QCursor.pos())
+            else:  # It was chosen with the keyboard.
+                menu.popup(view.mapToGlobal(view.rect().center()))
 
     def _include_part(self, ref: object) -> None:
         """Gives a part that the user had excluded back to the model."""
@@ -331,21 +343,22 @@ class ContextInspector(QWidget):
         if session is None or not 0 <= number < len(self._parts):
             return menu
 
-        def offer_change(words: str, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
-            menu.addAction(words, lambda: self._doing.run_in_background(make(), owner=self))
+        def offer_change(words: str, change: Callable[[], Coroutine[Any, Any, object]]) -> None:
+            menu.addAction(words, lambda: self._doing.run_in_background(change(), owner=self))
 
         part = self._parts[number]
         block = part.block
         ref = block.source
         self._add_block_description(menu, part)
-        _, seq = first_and_last(ref)
+        _first_seq, last_seq = first_and_last(ref)
         menu.addAction(
-            tr("Show in chat"), lambda: self.intent_requested.emit(ShowInChat(session.id, seq))
+            tr("Show in chat"), lambda: self.intent_requested.emit(ShowInChat(session.id, last_seq))
         )
-        for stored in block.cached[:1]:
+        if block.cached:
+            first_stored = block.cached[0]
             menu.addAction(
                 tr("Open the stored output"),
-                partial(self.intent_requested.emit, OpenEntry(stored.digest)),
+                partial(self.intent_requested.emit, OpenEntry(first_stored.digest)),
             )
         if block.fold:
             menu.addAction(
@@ -395,9 +408,10 @@ class ContextInspector(QWidget):
     def _open_request_dialog(self, session: Session, step: int | None, title: str) -> None:
         from helix_desktop.gui.inspector.request_dialog import RequestDialog
 
-        def show_dialog_if_current(found: tuple[str, dict[str, list[str]]]) -> None:
+        def show_dialog_if_current(request: tuple[str, dict[str, list[str]]]) -> None:
+            description, forms = request
             if self._session is session:
-                RequestDialog(self._theme, title, *found, self).open()
+                RequestDialog(self._theme, title, description, forms, self).open()
 
         self._doing.run_in_background(
             self._fetch_request_forms(session, step), then=show_dialog_if_current, owner=self
@@ -412,17 +426,17 @@ class ContextInspector(QWidget):
         from helix_desktop.gui.inspector.request_dialog import build_request_forms, describe_request
 
         request = await session.context.rebuild_request(step)
-        wire = None
+        provider_body = None
         if self._bench is not None:
+            # Without the provider's form, the readable one is shown alone.
             with suppress(HelixError):
-                wire = await self._bench.request_as_sent(session.id, step, request)
-        as_sent: bool | None = None
+                provider_body = await self._bench.request_as_sent(session.id, step, request)
+        as_sent: bool | None = None  # None: it was not sent yet.
         if step is not None:
             matches = session.context.matches_sent_request
             as_sent = await asyncio.to_thread(matches, step, request)
-        return describe_request(request, as_sent=as_sent), await asyncio.to_thread(
-            build_request_forms, request, wire
-        )
+        forms = await asyncio.to_thread(build_request_forms, request, provider_body)
+        return describe_request(request, as_sent=as_sent), forms
 
 
 def _toggle_for_block(part: ListedBlock) -> ToggleSection:
@@ -434,9 +448,9 @@ def _build_block_box(ink: DrawingStyle, width: float, part: ListedBlock) -> Layo
     words = part.shown_name.words
     if block.pinned:
         words = f"{tr('pinned')} · {words}"
-    more = context_kind_name(block.kind)
+    words_on_hover = context_kind_name(block.kind)
     if part.cost:
-        more = format_dollars(part.cost)
+        words_on_hover = format_dollars(part.cost)
     is_one_shortened_part = bool(block.fold) and isinstance(block.source, PartRef)
     return FigureBox(
         ink,
@@ -447,5 +461,5 @@ def _build_block_box(ink: DrawingStyle, width: float, part: ListedBlock) -> Layo
         ring=is_one_shortened_part,
         mono=part.shown_name.is_code,
         act=_toggle_for_block(part),
-        more=more,
+        more=words_on_hover,
     )

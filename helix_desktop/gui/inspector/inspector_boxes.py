@@ -51,18 +51,18 @@ class MeterBox(LayoutBox):
         paint_meter_bar(painter, bar, self._parts, self._window, ink.theme)
         painter.setFont(ink.theme.build_font(11))
         painter.setPen(ink.token_colour("faint"))
-        below = QRectF(0, ink.scaled_pixels(18), self.width, ink.scaled_pixels(17))
+        words_rect = QRectF(0, ink.scaled_pixels(18), self.width, ink.scaled_pixels(17))
         metrics = QFontMetricsF(painter.font())
         share = metrics.elidedText(self._share, Qt.TextElideMode.ElideRight, self.width)
-        painter.drawText(below, _MIDDLE | Qt.AlignmentFlag.AlignLeft, share)
+        painter.drawText(words_rect, _MIDDLE | Qt.AlignmentFlag.AlignLeft, share)
         room = self.width - metrics.horizontalAdvance(share) - ink.scaled_pixels(8)
         words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
-        painter.drawText(below, _MIDDLE | Qt.AlignmentFlag.AlignRight, words)
+        painter.drawText(words_rect, _MIDDLE | Qt.AlignmentFlag.AlignRight, words)
 
 
 class FigureBox(LayoutBox):
     """Words at the left, a figure at the right. `dot` is the kind's colour; `ring`
-    draws it as a ring.
+    draws it as a ring. `more` stands beside the figure while the pointer is on the line.
     """
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
@@ -95,14 +95,14 @@ class FigureBox(LayoutBox):
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
-        whole = QRectF(0, 0, self.width, self.height)
+        line_rect = QRectF(0, 0, self.width, self.height)
         if near and self.hot_spots:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            ink.theme.fill_surface(painter, whole.adjusted(-6, 0, 6, 0), "selected", 6)
-        left = 0.0
+            ink.theme.fill_surface(painter, line_rect.adjusted(-6, 0, 6, 0), "selected", 6)
+        words_left = 0.0
         if self._dot is not None:
             self._draw_dot(painter, self._dot)
-            left = ink.scaled_pixels(16)
+            words_left = ink.scaled_pixels(16)
         figure = self._figure
         if near and self._more:
             figure += f" · {self._more}"
@@ -110,9 +110,9 @@ class FigureBox(LayoutBox):
         if self._accent:
             colour = "accent"
         at_right = _MIDDLE | Qt.AlignmentFlag.AlignRight
-        ink.draw_words(painter, whole, figure, ink.text, colour, at_right)
+        ink.draw_words(painter, line_rect, figure, ink.text, colour, at_right)
         figure_width = QFontMetricsF(ink.text).horizontalAdvance(figure)
-        room = self.width - left - figure_width - ink.scaled_pixels(10)
+        room = self.width - words_left - figure_width - ink.scaled_pixels(10)
         if self._mono:
             painter.setFont(ink.mono)
         else:
@@ -120,7 +120,7 @@ class FigureBox(LayoutBox):
         painter.setPen(ink.token_colour("text"))
         metrics = QFontMetricsF(painter.font())
         words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
-        painter.drawText(QRectF(left, 0, room + 2, self.height), _MIDDLE, words)
+        painter.drawText(QRectF(words_left, 0, room + 2, self.height), _MIDDLE, words)
 
     def _draw_dot(self, painter: QPainter, colour: QColor) -> None:
         if self._ring:

@@ -87,27 +87,28 @@ def name_block(block: Block, state: Moment) -> BlockName:
 
 
 def _name_output(block: Block, state: Moment) -> str:
-    source = block.source
-    _, seq = first_and_last(source)
-    answered = state.record.answered.get(seq)
+    _first_seq, last_seq = first_and_last(block.source)
+    answered = state.record.answered.get(last_seq)
     if answered is None:
-        return tr("output {n}", n=str(seq))
+        return tr("output {n}", n=str(last_seq))
     return format_call(answered.call.name, answered.call.arguments)
 
 
 def largest_blocks(all_parts: Sequence[ListedBlock]) -> list[ListedBlock]:
+    """Returns the largest messages and outputs, the largest first."""
     kinds = (ContextKind.CONVERSATION, ContextKind.OUTPUT)
     listed = [part for part in all_parts if part.block.kind in kinds]
-    return sorted(listed, key=lambda part: -part.tokens)[:MOST_LARGEST]
+    listed.sort(key=lambda part: part.tokens, reverse=True)
+    return listed[:MOST_LARGEST]
 
 
 def newest_handover_name(state: Moment) -> str:
     """Returns the title of the newest handover in force, or the kind's name if there is none."""
     branch = state.branch
-    handovers = []
-    for names in branch.by_span.values():
-        for name in names:
-            fold = branch.folds[name]
+    handovers: list[facts.Folded] = []
+    for fold_ids in branch.by_span.values():
+        for fold_id in fold_ids:
+            fold = branch.folds[fold_id]
             if fold.kind is facts.FoldKind.HANDOVER:
                 handovers.append(fold)
     if not handovers:
@@ -126,18 +127,19 @@ def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[Savin
     """Returns what was sent, paid and saved. What is not known or nothing is left out."""
     rows = []
     if figures.without != figures.sent:
-        without = f"≈ {format_token_count(figures.without)}"
-        rows.append(SavingsRow(tr("If summarized only when full"), without))
+        tokens_without_folds = f"≈ {format_token_count(figures.without)}"
+        rows.append(SavingsRow(tr("If summarized only when full"), tokens_without_folds))
     rows.append(SavingsRow(tr("Sent"), format_token_count(figures.sent)))
     if figures.cache_read:
         share = _format_saved_share(figures.cache_read_share)
         rows.append(SavingsRow(tr("Read from the provider's cache"), share))
     if round(figures.paid_before, 3):
-        before = format_dollars(figures.paid_before)
-        rows.append(SavingsRow(tr("Cost before import or fork"), before))
-    if figures.paid or figures.unpriced or round(agents_cost, 3):
+        paid_before = format_dollars(figures.paid_before)
+        rows.append(SavingsRow(tr("Cost before import or fork"), paid_before))
+    have_agents_cost = bool(round(agents_cost, 3))  # Less than a tenth of a cent is left out.
+    if figures.paid or figures.unpriced or have_agents_cost:
         rows.append(SavingsRow(tr("Cost so far"), format_dollars(figures.paid + agents_cost)))
-    if round(agents_cost, 3):
+    if have_agents_cost:
         rows.append(SavingsRow(tr("Of this, sub-agents"), format_dollars(agents_cost)))
     if figures.unpriced:
         requests = format_number(figures.unpriced)
@@ -164,6 +166,6 @@ def _describe_saved(figures: Savings) -> str:
 
 def _format_saved_share(share: float) -> str:
     """Formats a share, never as 100 % unless it is all."""
-    if share < 1:
-        return format_percent(min(share, 0.99))
-    return format_percent(1)
+    if share >= 1:
+        return format_percent(1)
+    return format_percent(min(share, 0.99))  # From 0.995 on, it would be rounded to 100 %.

@@ -74,20 +74,20 @@ class ContextPanel(QWidget):
 
     def show_context_of(self, session: Session, next_price: str) -> None:
         """Shows a session's context. `next_price` is the next message's cost in words."""
-        begun = bool(session.conversation.state.facts)
+        has_facts = bool(session.conversation.state.facts)
         for link in (self.fold_link, self.request_link, self.compare_link):
-            link.setVisible(begun)
+            link.setVisible(has_facts)
 
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
             meter = session.context.next_request_meter()
             yield from build_context_boxes(
-                ink, width, session.conversation.expected_state, meter, ""
+                ink, width, session.conversation.expected_state, meter, thresholds=""
             )
             yield from build_savings_boxes(
                 ink, width, session.conversation.state, session.context.cost_of_agents()
             )
             if next_price:
-                yield FigureBox(ink, width, next_price, "")
+                yield FigureBox(ink, width, next_price, figure="")
 
         self.figures.show_boxes(build_panel_boxes)
         self._place_panel()
@@ -98,25 +98,28 @@ class ContextPanel(QWidget):
         """
         window = self._window
         px = self._theme.zoomed_pixels
-        end = self._opener.mapTo(window, QPoint(self._opener.width(), 0))
-        room_above = end.y() - px(18)
-        for pixels in (PANEL_WIDTH, WIDER_PANEL):
-            width = min(px(pixels), window.width() - px(24))
-            self.figures.setFixedWidth(width - px(36))
+        opener_corner = self._opener.mapTo(window, QPoint(self._opener.width(), 0))
+        room_above = opener_corner.y() - px(18)
+        for wanted_width in (PANEL_WIDTH, WIDER_PANEL):
+            width = min(px(wanted_width), window.width() - px(24))
+            self.figures.setFixedWidth(width - px(36))  # Without the panel's margins.
             self.figures.setFixedHeight(self.figures.lay_out_all_and_return_height())
-            missing = self._column.totalHeightForWidth(width) - room_above
-            if missing <= 0:
+            missing_height = self._column.totalHeightForWidth(width) - room_above
+            if missing_height <= 0:
                 break
-        if missing > 0:
-            self.figures.setFixedHeight(max(self.figures.height() - missing, px(60)))
+        if missing_height > 0:
+            scrolled_height = self.figures.height() - missing_height
+            self.figures.setFixedHeight(max(scrolled_height, px(60)))
             self.figures.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
             self.figures.setViewportMargins(0, 0, px(8), 0)  # This makes room for the bar.
         else:
             self.figures.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
             self.figures.setViewportMargins(0, 0, 0, 0)
         height = self._column.totalHeightForWidth(width)
-        top = max(end.y() - px(10) - height, px(8))
-        left = max(min(end.x() - width, window.width() - width), 0)
+        top = max(opener_corner.y() - px(10) - height, px(8))
+        # The right edges of the panel and of the control are in line, if the window has the room.
+        left_in_line = opener_corner.x() - width
+        left = max(min(left_in_line, window.width() - width), 0)
         self.setGeometry(QRect(left, top, width, height))
 
     # --- Placing the panel, and closing it by Escape or a click elsewhere
@@ -141,23 +144,23 @@ class ContextPanel(QWidget):
         the agent.
         """
         if event.type() == QEvent.Type.MouseButtonPress and isinstance(event, QMouseEvent):
-            place = event.globalPosition().toPoint()
-            over = [
-                each.rect().contains(each.mapFromGlobal(place)) for each in (self, self._opener)
-            ]
-            if (
-                not any(over)
-                and QApplication.activePopupWidget() is None
-                and isinstance(watched, QWidget)
-            ):
+            pressed_at = event.globalPosition().toPoint()
+            is_inside = _contains_point(self, pressed_at) or _contains_point(
+                self._opener, pressed_at
+            )
+            has_open_menu = QApplication.activePopupWidget() is not None
+            # Qt reports a press to the native window too, which is no widget.
+            is_for_widget = isinstance(watched, QWidget)
+            if is_for_widget and not is_inside and not has_open_menu:
                 self.hide()
         elif event.type() == QEvent.Type.Resize and watched is self._window:
             self._place_panel()
         return False
 
     def event(self, event: QEvent) -> bool:
-        escaping = event.type() in (QEvent.Type.ShortcutOverride, QEvent.Type.KeyPress)
-        if escaping and event.key() == Qt.Key.Key_Escape:  # type: ignore[attr-defined]  # a key event
+        # The override comes first: accepted, it keeps the key from the window's shortcuts.
+        is_key = event.type() in (QEvent.Type.ShortcutOverride, QEvent.Type.KeyPress)
+        if is_key and event.key() == Qt.Key.Key_Escape:  # type: ignore[attr-defined]  # a key event
             event.accept()
             if event.type() == QEvent.Type.KeyPress:
                 self._close_panel_and_focus_opener()
@@ -166,3 +169,7 @@ class ContextPanel(QWidget):
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
         return tab_order.focus_next_stop((self,), self.window().focusWidget(), forward=following)
+
+
+def _contains_point(widget: QWidget, global_point: QPoint) -> bool:
+    return widget.rect().contains(widget.mapFromGlobal(global_point))

@@ -30,20 +30,24 @@ class RequestDialog(widgets.TransientDialog):
         self,
         theme: Theme,
         title: str,
-        said: str,
+        description: str,
         forms: Mapping[str, list[str]],
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(" · ".join(filter(None, (tr("Request"), title))), parent, 900, 640)
+        window_title = tr("Request")
+        if title:
+            window_title += f" · {title}"
+        super().__init__(window_title, parent, 900, 640)
         self.view = TextLineView(theme, self)
         self._forms = forms
         self.form = widgets.build_combo_box(tr("View as"), self)
         self.form.addItems(list(self._forms))
         self.form.currentTextChanged.connect(self._show_request_form)
         self._show_request_form(self.form.currentText())
-        about = widgets.build_plain_label(said, "small", self)
-        copying = widgets.build_push_button(tr("Copy"), self, self._copy_request)
-        build_column(build_row((about, 1), self.form, copying), (self.view, 1), owner=self)
+        description_label = widgets.build_plain_label(description, "small", self)
+        copy_button = widgets.build_push_button(tr("Copy"), self, self._copy_request)
+        head = build_row((description_label, 1), self.form, copy_button)
+        build_column(head, (self.view, 1), owner=self)
 
     def _show_request_form(self, form: str) -> None:
         self.view.show_text_lines(self._forms[form])
@@ -66,29 +70,30 @@ def describe_request(request: Request, *, as_sent: bool | None) -> str:
     return f"{length} · {reason}"
 
 
-def build_request_forms(request: Request, wire: ProviderBody | None) -> dict[str, list[str]]:
+def build_request_forms(
+    request: Request, provider_body: ProviderBody | None
+) -> dict[str, list[str]]:
     """Returns the forms in which a request can be shown, by name, as lines."""
-    found = {tr("Readable"): format_request_as_text(request)}
-    if wire is not None:
-        model, body = wire
-        found[tr("As sent to {model}", model=model)] = json.dumps(
-            body, indent=2, ensure_ascii=False
-        ).split("\n")
-    return found
+    forms = {tr("Readable"): format_request_as_text(request)}
+    if provider_body is not None:
+        model, body = provider_body
+        body_text = json.dumps(body, indent=2, ensure_ascii=False)
+        forms[tr("As sent to {model}", model=model)] = body_text.split("\n")
+    return forms
 
 
 def format_request_as_text(request: Request) -> list[str]:
     """Formats a whole request as text. A line before each message names its role."""
-    pieces = [f"── {tr('system')} ──", request.system]
+    texts = [f"── {tr('system')} ──", request.system]
     for number, message in enumerate(request.messages, 1):
-        pieces.append(f"── {number} · {message.role.value} ──")
-        pieces += [_format_message_part(part) for part in message.parts]
+        texts.append(f"── {number} · {message.role.value} ──")
+        texts += [_format_message_part(part) for part in message.parts]
         if number == request.stable:
-            pieces.append(f"── {tr('the provider may have cached everything up to here')} ──")
+            texts.append(f"── {tr('the provider may have cached everything up to here')} ──")
     if request.tools:
-        pieces.append(f"── {tr('tools')} ──")
-        pieces += [f"{tool.name}: {tool.description}\n{tool.schema}" for tool in request.tools]
-    return "\n".join(pieces).split("\n")
+        texts.append(f"── {tr('tools')} ──")
+        texts += [f"{tool.name}: {tool.description}\n{tool.schema}" for tool in request.tools]
+    return "\n".join(texts).split("\n")  # A text may have several lines.
 
 
 def _format_message_part(part: MessagePart) -> str:
