@@ -291,7 +291,7 @@ def list_history_files(folder: Path) -> Sequence[Path]:
         if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS):
             files.append(file)
     if not files:
-        raise InvalidInput(
+        raise NotFound(
             f"There is no .jsonl or .json file under {folder}.",
             remedy="Specify a file or a folder of sessions.",
         )

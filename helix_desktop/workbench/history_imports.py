@@ -63,7 +63,7 @@ def new_import_name() -> str:
 
 
 def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
-    """Return the files to read. Raises NotFound for a path that does not exist."""
+    """Return the files to read. Raises NotFound for a path that does not exist or has none."""
     files: list[Path] = []
     for path in paths:
         if not path.exists():

@@ -269,6 +269,14 @@ def test_a_path_that_is_not_there_is_said(helix: Helix, tmp_path: Path) -> None:
     assert "does not exist" in err
 
 
+def test_a_folder_without_any_history_is_said_like_a_file_without_one(
+    helix: Helix, tmp_path: Path
+) -> None:
+    (empty := tmp_path / "empty").mkdir()
+    code, _, err = helix("conversation", "import", "-w", "Work", empty)
+    assert (code, err.count(f"no .jsonl or .json file under {empty}")) == (1, 1)
+
+
 def test_a_watch_tells_what_comes_and_at_the_end_what_came(tmp_path: Path) -> None:
     path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:6])
     home = tmp_path / "home"
