@@ -206,7 +206,7 @@ async def store_link_secrets(
         except ActionRefused:
             raise NoUsableKeyring(
                 f"{error.what} Nothing was shared.",
-                remedy=f"Set the environment variables {STORE} and {KEY} and run the command without an address, or go to Settings > General > Keys and allow keys to be stored in a file.",
+                remedy=f"Set the environment variables {STORE} and {KEY} and run the command without an address, or go to Settings > Models and keys > Keys and allow keys to be stored in a file.",
             ) from error
 
 

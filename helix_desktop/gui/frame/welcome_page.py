@@ -119,7 +119,7 @@ class WelcomePage(QWidget):
         about = tr("See what these conversations cost, and continue any of them with any model.")
         rows, button = self._fill_action_card(self._found_card, self._found, about, tr("Choose…"))
         set_widget_look(button, "primary")
-        where = f"{tr(RECORDER.sentence)} {tr('You can change this at any time in the settings, under General.')}"
+        where = f"{tr(RECORDER.sentence)} {tr('You can change this at any time in the settings, under Tools and servers.')}"
         self.recorder_box.setAccessibleDescription(where)
         recorder = (
             _build_hairline(self._found_card),
