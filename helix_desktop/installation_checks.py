@@ -40,7 +40,7 @@ LIBRARIES = (
     "platformdirs", "tomlkit", "markdown-it-py", "Pygments",
 )  # fmt: skip
 EITHER = {"plyvel", "plyvel-ci"}
-_OVER = "Free up space in Settings > Storage or by running helix-desktop cache collect, or raise the limit. Nothing is removed automatically."
+_OVER = "Free up space in Settings > Files and storage or by running helix-desktop cache collect, or raise the limit. Nothing is removed automatically."
 _QT_REMEDY = (
     "On Debian and Ubuntu: apt-get install libegl1 libgl1 libxcb-cursor0. "
     "In a checkout, `python3 packaging/dev.py run` installs these libraries or tells you how."

@@ -15,7 +15,37 @@ from helix_desktop import commands, resources
 PAGES = sorted((resources.resources_folder() / "help").glob("*.md"))
 TRANSLATED = sorted((resources.resources_folder() / "help").glob("*/*.md"))
 README = Path(__file__).parent.parent / "README.md"
+SECURITY = Path(__file__).parent.parent / "SECURITY.md"
 MANUAL = Path(__file__).parent.parent / "packaging/linux/helix-desktop.1"
+
+# What other programs show, and parts of pages.
+NOT_OF_THE_WINDOW = {
+    "Report a vulnerability",
+    "Invalid auth method selected",
+    "Add Custom Agent",
+    "Add",
+    "Custom",
+    "How it was tested",
+    "Connected agents",
+    "Changes from a copy",
+    "Imported conversations",
+    "Shared",  # The beginning of a line.
+    "I",
+    "my",
+}
+SETTINGS_PLACES = re.compile(r"(?<!\w)Settings > ([A-Z][^.,;>)*|]*)(?: > ([A-Z][^.,;>)*|(]*))?")
+
+
+def _labels_of_the_window() -> list[re.Pattern[str]]:
+    """Every text that the window shows, with any words where it leaves room for them."""
+    texts = resources.read_json_resource("translations/de.json")
+    labels = []
+    for text in texts:
+        if "{" in text and len(re.findall(r"[^\W\d]", re.sub(r"{\w+}", "", text))) < 4:
+            continue  # Such as "{n} of {total}", which fits too much.
+        plain = re.escape(text.replace("&", "").rstrip("…"))
+        labels.append(re.compile(re.sub(r"\\{\w+\\}", ".+", plain)))
+    return labels
 
 
 @pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: f"{page.parent.name}-{page.stem}")
@@ -61,6 +91,34 @@ def test_every_page_can_be_reached_from_the_first() -> None:
         )
     )
     assert linked | {"index.md"} == {page.name for page in PAGES}
+
+
+@pytest.mark.parametrize("page", [*PAGES, README, SECURITY], ids=lambda page: page.stem)
+def test_every_label_and_place_that_is_named_is_in_the_window(page: Path) -> None:
+    """Labels in “…”, “…” in a menu, and Settings > PAGE > SECTION."""
+    if page.stem in ("figures", "fleet", "savings"):
+        return  # These quote rows of their own tables.
+    text = page.read_text(encoding="utf-8")
+    labels = _labels_of_the_window()
+    for label in set(re.findall("“([^”]+)”", text)) - NOT_OF_THE_WINDOW:
+        assert any(shown.fullmatch(label.rstrip("…")) for shown in labels), label
+    menus = resources.read_json_resource("window_actions.json")
+    for label, menu in re.findall(r"“([^”]+)” in the (\w+) menu", text):
+        assert label in [action["title"] for action in menus[menu]]
+    pages = resources.read_json_resource("shown_names.json")["page of the settings"].values()
+    for title, section in SETTINGS_PLACES.findall(text):
+        place = next((page for page in pages if title.startswith(page)), "")
+        assert place, title
+        assert not section or any(shown.fullmatch(section) for shown in labels), section
+
+
+def test_the_programs_own_sentences_name_pages_that_the_settings_have() -> None:
+    pages = resources.read_json_resource("shown_names.json")["page of the settings"].values()
+    named = []
+    for file in (Path(__file__).parent.parent / "helix_desktop").rglob("*.py"):
+        named += re.findall("Settings > ([A-Z][^.,;>]*)", file.read_text(encoding="utf-8"))
+    assert named
+    assert [name for name in named if not name.strip().startswith(tuple(pages))] == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, README], ids=lambda page: page.stem)

@@ -103,7 +103,7 @@ def _describe_places_in_window_state(window: Path, text: str) -> tuple[str, ...]
     if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):
         return ()
     return (
-        f"The text is also in {window}, in a draft or in your input history. To remove it there, use the window: Settings > Storage.",
+        f"The text is also in {window}, in a draft or in your input history. To remove it there, use the window: Settings > Files and storage.",
     )
 
 
