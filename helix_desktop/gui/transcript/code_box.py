@@ -27,7 +27,7 @@ _LINE_END = "\N{LINE SEPARATOR}"
 _DIFFS = frozenset({"diff", "patch", "udiff"})
 
 
-def _cut_very_long_line(line: str) -> str:
+def cut_very_long_line(line: str) -> str:
     if len(line) <= LONGEST_LINE:
         return line
     return line[:LONGEST_LINE] + "…"
@@ -57,7 +57,7 @@ class CodeBox(basic_boxes.LayoutBox):
         self._whole = whole
         first_lines = whole.split("\n", lines)
         is_cut = len(first_lines) > lines
-        self._lines = [_cut_very_long_line(line) for line in first_lines[:lines]]
+        self._lines = [cut_very_long_line(line) for line in first_lines[:lines]]
         self.text = _LINE_END.join(self._lines)
         self.scrolled = 0.0
         self._language = language

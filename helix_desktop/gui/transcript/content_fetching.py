@@ -65,7 +65,7 @@ class FetchedTranscriptContent(QObject):
             self._kept.move_to_end(stored.digest)
             return found
         if stored.digest not in self._trouble:
-            self._start_fetch_unless_running(stored.digest, self._read_entry_text(stored))
+            self._start_fetch_unless_running(stored.digest, self.read_entry_text(stored))
         return None
 
     def get_or_fetch_entry_image(self, stored: Stored) -> QImage | None:
@@ -165,7 +165,8 @@ class FetchedTranscriptContent(QObject):
             work, then=remember_fetched, owner=self, failed=remember_fetch_failure
         )
 
-    async def _read_entry_text(self, stored: Stored) -> str:
+    async def read_entry_text(self, stored: Stored) -> str:
+        """Reads as much of an entry as the chat shows, or what it is if it is not text."""
         content = await self._source.read(stored.digest, 0, min(stored.size, FIRST))
         if b"\0" in content[:4096]:
             return tr(

@@ -37,7 +37,7 @@ from helix_desktop.gui.transcript.failure_cards import (
     describe_retry_pause,
     failure_title_and_actions,
 )
-from helix_desktop.gui.transcript.layout_context import LayoutContext
+from helix_desktop.gui.transcript.layout_context import OUTPUT_LINES, LayoutContext
 from helix_desktop.gui.transcript.markdown_blocks import (
     ParagraphBlock,
     StyledSpan,
@@ -47,6 +47,7 @@ from helix_desktop.gui.transcript.markdown_boxes import build_boxes_from_markdow
 from helix_desktop.gui.transcript.message_bar import AnswerNameAndChoiceBox
 from helix_desktop.gui.transcript.safe_text import make_safe_text, terminal_output_text
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus, LineChip, ToolCallLine
+from helix_desktop.gui.transcript.tool_call_records import is_output_whole_in_fact
 from helix_desktop.gui.transcript.transcript_item import (
     ToolCallState,
     TranscriptItem,
@@ -365,10 +366,8 @@ def _build_output_boxes(
     page: LayoutContext, item: TranscriptItem, state: ToolCallState, returned: facts.ToolReturned
 ) -> Iterator[LayoutBox]:
     stored = returned.output
-    # A short output is whole in the fact. Only the rest is fetched from the store.
-    is_head_whole = len(returned.head.encode("utf-8", "replace")) >= stored.size
     text: str | None = returned.head
-    if not is_head_whole:
+    if not is_output_whole_in_fact(returned):
         text = page.contents.get_or_fetch_entry_text(stored)
     if text is None:
         trouble = page.contents.explain_missing_entry(stored.digest)
@@ -379,7 +378,7 @@ def _build_output_boxes(
         return
     if text.strip():
         more = page.section_key("lines", item.fact_seq, item.part)
-        shown_lines = 40 + page.section_amounts.get(more, 0)
+        shown_lines = OUTPUT_LINES + page.section_amounts.get(more, 0)
         language = highlight_language_of(
             tool_call_lines.call_subject(state.call.arguments), stored.media_type
         )

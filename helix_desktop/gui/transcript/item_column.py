@@ -14,7 +14,7 @@ from helix_desktop.gui.transcript.basic_boxes import ToggleSection
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.item_heights import ItemHeights
 from helix_desktop.gui.transcript.item_layout import ItemLayout
-from helix_desktop.gui.transcript.layout_context import LayoutContext
+from helix_desktop.gui.transcript.layout_context import OUTPUT_LINES, LayoutContext
 from helix_desktop.gui.transcript.transcript_item import (
     ItemChanges,
     TranscriptItem,
@@ -116,6 +116,25 @@ class ItemColumn:
         if self.page.items.all[index].kind is TranscriptItemKind.ADDITION:
             self.page.section_amounts[self.page.section_key("added", index)] = 1
             self._laid.pop(index, None)
+
+    def open_output_with_hits(self, index: int, last_line: int) -> None:
+        """Opens a call's output down to a line in which something was found."""
+        item = self.page.items.all[index]
+        amounts = self.page.section_amounts
+        amounts[self.page.section_key("open", item.fact_seq, item.part)] = 1
+        lines = self.page.section_key("lines", item.fact_seq, item.part)
+        amounts[lines] = max(amounts.get(lines, 0), last_line + 1 - OUTPUT_LINES)
+        self._laid.pop(index, None)
+
+    def close_output(self, index: int) -> None:
+        item = self.page.items.all[index]
+        self.page.section_amounts[self.page.section_key("open", item.fact_seq, item.part)] = 0
+        self._laid.pop(index, None)
+
+    def is_output_open(self, index: int) -> bool:
+        item = self.page.items.all[index]
+        is_open, _ = self.page.section_state("open", item.fact_seq, item.part)
+        return is_open
 
     def toggle_section(self, act: ToggleSection) -> None:
         # Inside a sub-agent's conversation, a key has that conversation's id in front.

@@ -9,6 +9,8 @@ from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptConte
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 
+OUTPUT_LINES = 40  # So many lines of an open output are shown until the user asks for more.
+
 
 @dataclass(slots=True)
 class LayoutContext:

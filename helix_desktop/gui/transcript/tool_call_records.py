@@ -2,11 +2,16 @@
 
 from dataclasses import field
 
-from helix_desktop.engine.facts import Decided, Recorded, ToolCall
+from helix_desktop.engine.facts import Decided, Recorded, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
 from helix_desktop.fast_dataclass import dataclass
 
 SHOWN_LIVE = 64 * 1024
+
+
+def is_output_whole_in_fact(returned: ToolReturned) -> bool:
+    """Whether the fact holds all of a short output, so that nothing needs to be fetched."""
+    return len(returned.head.encode("utf-8", "replace")) >= returned.output.size
 
 
 @dataclass(slots=True)

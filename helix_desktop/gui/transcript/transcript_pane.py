@@ -1,10 +1,13 @@
 """The transcript with its find bar and the button that scrolls to the end."""
 
+from contextlib import suppress
+
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.view import ConversationState
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import build_line_edit, build_plain_label, build_tool_button
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -13,11 +16,17 @@ from helix_desktop.gui.transcript.content_fetching import (
     FetchedTranscriptContent,
     TranscriptContentSource,
 )
-from helix_desktop.gui.transcript.transcript_search import TranscriptSearch, searchable_text
+from helix_desktop.gui.transcript.tool_call_records import is_output_whole_in_fact
+from helix_desktop.gui.transcript.transcript_search import (
+    TranscriptSearch,
+    UnreadOutput,
+    searchable_text,
+)
 from helix_desktop.gui.transcript.transcript_view import TranscriptView
 from helix_desktop.gui.translation import format_number, tr
 
 ScrollPlace = tuple[int, int, bool]
+OUTPUTS_AT_A_TIME = 16  # So many outputs are read before what was found in them is shown.
 
 
 class FindBar(QWidget):
@@ -97,6 +106,7 @@ class TranscriptPane(QWidget):
         self.bar = FindBar(self)
         self.bar.hide()
         self._theme = theme
+        self._doing = doing
         self._end = self.view.over = build_tool_button(
             tr("Jump to the end"), self.view, "↓", "pill"
         )
@@ -105,6 +115,12 @@ class TranscriptPane(QWidget):
         self._search_from = (
             -1
         )  # The item with which the next search begins, or -1 for the first visible one.
+        # The outputs that the search opened. They are closed when other words are searched for.
+        self._opened_outputs: list[int] = []
+        # Outputs are being read from the store, in which there may be more hits.
+        self._is_reading_outputs = False
+        # The text of the output with the current hit is being fetched.
+        self._awaits_shown_output = False
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._continue_search)
         self._connect_transcript_signals()
@@ -121,6 +137,7 @@ class TranscriptPane(QWidget):
         self.bar.changed.connect(self._start_search)
         self.bar.stepped.connect(self._step_to_hit)
         self.bar.closed.connect(self._close_find_bar)
+        self.content.content_arrived.connect(self._show_hit_in_arrived_output)
 
     def open_transcript(self, history: ConversationState, place: ScrollPlace | None = None) -> None:
         self._close_find_bar(take_focus=False)
@@ -159,6 +176,10 @@ class TranscriptPane(QWidget):
         self.bar.field.selectAll()
 
     def _start_search(self, text: str) -> None:
+        for index in self._opened_outputs:
+            self.view.column.close_output(index)
+        self._opened_outputs.clear()
+        self._is_reading_outputs = False
         self.view.finding = TranscriptSearch(self.view.items, text)
         self._slices.start()
 
@@ -167,7 +188,41 @@ class TranscriptPane(QWidget):
         if finding is None:
             self._slices.stop()
             return
-        done = finding.search_slice()
+        if finding.search_slice():
+            self._slices.stop()
+            self._read_next_outputs(finding)
+        self._show_first_hit_and_count(finding)
+
+    def _read_next_outputs(self, finding: TranscriptSearch) -> None:
+        """Searches the next outputs that must be read from the store for it."""
+        batch = finding.unread_outputs[:OUTPUTS_AT_A_TIME]
+        del finding.unread_outputs[:OUTPUTS_AT_A_TIME]
+        self._is_reading_outputs = bool(batch)
+        if not batch:
+            return
+
+        def search_outputs(texts: list[str]) -> None:
+            if self.view.finding is not finding:
+                return
+            for output, text in zip(batch, texts, strict=True):
+                finding.add_output_hits(output.index, text)
+            self._read_next_outputs(finding)
+            self._show_first_hit_and_count(finding)
+
+        self._doing.run_in_background(self._read_outputs(batch), then=search_outputs, owner=self)
+
+    async def _read_outputs(self, outputs: list[UnreadOutput]) -> list[str]:
+        texts: list[str] = []
+        for output in outputs:
+            text = ""
+            # The line of a call whose output is gone or damaged says so when it is opened.
+            with suppress(HelixError):
+                text = await self.content.read_entry_text(output.stored)
+            texts.append(text)
+        return texts
+
+    def _show_first_hit_and_count(self, finding: TranscriptSearch) -> None:
+        done = finding.done and not self._is_reading_outputs
         if finding.current < 0 and finding.places:
             index = self._search_from
             if index < 0:
@@ -175,8 +230,6 @@ class TranscriptPane(QWidget):
                 index, _ = self.view.item_and_point_under(upper_edge)
             if done or finding.places[-1] >= index:
                 self._show_hit(finding.first_hit_from(index))
-        if done:
-            self._slices.stop()
         self.bar.show_hit_count(max(finding.current, 0), len(finding.places), done=done)
         self.view.viewport().update()
 
@@ -184,7 +237,8 @@ class TranscriptPane(QWidget):
         finding = self.view.finding
         if finding is not None and finding.places:
             self._show_hit((finding.current + steps) % len(finding.places))
-            self.bar.show_hit_count(finding.current, len(finding.places), done=finding.done)
+            done = finding.done and not self._is_reading_outputs
+            self.bar.show_hit_count(finding.current, len(finding.places), done=done)
 
     def _show_hit(self, number: int) -> None:
         finding = self.view.finding
@@ -194,6 +248,7 @@ class TranscriptPane(QWidget):
         self._search_from = -1
         index = finding.places[number]
         self.view.column.reveal_found_item(index)
+        self._open_output_with_hits(finding, index)
         hits = self.view.column.lay_out_fully(index).find_starts_and_lengths(finding.needle)
         within = finding.current_hit_in_item(index, len(hits))
         start = 0
@@ -201,8 +256,30 @@ class TranscriptPane(QWidget):
             start, _ = hits[within]
         self.view.scroll_to_item(index, start)
 
+    def _open_output_with_hits(self, finding: TranscriptSearch, index: int) -> None:
+        output_hits = finding.output_hits.get(index)
+        if output_hits is None:
+            return
+        if not self.view.column.is_output_open(index):
+            self._opened_outputs.append(index)
+        self.view.column.open_output_with_hits(index, output_hits.last_line)
+        returned = self.view.items.tool_call_state(index).returned
+        if returned is not None and not is_output_whole_in_fact(returned):
+            text = self.content.get_or_fetch_entry_text(returned.output)
+            self._awaits_shown_output = text is None
+
+    def _show_hit_in_arrived_output(self) -> None:
+        """Scrolls to the hit once the output that holds it has been fetched."""
+        finding = self.view.finding
+        if self._awaits_shown_output and finding is not None:
+            self._awaits_shown_output = False
+            self._show_hit(finding.current)
+
     def _close_find_bar(self, *_: object, take_focus: bool = True) -> None:
         self.view.finding = None
+        # What the user found stays open.
+        self._opened_outputs.clear()
+        self._awaits_shown_output = False
         self._slices.stop()
         self.bar.hide()
         if take_focus:

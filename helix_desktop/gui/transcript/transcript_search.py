@@ -2,11 +2,16 @@
 
 import time
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from helix_desktop.engine.facts import Stored
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.transcript.code_box import cut_very_long_line
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
+from helix_desktop.gui.transcript.safe_text import terminal_output_text
 from helix_desktop.gui.transcript.tool_call_lines import call_as_one_line
+from helix_desktop.gui.transcript.tool_call_records import is_output_whole_in_fact
 from helix_desktop.gui.transcript.transcript_item import (
     TranscriptItem,
     TranscriptItemKind,
@@ -14,16 +19,41 @@ from helix_desktop.gui.transcript.transcript_item import (
 )
 
 SLICE = 0.004
+MOST_HITS_IN_ITEM = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadOutput:
+    """The output of the call in item `index`, which must be read from the store first."""
+
+    index: int
+    stored: Stored
+
+
+@dataclass(slots=True)
+class OutputHits:
+    """The hits in a call's output. An output shows no more than its first lines until it is asked
+    for more: `last_line` is the line of the last hit, counted from 0.
+    """
+
+    count: int
+    last_line: int
 
 
 class TranscriptSearch:
-    """One search. `places` contains an item's number once for each hit in it."""
+    """One search. `places` contains an item's number once for each hit in it.
+
+    The outputs of calls are searched, too, whether they are open or not. Those that are not
+    whole in their facts are left in `unread_outputs`: `add_output_hits` takes their text.
+    """
 
     def __init__(self, items: TranscriptItems, text: str) -> None:
         self.needle = text.lower()
         self.places = array("q")
         self.current = -1  # The place that the reader was shown last, or -1 if there is none yet.
         self.done = not self.needle
+        self.output_hits: dict[int, OutputHits] = {}  # By item.
+        self.unread_outputs: list[UnreadOutput] = []
         self._items = items
         self._next = self._collect_places_in_steps()
 
@@ -49,15 +79,54 @@ class TranscriptSearch:
         is_here = 0 <= self.current < len(self.places) and self.places[self.current] == index
         if not is_here:
             return -1
-        return min(self.current - bisect_left(self.places, index), count - 1)
+        first = bisect_left(self.places, index)
+        hits_in_item = bisect_right(self.places, index) - first
+        hit = self.current - first
+        output_hits = self.output_hits.get(index)
+        if output_hits is not None and hit >= hits_in_item - output_hits.count:
+            # An open call shows its arguments above its output. They may hold the text, too.
+            return max(count - (hits_in_item - hit), 0)
+        return min(hit, count - 1)
+
+    def add_output_hits(self, index: int, text: str) -> None:
+        """Adds the hits in the output of the call in an item."""
+        lines = terminal_output_text(text.rstrip("\n")).lower().split("\n")
+        count = 0
+        last_line = 0
+        for number, line in enumerate(lines):
+            hits_in_line = cut_very_long_line(line).count(self.needle)
+            if hits_in_line:
+                last_line = number
+                count += hits_in_line
+            if count >= MOST_HITS_IN_ITEM:
+                break
+        if not count:
+            return
+        self.output_hits[index] = OutputHits(count, last_line)
+        end = bisect_right(self.places, index)
+        self.places[end:end] = array("q", [index] * count)
+        if self.current >= end:
+            self.current += count
 
     def _collect_places_in_steps(self) -> Iterator[bool]:
         for index, item in enumerate(self._items.all):
             if not self._items.is_hidden_as_replaced(index):
                 count = searchable_text(item).lower().count(self.needle)
-                self.places.extend([index] * min(count, 1_000))
+                self.places.extend([index] * min(count, MOST_HITS_IN_ITEM))
+                if item.kind is TranscriptItemKind.CALL:
+                    self._search_output(index)
+                    yield False
             if index % 64 == 63:
                 yield False
+
+    def _search_output(self, index: int) -> None:
+        returned = self._items.tool_call_state(index).returned
+        if returned is None:
+            return
+        if is_output_whole_in_fact(returned):
+            self.add_output_hits(index, returned.head)
+        else:
+            self.unread_outputs.append(UnreadOutput(index, returned.output))
 
 
 def searchable_text(item: TranscriptItem) -> str:

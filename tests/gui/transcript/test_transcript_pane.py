@@ -7,9 +7,11 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from helix_desktop.engine.facts import ConversationStarted, Origin
+from helix_desktop.engine.facts import ConversationStarted, Origin, Stored, ToolReturned
+from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
+from tests.gui.transcript.conftest import MemorySource
 from tests.gui.transcript.facts import Told, call
 
 Settle = Callable[[], None]
@@ -92,6 +94,77 @@ def test_the_place_that_somebody_was_led_to_has_a_line_beside_it(
     pane.open_transcript(build_state(told.facts))
     settle()
     assert marked_rows() == []
+
+
+def talk_with_outputs(source: MemorySource) -> Told:
+    """Three outputs: a short one, one of which the fact holds only the beginning, and one
+    without the text.
+    """
+    told = Told()
+    told.user("Read them.")
+    short = "plain\n" * 60 + "a needle\n"
+    long = "head\n" + "x\n" * 200 + "the Needle\n"
+    for number, (whole, head) in enumerate([(short, short), (long, "head\n"), ("no\n", "no\n")]):
+        stored = Stored(Digest.of_content(whole.encode()), len(whole), whole.count("\n"))
+        source.contents[stored.digest] = whole.encode()
+        arguments = '{"path": "needle.txt", "because": "' + "it is long, " * 9 + 'a needle"}'
+        told.reply("", call(number, "read_file", arguments if number == 1 else "{}"))
+        told.add(ToolReturned(f"c{number}", stored, 9, ok=True, head=head))
+        told.reply("Read.")
+    told.user("Thanks. " * 300)
+    return told
+
+
+def shown_current_hit(pane: TranscriptPane) -> str:
+    """The line of the current hit, if it is in sight."""
+    finding = pane.view.finding
+    assert finding is not None
+    index = finding.places[finding.current]
+    layout = pane.view.column.lay_out_fully(index)
+    hits = layout.find_starts_and_lengths(finding.needle)
+    start, length = hits[finding.current_hit_in_item(index, len(hits))]
+    place = pane.view.rect_in_viewport(index, layout.caret_rect_at(start))
+    assert pane.view.viewport().rect().contains(place.center().toPoint())
+    box, _ = layout.nearest_box_and_inner_place(layout.caret_rect_at(start).center())
+    return (
+        f"{type(layout.boxes[box]).__name__} {layout.text_between_offsets(start, start + length)}"
+    )
+
+
+def test_collapsed_outputs_are_searched_and_the_one_with_the_hit_opens(
+    pane: TranscriptPane, settle: Settle, source: MemorySource
+) -> None:
+    pane.open_transcript(build_state(talk_with_outputs(source).facts))
+    settle()
+    pane.open_find_bar()
+    pane.bar.field.setText("needle")
+    settle()
+    assert pane.bar.counts.text().endswith("of 3"), "two outputs, and the line of the second call"
+    finding = pane.view.finding
+    assert finding is not None
+    seen = []
+    for _ in range(3):
+        QTest.keyClick(pane.bar.field, Qt.Key.Key_Return)
+        settle()
+        seen.append(shown_current_hit(pane))
+    assert sorted(seen) == ["CodeBox Needle", "CodeBox needle", "ToolCallBox needle"]
+    calls = sorted(set(finding.places))
+    assert [pane.view.column.is_output_open(index) for index in calls] == [True, True]
+    pane.bar.field.setText("nothing like it")
+    settle()
+    assert [pane.view.column.is_output_open(index) for index in calls] == [False, False]
+
+
+def test_an_output_that_is_gone_does_not_end_the_search(
+    pane: TranscriptPane, settle: Settle, source: MemorySource
+) -> None:
+    told = talk_with_outputs(source)
+    source.contents.clear()
+    pane.open_transcript(build_state(told.facts))
+    pane.open_find_bar()
+    pane.bar.field.setText("needle")
+    settle()
+    assert pane.bar.counts.text() == "1 of 2"
 
 
 def test_nothing_found_is_said(pane: TranscriptPane, settle: Settle) -> None:
