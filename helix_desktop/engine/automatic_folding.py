@@ -70,14 +70,16 @@ class FoldPlanner:
         policy = situation.policy
         if policy.handover == "off" or not self.failed.is_over(facts.FoldKind.HANDOVER):
             return False
-        most = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
-        return situation.meter.used >= most
+        tokens_allowed = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
+        return situation.meter.used >= tokens_allowed
 
     def _may_be_tried(self, kind: facts.FoldKind, situation: FoldSituation) -> bool:
-        return not (self.failed.is_over(kind) or self.failed.is_waiting(kind, situation.now))
+        if self.failed.is_over(kind):
+            return False
+        return not self.failed.is_waiting(kind, situation.now)
 
-    async def record_failure(self, kind: facts.FoldKind, why: str) -> None:
-        described = self.failed.describe_failure(kind, why)
+    async def record_failure(self, kind: facts.FoldKind, reason: str) -> None:
+        described = self.failed.describe_failure(kind, reason)
         await self._conversation.append_facts(facts.FoldFailed(kind, described))
 
 
@@ -96,9 +98,12 @@ class ConversationFolding:
         self._writer = fold_document_writer.FoldDocumentWriter(*shared, self._clock, *asking)
         self._shortener = PartShortener(*shared)
         self._large_outputs = LargeOutputShortener(*shared, *asking)
+        # The task that writes a fold's document in the background, and what it is to write.
         self._flying: asyncio.Task[object] | None = None
         self._flying_plan: FoldPlan | None = None
+        # A document that is written, and waits until a step adopts it.
         self._ready: fold_document_writer.WrittenDocument | None = None
+        # Rings before the provider's cache expires.
         self._pause: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation)
         # False for a command that ends with the turn, because nobody would wait for a
@@ -110,8 +115,10 @@ class ConversationFolding:
         ) = None
 
     def folding_for_draft(self, draft: ConversationDraft) -> "DraftFolding":
-        own = replace(self._services, models=lambda _: None, spawn=_refuse_to_spawn)
-        return DraftFolding(draft, own)
+        services_without_models = replace(
+            self._services, models=lambda _: None, spawn=_refuse_to_spawn
+        )
+        return DraftFolding(draft, services_without_models)
 
     async def excerpt_large_results(
         self,
@@ -170,25 +177,29 @@ class ConversationFolding:
         """
         if self._pause is not None:
             self._pause.cancel()
-        left = cache_lifetime_seconds(self.conversation.state) - WRITING_SECONDS
+        wait_seconds = cache_lifetime_seconds(self.conversation.state) - WRITING_SECONDS
         loop = asyncio.get_running_loop()
-        self._pause = loop.call_later(left, self._fold_or_keep_cache_alive)
+        self._pause = loop.call_later(wait_seconds, self._fold_or_keep_cache_alive)
 
     def _fold_or_keep_cache_alive(self) -> None:
         situation = replace(self.current_situation(), is_pausing=True)
-        left = markers.seconds_until_cold(situation)
-        if left > 2 * WRITING_SECONDS:  # A newer step has renewed the provider's cache.
+        seconds_left = markers.seconds_until_cold(situation)
+        if seconds_left > 2 * WRITING_SECONDS:  # A newer step has renewed the provider's cache.
             self.schedule_fold_before_cache_expires()
-        elif left > 0:
+        elif seconds_left > 0:
             self._start_due_fold(situation)
             if self.has_no_fold_in_work:
                 self._keep_cache_alive_if_that_pays(situation)
 
     def _keep_cache_alive_if_that_pays(self, situation: FoldSituation) -> None:
-        keep_alive = self.keep_cache_alive() if self.keep_cache_alive else None
+        if self.keep_cache_alive is None:
+            return
+        keep_alive = self.keep_cache_alive()
+        # The session may be gone, since the reference to it is weak.
         if keep_alive is None or not _pays_to_send_keep_alive_request(situation):
             return
         name = f"keep the cache of {self.conversation.id} alive"
+        # Whoever is closing starts no tasks any more, and then needs no cache either.
         with suppress(StoppedByUser):
             self._spawn(keep_alive(), name=name)
 
@@ -240,12 +251,12 @@ class ConversationFolding:
                 "The output was permanently removed at your request, so it cannot be restored."
             )
         meter = self.current_situation(self.conversation.expected_state).meter
-        added = state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens
-        more = round(added * meter.factor)
-        free = max(meter.free_tokens, 0)
-        if more > free:
+        counted_tokens = state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens
+        added_tokens = round(counted_tokens * meter.factor)
+        free_tokens = max(meter.free_tokens, 0)
+        if added_tokens > free_tokens:
             raise ActionRefused(
-                f"Undoing this would add {more:,} tokens, but only {free:,} are free: {meter.format_meter()}.",
+                f"Undoing this would add {added_tokens:,} tokens, but only {free_tokens:,} are free: {meter.format_meter()}.",
                 remedy="Shorten something else first, or recall only the part you need.",
             )
         return await self.conversation.append_facts(facts.Unfolded(fold))
@@ -275,13 +286,17 @@ class ConversationFolding:
         meter = situation.meter
         if self._ready is not None or markers.is_cache_cold(situation):
             return False
-        whole = large_output_choice.most_tokens_always_shown_whole(situation.policy, meter.window)
-        return tokens * meter.factor <= min(whole, meter.free_tokens)
+        most_shown_whole = large_output_choice.most_tokens_always_shown_whole(
+            situation.policy, meter.window
+        )
+        return tokens * meter.factor <= min(most_shown_whole, meter.free_tokens)
 
     @property
     def kind_in_progress(self) -> facts.FoldKind | None:
         """Return the kind of the fold being written, which `cancel_fold_in_work` stops."""
-        return self._flying_plan.kind if self._flying_plan is not None else None
+        if self._flying_plan is None:
+            return None
+        return self._flying_plan.kind
 
     @property
     def has_no_fold_in_work(self) -> bool:
@@ -391,19 +406,19 @@ class ConversationFolding:
         plan = reading.plan
         try:
             wait = reading.situation.policy.summary_wait + self._writer.seconds_added_for_document()
-            # One way to write it for each attempt, so that a failure costs one request.
-            ways = self._planner.failed.next_way(plan.kind)
             if plan.is_asked:
                 ways = EVERY_WAY
+            else:
+                # One way to write it for each attempt, so that a failure costs one request.
+                ways = self._planner.failed.next_way(plan.kind)
             self._ready = await self._writer.write_document(
                 reading, self.conversation.new_fold_name(plan.kind), wait, ways
             )
+        except ActionRefused as error:
+            # A reached limit is one reason, and "; " would separate it into several attempts.
+            await self._planner.record_failure(plan.kind, error.what.replace(";", ","))
         except HelixError as error:
-            # "; " separates the attempts, and a reached limit is one reason.
-            why = error.what
-            if isinstance(error, ActionRefused):
-                why = why.replace(";", ",")
-            await self._planner.record_failure(plan.kind, why)
+            await self._planner.record_failure(plan.kind, error.what)
         except Exception:
             log.exception("a %s could not be written", plan.kind.value)
             await self._planner.record_failure(plan.kind, "a bug in Helix Desktop (see the log)")
@@ -415,23 +430,29 @@ class ConversationFolding:
             )
 
     async def _wait_for_fold_and_adopt_or_raise(self) -> tuple[facts.Recorded, ...]:
-        before = self.conversation.state.seq
+        seq_before_waiting = self.conversation.state.seq
         if self._flying is not None:
             await asyncio.wait([self._flying])
         if self._ready is None:
-            why = "you stopped it"
-            for recorded_fact in self.conversation.state.facts[before:]:
-                if isinstance(recorded_fact.fact, facts.FoldFailed):
-                    # Each attempt adds a reason. The fact keeps them all, and whoever waits
-                    # is told the first.
-                    why, _, _ = recorded_fact.fact.why.partition("; ")
-            raise fold_document_writer.NoDocumentWritten(f"Nothing was shortened: {why}")
+            reason = self._reason_of_newest_failure(seq_before_waiting)
+            raise fold_document_writer.NoDocumentWritten(f"Nothing was shortened: {reason}")
         recorded = await self.adopt_ready_fold()
         if not recorded and self._ready is None:
             raise fold_document_writer.NoDocumentWritten(
                 "Nothing was shortened: the messages changed in the meantime"
             )
         return recorded
+
+    def _reason_of_newest_failure(self, after_seq: int) -> str:
+        """Return why no fold was written after the fact `after_seq`."""
+        for recorded in reversed(self.conversation.state.facts[after_seq:]):
+            if isinstance(recorded.fact, facts.FoldFailed):
+                # Each attempt adds a reason. The fact keeps them all, and whoever waits
+                # is told the first.
+                first_reason, _, _ = recorded.fact.why.partition("; ")
+                return first_reason
+        # A fold that is stopped records no failure.
+        return "you stopped it"
 
     async def adopt_ready_fold(self) -> tuple[facts.Recorded, ...]:
         """Append a ready fold if its covered facts are unchanged, and clear along with it.
@@ -442,21 +463,27 @@ class ConversationFolding:
         ready = self._ready
         if ready is None:
             return ()
-        same = fold_document_writer.is_material_current(ready.reading, self.conversation.state)
-        if same and ready.reading.plan.span.last >= first_seq_of_tail(self.current_situation()):
+        plan = ready.reading.plan
+        is_current = fold_document_writer.is_material_current(
+            ready.reading, self.conversation.state
+        )
+        if is_current and plan.span.last >= first_seq_of_tail(self.current_situation()):
             return ()
         self._ready = None
         recorded = await self.append_fold_if_still_current(ready)
-        if not recorded and not ready.reading.plan.is_asked:
-            await self._planner.record_failure(ready.reading.plan.kind, CHANGED_MEANWHILE)
+        if not recorded and not plan.is_asked:
+            await self._planner.record_failure(plan.kind, CHANGED_MEANWHILE)
         if recorded and self.conversation.policy.caching != "off":
-            situation = self.current_situation()
-            along = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
-            if along is not None:
-                await self._shortener.replace_with_markers(
-                    along.parts_to_clear(situation), along.why, batch=ready.fold.fold
-                )
+            await self._clear_along_with_fold(ready.fold.fold)
         return recorded
+
+    async def _clear_along_with_fold(self, fold: str) -> None:
+        """Clear all old parts, since the provider must cache the prefix again anyway."""
+        situation = self.current_situation()
+        clearing = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
+        if clearing is not None:
+            parts = clearing.parts_to_clear(situation)
+            await self._shortener.replace_with_markers(parts, clearing.why, batch=fold)
 
     async def append_fold_if_still_current(
         self, written: fold_document_writer.WrittenDocument
@@ -485,8 +512,10 @@ class ConversationFolding:
 
     async def _shorten_without_model(self) -> None:
         situation = self.current_situation()
-        most = context_usage.tokens_at_which_handover_must_start(situation.meter, situation.policy)
-        await self._build_request_shortener().reduce_without_model(int(most))
+        target_tokens = context_usage.tokens_at_which_handover_must_start(
+            situation.meter, situation.policy
+        )
+        await self._build_request_shortener().reduce_without_model(int(target_tokens))
 
     def _build_request_shortener(self) -> RequestShortener:
         aid = ShortenerSupport(
@@ -505,12 +534,12 @@ class ConversationFolding:
         plan = self._flying_plan
         if flying is None or plan is None:
             return True
-        why = await self._writer.wait_and_return_why_given_up(
+        reason_given_up = await self._writer.wait_and_return_why_given_up(
             flying, self.conversation.policy, seconds
         )
-        if why:
+        if reason_given_up:
             self.cancel_fold_in_work()
-            await self._planner.record_failure(plan.kind, why)
+            await self._planner.record_failure(plan.kind, reason_given_up)
             return False
         await self.adopt_ready_fold()
         return True
@@ -543,49 +572,58 @@ def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyn
 
 
 def _pays_to_send_keep_alive_request(situation: FoldSituation) -> bool:
-    """Whether it should save more than it costs: never with thinking or for connected agents."""
+    """Whether it should save more than it costs: never with thinking or for connected agents.
+
+    A keep-alive request sends what the provider has cached once more, so that it stays cached.
+    """
     state = situation.state
     branch = situation.branch
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    price = context_usage.estimate_next_message_cost(state, situation.policy)
-    if chosen is None or price is None or not branch.steps:
+    next_message = context_usage.estimate_next_message_cost(state, situation.policy)
+    if chosen is None or next_message is None or not branch.steps:
         return False
     if chosen.effort or state.agent or state.acp_agent:
         return False
-    before = context_usage.keep_alive_times_and_usages_since(state, branch.steps[-1])
-    if before:
-        _, last_usage = before[-1]
+    earlier_requests = context_usage.keep_alive_times_and_usages_since(state, branch.steps[-1])
+    if earlier_requests:
+        _, last_usage = earlier_requests[-1]
         if last_usage.cache_read <= last_usage.input / 2:
             return False  # The provider did not keep what was sent to keep it.
-    sent = state.record.ledger.last_billed_reply(chosen.model, state.seq)[1]
-    cost = context_usage.compute_cost(facts.Usage(sent, cache_read=sent, output=1), chosen)
-    if price.kept + cost > situation.policy.keep_alive_dollars:
+    _, cached_tokens = state.record.ledger.last_billed_reply(chosen.model, state.seq)
+    usage = facts.Usage(input=cached_tokens, cache_read=cached_tokens, output=1)
+    request_cost = context_usage.compute_cost(usage, chosen)
+    if request_cost <= 0 or next_message.kept + request_cost > situation.policy.keep_alive_dollars:
         return False
     pauses = [later - earlier for earlier, later in itertools.pairwise(branch.step_times)]
-    away = situation.now - branch.step_times[-1]
-    chance = fold_economics.chance_of_return(away, cache_lifetime_seconds(state), pauses)
-    return chance * (price.cold - price.warm) > cost > 0
+    seconds_away = situation.now - branch.step_times[-1]
+    chance_of_return = fold_economics.chance_of_return(
+        seconds_away, cache_lifetime_seconds(state), pauses
+    )
+    expected_saving = chance_of_return * (next_message.cold - next_message.warm)
+    return expected_saving > request_cost
 
 
 def describe_policy_outlook(situation: FoldSituation) -> str:
     """Describe what the policy will do later, and from which figures on."""
     policy = situation.policy
-    later = []
+    measures = []
     if policy.caching == "steps":
-        later.append(
+        measures.append(
             f"outputs older than {policy.caching_steps} steps are shortened to one line each"
         )
     if policy.caching == "pays":
-        later.append("old outputs are shortened to one line each if that saves money")
+        measures.append("old outputs are shortened to one line each if that saves money")
     if policy.observation:
-        least = policy.observation_share * situation.meter.window
-        later.append(f"above {least:,.0f} tokens, older messages become dated notes")
+        tokens_for_notes = policy.observation_share * situation.meter.window
+        measures.append(f"above {tokens_for_notes:,.0f} tokens, older messages become dated notes")
     if policy.handover == "pays":
-        least = handover.least_tokens_for_paying_handover(situation)
-        later.append(f"above {least:,.0f} tokens, a summary is written if that saves money")
+        tokens_if_it_pays = handover.least_tokens_for_paying_handover(situation)
+        measures.append(
+            f"above {tokens_if_it_pays:,.0f} tokens, a summary is written if that saves money"
+        )
     if policy.handover in ("share", "pays"):
-        most = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
-        later.append(f"a summary is always written at {most:,.0f} tokens")
-    if not later:
+        tokens_always = context_usage.tokens_at_which_handover_must_start(situation.meter, policy)
+        measures.append(f"a summary is always written at {tokens_always:,.0f} tokens")
+    if not measures:
         return "This preset never shortens anything."
-    return f"Later: {'; '.join(later)}."
+    return f"Later: {'; '.join(measures)}."

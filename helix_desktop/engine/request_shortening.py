@@ -62,37 +62,42 @@ class RequestShortener:
         self._may_ask = True
 
     async def reduce_until_it_fits(self, *, overflowed: bool) -> None:
-        """Try one measure after another. Record a failure if the request still does not fit."""
+        """Shorten the next request, one measure after another, until it fits the window.
+
+        `overflowed`: the provider refused what the meter thought would fit. Record a failure
+        if the request still does not fit.
+        """
         meter = self._conversation.current_meter()
-        room = meter.window - meter.reserve
-        self._target = room
+        self._target = meter.window - meter.reserve
         if overflowed:
-            # The provider refused what the meter thought would fit.
-            self._target = min(room, int(meter.used * OVERFLOW_SHARE))
-        tried = False
-        for rung in self._reduction_steps():
-            if self._target_is_met():
-                return
-            await rung()
-            await asyncio.sleep(0)  # Each measure looks at the whole, perhaps long, context.
-            tried = True
-        if tried and not self._target_is_met():
-            figures = self._conversation.current_meter().format_meter()
-            why = f"everything that can be shortened is already shortened, and the context window still contains {figures}"
-            failed = FoldFailed(FoldKind.TRUNCATION, why)
-            # Record the failure only once, even if the request is tried several times.
-            if self._conversation.state.facts[-1].fact != failed:
-                await self._conversation.append_facts(failed)
+            self._target = min(self._target, int(meter.used * OVERFLOW_SHARE))
+        was_shortened = await self._take_measures_until_target_is_met()
+        if not was_shortened or self._target_is_met():
+            return
+        figures = self._conversation.current_meter().format_meter()
+        reason = f"everything that can be shortened is already shortened, and the context window still contains {figures}"
+        failure = FoldFailed(FoldKind.TRUNCATION, reason)
+        # Record the failure only once, even if the request is tried several times.
+        newest_fact = self._conversation.state.facts[-1].fact
+        if newest_fact != failure:
+            await self._conversation.append_facts(failure)
 
     async def reduce_without_model(self, target: int) -> None:
         """Shorten old parts until so many tokens are left, as far as that is possible."""
         self._target = target
         self._may_ask = False
-        for rung in self._reduction_steps():
+        await self._take_measures_until_target_is_met()
+
+    async def _take_measures_until_target_is_met(self) -> bool:
+        """Return whether any measure was taken."""
+        any_taken = False
+        for take_measure in self._reduction_steps():
             if self._target_is_met():
-                return
-            await rung()
-            await asyncio.sleep(0)
+                break
+            await take_measure()
+            any_taken = True
+            await asyncio.sleep(0)  # Each measure looks at the whole, perhaps long, context.
+        return any_taken
 
     def _reduction_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:
         """Yield measures, from the one that loses least: huge parts, markers, a
@@ -122,10 +127,11 @@ class RequestShortener:
         situation = self._aid.situation()
         branch = situation.branch
         state = situation.state
-        until = _first_seq_of_last_steps(situation, steps)
-        words = branch.count_tokens_kept_beside_fold(Span(branch.order[0], until - 1), panic=True)
-        tokens = state.settings.settings_tokens + words + LEAST_DOCUMENT_TOKENS
-        for item in branch.items_from_fact(until):
+        first_kept = _first_seq_of_last_steps(situation, steps)
+        truncated = Span(branch.order[0], first_kept - 1)
+        kept_words_tokens = branch.count_tokens_kept_beside_fold(truncated, panic=True)
+        tokens = state.settings.settings_tokens + kept_words_tokens + LEAST_DOCUMENT_TOKENS
+        for item in branch.items_from_fact(first_kept):
             for block in item.blocks:
                 if block.tokens > LARGE_PART and _is_excerptable(block):
                     tokens += EXCERPT
@@ -155,37 +161,40 @@ class RequestShortener:
         span = fold_strategy.find_foldable_span(
             situation, fold_strategy.first_seq_kept_in_panic(situation)
         )
-        left = situation.policy.panic_wait - self._waited
-        failed = self._aid.failed
-        broken = failed.is_over(FoldKind.HANDOVER)
-        limit_reached = self._writer.spending.find_turn_end_at_limit()
-        if span is None or broken or left <= 0 or not self._may_ask or limit_reached:
+        seconds_left = situation.policy.panic_wait - self._waited
+        failed_attempts = self._aid.failed
+        if span is None or seconds_left <= 0 or not self._may_ask:
             return
-        reading = gather_material(
-            fold_strategy.FoldPlan(FoldKind.HANDOVER, span, WHY, panic=True), situation
-        )
+        if failed_attempts.is_over(FoldKind.HANDOVER):
+            return
+        if self._writer.spending.find_turn_end_at_limit():
+            return
+        plan = fold_strategy.FoldPlan(FoldKind.HANDOVER, span, WHY, panic=True)
         conversation = self._conversation
         work = self._writer.write_document(
-            reading,
+            gather_material(plan, situation),
             conversation.new_fold_name(FoldKind.HANDOVER),
-            left,
-            failed.ways_left(FoldKind.HANDOVER),
+            seconds_left,
+            failed_attempts.ways_left(FoldKind.HANDOVER),
         )
         writing = self._aid.spawn(work, name=f"handover of {conversation.id}")
         try:
-            why = await self._writer.wait_and_return_why_given_up(writing, situation.policy, left)
-            if not why:
+            reasons = await self._writer.wait_and_return_why_given_up(
+                writing, situation.policy, seconds_left
+            )
+            if not reasons:
                 await self._aid.append(writing.result())
         except HelixError as error:
-            why = error.what
+            reasons = error.what
         finally:
             writing.cancel()
-        for reason in filter(None, why.split("; ")):  # One for each way that was tried.
-            await self._aid.record_failure(FoldKind.HANDOVER, reason)
+        for reason in reasons.split("; "):  # One for each way that was tried.
+            if reason:
+                await self._aid.record_failure(FoldKind.HANDOVER, reason)
 
-    async def _excerpt_largest_parts(self, least: float) -> None:
-        """Shorten parts of more than `least` tokens, largest first, until the request fits."""
-        for _, ref in sorted(self._find_large_parts(least), reverse=True):
+    async def _excerpt_largest_parts(self, above_tokens: float) -> None:
+        """Shorten parts of more than so many tokens, largest first, until the request fits."""
+        for _, ref in sorted(self._find_large_parts(above_tokens), reverse=True):
             if self._target_is_met():
                 return
             try:
@@ -193,13 +202,15 @@ class RequestShortener:
             except HelixError:
                 continue  # This measure failed, but the next, stronger one may still work.
 
-    def _find_large_parts(self, least: float) -> list[tuple[int, PartRef]]:
-        view = self._conversation.current_view()
-        return [
-            (block.tokens, block.source)
-            for block in view.blocks
-            if block.tokens > least and isinstance(block.source, PartRef) and _is_excerptable(block)
-        ]
+    def _find_large_parts(self, above_tokens: float) -> list[tuple[int, PartRef]]:
+        """Return the parts with more than so many tokens that may be shortened, and their tokens."""
+        large_parts: list[tuple[int, PartRef]] = []
+        for block in self._conversation.current_view().blocks:
+            if block.tokens <= above_tokens or not isinstance(block.source, PartRef):
+                continue
+            if _is_excerptable(block):
+                large_parts.append((block.tokens, block.source))
+        return large_parts
 
     async def _truncate_history(self, steps: int) -> None:
         situation = self._aid.situation()
@@ -207,13 +218,12 @@ class RequestShortener:
         if plan is None:
             return
         reading = gather_material(plan, situation)
-        if reading.shown - reading.kept <= reserved_tokens(situation.state, situation.policy) // 20:
+        freed_tokens = reading.shown - reading.kept
+        # Freeing less than a twentieth of what is reserved is not worth a document.
+        if freed_tokens <= reserved_tokens(situation.state, situation.policy) // 20:
             return
-        await self._aid.append(
-            await self._writer.write_truncation(
-                reading, self._conversation.new_fold_name(FoldKind.TRUNCATION)
-            )
-        )
+        name = self._conversation.new_fold_name(FoldKind.TRUNCATION)
+        await self._aid.append(await self._writer.write_truncation(reading, name))
 
 
 def _first_seq_of_last_steps(situation: fold_strategy.FoldSituation, steps: int) -> int:
@@ -224,8 +234,6 @@ def _first_seq_of_last_steps(situation: fold_strategy.FoldSituation, steps: int)
 
 
 def _is_excerptable(block: Block) -> bool:
-    return (
-        block.role is not Role.SYSTEM
-        and not block.pinned
-        and not isinstance(block.content, Reasoning)
-    )
+    if block.role is Role.SYSTEM or block.pinned:
+        return False
+    return not isinstance(block.content, Reasoning)

@@ -218,9 +218,12 @@ def _names_everything(word: str) -> bool:
 
 def _is_same_or_within(path: str, name: str) -> bool:
     """Whether two ways to write a path may mean the same file, or a folder and a file in it."""
-    whole = f"/{path.strip('/')}/"
-    part = f"/{name.removeprefix('./').strip('/')}/"
-    return len(part) > 2 and (part in whole or part.endswith(whole))
+    # Between slashes, only whole names match, and never a part of one.
+    path_in_slashes = f"/{path.strip('/')}/"
+    name_in_slashes = f"/{name.removeprefix('./').strip('/')}/"
+    if name_in_slashes == "//":  # The name is empty, and would match everything.
+        return False
+    return name_in_slashes in path_in_slashes or name_in_slashes.endswith(path_in_slashes)
 
 
 def describe_call(call: facts.ToolCall) -> str:
@@ -232,18 +235,18 @@ def describe_call(call: facts.ToolCall) -> str:
 
 async def describe_state_of_work(state: ConversationState, cache: ContentCache) -> str:
     """Return the state as lines, or an empty string if the record says nothing of it."""
-    seq = state.seq
+    # Facts may be added while the outputs are read.
+    seq_of_heading = state.seq
     work = await read_state_of_work(state, cache)
-    lines = [
-        *await _lines_about_tests(work, cache),
-        *_lines_about_commits_and_changes(work),
-        *await _lines_about_undos(state, cache),
-        *_lines_about_events(work),
-        *_lines_about_tasks(work),
-    ]
+    lines = await _lines_about_tests(work, cache)
+    lines += _lines_about_commits_and_changes(work)
+    lines += await _lines_about_undos(state, cache)
+    lines += _lines_about_events(work)
+    lines += _lines_about_tasks(work)
     if not lines:
         return ""
-    return "\n".join([HEADING.format(seq=seq), *(f"- {line}" for line in lines)])
+    listed = "\n".join(f"- {line}" for line in lines)
+    return f"{HEADING.format(seq=seq_of_heading)}\n{listed}"
 
 
 async def read_state_of_work(state: ConversationState, cache: ContentCache) -> StateOfWork:
@@ -304,7 +307,8 @@ class _RecordReader:
                 if reason is facts.TurnEnd.STOPPED:
                     work.stopped_turn = recorded.seq
             case facts.TodoSet(items=items):
-                work.tasks = (recorded.seq, [text for text, how in items if how != "done"])
+                open_tasks = [text for text, task_state in items if task_state != "done"]
+                work.tasks = (recorded.seq, open_tasks)
 
     def _read_result(self, answered: AnsweredCall) -> None:
         self.work.add_answered_call(answered)
@@ -323,11 +327,10 @@ async def _read_differences(
     recorded_facts: Sequence[facts.Recorded], cache: ContentCache
 ) -> dict[int, bytes]:
     """Return the difference of each change to files, by the number of its fact."""
-    digests = {
-        one.seq: one.fact.difference.digest
-        for one in recorded_facts
-        if isinstance(one.fact, facts.FilesChanged)
-    }
+    digests = {}
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, facts.FilesChanged):
+            digests[recorded.seq] = recorded.fact.difference.digest
     contents = await cache.read_contents(frozenset(digests.values()))
     return {seq: contents[digest] for seq, digest in digests.items() if digest in contents}
 
@@ -337,11 +340,16 @@ async def _read_answered_calls(
 ) -> dict[int, AnsweredCall]:
     """Return each result with its call, by the result's number, with its text where it matters."""
     answered_calls = await asyncio.to_thread(_pair_calls_with_results, state, recorded_facts)
-    without_text = {seq: one for seq, one in answered_calls.items() if one.needs_text}
-    messages = [recorded for recorded in recorded_facts if recorded.seq in without_text]
-    texts = await span_text_and_detail_sources.read_short_outputs(messages, cache)
-    for seq, answered in without_text.items():
-        text = texts.get(answered.result.output) or await read_output(answered, cache)
+    calls_without_text = {
+        seq: answered for seq, answered in answered_calls.items() if answered.needs_text
+    }
+    results = [recorded for recorded in recorded_facts if recorded.seq in calls_without_text]
+    # Short outputs are read together, and long ones each by itself.
+    short_texts = await span_text_and_detail_sources.read_short_outputs(results, cache)
+    for seq, answered in calls_without_text.items():
+        text = short_texts.get(answered.result.output)
+        if not text:
+            text = await read_output(answered, cache)
         answered_calls[seq] = replace(answered, text=text)
     return answered_calls
 
@@ -382,14 +390,14 @@ def _add_foreign_denial(work: StateOfWork, answered: AnsweredCall) -> None:
     # This program's own refusals are recorded as decisions.
     is_own = answered.text.startswith(("This call was not run", UNREAD))
     if answered.was_refused and not is_own:
-        what = f"{describe_call(answered.call)}, by the user"
-        work.denied[answered.key] = (answered.seq, what)
+        description = f"{describe_call(answered.call)}, by the user"
+        work.denied[answered.key] = (answered.seq, description)
 
 
-def _add_denial(work: StateOfWork, call: facts.ToolCall | None, by: str, seq: int) -> None:
+def _add_denial(work: StateOfWork, call: facts.ToolCall | None, denied_by: str, seq: int) -> None:
     if call is not None:
-        what = f"{describe_call(call)}, by {_DENIED_BY.get(by, by)}"
-        work.denied[(call.name, call.arguments)] = (seq, what)
+        who = _DENIED_BY.get(denied_by, denied_by)
+        work.denied[(call.name, call.arguments)] = (seq, f"{describe_call(call)}, by {who}")
 
 
 def _add_changes_of_call(work: StateOfWork, answered: AnsweredCall) -> None:
@@ -410,18 +418,18 @@ async def _lines_about_tests(work: StateOfWork, cache: ContentCache) -> list[str
     answered = work.tests
     if answered is None:
         return []
-    shown = answered.call.name
+    command = answered.call.name
     if answered.command:
-        shown = f"`{_on_one_line(answered.command)}`"
-    begin = f"Last test run [{answered.seq}]: {shown}"
+        command = f"`{_on_one_line(answered.command)}`"
+    test_run = f"Last test run [{answered.seq}]: {command}"
     if answered.was_stopped:
-        return [f"{begin} was stopped before it ended"]
+        return [f"{test_run} was stopped before it ended"]
     output = await read_output(answered, cache)
     summary = test_and_commit_commands.find_test_summary(output)
-    ended = _describe_exit_code(answered, output)
+    exit_code = _describe_exit_code(answered, output)
     if not summary:
-        return [f"{begin}: {ended}, without output"]
-    return [f'{begin}: {ended}, "{shorten_with_mark(summary, LONGEST_SUMMARY)}"']
+        return [f"{test_run}: {exit_code}, without output"]
+    return [f'{test_run}: {exit_code}, "{shorten_with_mark(summary, LONGEST_SUMMARY)}"']
 
 
 def _describe_exit_code(answered: AnsweredCall, output: str) -> str:
@@ -438,13 +446,13 @@ def _describe_exit_code(answered: AnsweredCall, output: str) -> str:
 
 
 def _lines_about_commits_and_changes(work: StateOfWork) -> Iterator[str]:
-    changed = _list_files(work.changes.values())
+    changed_files = _list_files(work.changes.values())
     if work.commit is None:
-        if changed:
-            yield f"Changed files, without a recorded commit: {changed}"
+        if changed_files:
+            yield f"Changed files, without a recorded commit: {changed_files}"
     else:
         yield f"Last commit [{work.commit.answered.seq}]: {work.commit.describe()}"
-        yield f"Changed since that commit: {changed or 'nothing that is recorded'}"
+        yield f"Changed since that commit: {changed_files or 'nothing that is recorded'}"
         if work.not_added:
             yield f"Changed before it, and in no recorded git add: {_list_files(work.not_added.values())}"
         if work.changed_by_commit_command:
@@ -459,15 +467,17 @@ def _lines_about_commits_and_changes(work: StateOfWork) -> Iterator[str]:
 
 async def _lines_about_undos(state: ConversationState, cache: ContentCache) -> list[str]:
     files = await read_undone_files(state, cache)
-    undone = files.describe_undos(files.made)
-    return list(filter(None, [undone]))
+    undos = files.describe_undos(files.made)
+    if not undos:
+        return []
+    return [undos]
 
 
 def _lines_about_events(work: StateOfWork) -> Iterator[str]:
-    for seq, what in list(work.denied.values())[-MOST_EVENTS:]:
-        yield f"Denied [{seq}]: {what}"
-    for seq, what in list(work.stopped.values())[-MOST_EVENTS:]:
-        yield f"Stopped before it was done [{seq}]: {what}"
+    for seq, description in list(work.denied.values())[-MOST_EVENTS:]:
+        yield f"Denied [{seq}]: {description}"
+    for seq, description in list(work.stopped.values())[-MOST_EVENTS:]:
+        yield f"Stopped before it was done [{seq}]: {description}"
     if work.stopped_turn:
         yield f"The turn that ended at number {work.stopped_turn} was stopped or interrupted."
 
@@ -479,17 +489,17 @@ def _lines_about_tasks(work: StateOfWork) -> Iterator[str]:
     if not tasks:
         yield f"Open tasks [{seq}]: none is left on the list"
         return
-    shown = []
+    listed = []
     for task in tasks[:MOST_TASKS]:
         one_line = " ".join(task.split())
-        shown.append(shorten_with_mark(one_line, LONGEST_TASK))
+        listed.append(shorten_with_mark(one_line, LONGEST_TASK))
     if len(tasks) > MOST_TASKS:
-        shown.append(f"and {len(tasks) - MOST_TASKS} more")
-    yield f"Open tasks [{seq}]: {'; '.join(shown)}"
+        listed.append(f"and {len(tasks) - MOST_TASKS} more")
+    yield f"Open tasks [{seq}]: {'; '.join(listed)}"
 
 
 def _list_files(changes: Iterable[OpenChange]) -> str:
-    newest = sorted(changes, key=lambda change: -change.seq)
+    newest = sorted(changes, key=lambda change: change.seq, reverse=True)
     names = [printable_path(change.path) + _what_was_done(change) for change in newest[:MOST_FILES]]
     listed = ", ".join(names)
     if len(newest) > MOST_FILES:
@@ -509,9 +519,9 @@ def _what_was_done(change: OpenChange) -> str:
 
 def _on_one_line(command: str) -> str:
     """Return a command's first line, with a mark if that is not all of it."""
-    line, line_break, _ = command.strip().partition("\n")
-    shown = shorten_with_mark(line, LONGEST_COMMAND)
-    is_cut_already = shown != line
+    first_line, line_break, _ = command.strip().partition("\n")
+    shortened = shorten_with_mark(first_line, LONGEST_COMMAND)
+    is_cut_already = shortened != first_line
     if line_break and not is_cut_already:
-        return f"{line} [cut]"
-    return shown
+        return f"{first_line} [cut]"
+    return shortened

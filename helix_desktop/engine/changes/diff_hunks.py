@@ -58,8 +58,8 @@ def find_matching_lines(
     """Yield the lines that two lists have in common. Lists of more than `exact` lines
     are compared less exactly.
     """
-    whole = _TwoRanges(0, len(left), 0, len(right))
-    return _matches_in_ranges(left, right, whole, exact)
+    all_lines = _TwoRanges(left=0, left_end=len(left), right=0, right_end=len(right))
+    return _matches_in_ranges(left, right, all_lines, exact)
 
 
 def _matches_in_ranges(
@@ -243,11 +243,11 @@ def find_changed_lines(
 ) -> Iterator[ChangedLines]:
     old_number = 0
     new_number = 0
-    for same in _merge_touching_matches(old, new, exact):
-        if same.left > old_number or same.right > new_number:
-            yield ChangedLines(old_number, same.left, new_number, same.right)
-        old_number = same.left + same.count
-        new_number = same.right + same.count
+    for unchanged in _merge_touching_matches(old, new, exact):
+        if unchanged.left > old_number or unchanged.right > new_number:
+            yield ChangedLines(old_number, unchanged.left, new_number, unchanged.right)
+        old_number = unchanged.left + unchanged.count
+        new_number = unchanged.right + unchanged.count
     if old_number < len(old) or new_number < len(new):
         yield ChangedLines(old_number, len(old), new_number, len(new))
 
@@ -255,15 +255,16 @@ def find_changed_lines(
 def _merge_touching_matches(
     old: Sequence[Any], new: Sequence[Any], exact: int = EXACT
 ) -> Iterator[MatchingLines]:
+    """Yield matching lines, with neighbouring matches as one."""
     merged: MatchingLines | None = None
-    for same in find_matching_lines(old, new, exact):
+    for match in find_matching_lines(old, new, exact):
         if merged is None:
-            merged = same
-        elif merged.is_followed_by(same):
-            merged = MatchingLines(merged.left, merged.right, merged.count + same.count)
+            merged = match
+        elif merged.is_followed_by(match):
+            merged = MatchingLines(merged.left, merged.right, merged.count + match.count)
         else:
             yield merged
-            merged = same
+            merged = match
     if merged is not None:
         yield merged
 
@@ -281,85 +282,99 @@ def count_added_and_removed_lines(before: bytes, after: bytes) -> tuple[int, int
 
 
 def find_hunks(before: bytes, after: bytes, context: int = CONTEXT) -> tuple[Hunk, ...]:
-    old = split_into_lines(before)
-    new = split_into_lines(after)
+    """Return the changed lines between two versions. Changes close together are one hunk."""
+    old_lines = split_into_lines(before)
+    new_lines = split_into_lines(after)
     groups: list[list[ChangedLines]] = []
-    last_end = 0
-    for block in find_changed_lines(old, new):
+    end_of_last_change = 0
+    for block in find_changed_lines(old_lines, new_lines):
         # Changes whose context would touch or overlap are one hunk.
-        if groups and block.old - last_end <= 2 * context:
+        if groups and block.old - end_of_last_change <= 2 * context:
             groups[-1].append(block)
         else:
             groups.append([block])
-        last_end = block.old_end
-    return tuple(_build_hunk(group, old, new, context) for group in groups)
+        end_of_last_change = block.old_end
+    return tuple(_build_hunk(group, old_lines, new_lines, context) for group in groups)
 
 
 def _build_hunk(
-    group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequence[bytes], context: int
+    group: Sequence[ChangedLines],
+    old_lines: Sequence[bytes],
+    new_lines: Sequence[bytes],
+    context: int,
 ) -> Hunk:
-    first = group[0]
-    last = group[-1]
-    lines_above = min(context, first.old, first.new)
-    lines_below = min(context, len(old) - last.old_end, len(new) - last.new_end)
-    hunk_start = first.old - lines_above
-    hunk_end = last.old_end + lines_below
+    first_block = group[0]
+    last_block = group[-1]
+    # There are fewer lines of context at the start and at the end of a file.
+    lines_above = min(context, first_block.old, first_block.new)
+    old_lines_behind = len(old_lines) - last_block.old_end
+    new_lines_behind = len(new_lines) - last_block.new_end
+    lines_below = min(context, old_lines_behind, new_lines_behind)
+    hunk_start = first_block.old - lines_above
+    hunk_end = last_block.old_end + lines_below
     rows: list[tuple[str, bytes]] = []
     unchanged_start = hunk_start
     for block in group:
-        rows += [(" ", line) for line in old[unchanged_start : block.old]]
-        rows += [("-", line) for line in old[block.old : block.old_end]]
-        rows += [("+", line) for line in new[block.new : block.new_end]]
+        rows += [(" ", line) for line in old_lines[unchanged_start : block.old]]
+        rows += [("-", line) for line in old_lines[block.old : block.old_end]]
+        rows += [("+", line) for line in new_lines[block.new : block.new_end]]
         unchanged_start = block.old_end
-    rows += [(" ", line) for line in old[unchanged_start:hunk_end]]
+    rows += [(" ", line) for line in old_lines[unchanged_start:hunk_end]]
     return Hunk(
         old=hunk_start,
         old_end=hunk_end,
-        new=first.new - lines_above,
-        new_end=last.new_end + lines_below,
+        new=first_block.new - lines_above,
+        new_end=last_block.new_end + lines_below,
         blocks=tuple(group),
         rows=tuple(rows),
     )
 
 
 def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:
-    """Return `now` without these hunks. Raises ActionRefused if lines in or beside them
-    have changed.
+    """Return the file's content `now` without the chosen changes, which led from `before`
+    to `after`. Raises ActionRefused if lines in or beside them have changed since.
     """
-    old = split_into_lines(before)
-    new = split_into_lines(after)
-    current = split_into_lines(now)
+    old_lines = split_into_lines(before)
+    new_lines = split_into_lines(after)
+    current_lines = split_into_lines(now)
     if now == after:
-        same = [MatchingLines(0, 0, len(new))]
+        unchanged_since = [MatchingLines(left=0, right=0, count=len(new_lines))]
     else:
-        same = list(_merge_touching_matches(new, current))
+        unchanged_since = list(_merge_touching_matches(new_lines, current_lines))
     blocks: list[ChangedLines] = []
     for hunk in chosen:
         blocks += hunk.blocks
     # From the end to the start, as lines that come back would move those below them.
-    blocks.sort(key=lambda block: -block.new)
-    result = list(current)
+    blocks.sort(key=lambda block: block.new, reverse=True)
+    reverted_lines = list(current_lines)
     for block in blocks:
-        start = _position_in_later_version(block, same, len(new), len(current))
+        start = _position_in_later_version(
+            block, unchanged_since, len(new_lines), len(current_lines)
+        )
         end = start + block.new_end - block.new
-        result[start:end] = old[block.old : block.old_end]
-    return b"".join(result)
+        reverted_lines[start:end] = old_lines[block.old : block.old_end]
+    return b"".join(reverted_lines)
 
 
 def _position_in_later_version(
-    block: ChangedLines, same: Sequence[MatchingLines], new: int, current: int
+    block: ChangedLines,
+    unchanged_since: Sequence[MatchingLines],
+    new_line_count: int,
+    current_line_count: int,
 ) -> int:
-    """Return where the block's lines are now. `new`, `current`: the number of lines of the
-    version that the block made, and of the later one.
+    """Return where the block's lines are in the current version, in which the lines
+    `unchanged_since` stand that the version made by the block had, too.
     """
-    if block.new == block.new_end == new == current == 0:
+    made_empty_file = block.new == block.new_end == new_line_count == 0
+    if made_empty_file and current_line_count == 0:
         return 0
-    for run in same:
-        if block.new < run.left or run.left + run.count < block.new_end:
+    for run in unchanged_since:
+        run_end = run.left + run.count
+        if block.new < run.left or run_end < block.new_end:
             continue
         # A block that only removed lines has none to find again, but neighbours.
         has_lines = block.new < block.new_end
-        if has_lines or _has_same_neighbours(block.new, run, new, current):
+        if has_lines or _has_same_neighbours(block.new, run, new_line_count, current_line_count):
             return block.new - run.left + run.right
     raise ActionRefused(
         "These lines were changed later, so this hunk cannot be undone on its own.",
@@ -367,13 +382,16 @@ def _position_in_later_version(
     )
 
 
-def _has_same_neighbours(place: int, run: MatchingLines, new: int, current: int) -> bool:
+def _has_same_neighbours(
+    line_number: int, run: MatchingLines, new_line_count: int, current_line_count: int
+) -> bool:
     """Whether the lines around the place for restored lines are the same as before."""
     run_end = run.left + run.count
-    both_start_here = place == 0 and run.right == 0
-    both_end_here = place == new and run.right + run.count == current
-    same_above = place > run.left or both_start_here
-    same_below = place < run_end or both_end_here
+    current_run_end = run.right + run.count
+    both_start_here = line_number == 0 and run.right == 0
+    both_end_here = line_number == new_line_count and current_run_end == current_line_count
+    same_above = line_number > run.left or both_start_here
+    same_below = line_number < run_end or both_end_here
     return same_above and same_below
 
 
@@ -394,17 +412,19 @@ def find_changes_within_line(old: str, new: str) -> tuple[list[LetterRange], lis
         _append_word_range(removed, old_words, block.old, block.old_end)
         _append_word_range(added, new_words, block.new, block.new_end)
     letters_in_common = len(old) - sum(letters.length for letters in removed)
-    if letters_in_common * 3 < max(len(old.strip()), len(new.strip())):
+    longer_line = max(len(old.strip()), len(new.strip()))
+    # Lines that have less than a third in common are two lines, and not a changed one.
+    if letters_in_common * 3 < longer_line:
         return [], []
     return removed, added
 
 
 def _append_word_range(
-    ranges: list[LetterRange], words: Sequence[str], first: int, end: int
+    ranges: list[LetterRange], words: Sequence[str], first_word: int, end_word: int
 ) -> None:
-    if end > first:
-        start = sum(map(len, words[:first]))
-        length = sum(map(len, words[first:end]))
+    if end_word > first_word:
+        start = sum(map(len, words[:first_word]))
+        length = sum(map(len, words[first_word:end_word]))
         ranges.append(LetterRange(start, length))
 
 

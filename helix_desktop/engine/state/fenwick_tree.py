@@ -8,21 +8,33 @@ from itertools import accumulate
 
 
 class FenwickTree:
+    """Each node holds the sum of a run of numbers that ends with its own.
+
+    The nodes count from 1. The lowest bit of a node's index says how many numbers it sums:
+    node 12 (binary 1100) those at 9 to 12. `index & (index - 1)` removes this bit, which gives
+    the node whose run ends where this one begins.
+    """
+
     __slots__ = ("_tree",)
 
-    def __init__(self, values: Iterable[int] = ()) -> None:
-        sums = list(accumulate(values, initial=0))
-        self._tree = array("q", [0, *(sums[i] - sums[i & (i - 1)] for i in range(1, len(sums)))])
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        sums = list(accumulate(numbers, initial=0))
+        self._tree = array("q", [0])
+        for index in range(1, len(sums)):
+            run_start = index & (index - 1)
+            self._tree.append(sums[index] - sums[run_start])
 
     def __len__(self) -> int:
         return len(self._tree) - 1
 
-    def append_number(self, value: int) -> None:
+    def append_number(self, number: int) -> None:
         index = len(self._tree)
-        total, below = value, index - 1
-        while below > index - (index & -index):
-            total += self._tree[below]
-            below &= below - 1
+        run_start = index & (index - 1)
+        total = number
+        inner_node = index - 1
+        while inner_node > run_start:
+            total += self._tree[inner_node]
+            inner_node &= inner_node - 1
         self._tree.append(total)
 
     def change_number(self, position: int, change: int) -> None:
@@ -42,9 +54,10 @@ class FenwickTree:
         del self._tree[length + 1 :]
 
     def sum_before(self, position: int) -> int:
-        total, index, tree = 0, position, self._tree
+        total = 0
+        index = position
         while index > 0:
-            total += tree[index]
+            total += self._tree[index]
             index &= index - 1
         return total
 
@@ -56,11 +69,14 @@ class FenwickTree:
         """Return the last position before which the numbers (none negative) add up to
         at most `total`.
         """
-        tree, size = self._tree, len(self._tree)
-        place, step = 0, 1 << size.bit_length()
-        while step := step >> 1:
-            beyond = place + step
-            if beyond < size and tree[beyond] <= total:
-                place = beyond
-                total -= tree[beyond]
-        return place
+        remaining = total
+        position = 0
+        # Each power of two is added if the numbers that it skips still fit in the total.
+        step = 1 << len(self._tree).bit_length()
+        while step:
+            node = position + step
+            if node < len(self._tree) and self._tree[node] <= remaining:
+                position = node
+                remaining -= self._tree[node]
+            step //= 2
+        return position
