@@ -44,9 +44,18 @@ class FieldsDialog(TransientDialog):
         for field in fields:
             keep_value = partial(self.values.__setitem__, field.name)
             column.addWidget(build_field_row(field, keep_value, self))
+        self._focus_first_field(fields)
         column.addStretch(1)
         column.addWidget(self.trouble)
         column.addWidget(self.buttons)
+
+    def _focus_first_field(self, fields: Sequence[FieldDeclaration]) -> None:
+        """Without this, the main button has the focus, and a typed space presses it."""
+        if not fields:
+            return
+        first_field = self.findChild(QWidget, fields[0].name)
+        if first_field is not None:
+            first_field.setFocus()
 
     def _save_values_and_close(self) -> None:
         self.setFocus()  # The field being edited accepts the typed value when it loses the focus.
