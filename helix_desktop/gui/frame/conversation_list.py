@@ -8,7 +8,7 @@ from enum import IntEnum
 # QtWidgets is for QStyle: importing it itself would create its 500 members at the start.
 from PySide6 import QtWidgets
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPoint, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QApplication,
@@ -467,6 +467,12 @@ class ConversationList(QListView):
                 return conversation
             row_number += direction
         return ""
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        # Qt selects a row with any button. The open conversation stays marked while the
+        # menu of another is open.
+        if event.button() is Qt.MouseButton.LeftButton:
+            super().mousePressEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         with_shift = event.modifiers() & Qt.KeyboardModifier.ShiftModifier

@@ -166,3 +166,15 @@ def test_with_large_text_the_words_of_an_empty_list_are_not_cut(theme: Theme) ->
         assert words.height() >= words.heightForWidth(words.width())
         assert words.geometry().right() < sidebar.width()
     theme.set_zoom(1.0)
+
+
+@pytest.mark.parametrize("button", [Qt.MouseButton.RightButton, Qt.MouseButton.MiddleButton])
+def test_the_open_conversation_stays_marked_when_the_menu_of_another_was_open(
+    sidebar: Sidebar, button: Qt.MouseButton
+) -> None:
+    shown = sidebar.list
+    shown.select_conversation("a")
+    other = shown.visualRect(shown.lines.index(shown.lines.find_conversation_row("b"))).center()
+    QTest.mouseClick(shown.viewport(), button, pos=other)
+    assert shown.selected_conversation_id() == "a"
+    assert [shown._conversation_id_at(index) for index in shown.selectedIndexes()] == ["a"]
