@@ -110,6 +110,7 @@ class ChatPage(QWidget):
         return pane
 
     def resizeEvent(self, event: QResizeEvent) -> None:
+        self.composer.restyle_composer()
         self._fit_transcript_to_question()
         super().resizeEvent(event)
 

@@ -39,6 +39,8 @@ MOST_BAR = 132  # The maximum width of the meter in pixels, at 100 % text size.
 # The minimum width in pixels of the meter's bar when there is no room for the figures.
 LEAST_BESIDE_WAYS = 110  # Attach, a shortened mode and a short bar need so many pixels.
 LEAST_BAR = 20
+# In a window of less height, queued messages, attachments and a text leave no room for margins.
+LOW_WINDOW = 440
 LEAST = 30  # The minimum width in pixels of the permission mode's shortened name.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
 # Used if the window is unknown.
@@ -139,7 +141,7 @@ class Composer(QWidget):
         self._column = widgets.build_surface(self, "plain")
         build_column(self.waiting, self._box, owner=self._column, margins=0)
         self._whole = build_row(1, (self._column, 100), 1, owner=self)
-        self._restyle_composer()
+        self.restyle_composer()
 
     def _connect_composer_signals(self) -> None:
         self._send.clicked.connect(lambda: self.send_composed_message(steer=False))
@@ -158,7 +160,7 @@ class Composer(QWidget):
         self.text.focused.connect(self._mark_box_as_focused)
         self.attachments.changed.connect(self._update_meter_with_attachments)
         self.attachments.changed.connect(self._save_draft_and_update_send_button)
-        self._theme.changed.connect(self._restyle_composer)
+        self._theme.changed.connect(self.restyle_composer)
 
     def _mark_box_as_focused(self, focused: bool) -> None:  # noqa: FBT001 -- as the signal says it
         if focused:
@@ -547,11 +549,23 @@ class Composer(QWidget):
     def _show_mode_name(self, words: str) -> None:
         self._mode.setText(f"{words.replace('&', '&&')} ▾")
 
-    def _restyle_composer(self) -> None:
+    def _is_window_low(self) -> bool:
+        return self.window().height() < self._theme.zoomed_pixels(LOW_WINDOW)
+
+    def restyle_composer(self) -> None:
+        """Sets margins and spaces, which are small in a low window so that the buttons keep
+        their height.
+        """
         px = self._theme.zoomed_pixels
-        self._whole.setContentsMargins(px(16), px(12), px(16), px(14))
-        self._inside.setContentsMargins(px(14), px(11), px(14), px(11))
-        self._inside.setSpacing(px(16))
         for row in (self._row, self._beside, self._ways_row):
             row.setSpacing(px(10))
+        if self._is_window_low():
+            self._whole.setContentsMargins(px(16), px(3), px(16), px(4))
+            self._inside.setContentsMargins(px(14), px(4), px(14), px(4))
+            self._inside.setSpacing(px(3))
+            self._row.setSpacing(px(3))
+        else:
+            self._whole.setContentsMargins(px(16), px(12), px(16), px(14))
+            self._inside.setContentsMargins(px(14), px(11), px(14), px(11))
+            self._inside.setSpacing(px(16))
         self._column.setMaximumWidth(px(widgets.COLUMN))

@@ -19,7 +19,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.engine.facts import Attachment, Text
 from helix_desktop.engine.ports import AskedProgram, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gui.chat.consent_difference_view import ExactDifferenceView
 from helix_desktop.gui.chat.full_size_dialog import FullSizeDialog
@@ -175,6 +177,37 @@ def test_with_large_text_the_message_box_has_the_room_that_it_needs(
     )
     theme.set_zoom(1.0)
     assert heights == needed
+
+
+def test_in_the_smallest_window_at_twice_the_size_no_control_of_the_message_box_is_squeezed(
+    window: MainWindow, theme: Theme
+) -> None:
+    """With queued messages and two attachments, the buttons were lines without words."""
+    window.resize(900, 600)
+    window.window_actions["new"].trigger()
+    composer = window.chat.composer
+    composer.attachments.show_attachments(
+        [
+            Attachment("report.pdf, long enough to fill a line", story.stored("a"), 642),
+            Attachment("timings.xlsx, long enough to fill a line", story.stored("b"), 402),
+        ]
+    )
+    composer.text.setPlainText("Write a one-page summary of the attached report for the team.")
+    composer.show_run_state(ConversationActivity.TOOLS)
+    composer.show_waiting_messages([(Text(words),) for words in ("one", "two", "three")], 1)
+    window.chat.way_on._words.setText("The reply was interrupted. Nothing shown here is lost.")
+    window.chat.way_on.show()
+    theme.set_zoom(2.0)
+    for _ in range(30):
+        QApplication.processEvents()
+    squeezed = {}
+    for button in composer.findChildren(QPushButton):
+        if button.isVisible() and button.height() < button.sizeHint().height():
+            squeezed[button.text()] = (button.height(), button.sizeHint().height())
+    theme.set_zoom(1.0)
+    composer.attachments.show_attachments([])
+    composer.show_waiting_messages([])
+    assert squeezed == {}
 
 
 def test_a_new_file_has_nothing_to_show_side_by_side(theme: Theme) -> None:
