@@ -9,7 +9,9 @@ from functools import partial
 from PySide6.QtCore import QObject
 
 from helix_desktop.engine import session_events
+from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.facts import ModelReplied, Spent
+from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.chat.chat_page import ChatPage
@@ -19,6 +21,7 @@ from helix_desktop.gui.chat.permission_card import (
 )
 from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.common.running_states import WORKING_STATES
+from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.context_panel_opening import ContextPanelOpener
 from helix_desktop.gui.conversation_sides import ConversationSides
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
@@ -50,6 +53,8 @@ class ChatProgress(QObject):
         self._workspaces = workspaces
         self._sides = sides
         self._context_panel = context_panel
+        # What the meter showed last, by conversation.
+        self._shown_meters: dict[str, WindowMeter] = {}
         sides.call_for_each_side(self._follow_side)
         sides.conversation_shown.connect(self._show_progress)
         workspaces.state_changed.connect(self._show_state_of_listed_conversation)
@@ -200,12 +205,30 @@ class ChatProgress(QObject):
         paid = savings.paid + session.context.cost_of_agents()
         has_price = not lacks_price(session.conversation.expected_state)
         meter = session.context.next_request_meter()
+        self._explain_other_window(self._shown_meters.get(session.id), meter)
+        self._shown_meters[session.id] = meter
         side.composer.show_window_meter(meter, replace(savings, paid=paid), has_price=has_price)
         side.composer.price.show_next_message_cost(
             session.context.next_message_cost(), session.context.estimate_saving_of_markers
         )
         side.measured_session = session
         self._context_panel.update_if_visible(side, session)
+
+    def _explain_other_window(self, before: WindowMeter | None, now: WindowMeter) -> None:
+        """Says why the meter jumps although the conversation did not grow: a server's error,
+        often in another conversation, named the real window of the model.
+        """
+        if before is None or before.model != now.model or before.window == now.window:
+            return
+        if not before.window or not now.window:
+            return
+        sentence = tr(
+            "{model} takes {window} tokens at a time, not {before} as was known until now. The meter measures against that. The conversation did not change.",
+            model=mark_on_one_line(now.model),
+            window=format_token_count(now.window),
+            before=format_token_count(before.window),
+        )
+        self._parts.notices.show_notice(sentence)
 
     def _price_next_message(self, side: ChatPage) -> None:
         """Computes the cost of the next message, even before the first message of a

@@ -1778,3 +1778,24 @@ def test_an_opened_conversation_without_a_message_offers_first_steps_until_somet
     window.sides.begin_new_conversation()
     window.sides.go_to_conversation(session.id)
     assert window.chat.transcript.isVisible()
+
+
+def test_a_meter_that_jumps_because_the_window_is_another_says_so(
+    window: MainWindow, session: FakeSession
+) -> None:
+    """After an error in another conversation the meter jumped from 6 to 93 %, and nothing said
+    that the error had named the model's real window.
+    """
+    session.append(ModelSet(ModelRole.MAIN, "opus", 128_000))
+    window.chat.bridge.emit_waiting_events()
+    window.notices.show_notice("")
+    session.append(ModelSet(ModelRole.MAIN, "opus", 8_192))
+    window.chat.bridge.emit_waiting_events()
+    assert window.notices.shown_text == (
+        "opus takes 8.2K tokens at a time, not 128K as was known until now. "
+        "The meter measures against that. The conversation did not change."
+    )
+    window.notices.show_notice("")
+    session.append(ModelSet(ModelRole.MAIN, "another", 32_000))
+    window.chat.bridge.emit_waiting_events()
+    assert window.notices.shown_text == "", "the user chose another model"
