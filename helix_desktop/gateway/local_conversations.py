@@ -9,7 +9,7 @@ import gc
 import logging
 import re
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 
 from helix_desktop import concurrency, glibc_memory
@@ -59,6 +59,9 @@ UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
 MOST_OPEN_CONVERSATIONS = 24  # The maximum number of conversations that are kept open.
 MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
+CHARACTERS_SEARCHED_FOR_TITLE = 20_000
+# In a long conversation, more new messages count as few: one more for each so many known ones.
+KNOWN_MESSAGES_PER_NEW = 50
 # The recording of a long history pauses for this long after a request, and for at most
 # FIRST_REQUEST_SECONDS longer until the first request of another session is recorded.
 QUIET_SECONDS = 0.025
@@ -87,8 +90,10 @@ class RunningImport:
     ticket: Ticket
 
     def is_continued_by(self, arrival: Arrival) -> bool:
-        last_hash = arrival.chain[self.ticket.messages - 1 : self.ticket.messages]
-        return last_hash == (self.ticket.last,) and self.line.agent == arrival.agent
+        if self.line.agent != arrival.agent or len(arrival.chain) < self.ticket.messages:
+            return False
+        hash_of_same_messages = arrival.chain[self.ticket.messages - 1]
+        return hash_of_same_messages == self.ticket.last
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +105,19 @@ class ForkBase:
 
 
 class LocalAgentConversations:
+    """The conversations of connected agents in a workspace that this process has open.
+
+    An *arrival* is what the gateway knows of a request before its messages. A conversation's
+    *line* (`KnownMessages`) is what its agent has sent of it so far, message by message, and the
+    matcher finds the position in a line at which a request goes on. A *ticket* names a request
+    that was sent, so that its reply is recorded behind it.
+    """
+
     def __init__(self, bench: Workbench, ask: AskAgentModel) -> None:
         self._bench = bench
         self._ask = ask
         self._matcher = ConversationMatcher()
+        # By id. The one that was used last comes last.
         self._open_conversations: dict[str, OpenAgentConversation] = {}
         self._closed_figures: dict[str, ClosedFigures] = {}
         self._read = asyncio.Lock()
@@ -115,9 +129,9 @@ class LocalAgentConversations:
     async def count_known_messages(self, arrival: Arrival) -> int:
         """Return how many of the messages are, or will be, facts."""
         await self._read_stored_lines_once()
-        running = self._find_running_import(arrival)
-        if running is not None:
-            return running.ticket.messages
+        running_import = self._find_running_import(arrival)
+        if running_import is not None:
+            return running_import.ticket.messages
         return self._find_position_of(arrival).known_count
 
     async def receive_request(
@@ -132,27 +146,41 @@ class LocalAgentConversations:
         all_messages += messages
         self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
         await self._read_stored_lines_once()
-        running = self._find_running_import(arrival)
-        if running is None:
-            sent = await self._receive_when_free(arrival, all_messages, known_count)
-            self._bench.replies_under_way.remember_asked_reply(sent.ticket.conversation)
-            self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
-            return sent
-        line = running.line
-        recording = self._receive_when_free(arrival, all_messages, known_count, line)
+        running_import = self._find_running_import(arrival)
+        if running_import is not None:
+            return await self._send_behind_history(
+                running_import, arrival, all_messages, known_count
+            )
+        sent = await self._receive_when_free(arrival, all_messages, known_count)
+        self._bench.replies_under_way.remember_asked_reply(sent.ticket.conversation)
+        self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
+        return sent
+
+    async def _send_behind_history(
+        self,
+        running_import: RunningImport,
+        arrival: Arrival,
+        messages: Sequence[Wired],
+        known_count: int,
+    ) -> Sent:
+        """Send a request as it came, and record it once the history before it is recorded."""
+        known_messages = running_import.line
+        recording = self._receive_when_free(
+            arrival, messages, known_count, history_before=known_messages
+        )
         self._tasks.spawn_task(recording, name="record behind a history")
-        ticket = replace(running.ticket, messages=len(arrival.chain), last=arrival.chain[-1])
-        follower = await self._get_open_conversation(line)
-        builder = ViewEntriesBuilder(follower.conversation, line.seqs, {})
+        ticket = replace(running_import.ticket, messages=len(arrival.chain), last=arrival.chain[-1])
+        opened = await self._get_open_conversation(known_messages)
+        builder = ViewEntriesBuilder(opened.conversation, known_messages.seqs, contents={})
         taken_out = tuple(builder.find_taken_out())
-        entries = without_taken_out(len(all_messages), taken_out)
+        entries = without_taken_out(len(messages), taken_out)
         return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
     def _find_running_import(self, arrival: Arrival) -> RunningImport | None:
         """Return the long history that this request continues, if it is still being recorded."""
-        for running in self._running_imports:
-            if running.is_continued_by(arrival):
-                return running
+        for running_import in self._running_imports:
+            if running_import.is_continued_by(arrival):
+                return running_import
         return None
 
     async def _receive_when_free(
@@ -160,53 +188,64 @@ class LocalAgentConversations:
         arrival: Arrival,
         messages: Sequence[Wired],
         known_count: int,
-        behind: KnownMessages | None = None,
+        history_before: KnownMessages | None = None,
     ) -> Sent:
-        """Record a request. `behind`: the history before it, of which nothing may be
-        recorded yet.
+        """Record a request once no other one of its conversation is being recorded.
+
+        `history_before`: the long history that it continues, of which nothing may be recorded yet.
         """
         while True:
-            place = self._find_position_of(arrival)
-            line = behind or place.line
-            track = line
-            if track is None:
-                track = KnownMessages("", arrival.session, arrival.head, agent=arrival.agent)
-                self._matcher.add_known_messages(track)
-            if behind is None:
-                sent = self._forward_if_no_fold_due(arrival, messages, place, track)
+            position = self._find_position_of(arrival)
+            expected_line = history_before or position.line
+            known_messages = expected_line
+            if known_messages is None:
+                known_messages = KnownMessages(
+                    "", arrival.session, arrival.head, agent=arrival.agent
+                )
+                self._matcher.add_known_messages(known_messages)
+            if history_before is None:
+                sent = self._forward_if_no_fold_due(arrival, messages, position, known_messages)
                 if sent is not None:
                     return sent
-            async with track.lock_once_recorded():
-                if line is not None:
-                    place = self._find_position_of(arrival)  # It may have grown meanwhile.
-                if place.line is not line:
-                    behind = None
+            async with known_messages.lock_once_recorded():
+                if expected_line is not None:
+                    position = self._find_position_of(arrival)  # It may have grown meanwhile.
+                if position.line is not expected_line:
+                    # The request belongs elsewhere by now: begin again, without the history.
+                    history_before = None
                     continue
-                if place.known_count < known_count:
+                if position.known_count < known_count:
                     raise ActionRefused("The conversation was continued elsewhere in the meantime.")
-                return await self._record_and_fold_request(arrival, messages, place, track)
+                return await self._record_and_fold_request(
+                    arrival, messages, position, known_messages
+                )
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """Return what the request would become, without recording it."""
         await self._read_stored_lines_once()
-        place = self._find_position_of(arrival)
-        entries: tuple[Entry, ...] = ()
+        position = self._find_position_of(arrival)
+        known_messages = position.line
+        entries_of_known: tuple[Entry, ...] = ()
         taken_out: tuple[Changed, ...] = ()
-        if place.line is not None and place.seqs and place.line.conversation:
-            follower = await self._get_open_conversation(place.line)
-            if place.is_at_end:
-                view = follower.conversation.current_view()
+        if known_messages is not None and position.seqs and known_messages.conversation:
+            opened = await self._get_open_conversation(known_messages)
+            if position.is_at_end:
+                view = opened.conversation.current_view()
             else:
-                view = follower.view_at_fact(place.seqs[-1])
-            shown = (await follower.build_entries_of_view(view, place.seqs))[0]
-            entries = shown.entries
-            taken_out = shown.taken_out
+                view = opened.view_at_fact(position.seqs[-1])
+            view_entries = (await opened.build_entries_of_view(view, position.seqs))[0]
+            entries_of_known = view_entries.entries
+            taken_out = view_entries.taken_out
         known_count = 0
-        if place.seqs:
-            known_count = place.known_count
-        entries += tuple(map(As, range(known_count, len(messages))))
-        ticket = _build_ticket(place.line or KnownMessages("", "", ""), arrival, 0)
-        return Sent(ticket, entries, recallable=False, taken_out=taken_out)
+        if position.seqs:
+            known_count = position.known_count
+        entries_of_new = tuple(map(As, range(known_count, len(messages))))
+        if known_messages is None:
+            known_messages = KnownMessages("", "", "")
+        ticket = _build_ticket(known_messages, arrival, newest_seq_sent=0)
+        return Sent(
+            ticket, entries_of_known + entries_of_new, recallable=False, taken_out=taken_out
+        )
 
     def _find_position_of(self, arrival: Arrival) -> RequestPosition:
         """Return a request's position, forgetting conversations deleted meanwhile."""
@@ -214,182 +253,215 @@ class LocalAgentConversations:
             arrival.agent, arrival.session, arrival.parent, arrival.is_below_another
         )
         while True:
-            place = self._matcher.find_request_position(sender, arrival.chain, arrival.head)
-            gone = self._find_deleted_conversation(place)
-            if not gone:
-                return place
-            self._matcher.remove_known_messages(gone)
-            self._open_conversations.pop(gone, None)
+            position = self._matcher.find_request_position(sender, arrival.chain, arrival.head)
+            deleted_conversation = self._find_deleted_conversation(position)
+            if not deleted_conversation:
+                return position
+            self._matcher.remove_known_messages(deleted_conversation)
+            self._open_conversations.pop(deleted_conversation, None)
 
-    def _find_deleted_conversation(self, place: RequestPosition) -> str:
+    def _find_deleted_conversation(self, position: RequestPosition) -> str:
         """Return the conversation of a position if the user deleted it meanwhile."""
-        named = [place.parent]
-        if place.line is not None:
-            named.append(place.line.conversation)
-        for name in named:
-            if name and not self._bench.has_conversation(name):
-                return name
+        conversations = [position.parent]
+        if position.line is not None:
+            conversations.append(position.line.conversation)
+        for conversation in conversations:
+            if conversation and not self._bench.has_conversation(conversation):
+                return conversation
         return ""
 
     async def _record_and_fold_request(
         self,
         arrival: Arrival,
         messages: Sequence[Wired],
-        place: RequestPosition,
-        track: KnownMessages,
+        position: RequestPosition,
+        known_messages: KnownMessages,
     ) -> Sent:
-        is_known = place.line is not None and place.known_count == len(messages)
-        if is_known and not place.is_at_end and not _belongs_to_same_session(arrival, track):
-            return await self._build_view_of_earlier_request(arrival, place, track)
-        track = await self._go_to_position(arrival, messages, place, track)
-        self._matcher.assign_session(track, arrival.session, arrival.head)
-        follower = await self._get_open_conversation(track)
-        conversation = follower.conversation
-        await self._go_on_behind_known_messages(follower, track, arrival, messages)
-        await follower.apply_request_settings(arrival)
-        if not arrival.fold or _is_long_history(messages, track):
-            shown = await follower.update_entries(track)
-            return self._forward_before_recording(follower, track, arrival, messages, shown)
-        await self._append_unrecorded_messages(follower, track, arrival, messages)
-        track.newest_fact_sent = conversation.state.seq
-        await follower.follower.apply_folds_and_get_view()
-        shown = await follower.update_entries(track)
-        ticket = _build_ticket(track, arrival, conversation.state.seq)
-        return Sent(ticket, shown.entries, shown.has_fold, shown.taken_out)
+        has_nothing_new = position.line is not None and position.known_count == len(messages)
+        is_earlier_request = has_nothing_new and not position.is_at_end
+        if is_earlier_request and not _belongs_to_same_session(arrival, known_messages):
+            return await self._build_view_of_earlier_request(arrival, position, known_messages)
+        known_messages = await self._go_to_position(arrival, messages, position, known_messages)
+        self._matcher.assign_session(known_messages, arrival.session, arrival.head)
+        opened = await self._get_open_conversation(known_messages)
+        await self._go_on_behind_known_messages(opened, known_messages, arrival, messages)
+        await opened.apply_request_settings(arrival)
+        if not arrival.fold or _is_long_history(messages, known_messages):
+            view_entries = await opened.update_entries(known_messages)
+            return self._forward_before_recording(
+                opened, known_messages, arrival, messages, view_entries
+            )
+        await self._append_unrecorded_messages(opened, known_messages, arrival, messages)
+        known_messages.newest_fact_sent = opened.conversation.state.seq
+        await opened.follower.apply_folds_and_get_view()
+        view_entries = await opened.update_entries(known_messages)
+        ticket = _build_ticket(
+            known_messages, arrival, newest_seq_sent=opened.conversation.state.seq
+        )
+        return Sent(ticket, view_entries.entries, view_entries.has_fold, view_entries.taken_out)
 
     async def _go_on_behind_known_messages(
         self,
-        follower: OpenAgentConversation,
-        track: KnownMessages,
+        opened: OpenAgentConversation,
+        known_messages: KnownMessages,
         arrival: Arrival,
         messages: Sequence[Wired],
     ) -> None:
         """Let the conversation end where the request's new messages begin."""
-        recorded_facts = follower.conversation.state.facts
-        if _seq_of_last_message(recorded_facts) <= track.last_message_seq:
+        recorded_facts = opened.conversation.state.facts
+        if _seq_of_last_message(recorded_facts) <= known_messages.last_message_seq:
             return
-        if has_imported_facts(recorded_facts, track.last_message_seq):
+        if has_imported_facts(recorded_facts, known_messages.last_message_seq):
             # The session went on without the gateway, and its file was imported meanwhile.
-            new = messages[len(track.chain) :]
-            seqs = await asyncio.to_thread(
-                find_facts_of_messages, recorded_facts, new, track.last_message_seq
+            new_messages = messages[len(known_messages.chain) :]
+            imported_seqs = await asyncio.to_thread(
+                find_facts_of_messages,
+                recorded_facts,
+                new_messages,
+                known_messages.last_message_seq,
             )
-            await self._add_imported_messages(follower, track, arrival, seqs)
-        if _seq_of_last_message(recorded_facts) > track.last_message_seq:
+            await self._add_imported_messages(opened, known_messages, arrival, imported_seqs)
+        if _seq_of_last_message(recorded_facts) > known_messages.last_message_seq:
             # A recorded reply never reached the agent, so rewind the conversation.
-            await follower.rewind_and_keep_exclusions(track.last_message_seq)
+            await opened.rewind_and_keep_exclusions(known_messages.last_message_seq)
 
     async def _add_imported_messages(
         self,
-        follower: OpenAgentConversation,
-        track: KnownMessages,
+        opened: OpenAgentConversation,
+        known_messages: KnownMessages,
         arrival: Arrival,
-        seqs: Sequence[int],
+        imported_seqs: Sequence[int],
     ) -> None:
         """Remember for which messages of the request there are imported facts."""
-        if not seqs:
+        if not imported_seqs:
             return
-        known = len(track.chain)
-        hashes = arrival.chain[known : known + len(seqs)]
-        received = facts.Received(hashes, tuple(seqs), track.session, track.head)
-        await follower.conversation.append_facts(received)
-        for hashed, seq in zip(hashes, seqs, strict=True):
-            self._matcher.append_message_hash(track, hashed, seq)
+        known_count = len(known_messages.chain)
+        hashes = arrival.chain[known_count : known_count + len(imported_seqs)]
+        received = facts.Received(
+            hashes, tuple(imported_seqs), known_messages.session, known_messages.head
+        )
+        await opened.conversation.append_facts(received)
+        for message_hash, seq in zip(hashes, imported_seqs, strict=True):
+            self._matcher.append_message_hash(known_messages, message_hash, seq)
 
     async def _build_view_of_earlier_request(
-        self, arrival: Arrival, place: RequestPosition, track: KnownMessages
+        self, arrival: Arrival, position: RequestPosition, known_messages: KnownMessages
     ) -> Sent:
         """Answer a request that is repeated, or that another session shares: nothing is recorded."""
-        self._matcher.assign_session(track, arrival.session, arrival.head)
-        follower = await self._get_open_conversation(track)
-        view = follower.view_at_fact(place.seqs[-1])
-        shown = (await follower.build_entries_of_view(view, place.seqs))[0]
-        ticket = _build_ticket(track, arrival, follower.conversation.state.seq)
-        return Sent(replace(ticket, live=False), shown.entries, shown.has_fold, shown.taken_out)
+        self._matcher.assign_session(known_messages, arrival.session, arrival.head)
+        opened = await self._get_open_conversation(known_messages)
+        view = opened.view_at_fact(position.seqs[-1])
+        view_entries = (await opened.build_entries_of_view(view, position.seqs))[0]
+        ticket = _build_ticket(
+            known_messages, arrival, newest_seq_sent=opened.conversation.state.seq
+        )
+        return Sent(
+            replace(ticket, live=False),
+            view_entries.entries,
+            view_entries.has_fold,
+            view_entries.taken_out,
+        )
 
     async def _go_to_position(
         self,
         arrival: Arrival,
         messages: Sequence[Wired],
-        place: RequestPosition,
-        track: KnownMessages,
+        position: RequestPosition,
+        known_messages: KnownMessages,
     ) -> KnownMessages:
         """Return the line that the request goes on with: a new, a rewound or a forked one."""
-        if not track.conversation:
-            await self._start_line(arrival, messages, place.parent, track)
-            return track
-        if place.is_at_end:
-            return track
-        if _belongs_to_same_session(arrival, track):
-            await self._rewind(place, track, arrival)
-            return track
+        if not known_messages.conversation:
+            await self._start_line(arrival, messages, position.parent, known_messages)
+            return known_messages
+        if position.is_at_end:
+            return known_messages
+        if _belongs_to_same_session(arrival, known_messages):
+            await self._rewind(position, known_messages, arrival)
+            return known_messages
         # An agent that names no conversation: this may be another session with the same beginning.
-        follower = await self._get_open_conversation(track)
-        seq = _last_seq_of_position(place)
+        opened = await self._get_open_conversation(known_messages)
+        was_answered = opened.was_answered_before(_last_seq_of_position(position))
         # In a fork, what the user took out of the beginning stays out.
-        if follower.was_answered_before(seq) or follower.has_taken_out_parts:
-            return await self._fork(arrival, messages, place, track)
-        fresh = KnownMessages("", arrival.session, arrival.head, agent=arrival.agent)
-        self._matcher.add_known_messages(fresh)
-        await self._start_line(arrival, messages, place.parent, fresh)
-        return fresh
+        if was_answered or opened.has_taken_out_parts:
+            return await self._fork(arrival, messages, position, known_messages)
+        new_line = KnownMessages("", arrival.session, arrival.head, agent=arrival.agent)
+        self._matcher.add_known_messages(new_line)
+        await self._start_line(arrival, messages, position.parent, new_line)
+        return new_line
 
     async def _start_line(
-        self, arrival: Arrival, messages: Sequence[Wired], parent: str, track: KnownMessages
+        self,
+        arrival: Arrival,
+        messages: Sequence[Wired],
+        parent: str,
+        known_messages: KnownMessages,
     ) -> None:
+        """Give the line a conversation: one that was imported, a fork, or a new one below
+        `parent`.
+        """
         self._quiet_until += FIRST_REQUEST_SECONDS
         imported = await find_imported_session(self._bench, arrival, messages)
         if imported is not None and not self._matcher.find_known_messages(imported.conversation):
-            await self._continue_imported_session(imported, arrival, track)
+            await self._continue_imported_session(imported, arrival, known_messages)
             return
-        base = await self._find_fork_base(arrival, messages, parent)
-        if base is not None:
-            session = await self._bench.fork_conversation(
-                base.conversation, base.last_seq, agent=arrival.agent
+        fork_base = await self._find_fork_base(arrival, messages, parent)
+        if fork_base is not None:
+            fork = await self._bench.fork_conversation(
+                fork_base.conversation, fork_base.last_seq, agent=arrival.agent
             )
-        else:
-            above = parent
-            if not above and self._bench.has_conversation(arrival.below):
-                above = arrival.below
-            title = title_from_messages(messages)
-            session = await self._bench.start_conversation(title, agent=arrival.agent, parent=above)
-        track.conversation = session.id
+            known_messages.conversation = fork.id
+            return
+        if not parent and self._bench.has_conversation(arrival.below):
+            parent = arrival.below
+        new_session = await self._bench.start_conversation(
+            title_from_messages(messages), agent=arrival.agent, parent=parent
+        )
+        known_messages.conversation = new_session.id
 
     async def _continue_imported_session(
-        self, imported: ImportedSession, arrival: Arrival, track: KnownMessages
+        self, imported: ImportedSession, arrival: Arrival, known_messages: KnownMessages
     ) -> None:
         """Go on in the conversation that an import made of the agent's session."""
         session = await self._bench.open_session(imported.conversation)
         await session.conversation.append_facts(*facts_that_connect_agent(imported, arrival))
-        track.conversation = session.id
-        for hashed, seq in zip(arrival.chain, imported.seqs, strict=False):
-            self._matcher.append_message_hash(track, hashed, seq)
+        known_messages.conversation = session.id
+        for message_hash, seq in zip(arrival.chain, imported.seqs, strict=False):
+            self._matcher.append_message_hash(known_messages, message_hash, seq)
 
     async def _find_fork_base(
-        self, arrival: Arrival, messages: Sequence[Wired], above: str
+        self, arrival: Arrival, messages: Sequence[Wired], parent: str
     ) -> ForkBase | None:
         """Return the conversation whose newest output a request contains. If an agent has
-        a session, it can only be `above`: the agent has changed its tools and its first
+        a session, it can only be `parent`: the agent has changed its tools and its first
         message at once.
         """
         if arrival.session and arrival.is_below_another:
             return None
-        candidates: dict[str, OpenAgentConversation] = {}
-        for name, follower in reversed(self._open_conversations.items()):
-            may_be_it = name == above or not arrival.session
-            if may_be_it and follower.session.agent == arrival.agent:
-                candidates[name] = follower
+        candidates = self._list_open_conversations_to_fork(arrival, parent)
         if not candidates:
             return None
-        results = await asyncio.to_thread(_digests_of_results, messages)  # It may take a second.
-        for name, follower in candidates.items():
-            state = follower.conversation.state
-            newest = _newest_output_among(state.facts, results)
-            if newest is None or not state.branch.order:
+        # It may take a second.
+        digests_by_call = await asyncio.to_thread(_digests_of_results, messages)
+        for conversation, opened in candidates.items():
+            state = opened.conversation.state
+            newest_output = _newest_output_among(state.facts, digests_by_call)
+            if newest_output is None or not state.branch.order:
                 continue
-            if results[newest.call] == newest.output.digest:
-                return ForkBase(name, state.branch.order[0] - 1)
+            if digests_by_call[newest_output.call] == newest_output.output.digest:
+                first_message_seq = state.branch.order[0]
+                return ForkBase(conversation, last_seq=first_message_seq - 1)
         return None
+
+    def _list_open_conversations_to_fork(
+        self, arrival: Arrival, parent: str
+    ) -> dict[str, OpenAgentConversation]:
+        """Return those of the same agent, the one used last first."""
+        candidates: dict[str, OpenAgentConversation] = {}
+        for conversation, opened in reversed(self._open_conversations.items()):
+            may_be_forked = conversation == parent or not arrival.session
+            if may_be_forked and opened.session.agent == arrival.agent:
+                candidates[conversation] = opened
+        return candidates
 
     # --- Sending requests before they are recorded
 
@@ -397,8 +469,8 @@ class LocalAgentConversations:
         self,
         arrival: Arrival,
         messages: Sequence[Wired],
-        place: RequestPosition,
-        track: KnownMessages,
+        position: RequestPosition,
+        known_messages: KnownMessages,
     ) -> Sent | None:
         """Send the request before recording it if no fold can be due. The reply waits
         for the recording.
@@ -406,113 +478,129 @@ class LocalAgentConversations:
         What the new messages make due is folded for the next request. None: something
         may be due now.
         """
-        has_new_messages = place.is_at_end and place.known_count < len(messages)
-        if not has_new_messages or not track.can_lock_now:
+        has_new_messages = position.is_at_end and position.known_count < len(messages)
+        if not has_new_messages or not known_messages.can_lock_now:
             return None
-        follower = self._open_conversations.get(track.conversation)
-        if follower is None or follower.last_entries is None:
+        opened = self._open_conversations.get(known_messages.conversation)
+        if opened is None or opened.last_entries is None:
             return None
-        shown = follower.last_entries
-        if shown.seq != follower.conversation.state.seq:
+        last_entries = opened.last_entries
+        if last_entries.seq != opened.conversation.state.seq:
             return None
-        if follower.applied_settings != follower.settings_of_arrival(arrival):
+        if opened.applied_settings != opened.settings_of_arrival(arrival):
             return None
-        if not follower.cannot_make_fold_due(messages[place.known_count :]):
+        if not opened.cannot_make_fold_due(messages[position.known_count :]):
             return None
-        self._matcher.assign_session(track, arrival.session, arrival.head)
-        return self._forward_before_recording(follower, track, arrival, messages, shown)
+        self._matcher.assign_session(known_messages, arrival.session, arrival.head)
+        return self._forward_before_recording(
+            opened, known_messages, arrival, messages, last_entries
+        )
 
     def _forward_before_recording(
         self,
-        follower: OpenAgentConversation,
-        track: KnownMessages,
+        opened: OpenAgentConversation,
+        known_messages: KnownMessages,
         arrival: Arrival,
         messages: Sequence[Wired],
-        shown: ViewEntries,
+        view_entries: ViewEntries,
     ) -> Sent:
         """Send known messages as the view shows them, and all others as they came."""
-        first = len(track.chain) or len(messages)  # Else the body is sent as it came.
-        entries = shown.entries + tuple(map(As, range(first, len(messages))))
-        ticket = _build_ticket(track, arrival, follower.conversation.state.seq)
-        ticket = replace(ticket, ahead=True, is_import=_is_long_history(messages, track))
-        track.is_recorded.clear()
-        track.is_wanted.clear()
+        first_new = len(known_messages.chain)
+        if not first_new:  # Nothing is known, so there are no entries: the body is sent as it came.
+            first_new = len(messages)
+        entries = view_entries.entries + tuple(map(As, range(first_new, len(messages))))
+        ticket = replace(
+            _build_ticket(known_messages, arrival, newest_seq_sent=opened.conversation.state.seq),
+            ahead=True,
+            is_import=_is_long_history(messages, known_messages),
+        )
+        known_messages.is_recorded.clear()
+        known_messages.is_wanted.clear()
         try:
-            recording = self._record_forwarded_request(follower, track, arrival, messages)
+            recording = self._record_forwarded_request(opened, known_messages, arrival, messages)
             self._tasks.spawn_task(recording, name="record a request")
         except StoppedByUser:
-            track.is_recorded.set()
+            known_messages.is_recorded.set()
             raise
         if ticket.is_import:
-            self._running_imports.append(RunningImport(track, ticket))
-        return Sent(ticket, entries, shown.has_fold, shown.taken_out)
+            self._running_imports.append(RunningImport(known_messages, ticket))
+        return Sent(ticket, entries, view_entries.has_fold, view_entries.taken_out)
 
     async def _append_unrecorded_messages(
         self,
-        follower: OpenAgentConversation,
-        track: KnownMessages,
+        opened: OpenAgentConversation,
+        known_messages: KnownMessages,
         arrival: Arrival,
         messages: Sequence[Wired],
     ) -> None:
         """Record long histories in parts, one commit each, so that an aborted request
         can be continued later.
         """
-        is_long = _is_long_history(messages, track)
-        is_together = is_long or _can_be_written_together(messages[len(track.chain) :])
-        while len(track.chain) < len(messages):
+        is_long = _is_long_history(messages, known_messages)
+        new_messages = messages[len(known_messages.chain) :]
+        is_in_one_transaction = is_long or _can_be_written_together(new_messages)
+        while len(known_messages.chain) < len(messages):
             if is_long:
                 await self._pause_for_other_requests()
                 # It counts as just used: closed and opened again, it would be in memory twice.
-                held = self._open_conversations
-                held[track.conversation] = held.pop(track.conversation, follower)
+                conversation = known_messages.conversation
+                still_open = self._open_conversations.pop(conversation, opened)
+                self._open_conversations[conversation] = still_open
             await self._append_next_batch(
-                follower, track, arrival, messages, is_together=is_together
+                opened,
+                known_messages,
+                arrival,
+                messages,
+                is_in_one_transaction=is_in_one_transaction,
             )
             # The view is built part by part: all at once would delay other agents.
-            follower.conversation.current_view()
+            opened.conversation.current_view()
 
     async def _pause_for_other_requests(self) -> None:
         """Wait until it is quiet, or for a quarter of a second: a session's first request waits
         for several of these commits.
         """
         for _ in range(round(FIRST_REQUEST_SECONDS / QUIET_SECONDS) + 1):
-            left = self._quiet_until - asyncio.get_running_loop().time()
-            await asyncio.sleep(min(left, QUIET_SECONDS))
+            seconds_until_quiet = self._quiet_until - asyncio.get_running_loop().time()
+            await asyncio.sleep(min(seconds_until_quiet, QUIET_SECONDS))
 
     async def _append_next_batch(
         self,
-        follower: OpenAgentConversation,
-        track: KnownMessages,
+        opened: OpenAgentConversation,
+        known_messages: KnownMessages,
         arrival: Arrival,
         messages: Sequence[Wired],
         *,
-        is_together: bool,
+        is_in_one_transaction: bool,
     ) -> None:
-        known = len(track.chain)
-        end = _end_of_next_batch(messages, known)
-        hashes = arrival.chain[known:end]
+        batch_start = len(known_messages.chain)
+        batch_end = _end_of_next_batch(messages, batch_start)
+        hashes = arrival.chain[batch_start:batch_end]
         # Their pieces are kept meanwhile: those of short messages are parsed at each use.
         batch = [
-            Wired(message.speaker, message.units, message.pieces) for message in messages[known:end]
+            Wired(message.speaker, message.units, message.pieces)
+            for message in messages[batch_start:batch_end]
         ]
-        transaction = follower.write_in_one_transaction() if is_together else nullcontext(follower)
-        async with transaction as writer:
-            first = writer.conversation.state.seq + 1
-            seqs = await writer.append_messages(batch, track.last_message_seq)
+        writing: AbstractAsyncContextManager[OpenAgentConversation] = nullcontext(opened)
+        if is_in_one_transaction:
+            writing = opened.write_in_one_transaction()
+        async with writing as writer:
+            first_new_seq = writer.conversation.state.seq + 1
+            seqs = await writer.append_messages(batch, known_messages.last_message_seq)
             new_facts: list[facts.Fact] = [
-                facts.Received(hashes, tuple(seqs), track.session, track.head)
+                facts.Received(hashes, tuple(seqs), known_messages.session, known_messages.head)
             ]
             if any(message.speaker is Speaker.ASSISTANT for message in batch):
                 # The agent got these replies without the gateway.
-                new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
+                new_facts.append(facts.BroughtIn(facts.Origin(), "", first_new_seq))
             await writer.conversation.append_facts(*new_facts)
-        for hashed, seq in zip(hashes, seqs, strict=True):
-            self._matcher.append_message_hash(track, hashed, seq)
+        for message_hash, seq in zip(hashes, seqs, strict=True):
+            self._matcher.append_message_hash(known_messages, message_hash, seq)
 
     async def _record_forwarded_request(
         self,
-        follower: OpenAgentConversation,
-        track: KnownMessages,
+        opened: OpenAgentConversation,
+        known_messages: KnownMessages,
         arrival: Arrival,
         messages: Sequence[Wired],
     ) -> None:
@@ -520,90 +608,101 @@ class LocalAgentConversations:
         end waits for this, except for long histories, which take a millisecond a message.
         """
         with suppress(TimeoutError):
-            await concurrency.wait_with_limit(track.is_wanted.wait(), AHEAD_SECONDS)
+            await concurrency.wait_with_limit(known_messages.is_wanted.wait(), AHEAD_SECONDS)
         try:
-            is_long = _is_long_history(messages, track)
-            await self._append_unrecorded_messages(follower, track, arrival, messages)
+            is_long = _is_long_history(messages, known_messages)
+            await self._append_unrecorded_messages(opened, known_messages, arrival, messages)
             if is_long:  # The memory that recording has left unused is needed for its fold.
                 gc.freeze()  # These facts are long-lived, so garbage collection can skip them.
                 await asyncio.to_thread(glibc_memory.return_free_pages)
-            track.newest_fact_sent = follower.conversation.state.seq
+            known_messages.newest_fact_sent = opened.conversation.state.seq
             if arrival.fold:
-                await follower.follower.apply_folds_and_get_view()
-            await follower.update_entries(track)
+                await opened.follower.apply_folds_and_get_view()
+            await opened.update_entries(known_messages)
             if is_long:  # What the fold needed is free again: with 37,000 messages, 25 MB.
                 await asyncio.to_thread(glibc_memory.return_free_pages)
         except StoppedByUser:
             log.info("a request is recorded with the next one, since the workspace is being closed")
         except Exception:
             log.exception("a request could not be recorded; it had gone on already")
-            follower.last_entries = None
+            opened.last_entries = None
         finally:
             self._running_imports = [
-                running for running in self._running_imports if running.line is not track
+                running_import
+                for running_import in self._running_imports
+                if running_import.line is not known_messages
             ]
-            track.is_recorded.set()
+            known_messages.is_recorded.set()
 
-    async def _rewind(self, place: RequestPosition, track: KnownMessages, arrival: Arrival) -> None:
+    async def _rewind(
+        self, position: RequestPosition, known_messages: KnownMessages, arrival: Arrival
+    ) -> None:
         """Handle a request that leaves the known line of its own conversation."""
-        follower = await self._get_open_conversation(track)
-        await follower.rewind_and_keep_exclusions(_last_seq_of_position(place))
-        track.rewind_known_messages(
-            arrival.chain[: place.known_count], place.seqs[: place.known_count]
+        opened = await self._get_open_conversation(known_messages)
+        await opened.rewind_and_keep_exclusions(_last_seq_of_position(position))
+        known_messages.rewind_known_messages(
+            arrival.chain[: position.known_count], position.seqs[: position.known_count]
         )
 
     async def _fork(
         self,
         arrival: Arrival,
         messages: Sequence[Wired],
-        place: RequestPosition,
-        track: KnownMessages,
+        position: RequestPosition,
+        known_messages: KnownMessages,
     ) -> KnownMessages:
         """Fork the conversation where the request leaves it. The fork is named by what is new."""
-        seq = place.seqs[-1]
-        kept_out = (await self._get_open_conversation(track)).exclusions_made_after(seq)
-        session = await self._bench.fork_conversation(track.conversation, seq, agent=track.agent)
-        new_facts: list[facts.Fact] = list(kept_out)
-        title = title_from_messages(messages[place.known_count :])
+        last_common_seq = position.seqs[-1]
+        opened = await self._get_open_conversation(known_messages)
+        later_exclusions = opened.exclusions_made_after(last_common_seq)
+        session = await self._bench.fork_conversation(
+            known_messages.conversation, last_common_seq, agent=known_messages.agent
+        )
+        new_facts: list[facts.Fact] = list(later_exclusions)
+        title = title_from_messages(messages[position.known_count :])
         if title:
             new_facts.append(facts.ConversationChanged(title=title))
         if new_facts:
             await session.conversation.append_facts(*new_facts)
-        fresh = KnownMessages(
+        forked_line = KnownMessages(
             session.id,
             arrival.session,
             arrival.head,
-            chain=list(arrival.chain[: place.known_count]),
-            seqs=list(place.seqs),
+            chain=list(arrival.chain[: position.known_count]),
+            seqs=list(position.seqs),
             agent=arrival.agent,
         )
-        self._matcher.add_known_messages(fresh)
-        await self._record_which_messages_fork_contains(fresh)
-        return fresh
+        self._matcher.add_known_messages(forked_line)
+        await self._record_which_messages_fork_contains(forked_line)
+        return forked_line
 
-    async def _record_which_messages_fork_contains(self, track: KnownMessages) -> None:
+    async def _record_which_messages_fork_contains(self, forked_line: KnownMessages) -> None:
         """Record which messages a fork's facts stand for, because that note is not copied."""
-        recorded = await self._bench.workspace.journal.facts_about_received_messages(
-            track.conversation
-        )
-        noted = len(known_messages_from_facts(track.conversation, recorded).chain)
-        if noted < len(track.chain):
-            follower = await self._get_open_conversation(track)
-            fact = facts.Received(
-                tuple(track.chain[noted:]), tuple(track.seqs[noted:]), track.session, track.head
+        conversation = forked_line.conversation
+        journal = self._bench.workspace.journal
+        recorded_facts = await journal.facts_about_received_messages(conversation)
+        noted_count = len(known_messages_from_facts(conversation, recorded_facts).chain)
+        if noted_count < len(forked_line.chain):
+            opened = await self._get_open_conversation(forked_line)
+            received = facts.Received(
+                tuple(forked_line.chain[noted_count:]),
+                tuple(forked_line.seqs[noted_count:]),
+                forked_line.session,
+                forked_line.head,
             )
-            await follower.conversation.append_facts(fact)
+            await opened.conversation.append_facts(received)
 
-    async def _get_open_conversation(self, track: KnownMessages) -> OpenAgentConversation:
+    async def _get_open_conversation(self, known_messages: KnownMessages) -> OpenAgentConversation:
         """Return the conversation, opened. Closes those not used recently."""
-        name = track.conversation
-        follower = self._open_conversations.pop(name, None)
-        if follower is None:
-            follower = await OpenAgentConversation.open_by_name(self._bench, name, self._ask)
-        self._open_conversations[name] = follower  # It is now the one used last.
+        conversation = known_messages.conversation
+        opened = self._open_conversations.pop(conversation, None)
+        if opened is None:
+            opened = await OpenAgentConversation.open_by_name(self._bench, conversation, self._ask)
+        self._open_conversations[conversation] = opened  # It is now the one used last.
         while len(self._open_conversations) > MOST_OPEN_CONVERSATIONS:
-            del self._open_conversations[next(iter(self._open_conversations))]
-        return follower
+            used_longest_ago = next(iter(self._open_conversations))
+            del self._open_conversations[used_longest_ago]
+        return opened
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
@@ -611,18 +710,17 @@ class LocalAgentConversations:
         """Record a reply with calls of ours, and answer them: id, name, text and
         success of each.
         """
-        track = self._known_messages_of_ticket(ticket)
-        outputs = []
+        known_messages = self._known_messages_of_ticket(ticket)
+        outputs: list[AgentOutput] = []
         for call in calls:
             if refusal:
-                text = refusal
-                is_ok = False
+                outputs.append(AgentOutput(call.id, refusal, ok=False))
             else:
-                text, is_ok = await self._run_recall_call(call, track)
-            outputs.append(AgentOutput(call.id, text, is_ok))
-        if track is not None:
-            async with track.lock_once_recorded():
-                await self._record_hidden_reply(track, ticket, replied, outputs)
+                text, is_ok = await self._run_recall_call(call, known_messages)
+                outputs.append(AgentOutput(call.id, text, is_ok))
+        if known_messages is not None:
+            async with known_messages.lock_once_recorded():
+                await self._record_hidden_reply(known_messages, ticket, replied, outputs)
         return [
             (call.id, call.name, output.text, output.ok)
             for call, output in zip(calls, outputs, strict=True)
@@ -630,19 +728,19 @@ class LocalAgentConversations:
 
     async def _record_hidden_reply(
         self,
-        track: KnownMessages,
+        known_messages: KnownMessages,
         ticket: Ticket,
         replied: Replied,
         outputs: Sequence[AgentOutput],
     ) -> None:
-        follower = await self._get_open_conversation(track)
-        reply = follower.build_agent_reply(replied)
-        if ticket.live and self._is_unchanged_since(track, ticket):
-            await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
-            await follower.follower.record_outputs(list(outputs))
+        opened = await self._get_open_conversation(known_messages)
+        reply = opened.build_agent_reply(replied)
+        if ticket.live and self._is_unchanged_since(known_messages, ticket):
+            await opened.follower.record_reply(reply, _newest_fact_sent(known_messages, ticket))
+            await opened.follower.record_outputs(list(outputs))
         else:  # The agent went on without this reply, so only what it cost is kept.
             spent = facts.Spent(facts.Purpose.STEP, reply.model, reply.usage)
-            await follower.conversation.append_facts(spent)
+            await opened.conversation.append_facts(spent)
 
     async def record_agent_reply(
         self, ticket: Ticket, replied: Replied | None, shown_key: str
@@ -666,93 +764,116 @@ class LocalAgentConversations:
     async def _record_reply_or_cost(
         self, ticket: Ticket, replied: Replied | None, shown_key: str
     ) -> None:
-        track = self._known_messages_of_ticket(ticket)
-        if track is None or not track.conversation:
+        known_messages = self._known_messages_of_ticket(ticket)
+        if known_messages is None or not known_messages.conversation:
             return
-        async with track.lock_once_recorded():
-            is_side = not ticket.messages  # It is beside the conversation.
-            went_on = is_side or not ticket.live or not self._is_unchanged_since(track, ticket)
-            if replied is not None and (went_on or not shown_key):
-                await self._record_cost_alone(track, replied, is_side=is_side)
-            elif not went_on:
-                await self._record_shown_reply(track, ticket, replied, shown_key)
+        async with known_messages.lock_once_recorded():
+            if not ticket.messages:  # It is beside the conversation.
+                if replied is not None:
+                    await self._record_cost_alone(
+                        known_messages, replied, purpose=facts.Purpose.OTHER
+                    )
+                return
+            is_expected = ticket.live and self._is_unchanged_since(known_messages, ticket)
+            if replied is not None and not (is_expected and shown_key):
+                await self._record_cost_alone(known_messages, replied, purpose=facts.Purpose.STEP)
+            elif is_expected:
+                await self._record_shown_reply(known_messages, ticket, replied, shown_key)
 
     async def _record_cost_alone(
-        self, track: KnownMessages, replied: Replied, *, is_side: bool
+        self, known_messages: KnownMessages, replied: Replied, *, purpose: facts.Purpose
     ) -> None:
-        """Record what a reply cost of which the agent has nothing."""
-        follower = await self._get_open_conversation(track)
+        """Record what a reply cost of which the agent has nothing. The purpose is OTHER for a
+        request beside the conversation.
+        """
+        opened = await self._get_open_conversation(known_messages)
+        is_side = purpose is facts.Purpose.OTHER
         if replied.stop is facts.Stop.CUT and not is_side:
-            replied = await follower.with_estimated_usage(replied)
-        paid = follower.build_agent_reply(replied, is_side=is_side)
-        purpose = facts.Purpose.OTHER if is_side else facts.Purpose.STEP
-        await follower.conversation.append_facts(facts.Spent(purpose, paid.model, paid.usage))
+            replied = await opened.with_estimated_usage(replied)
+        paid_reply = opened.build_agent_reply(replied, is_side=is_side)
+        spent = facts.Spent(purpose, paid_reply.model, paid_reply.usage)
+        await opened.conversation.append_facts(spent)
 
     async def _record_shown_reply(
-        self, track: KnownMessages, ticket: Ticket, replied: Replied | None, shown_key: str
+        self,
+        known_messages: KnownMessages,
+        ticket: Ticket,
+        replied: Replied | None,
+        shown_key: str,
     ) -> None:
-        follower = await self._get_open_conversation(track)
-        conversation = follower.conversation
+        opened = await self._get_open_conversation(known_messages)
+        conversation = opened.conversation
         if replied is not None:
-            await follower.count_tokens_of_texts([piece.text for piece in replied.pieces])
-            reply = follower.build_agent_reply(replied)
-            await follower.follower.record_reply(reply, _newest_fact_sent(track, ticket))
-        hashed = next_message_hash(track.chain, ticket.wire, shown_key)
-        self._matcher.append_message_hash(track, hashed, conversation.state.seq)
-        new_facts: list[facts.Fact] = [
-            facts.Received((hashed,), (track.last_message_seq,), track.session, track.head)
-        ]
+            await opened.count_tokens_of_texts([piece.text for piece in replied.pieces])
+            reply = opened.build_agent_reply(replied)
+            await opened.follower.record_reply(reply, _newest_fact_sent(known_messages, ticket))
+        reply_hash = next_message_hash(known_messages.chain, ticket.wire, shown_key)
+        self._matcher.append_message_hash(known_messages, reply_hash, conversation.state.seq)
+        received = facts.Received(
+            (reply_hash,),
+            (known_messages.last_message_seq,),
+            known_messages.session,
+            known_messages.head,
+        )
         ends_turn = replied is not None and replied.stop is not facts.Stop.CALLS
         if ends_turn:
-            new_facts.append(facts.TurnEnded(facts.TurnEnd.DONE))
-        await conversation.append_facts(*new_facts)
-        if ends_turn:
-            follower.session.folding.start_folds_after_turn()
-        await follower.update_entries(track)
+            await conversation.append_facts(received, facts.TurnEnded(facts.TurnEnd.DONE))
+            opened.session.folding.start_folds_after_turn()
+        else:
+            await conversation.append_facts(received)
+        await opened.update_entries(known_messages)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
         """Fold because the provider found the request too long. None: no more can be folded."""
-        track = self._known_messages_of_ticket(ticket)
-        if track is None or not ticket.live:
+        known_messages = self._known_messages_of_ticket(ticket)
+        if known_messages is None or not ticket.live:
             return None
-        async with track.lock_once_recorded():
-            if not self._is_unchanged_since(track, ticket):
+        async with known_messages.lock_once_recorded():
+            if not self._is_unchanged_since(known_messages, ticket):
                 return None
-            follower = await self._get_open_conversation(track)
-            conversation = follower.conversation
-            if not _has_fold(conversation.state.facts[ticket.saw :]):
-                before = conversation.state.counted_tokens
-                await follower.session.folding.apply_due_folds(overflowed=True)
-                if conversation.state.counted_tokens >= before:
+            opened = await self._get_open_conversation(known_messages)
+            conversation = opened.conversation
+            facts_since_sent = conversation.state.facts[ticket.saw :]
+            if not _has_fold(facts_since_sent):
+                tokens_before = conversation.state.counted_tokens
+                await opened.session.folding.apply_due_folds(overflowed=True)
+                if conversation.state.counted_tokens >= tokens_before:
                     return None
-            shown = await follower.update_entries(track)
-            again = replace(ticket, saw=conversation.state.seq, ahead=False)
-            return Sent(again, shown.entries, recallable=True, taken_out=shown.taken_out)
+            view_entries = await opened.update_entries(known_messages)
+            new_ticket = replace(ticket, saw=conversation.state.seq, ahead=False)
+            return Sent(
+                new_ticket,
+                view_entries.entries,
+                recallable=True,
+                taken_out=view_entries.taken_out,
+            )
 
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
         """Return the figures of open conversations. `since`: of all used after that
         time, from then on.
         """
-        figures = [
-            compute_agent_figures(name, held.conversation.state, since)
-            for name, held in list(self._open_conversations.items())
+        all_figures = [
+            compute_agent_figures(conversation, opened.conversation.state, since)
+            for conversation, opened in list(self._open_conversations.items())
         ]
         if not since:
-            return figures
-        known = {figure.conversation for figure in figures}
+            return all_figures
+        open_conversations = {figures.conversation for figures in all_figures}
         for row in self._bench.list_conversations():
-            if row.agent and row.updated >= since and row.id not in known:
-                figures.append(await self._figures_of_closed(row.id, row.updated, since))
-        return [figure for figure in figures if figure.requests]
+            is_closed = row.agent and row.id not in open_conversations
+            if is_closed and row.updated >= since:
+                all_figures.append(await self._figures_of_closed(row.id, row.updated, since))
+        return [figures for figures in all_figures if figures.requests]
 
     async def _figures_of_closed(self, name: str, updated: float, since: float) -> Figures:
-        kept = self._closed_figures.get(name)
-        if kept is None or (kept.updated, kept.since) != (updated, since):
-            opened = await Conversation.open(self._bench.workspace.journal, name)
-            computed = compute_agent_figures(name, opened.state, since)
-            kept = ClosedFigures(updated, since, computed)
-            self._closed_figures[name] = kept
-        return kept.figures
+        """Return the figures of a closed conversation, which change only when it does."""
+        earlier = self._closed_figures.get(name)
+        if earlier is not None and earlier.updated == updated and earlier.since == since:
+            return earlier.figures
+        conversation = await Conversation.open(self._bench.workspace.journal, name)
+        figures = compute_agent_figures(name, conversation.state, since)
+        self._closed_figures[name] = ClosedFigures(updated, since, figures)
+        return figures
 
     def _known_messages_of_ticket(self, ticket: Ticket) -> KnownMessages | None:
         if not self._bench.has_conversation(ticket.conversation):
@@ -760,10 +881,14 @@ class LocalAgentConversations:
         return self._matcher.find_known_messages(ticket.conversation)
 
     @staticmethod
-    def _is_unchanged_since(track: KnownMessages, ticket: Ticket) -> bool:
-        return len(track.chain) == ticket.messages and track.chain[-1] == ticket.last
+    def _is_unchanged_since(known_messages: KnownMessages, ticket: Ticket) -> bool:
+        """Whether the line still ends with the request that the ticket is for."""
+        chain = known_messages.chain
+        return len(chain) == ticket.messages and chain[-1] == ticket.last
 
-    async def _run_recall_call(self, call: Piece, track: KnownMessages | None) -> tuple[str, bool]:
+    async def _run_recall_call(
+        self, call: Piece, known_messages: KnownMessages | None
+    ) -> tuple[str, bool]:
         """Run a hidden recall call. Return its text and success; the model gets errors as text."""
         try:
             arguments = ToolArguments(object_at(parse_json(call.text or "{}")))
@@ -772,9 +897,10 @@ class LocalAgentConversations:
                 limit = arguments.number_argument("limit", 10)
                 index = self._bench.workspace.index
                 return await content_recall.search_entries(index, query, limit=limit), True
-            conversation = None
-            if track is not None:
-                conversation = (await self._get_open_conversation(track)).conversation
+            conversation: Conversation | None = None
+            if known_messages is not None:
+                opened = await self._get_open_conversation(known_messages)
+                conversation = opened.conversation
             if call.name == ToolName.RECALL_HISTORY:
                 return await self._recall_history(arguments, conversation)
             return await self._recall_entry(arguments, conversation), True
@@ -784,14 +910,14 @@ class LocalAgentConversations:
     async def _recall_entry(
         self, arguments: ToolArguments, conversation: Conversation | None
     ) -> str:
-        most = 0
+        most_tokens = 0
         if conversation is not None:
-            most = content_recall.most_tokens_recalled_whole(
+            most_tokens = content_recall.most_tokens_recalled_whole(
                 conversation.state, conversation.policy
             )
         cache = self._bench.workspace.cache
         return await recall_tools.recall_asked_entry(
-            arguments, cache, self._bench.token_counter, most
+            arguments, cache, self._bench.token_counter, most_tokens
         )
 
     async def _recall_history(
@@ -800,9 +926,10 @@ class LocalAgentConversations:
         if conversation is None:
             return "[This conversation's earlier messages cannot be recalled now.]", False
         fold = arguments.text_argument("fold")
-        words = arguments.text_argument("find")
+        words_to_find = arguments.text_argument("find")
+        cache = self._bench.workspace.cache
         text = await content_recall.recall_folded_messages(
-            conversation.state, self._bench.workspace.cache, self._bench.token_counter, fold, words
+            conversation.state, cache, self._bench.token_counter, fold, words_to_find
         )
         return text, True
 
@@ -813,7 +940,9 @@ class LocalAgentConversations:
             if self._is_read:
                 return
             journal = self._bench.workspace.journal
-            for row in sorted(self._bench.list_conversations(), key=lambda row: row.updated):
+            # The newest last: the matcher takes the last one that fits.
+            rows = sorted(self._bench.list_conversations(), key=lambda row: row.updated)
+            for row in rows:
                 if row.agent and not row.trashed:
                     recorded_facts = await journal.facts_about_received_messages(row.id)
                     self._matcher.add_known_messages(
@@ -855,67 +984,76 @@ def _can_be_written_together(messages: Sequence[Wired]) -> bool:
     return characters <= COUNTED_HERE
 
 
-def _is_long_history(messages: Sequence[Wired], track: KnownMessages) -> bool:
+def _is_long_history(messages: Sequence[Wired], known_messages: KnownMessages) -> bool:
     """Whether so many messages are new that it is sent, without folds, before they are recorded."""
-    return len(messages) - len(track.chain) > LONG_HISTORY_MESSAGES + len(track.chain) // 50
+    known_count = len(known_messages.chain)
+    new_count = len(messages) - known_count
+    return new_count > LONG_HISTORY_MESSAGES + known_count // KNOWN_MESSAGES_PER_NEW
 
 
-def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
-    """Return the end of the batch at `first`: before a reply if possible, so that
-    results stay together.
-    """
-    most = min(first + 2 * MESSAGES_IN_COMMIT, len(messages))
-    for position in range(first + MESSAGES_IN_COMMIT, most):
+def _end_of_next_batch(messages: Sequence[Wired], batch_start: int) -> int:
+    """Return the end of the batch: before a reply if possible, so that results stay together."""
+    farthest_end = min(batch_start + 2 * MESSAGES_IN_COMMIT, len(messages))
+    for position in range(batch_start + MESSAGES_IN_COMMIT, farthest_end):
         if messages[position].speaker is Speaker.ASSISTANT:
             return position
-    return most
+    return farthest_end
 
 
 def known_messages_from_facts(
     conversation: str, recorded_facts: Sequence[facts.Recorded], agent: str = ""
 ) -> KnownMessages:
-    track = KnownMessages(conversation, "", "", agent=agent)
+    """Return what an agent has sent of a conversation, as the facts about it say."""
+    known_messages = KnownMessages(conversation, session="", head="", agent=agent)
     for recorded in recorded_facts:
         fact = recorded.fact
         if isinstance(fact, facts.Rewound):
-            known = sum(seq <= fact.to for seq in track.seqs)
-            del track.chain[known:], track.seqs[known:]
+            remaining = sum(seq <= fact.to for seq in known_messages.seqs)
+            del known_messages.chain[remaining:]
+            del known_messages.seqs[remaining:]
         elif isinstance(fact, facts.Received):
-            track.chain.extend(fact.chain)
-            track.seqs.extend(fact.seqs)
-            track.session = fact.session
-            track.head = fact.head
-            track.heads.add(fact.head)
-    return track
+            known_messages.chain.extend(fact.chain)
+            known_messages.seqs.extend(fact.seqs)
+            known_messages.session = fact.session
+            known_messages.head = fact.head
+            known_messages.heads.add(fact.head)
+    return known_messages
 
 
-def _build_ticket(track: KnownMessages, arrival: Arrival, newest_seq_sent: int) -> Ticket:
+def _build_ticket(known_messages: KnownMessages, arrival: Arrival, newest_seq_sent: int) -> Ticket:
     return Ticket(
-        track.conversation, len(arrival.chain), arrival.chain[-1], newest_seq_sent, arrival.wire
+        conversation=known_messages.conversation,
+        messages=len(arrival.chain),
+        last=arrival.chain[-1],
+        saw=newest_seq_sent,
+        wire=arrival.wire,
     )
 
 
-def _newest_fact_sent(track: KnownMessages, ticket: Ticket) -> int:
+def _newest_fact_sent(known_messages: KnownMessages, ticket: Ticket) -> int:
+    """Return the newest fact of the request. One that was sent before it was recorded has no
+    facts in its ticket.
+    """
     if ticket.ahead:
-        return track.newest_fact_sent
+        return known_messages.newest_fact_sent
     return ticket.saw
 
 
-def _last_seq_of_position(place: RequestPosition) -> int:
-    if not place.seqs:
+def _last_seq_of_position(position: RequestPosition) -> int:
+    if not position.seqs:
         return 0
-    return place.seqs[-1]
+    return position.seqs[-1]
 
 
 def _has_fold(recorded_facts: Sequence[facts.Recorded]) -> bool:
     return any(isinstance(recorded.fact, facts.Folded) for recorded in recorded_facts)
 
 
-def _belongs_to_same_session(arrival: Arrival, track: KnownMessages) -> bool:
+def _belongs_to_same_session(arrival: Arrival, known_messages: KnownMessages) -> bool:
     """Whether it names this session, so that missing messages were rewound or are being
     repeated.
     """
-    return bool(arrival.session) and arrival.session == track.session
+    return bool(arrival.session) and arrival.session == known_messages.session
 
 
 def title_from_messages(messages: Sequence[Wired]) -> str:
@@ -924,7 +1062,8 @@ def title_from_messages(messages: Sequence[Wired]) -> str:
         if message.speaker is not Speaker.USER:
             continue
         for piece in message.pieces_of_kind(PieceKind.TEXT):
-            own_words, _ = split_off_tagged_blocks(piece.text[:20_000], _OPENING_TAG)
+            beginning = piece.text[:CHARACTERS_SEARCHED_FOR_TITLE]
+            own_words, _ = split_off_tagged_blocks(beginning, _OPENING_TAG)
             if own_words.strip():
                 first_line = own_words.strip().splitlines()[0]
                 return shorten_to_line(first_line, TITLE_CHARACTERS)
@@ -932,10 +1071,11 @@ def title_from_messages(messages: Sequence[Wired]) -> str:
 
 
 def _seq_of_last_message(recorded_facts: Sequence[facts.Recorded]) -> int:
-    kinds = facts.ModelReplied | facts.ToolReturned | facts.UserSaid | facts.Rewound
+    """Return the fact of the last message, or 0 if there is none since the last rewind."""
+    message_kinds = facts.ModelReplied | facts.ToolReturned | facts.UserSaid
     for recorded in reversed(recorded_facts):
         if isinstance(recorded.fact, facts.Rewound):
             return 0
-        if isinstance(recorded.fact, kinds):
+        if isinstance(recorded.fact, message_kinds):
             return recorded.seq
     return 0
