@@ -148,12 +148,16 @@ class OpenAgentConversation:
         await self.conversation.append_facts(facts.Rewound(seq), *self.exclusions_made_after(seq))
         self.last_entries = None
 
-    async def update_entries(self, track: KnownMessages) -> ViewEntries:
+    async def update_entries(self, known_messages: KnownMessages) -> ViewEntries:
         """Compute the entries of the current view, reusing those of the last one that are equal."""
         view = self.conversation.current_view()
-        shown, whole = await self.build_entries_of_view(view, tuple(track.seqs), self.last_entries)
-        self.last_entries = shown if whole else None
-        return shown
+        seqs = tuple(known_messages.seqs)
+        entries, has_only_known = await self.build_entries_of_view(view, seqs, self.last_entries)
+        if has_only_known:
+            self.last_entries = entries
+        else:  # The view has more than the agent's messages, so the next one cannot build on it.
+            self.last_entries = None
+        return entries
 
     async def build_entries_of_view(
         self, view: View, seqs: Sequence[int], before: ViewEntries | None = None
@@ -163,13 +167,12 @@ class OpenAgentConversation:
         """
         contents: dict[facts.Stored, str | Image] = {}
         while True:
-            showing = ViewEntriesBuilder(self.conversation, seqs, contents)
-            shown = await showing.build_entries(view, before)
-            if not showing.missing:
-                return shown, showing.whole
-            contents |= await self.contents.read_view_contents(
-                replace(view, blocks=tuple(showing.missing.values()))
-            )
+            builder = ViewEntriesBuilder(self.conversation, seqs, contents)
+            entries = await builder.build_entries(view, before)
+            if not builder.missing:
+                return entries, builder.whole
+            view_of_missing = replace(view, blocks=tuple(builder.missing.values()))
+            contents |= await self.contents.read_view_contents(view_of_missing)
 
     async def apply_request_settings(self, arrival: Arrival) -> None:
         """Append facts for system prompt, tools, policy and model where the request differs."""

@@ -32,7 +32,7 @@ from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 MOST_HELD_BODIES = 64
 MOST_HELD_BYTES = 96 << 20
 MOST_BODIES_PER_SESSION = 8  # Besides its main request, a session may send side requests in turn.
-STEP = 1 << 18
+STEP = 1 << 18  # So many bytes are searched, compared or compressed at once.
 # How many list values are sent together at most, and their bytes.
 VALUES_IN_GROUP = 64
 MOST_JOINED = 1 << 20
@@ -42,6 +42,7 @@ MOST_LEVELS = 1_000  # Bodies nested more deeply are forwarded unread.
 MOST_SLICED_LEVELS = 24  # Bodies nesting very long values more deeply are forwarded unread.
 MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.
 MOST_SLICE_TRIES = 4_096
+LONGEST_ESCAPE = 12  # A surrogate pair, as in \ud83d\ude00.
 FIRST_VALUES = 256  # This many values of a long body become messages before it is forwarded.
 _BACKSLASH = ord("\\")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -74,6 +75,7 @@ _WHOLE_MEMBERS = re.compile(  # Complete members of a list or an object, each fo
 )
 _SEAMS = (b'},{"', b'}, {"')  # The characters between two objects in a list, as clients write them.
 _SEAM_TRIES = 4
+FEWEST_BYTES_TO_HALVE = 64  # Among so few bytes, the first that differs is found by their bits.
 _ESCAPED_FIRST_NAME = re.compile(rb'\{[ \t\r\n]*"[^"\\]*\\')
 _SYSTEM = ("system", "developer")
 _SAID: dict[str, Json] = {}
@@ -101,9 +103,11 @@ class PackedBody:
 
     def __getitem__(self, wanted: slice) -> bytes:
         first, end, _ = wanted.indices(self._size)
-        number = first // STEP
-        parts = b"".join(map(_unpack_part, self._parts[number : -(-end // STEP)]))
-        return parts[first - number * STEP : end - number * STEP]
+        first_part = first // STEP
+        end_part = (end + STEP - 1) // STEP
+        unpacked = b"".join(map(_unpack_part, self._parts[first_part:end_part]))
+        unpacked_from = first_part * STEP
+        return unpacked[first - unpacked_from : end - unpacked_from]
 
     def startswith(self, words: memoryview, at: int) -> bool:
         return self[at : at + len(words)].startswith(words)  # `==` would be slow with a view.
@@ -324,18 +328,18 @@ class BodyParser:
         invalid JSON. `may_go_on_unread`: only make the first messages of a long body
         that resembles none before.
         """
-        before, same = self._find_most_similar(wire, content, session)
+        before, common_bytes = self._find_most_similar(wire, content, session)
         parsed: ParsedBody | None = None
         if before is not None:
-            parsed = _parse_from_difference(wire, content, before, same)
+            parsed = _parse_from_difference(wire, content, before, common_bytes)
         if parsed is None and may_go_on_unread and wire in UNREAD_WIRES:
-            parsed = _parse_from_beginning(wire, content, FIRST_VALUES)
+            parsed = _parse_from_beginning(wire, content, most_values=FIRST_VALUES)
             if parsed is not None and len(parsed.places.ends) > FIRST_VALUES:
                 # Not remembered, since most of it is not parsed yet.
                 read_rest = functools.partial(self.parse_body, wire, content, session)
                 return replace(parsed, read_rest=read_rest)
         elif parsed is None:
-            parsed = _parse_from_beginning(wire, content, None)
+            parsed = _parse_from_beginning(wire, content)
         if parsed is not None:
             with self._lock:
                 self._remember_body((wire, session), parsed, before)
@@ -344,68 +348,83 @@ class BodyParser:
     def _find_most_similar(
         self, wire: str, content: BodyBytes, session: str
     ) -> tuple[ParsedBody | None, int]:
+        """Return the earlier body with the longest beginning in common, and its length in bytes."""
         most_similar: ParsedBody | None = None
-        most_same = 0
+        most_common_bytes = 0
         for body in tuple(self._held.get((wire, session), ())):
-            ends = body.places.ends
-            same = count_common_bytes(body.places.content, content)
+            ends_of_values = body.places.ends
+            common_bytes = count_common_bytes(body.places.content, content)
             # Without the first value in common, there is nothing to take over.
-            has_common_value = bool(ends) and same >= ends[0]
-            if same > most_same and has_common_value:
+            has_common_value = bool(ends_of_values) and common_bytes >= ends_of_values[0]
+            if has_common_value and common_bytes > most_common_bytes:
                 most_similar = body
-                most_same = same
-        return most_similar, most_same
+                most_common_bytes = common_bytes
+        return most_similar, most_common_bytes
 
     def _remember_body(
         self, key: tuple[str, str], body: ParsedBody, before: ParsedBody | None
     ) -> None:
-        held = self._held.setdefault(key, [])
+        bodies_of_session = self._held.setdefault(key, [])
         self._held.move_to_end(key)
-        if before is not None and before in held and len(before.messages) <= len(body.messages):
-            held.remove(before)
-        held.append(body)
-        del held[:-MOST_BODIES_PER_SESSION]
-        sizes = [sum(len(body.places.content) for body in held) for held in self._held.values()]
-        while len(sizes) > 1 and (len(sizes) > MOST_HELD_BODIES or sum(sizes) > MOST_HELD_BYTES):
+        if before is not None and before in bodies_of_session:
+            is_continued = len(before.messages) <= len(body.messages)
+            if is_continued:  # Nothing is in the earlier body that is not in this one.
+                bodies_of_session.remove(before)
+        bodies_of_session.append(body)
+        del bodies_of_session[:-MOST_BODIES_PER_SESSION]
+        self._forget_sessions_used_longest_ago()
+
+    def _forget_sessions_used_longest_ago(self) -> None:
+        """Keep to the limits, but keep at least the bodies of one session."""
+        sizes: list[int] = []
+        for bodies in self._held.values():
+            sizes.append(sum(len(body.places.content) for body in bodies))
+        while len(sizes) > 1:
+            if len(sizes) <= MOST_HELD_BODIES and sum(sizes) <= MOST_HELD_BYTES:
+                return
             self._held.popitem(last=False)
             del sizes[0]
 
 
 class _MessageReader:
     """Makes messages from values while a body is parsed, and keeps no values. Stops
-    after about `most`.
+    after about `most_values`; None: it reads all.
     """
 
-    def __init__(self, wire: str, places: ValueOffsets, most: int | None = None) -> None:
+    def __init__(self, wire: str, places: ValueOffsets, most_values: int | None = None) -> None:
         self.places = places
         self.values: list[Json] = []
         self.messages: list[Wired] = []
         self.chain: list[str] = []
         self.instructions: list[Json] = []
         self._wire = wire
-        self._most = most
+        self._most_values = most_values
         self._made = 0  # How many values the messages are made of.
         self._open: list[Json] = []  # Values whose message may not be complete yet.
 
-    def reuse_from_previous_body(self, before: ParsedBody, known: int) -> None:
-        self.values = before.message_units[:known]
+    def reuse_from_previous_body(self, before: ParsedBody, known_values: int) -> None:
+        """Take over the messages that consist of the first, known values."""
+        self.values = before.message_units[:known_values]
         for unit in self.values:
             unit.places = self.places
-        count = bisect_left(before.messages, known, key=lambda message: message.units[-1].at)
+        known_messages = bisect_left(
+            before.messages, known_values, key=lambda message: message.units[-1].at
+        )
         # More values may belong to the last known message, so it is made again.
-        self.messages = before.messages[: max(0, count - 1)]
-        self.chain += before.chain[: len(self.messages) - count_leading_instructions(self.messages)]
-        self.instructions += before.instructions[:known]
+        self.messages = before.messages[: max(0, known_messages - 1)]
+        hash_count = len(self.messages) - count_leading_instructions(self.messages)
+        self.chain += before.chain[:hash_count]
+        self.instructions += before.instructions[:known_values]
         self._made = 0
         if self.messages:
             self._made = self.messages[-1].units[-1].at + 1
         self._open = [unit.parse() for unit in self.values[self._made :]]
 
     def add_values(self, values: Sequence[dict[str, Json]]) -> None:
-        first = len(self.values)
-        if self._most is not None and first >= self._most:
+        first_number = len(self.values)
+        if self._most_values is not None and first_number >= self._most_values:
             return
-        for number, value in enumerate(values, first):
+        for number, value in enumerate(values, first_number):
             if _is_instruction(value):
                 self.instructions.append(value)
             else:
@@ -421,7 +440,7 @@ class _MessageReader:
         self._add_messages(messages[len(self.messages) :])
 
     def _add_messages(self, messages: Sequence[Wired]) -> None:
-        begin = self._made
+        made_before = self._made
         for message in messages:
             units = tuple(self.values[self._made : self._made + len(message.units)])
             self._made += len(units)
@@ -432,7 +451,7 @@ class _MessageReader:
                 self.messages.append(MessageInBytes(self._wire, message.speaker, units))
             if self.chain or message.speaker is not Speaker.SYSTEM:
                 self.chain.append(next_message_hash(self.chain, self._wire, message.identity_key))
-        del self._open[: self._made - begin]
+        del self._open[: self._made - made_before]
 
 
 def _is_instruction(value: dict[str, Json]) -> bool:
@@ -444,81 +463,120 @@ def _parse_messages(wire: str, values: Sequence[Json], before: Sequence[Wired] =
     return WIRE_MODULES[wire].parse_messages({MESSAGE_FIELDS[wire]: values}, before)
 
 
-def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> ParsedBody | None:
-    """`first`: about how many values to keep and make messages of; None: all."""
+def _parse_from_beginning(
+    wire: str, content: BodyBytes, *, most_values: int | None = None
+) -> ParsedBody | None:
+    """Parse a body without an earlier one. `most_values`: about how many values to keep and make
+    messages of; None: all.
+    """
     check_bracket_count(content, 0)
     places = ValueOffsets(content, array("q"), array("q"))
-    reader = _MessageReader(wire, places, first)
+    reader = _MessageReader(wire, places, most_values)
     try:
         read_values_of_list(places, MESSAGE_FIELDS[wire].encode(), reader.add_values)
         value = _parse_rest_and_insert_messages(wire, places, reader.values)
     except MessagesNotFound:
-        value = parse_whole_body(content)
-        if not isinstance(value, dict):
-            return None
-        messages = WIRE_MODULES[wire].parse_messages(value)
-        chain = compute_message_hashes(wire, messages[count_leading_instructions(messages) :])
-        places = ValueOffsets(content, array("q"), array("q"))
-        return ParsedBody(
-            wire, places, value, messages, chain, WIRE_MODULES[wire].parse_head(value), None
-        )
+        return _parse_as_a_whole(wire, content)
     reader.add_last_message()
-    head = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: reader.instructions})
-    marked = _find_marked_values(places)
     return ParsedBody(
-        wire, places, value, reader.messages, tuple(reader.chain), head, marked, reader.instructions
+        wire=wire,
+        places=places,
+        value=value,
+        messages=reader.messages,
+        chain=tuple(reader.chain),
+        head=_parse_head(wire, value, reader.instructions),
+        marked=_find_marked_values(places),
+        instructions=reader.instructions,
     )
 
 
+def _parse_as_a_whole(wire: str, content: BodyBytes) -> ParsedBody | None:
+    """Parse a body whose messages are not a list of objects. Return None if it is no object."""
+    value = parse_whole_body(content)
+    if not isinstance(value, dict):
+        return None
+    messages = WIRE_MODULES[wire].parse_messages(value)
+    messages_behind_head = messages[count_leading_instructions(messages) :]
+    return ParsedBody(
+        wire=wire,
+        places=ValueOffsets(content, array("q"), array("q")),
+        value=value,
+        messages=messages,
+        chain=compute_message_hashes(wire, messages_behind_head),
+        head=WIRE_MODULES[wire].parse_head(value),
+        marked=None,
+    )
+
+
+def _parse_head(wire: str, value: Mapping[str, Json], instructions: Sequence[Json]) -> RequestHead:
+    """Read model, system prompt and tools, which need no messages but the instructions."""
+    head: RequestHead = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: instructions})
+    return head
+
+
 def _parse_from_difference(
-    wire: str, content: BodyBytes, before: ParsedBody, same: int
+    wire: str, content: BodyBytes, before: ParsedBody, common_bytes: int
 ) -> ParsedBody | None:
     """Parse only the values that differ. Return None if that is impossible."""
-    content_before = before.places.content
-    begins = before.places.begins
-    ends = before.places.ends
-    known = bisect_right(ends, same)
-    check_bracket_count(content, ends[known - 1])
-    places = ValueOffsets(content, begins[:known], ends[:known])
+    known_values = bisect_right(before.places.ends, common_bytes)
+    known_end = before.places.ends[known_values - 1]
+    check_bracket_count(content, known_end)
+    places = ValueOffsets(
+        content, before.places.begins[:known_values], before.places.ends[:known_values]
+    )
     reader = _MessageReader(wire, places)
-    reader.reuse_from_previous_body(before, known)
+    reader.reuse_from_previous_body(before, known_values)
     try:
-        _read_values_from(places, ends[known - 1], reader.add_values)
+        _read_values_from(places, known_end, reader.add_values)
         value = _parse_rest_and_insert_messages(wire, places, reader.values)
     except MessagesNotFound:
         return None
     reader.add_last_message()
-    marked = _find_marked_values(places, known, before.marked or ())
-    # Compared as bytes: an agent that sends its tools, or their keys, in another order
-    # sends other tools.
-    beside = content[: places.begins[0]], content[places.ends[-1] :]
-    beside_before = content_before[: begins[0]], content_before[ends[-1] :]
-    has_other_instructions = any(before.instructions[known:]) or any(reader.instructions[known:])
-    head = before.head
-    if beside != beside_before or has_other_instructions:
-        head = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: reader.instructions})
+    if _has_same_head(before, places, reader.instructions, known_values):
+        head = before.head
+    else:
+        head = _parse_head(wire, value, reader.instructions)
     return ParsedBody(
-        wire,
-        places,
-        value,
-        reader.messages,
-        tuple(reader.chain),
-        head,
-        marked,
-        reader.instructions,
-        before.previous,
+        wire=wire,
+        places=places,
+        value=value,
+        messages=reader.messages,
+        chain=tuple(reader.chain),
+        head=head,
+        marked=_find_marked_values(places, known_values, before.marked or ()),
+        instructions=reader.instructions,
+        previous=before.previous,
+    )
+
+
+def _has_same_head(
+    before: ParsedBody, places: ValueOffsets, instructions: Sequence[Json], known_values: int
+) -> bool:
+    """Whether all beside the list of messages is as before, and no instruction is new or gone.
+
+    Compared as bytes: an agent that sends its tools, or their keys, in another order sends
+    other tools.
+    """
+    if any(before.instructions[known_values:]) or any(instructions[known_values:]):
+        return False
+    places_before = before.places
+    before_list = places.content[: places.begins[0]]
+    behind_list = places.content[places.ends[-1] :]
+    return (
+        before_list == places_before.content[: places_before.begins[0]]
+        and behind_list == places_before.content[places_before.ends[-1] :]
     )
 
 
 def _find_marked_values(
-    places: ValueOffsets, known: int = 0, before: Iterable[int] = ()
+    places: ValueOffsets, known_values: int = 0, marked_before: Iterable[int] = ()
 ) -> frozenset[int]:
-    """Return the values that may have a mark. `before`: earlier ones; `known` values
-    are the same.
+    """Return the values that may have a cache mark. The first `known_values` are the same as
+    in the earlier body, in which those of `marked_before` may have one.
     """
-    marked = {number for number in before if number < known}
-    if known < len(places.begins):
-        search_from = places.begins[known]
+    marked = {number for number in marked_before if number < known_values}
+    if known_values < len(places.begins):
+        search_from = places.begins[known_values]
         search_to = places.ends[-1]
         for position in _find_all_in_steps(
             places.content, b'"cache_control"', search_from, search_to
@@ -530,14 +588,15 @@ def _find_marked_values(
 def _parse_rest_and_insert_messages(
     protocol: str, places: ValueOffsets, messages: list[Json]
 ) -> dict[str, Json]:
+    """Parse what is before and behind the list, and put the messages where the list was."""
     name = MESSAGE_FIELDS[protocol]
     if not places.begins:
         raise MessagesNotFound
-    before = places.content[: places.begins[0]]
-    behind = places.content[places.ends[-1] :]
-    if b'"%s"' % name.encode() in behind:  # The body may have a second list with this name.
+    before_values = places.content[: places.begins[0]]
+    behind_values = places.content[places.ends[-1] :]
+    if b'"%s"' % name.encode() in behind_values:  # The body may have a second list of this name.
         raise MessagesNotFound
-    value = parse_whole_body(before + behind)
+    value = parse_whole_body(before_values + behind_values)
     if not isinstance(value, dict) or value.get(name) != []:
         raise MessagesNotFound
     value[name] = messages
@@ -579,22 +638,26 @@ def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json
     is_object = opening == b"{"
     parsed_object: dict[str, Json] = {}
     parsed_list: list[Json] = []
-    at = _end_of_repeat(_SPACE, content, begin + 1)
-    while at < end - 1 or parsed_object or parsed_list:  # Each comma must precede a member.
-        last = _match_end_up_to(_WHOLE_MEMBERS, content, at, min(at + SLICE, end - 1)) - 1
-        if last >= at:
-            members = orjson.loads(opening + content[at:last] + closing)
+    closing_position = end - 1
+    position = _end_of_repeat(_SPACE, content, begin + 1)
+    # Each comma must precede a member, so only an empty list or object ends at once.
+    while position < closing_position or parsed_object or parsed_list:
+        slice_end = min(position + SLICE, closing_position)
+        # The match ends behind the comma of the last member that fits.
+        members_end = _match_end_up_to(_WHOLE_MEMBERS, content, position, slice_end) - 1
+        if members_end >= position:
+            members = orjson.loads(opening + content[position:members_end] + closing)
         else:
-            members, last = _parse_long_member(content, at, level, is_named=is_object)
+            members, members_end = _parse_long_member(content, position, level, is_named=is_object)
         if is_object:
             parsed_object.update(members)
         else:
             parsed_list.extend(members)
-        if last == end - 1:
+        if members_end == closing_position:
             break
-        if not members or content[last : last + 1] != b",":
+        if not members or content[members_end : members_end + 1] != b",":
             raise ValueError("members are not parted by commas")
-        at = last + 1
+        position = members_end + 1
     if is_object:
         return parsed_object
     return parsed_list
@@ -628,16 +691,16 @@ def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
     """Return where a string may be split: not in a character, escape or surrogate pair.
     Or return the end.
     """
-    for place in range(at, min(at + MOST_SLICE_TRIES, end)):
-        # The longest escape, a surrogate pair, has twelve characters.
-        is_behind_escapes = b"\\" not in content[place - 12 : place]
-        is_within_character = content[place] & 0xC0 == 0x80
+    for position in range(at, min(at + MOST_SLICE_TRIES, end)):
+        is_behind_escapes = b"\\" not in content[position - LONGEST_ESCAPE : position]
+        # In UTF-8, the bytes of a character after its first one begin with the bits 10.
+        is_within_character = content[position] & 0xC0 == 0x80
         if is_behind_escapes and not is_within_character:
-            return place
-        begins_escape = content[place] == _BACKSLASH != content[place - 1]
-        is_surrogate = content[place + 1 : place + 3].lower() == b"ud"
+            return position
+        begins_escape = content[position] == _BACKSLASH != content[position - 1]
+        is_surrogate = content[position + 1 : position + 3].lower() == b"ud"
         if begins_escape and not is_surrogate:
-            return place
+            return position
     return end
 
 
@@ -646,20 +709,28 @@ class MessagesNotFound(ValueError):
 
 
 def count_common_bytes(one: BodyBytes | PackedBody, other: BodyBytes) -> int:
-    most = min(len(one), len(other))
-    whole = memoryview(other)
-    at = 0
-    while at < most and one.startswith(whole[at : min(at + STEP, most)], at):
-        at += STEP
-    stop = min(at + STEP, most)
-    while stop - at > 64:  # Comparing takes far less time than finding the differing bits.
-        middle = (at + stop) // 2
-        if one.startswith(whole[at:middle], at):
-            at = middle
+    """Return how many bytes at the beginning are the same, without blocking other threads."""
+    shorter_length = min(len(one), len(other))
+    other_view = memoryview(other)
+    same_until = 0
+    while same_until < shorter_length:
+        next_bytes = other_view[same_until : min(same_until + STEP, shorter_length)]
+        if not one.startswith(next_bytes, same_until):
+            break
+        same_until += STEP
+    # The first difference is before `stop`. Halving takes far less time than finding it by bits.
+    stop = min(same_until + STEP, shorter_length)
+    while stop - same_until > FEWEST_BYTES_TO_HALVE:
+        middle = (same_until + stop) // 2
+        if one.startswith(other_view[same_until:middle], same_until):
+            same_until = middle
         else:
             stop = middle
-    differing = int.from_bytes(one[at:stop], "big") ^ int.from_bytes(other[at:stop], "big")
-    return stop - (differing.bit_length() + 7) // 8
+    number = int.from_bytes(one[same_until:stop], "big")
+    other_number = int.from_bytes(other[same_until:stop], "big")
+    differing_bits = (number ^ other_number).bit_length()
+    differing_bytes = (differing_bits + 7) // 8
+    return stop - differing_bytes
 
 
 def _find_all_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> Iterator[int]:
@@ -679,8 +750,10 @@ def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SI
     would delay other requests.
     """
     count = 0
-    for first in range(at, len(content), STEP):
-        count += content.count(b"[", first, first + STEP) + content.count(b"{", first, first + STEP)
+    for step_start in range(at, len(content), STEP):
+        step_end = step_start + STEP
+        count += content.count(b"[", step_start, step_end)
+        count += content.count(b"{", step_start, step_end)
         if count > most:
             raise ValueError(f"There are more than {most:,} lists and objects.")
 
@@ -692,30 +765,31 @@ def read_values_of_list(
     Raises MessagesNotFound.
     """
     content = places.content
-    at = _end_of_repeat(_SPACE, content, 0)
-    if content[at : at + 1] != b"{":
+    opening_brace = _end_of_repeat(_SPACE, content, 0)
+    if content[opening_brace : opening_brace + 1] != b"{":
         raise MessagesNotFound
-    at += 1
+    position = opening_brace + 1
     while True:
-        begin = _end_of_repeat(_SPACE_AND_COMMAS, content, at)
-        end, at = _find_named_value(content, begin)
-        if content[begin + 1 : end - 1] == name:
-            if content[at : at + 1] != b"[":
+        name_begin = _end_of_repeat(_SPACE_AND_COMMAS, content, position)
+        name_end, value_begin = _find_named_value(content, name_begin)
+        name_without_quotes = content[name_begin + 1 : name_end - 1]
+        if name_without_quotes == name:
+            if content[value_begin : value_begin + 1] != b"[":
                 raise MessagesNotFound
-            _read_values_from(places, at + 1, add)
+            _read_values_from(places, value_begin + 1, add)
             return
-        at = _find_value_end(content, at)
+        position = _find_value_end(content, value_begin)
 
 
 def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
     """Return the position after the name that begins here, and where its value begins."""
     if content[at : at + 1] != b'"':
         raise MessagesNotFound
-    end = _find_string_end(content, at + 1)
-    at = _end_of_repeat(_SPACE, content, end)
-    if content[at : at + 1] != b":":
+    name_end = _find_string_end(content, at + 1)
+    colon = _end_of_repeat(_SPACE, content, name_end)
+    if content[colon : colon + 1] != b":":
         raise MessagesNotFound
-    return end, _end_of_repeat(_SPACE, content, at + 1)
+    return name_end, _end_of_repeat(_SPACE, content, colon + 1)
 
 
 def _read_values_from(
@@ -724,28 +798,29 @@ def _read_values_from(
     """Read a list's objects, many small ones at once, or for a while one by one if that fails."""
     content = places.content
     one_by_one_until = at
+    position = at
     while True:
-        behind = at
-        at = _end_of_repeat(_SPACE_AND_COMMAS, content, behind)
-        sign = content[at : at + 1]
-        if sign == b"]":
+        begin = _end_of_repeat(_SPACE_AND_COMMAS, content, position)
+        first_sign = content[begin : begin + 1]
+        if first_sign == b"]":
             return
-        if sign != b"{":
+        if first_sign != b"{":
             raise MessagesNotFound
-        if places.begins and content[behind:at].strip() != b",":
+        if places.begins and content[position:begin].strip() != b",":
             raise ValueError("the values of the list are not parted by commas")
         group: _ParsedGroup | None = None
-        if at >= one_by_one_until:
-            group = _parse_group_of_values(content, at)
+        if begin >= one_by_one_until:
+            group = _parse_group_of_values(content, begin)
         if group is None:
             # The next values are probably as long as this one, so many at once would fail again.
-            one_by_one_until = max(one_by_one_until, at + SLICE)
-            end = _find_value_end(content, at)
-            group = _ParsedGroup([at], [end], [parse_value_between(content, at, end)])
+            one_by_one_until = max(one_by_one_until, begin + SLICE)
+            end = _find_value_end(content, begin)
+            value = parse_value_between(content, begin, end)
+            group = _ParsedGroup(begins=[begin], ends=[end], values=[value])
         places.begins.extend(group.begins)
         places.ends.extend(group.ends)
         add(group.values)
-        at = places.ends[-1]
+        position = group.ends[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from itertools import accumulate
 from operator import itemgetter
 
 from helix_desktop.engine import facts, message_blocks
@@ -20,6 +19,7 @@ from helix_desktop.engine.prompt_cache_marks import count_same_first_objects
 from helix_desktop.fast_dataclass import dataclass
 
 SLICE_SECONDS = 0.002  # In seconds. Work that takes longer pauses to let other tasks run.
+BLOCKS_BEFORE_PAUSE = 4_000  # So many blocks are not looked at twice without a pause.
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,10 @@ class ViewEntries:
 
 @dataclass(slots=True)
 class ViewEntriesBuilder:
-    """Builds one view's entries. `seqs`: each message's last fact. `missing`: blocks whose
-    content is needed but not in `contents`. `whole`: every block belongs to one of the messages.
+    """Builds one view's entries. `seqs`: each message's last fact. `out`: the entries so far.
+    `spans`: what folds cover. `missing`: blocks whose content is needed but not in `contents`.
+    `whole`: every block belongs to one of the messages. `_covered_until`: the position behind
+    the last message that a fold covers.
     """
 
     conversation: Conversation
@@ -121,60 +123,58 @@ class ViewEntriesBuilder:
         """Return the entries for the request's messages. `before`: those of the last
         view of this line.
         """
-        blocks = view.blocks
-        first = 0
-        has_fold = False
-        is_plain = True
-        if before is not None and _only_adds_to(view, before):
-            self._take_over_entries(before)
-            first = before.messages
-            blocks = view.blocks[len(before.blocks) :]
-            has_fold = before.has_fold
-            is_plain = before.is_plain
-        known = len(self.out)
-        await self._add_entries_of_blocks(blocks)
-        self._insert_messages_without_facts(first, known)
-        has_fold = has_fold or any(block.fold for block in blocks)
-        if len(blocks) > 4_000:  # So many are not looked at twice without a pause.
+        if before is None or not _only_adds_to(view, before):
+            before = ViewEntries(entries=(), blocks=(), messages=0, spans=(), seq=0, is_plain=True)
+        self._take_over_entries(before)
+        known_count = len(self.out)
+        new_blocks = view.blocks[len(before.blocks) :]
+        await self._add_entries_of_blocks(new_blocks)
+        self._insert_messages_without_facts(before.messages, known_count)
+        has_fold = before.has_fold or any(block.fold for block in new_blocks)
+        if len(new_blocks) > BLOCKS_BEFORE_PAUSE:
             await asyncio.sleep(0)
-        if has_fold or self.conversation.state.branch.exclusions:
-            is_plain = False
-        is_plain = is_plain and all(isinstance(one, CLIENT_MESSAGES) for one in self.out[known:])
+        may_be_plain = before.is_plain and not has_fold
+        if self.conversation.state.branch.exclusions:
+            may_be_plain = False
+        is_plain = may_be_plain and all(
+            isinstance(entry, CLIENT_MESSAGES) for entry in self.out[known_count:]
+        )
         if is_plain:
-            self._leave_messages_unchanged(known)
+            self._leave_messages_unchanged(known_count)
         else:
             self._begin_with_user()
         return ViewEntries(
-            tuple(self.out),
-            view.blocks,
-            len(self.seqs),
-            tuple(self.spans),
-            view.seq,
-            tuple(self.find_taken_out()),
-            is_plain,
-            has_fold,
+            entries=tuple(self.out),
+            blocks=view.blocks,
+            messages=len(self.seqs),
+            spans=tuple(self.spans),
+            seq=view.seq,
+            taken_out=tuple(self.find_taken_out()),
+            is_plain=is_plain,
+            has_fold=has_fold,
         )
 
     def _take_over_entries(self, before: ViewEntries) -> None:
         self.out = list(before.entries)
         self.spans = list(before.spans)
-        covered_ends = (bisect_right(self.seqs, span.last) for span in self.spans)
-        self._covered_until = max(covered_ends, default=0)
+        ends_of_covered = [bisect_right(self.seqs, span.last) for span in self.spans]
+        self._covered_until = max(ends_of_covered, default=0)
 
-    def _leave_messages_unchanged(self, known: int) -> None:
+    def _leave_messages_unchanged(self, known_count: int) -> None:
         """Make every new message one that goes on as it came, in its order."""
-        positions = [entry.at for entry in self.out[known:] if type(entry) is As]
-        if positions != [*range(known, len(self.seqs))]:
-            self.out[known:] = map(As, range(known, len(self.seqs)))
+        positions = [entry.at for entry in self.out[known_count:] if type(entry) is As]
+        all_new_positions = range(known_count, len(self.seqs))
+        if positions != list(all_new_positions):
+            self.out[known_count:] = map(As, all_new_positions)
 
     def _begin_with_user(self) -> None:
         """Providers want the user to speak first."""
         if not self.seqs:
             return
         if self.out:
-            first = self.out[0]
-            is_first_message = isinstance(first, As | Changed) and first.at == 0
-            if isinstance(first, Says) or is_first_message:
+            first_entry = self.out[0]
+            is_first_message = isinstance(first_entry, As | Changed) and first_entry.at == 0
+            if isinstance(first_entry, Says) or is_first_message:
                 return
         self.out.insert(0, Says(message_blocks.EXCLUDED))
 
@@ -191,96 +191,116 @@ class ViewEntriesBuilder:
     def _positions_of_taken_out(self) -> list[int]:
         branch = self.conversation.state.branch
         positions = set[int]()
-        for cover in branch.exclusions:
-            positions.update(bisect_left(self.seqs, ref.seq) for ref in branch.parts_within(cover))
-        return sorted(positions - {len(self.seqs)})
+        for exclusion in branch.exclusions:
+            for part in branch.parts_within(exclusion):
+                positions.add(self._position_of_fact(part.seq))
+        position_behind_last = len(self.seqs)
+        positions.discard(position_behind_last)
+        return sorted(positions)
+
+    def _position_of_fact(self, seq: int) -> int:
+        """Return the message that a fact belongs to: the first one that ends with it or later."""
+        return bisect_left(self.seqs, seq)
 
     async def _add_entries_of_blocks(self, blocks: Sequence[Block]) -> None:
-        spans = self.spans
-        groups: dict[int, list[Block]] = {}
-        until = time.perf_counter() + SLICE_SECONDS
+        """Add the entries of the messages whose blocks these are. The blocks of one message
+        follow each other, so they are collected until those of another one begin.
+        """
+        collected: dict[int, list[Block]] = {}
+        pause_at = time.perf_counter() + SLICE_SECONDS
         for block in blocks:
-            if time.perf_counter() > until:
+            if time.perf_counter() > pause_at:
                 await asyncio.sleep(0)
-                until = time.perf_counter() + SLICE_SECONDS
+                pause_at = time.perf_counter() + SLICE_SECONDS
             if block.role is Role.SYSTEM:
                 continue
             source = block.source
             if isinstance(source, facts.Span):
-                spans.append(source)
-                self._append_entries_of_groups(groups)
+                self.spans.append(source)
+                self._append_entries_of_messages(collected)
                 covered = self._positions_in_span(source)
                 self.out.append(Says(self._shown_text_of_block(block), covered))
-            elif spans and spans[-1].first <= source.seq <= spans[-1].last:
-                # This part is inside a fold that quotes it word for word.
-                quoted = self._text_kept_word_for_word(block)
-                if not quoted.startswith(SYSTEM_MESSAGE):  # The message itself goes on.
-                    self.out.append(Says(quoted))
+            elif self._is_in_last_fold(source.seq):  # The fold quotes this part word for word.
+                quotation = self._text_kept_word_for_word(block)
+                if not quotation.startswith(SYSTEM_MESSAGE):  # The message itself goes on.
+                    self.out.append(Says(quotation))
             else:
-                at = bisect_left(self.seqs, source.seq)
-                if at not in groups:
-                    self._append_entries_of_groups(groups)
-                groups.setdefault(at, []).append(block)
-        self._append_entries_of_groups(groups)
+                position = self._position_of_fact(source.seq)
+                if position not in collected:
+                    self._append_entries_of_messages(collected)
+                collected.setdefault(position, []).append(block)
+        self._append_entries_of_messages(collected)
+
+    def _is_in_last_fold(self, seq: int) -> bool:
+        if not self.spans:
+            return False
+        last_span = self.spans[-1]
+        return last_span.first <= seq <= last_span.last
 
     def _positions_in_span(self, span: facts.Span) -> tuple[tuple[int, int], ...]:
-        """Return the messages that a fold covers, each fold's only once."""
+        """Return the messages that a fold covers, without those taken out, as pairs of the first
+        one and the one behind the last. What an earlier fold covers is not returned again.
+        """
         first = max(bisect_left(self.seqs, span.first), self._covered_until)
         end = bisect_right(self.seqs, span.last)
         self._covered_until = max(end, self._covered_until)
-        positions = []
+        covered: list[tuple[int, int]] = []
         for taken_out in self._positions_of_taken_out():
-            if first <= taken_out < end:
-                positions.append((first, taken_out))
-                first = taken_out + 1
-        positions.append((first, end))
-        return tuple(pair for pair in positions if pair[0] < pair[1])
+            if not first <= taken_out < end:
+                continue
+            if first < taken_out:
+                covered.append((first, taken_out))
+            first = taken_out + 1
+        if first < end:
+            covered.append((first, end))
+        return tuple(covered)
 
-    def _append_entries_of_groups(self, groups: dict[int, list[Block]]) -> None:
-        for at, blocks in groups.items():
-            if at < len(self.seqs):
-                self.out.extend(self._entries_of_message(at, blocks))
+    def _append_entries_of_messages(self, collected: dict[int, list[Block]]) -> None:
+        """Append the entries of the collected blocks, by their messages, and forget them."""
+        for position, blocks in collected.items():
+            if position < len(self.seqs):
+                self.out.extend(self._entries_of_message(position, blocks))
             else:
                 self.whole = False
-        groups.clear()
+        collected.clear()
 
-    def _facts_of_message(self, at: int) -> list[facts.Recorded]:
+    def _facts_of_message(self, position: int) -> list[facts.Recorded]:
         state = self.conversation.state
-        first = 1
-        if at:
-            first = self.seqs[at - 1] + 1
-        seqs = state.branch.covered_messages(facts.Span(first, self.seqs[at]))
-        return [state.facts[seq - 1] for seq in seqs]
+        first_seq = 1
+        if position:
+            first_seq = self.seqs[position - 1] + 1
+        span = facts.Span(first_seq, self.seqs[position])
+        return [state.facts[seq - 1] for seq in state.branch.covered_messages(span)]
 
-    def _entries_of_message(self, at: int, blocks: Sequence[Block]) -> Iterator[Entry]:
-        recorded_facts = self._facts_of_message(at)
+    def _entries_of_message(self, position: int, blocks: Sequence[Block]) -> Iterator[Entry]:
+        recorded_facts = self._facts_of_message(position)
         if any(map(_is_hidden_reply, recorded_facts)):
-            yield from self._entries_of_hidden_reply(at, recorded_facts, blocks)
+            yield from self._entries_of_hidden_reply(position, recorded_facts, blocks)
             return
-        changed = self._changed_message(at, recorded_facts, blocks)
+        changed = self._changed_message(position, recorded_facts, blocks)
         if changed.parts:
             yield changed
         else:
-            yield As(at)
+            yield As(position)
 
     def _changed_message(
-        self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
+        self, position: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
     ) -> Changed:
-        parts: list[Part] = []
-        answers: list[str] = []
+        changed_parts: list[Part] = []
+        answered_calls: list[str] = []
         for recorded in recorded_facts:
-            parts.extend(self._find_changed_parts(recorded, blocks))
+            changed_parts.extend(self._find_changed_parts(recorded, blocks))
             if isinstance(recorded.fact, facts.ToolReturned):
-                answers.append(recorded.fact.call)
-        return Changed(at, tuple(parts), tuple(answers))
+                answered_calls.append(recorded.fact.call)
+        return Changed(position, tuple(changed_parts), tuple(answered_calls))
 
     def _find_changed_parts(
         self, recorded: facts.Recorded, blocks: Sequence[Block]
     ) -> Iterator[Part]:
-        shown = {block.source: block for block in blocks}
+        blocks_by_source = {block.source: block for block in blocks}
         parts = message_blocks.parts_of(message_blocks.require_message(recorded))
         for place, part in enumerate(parts):
-            block = shown.get(facts.PartRef(recorded.seq, place))
+            block = blocks_by_source.get(facts.PartRef(recorded.seq, place))
             if self._is_part_changed(part, block):
                 yield from self._describe_changed_part(recorded.fact, place, part, block)
 
@@ -293,6 +313,9 @@ class ViewEntriesBuilder:
     def _describe_changed_part(
         self, fact: facts.Fact, place: int, part: object, block: Block | None
     ) -> Iterator[Part]:
+        """Yield how the part at this place of its message is shown. Without a block, it is not
+        shown.
+        """
         text: str | None = None
         if block is not None:
             text = self._shown_text_of_block(block)
@@ -319,22 +342,27 @@ class ViewEntriesBuilder:
         return isinstance(part, facts.Stored) and isinstance(block.content, facts.Text)
 
     def _entries_of_hidden_reply(
-        self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
+        self, position: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
     ) -> Iterator[Entry]:
-        shown = {block.source: block for block in blocks}
-        seen = {ref.seq for ref in shown if isinstance(ref, facts.PartRef)}
+        """Yield a reply in which the model recalled something: each step of it, and at the end
+        what the agent was shown.
+        """
+        blocks_by_source = {block.source: block for block in blocks}
+        shown_seqs = {
+            source.seq for source in blocks_by_source if isinstance(source, facts.PartRef)
+        }
         for recorded in recorded_facts:
             fact = recorded.fact
-            if recorded.seq not in seen:
+            if recorded.seq not in shown_seqs:
                 continue  # A fold replaces this whole step.
             if isinstance(fact, facts.ModelReplied):
-                changes = tuple(self._find_changed_parts(recorded, blocks))
+                changed_parts = tuple(self._find_changed_parts(recorded, blocks))
                 if fact.raw:
-                    yield Hidden(fact.raw, changes)
+                    yield Hidden(fact.raw, changed_parts)
                 else:
-                    yield As(at)
+                    yield As(position)
             elif isinstance(fact, facts.ToolReturned):
-                block = shown.get(facts.PartRef(recorded.seq))
+                block = blocks_by_source.get(facts.PartRef(recorded.seq))
                 yield self._returned_of_hidden_call(fact, block)
 
     def _returned_of_hidden_call(self, fact: facts.ToolReturned, block: Block | None) -> Returned:
@@ -347,30 +375,45 @@ class ViewEntriesBuilder:
             text = self._shown_text_of_block(block)
         return Returned(fact.call, name, text, fact.ok)
 
-    def _insert_messages_without_facts(self, first: int, known: int) -> None:
-        """Leave empty messages, which have no facts, in place unless a fold covers them."""
-        # A set of numbers would take as much memory as the entries.
-        is_there = bytearray(len(self.seqs))
-        for entry in self.out[known:]:
+    def _insert_messages_without_facts(self, first_new: int, known_count: int) -> None:
+        """Leave empty messages, which have no facts, in place unless a fold covers them.
+
+        `first_new`: the first message that may be missing. `known_count`: the entries that stay.
+        """
+        # A byte for each message: a set of numbers would take as much memory as the entries.
+        is_represented = bytearray(len(self.seqs))
+        for entry in self.out[known_count:]:
             if isinstance(entry, CLIENT_MESSAGES):
-                is_there[entry.at] = True
+                is_represented[entry.at] = True
         for span in self.spans:
-            low = bisect_left(self.seqs, span.first)
-            high = bisect_right(self.seqs, span.last)
-            is_there[low:high] = bytes([True]) * (high - low)
-        empty = []
-        for at in range(first, len(self.seqs)):
-            if not is_there[at] and not self._facts_of_message(at):
-                empty.append((at, As(at)))
-        if empty:
-            # Entries that are no message of the agent's stay behind the one before them.
-            positions = accumulate((getattr(entry, "at", -1) for entry in self.out[known:]), max)
-            placed: list[tuple[int, Entry]] = list(zip(positions, self.out[known:], strict=True))
-            placed.extend(empty)
-            placed.sort(key=itemgetter(0))
-            self.out[known:] = [entry for _, entry in placed]
+            first_covered = bisect_left(self.seqs, span.first)
+            end_of_covered = bisect_right(self.seqs, span.last)
+            covered_count = end_of_covered - first_covered
+            is_represented[first_covered:end_of_covered] = bytes([True]) * covered_count
+        empty_messages: list[int] = []
+        for position in range(first_new, len(self.seqs)):
+            if not is_represented[position] and not self._facts_of_message(position):
+                empty_messages.append(position)
+        if empty_messages:
+            self._insert_entries_by_position(empty_messages, known_count)
+
+    def _insert_entries_by_position(self, positions: Sequence[int], known_count: int) -> None:
+        """Insert messages among the entries behind the known ones. Entries that are no message
+        of the agent's stay behind the one before them.
+        """
+        placed_entries: list[tuple[int, Entry]] = []
+        highest_position = -1
+        for entry in self.out[known_count:]:
+            if isinstance(entry, CLIENT_MESSAGES):
+                highest_position = max(highest_position, entry.at)
+            placed_entries.append((highest_position, entry))
+        for position in positions:
+            placed_entries.append((position, As(position)))
+        placed_entries.sort(key=itemgetter(0))
+        self.out[known_count:] = [entry for _, entry in placed_entries]
 
     def _shown_text_of_block(self, block: Block) -> str:
+        """Return a block's text. If its content is not read yet, it is added to `missing`."""
         content = block.content
         if isinstance(content, facts.ToolCall):
             return content.arguments
@@ -380,11 +423,11 @@ class ViewEntriesBuilder:
             stored = content
         else:
             stored = content.stored
-        shown = self.contents.get(stored)
-        if shown is None:
+        text_or_image = self.contents.get(stored)
+        if text_or_image is None:
             self.missing[stored] = block
-        if isinstance(shown, str):
-            return shown
+        if isinstance(text_or_image, str):
+            return text_or_image
         return "[image]"
 
     def _text_kept_word_for_word(self, block: Block) -> str:
@@ -404,12 +447,16 @@ def _is_hidden_reply(recorded: facts.Recorded) -> bool:
     return isinstance(recorded.fact, facts.ModelReplied) and bool(recorded.fact.raw)
 
 
-def without_taken_out(count: int, taken_out: Sequence[Changed]) -> tuple[Entry, ...]:
-    """Return so many messages unchanged, except for what the user took out."""
+def without_taken_out(message_count: int, taken_out: Sequence[Changed]) -> tuple[Entry, ...]:
+    """Return so many messages unchanged, except for what the user took out. Without that, no
+    entries are needed.
+    """
     if not taken_out:
         return ()
-    changed = {message.at: message for message in taken_out}
-    return tuple(changed.get(at, As(at)) for at in range(count))
+    changed_by_position = {message.at: message for message in taken_out}
+    return tuple(
+        changed_by_position.get(position, As(position)) for position in range(message_count)
+    )
 
 
 def parse_hidden_messages(raw: str) -> list[object]:
