@@ -24,19 +24,16 @@ def carried_units(protocol: Any, covered: Sequence[Wired]) -> list[Json]:
     wanted_pairs = _ids_of_wanted_pairs(covered)
     units: list[Json] = []
     for message in covered:
-        pieces = message.pieces
-        kept = [_is_carried(piece, wanted_pairs) for piece in pieces]
-        if not any(kept):
+        carried_positions = _positions_of_carried_pieces(message.pieces, wanted_pairs)
+        if not carried_positions:
             continue
-        if _has_carried_call(pieces, kept):
-            # Providers want a reply's reasoning in front of its calls.
-            kept = [
-                is_kept or piece.kind is PieceKind.REASONING
-                for is_kept, piece in zip(kept, pieces, strict=True)
-            ]
-        gone = [PieceEdit(position, None) for position, is_kept in enumerate(kept) if not is_kept]
-        if gone:
-            units.extend(protocol.apply_edits(message, gone))
+        removals = [
+            PieceEdit(position, None)
+            for position in range(len(message.pieces))
+            if position not in carried_positions
+        ]
+        if removals:
+            units.extend(protocol.apply_edits(message, removals))
         else:
             units.extend(message.units)
     if protocol is anthropic_gateway:
@@ -44,32 +41,41 @@ def carried_units(protocol: Any, covered: Sequence[Wired]) -> list[Json]:
     return units
 
 
+def _positions_of_carried_pieces(pieces: Sequence[Piece], wanted_pairs: set[str]) -> set[int]:
+    carried_positions = set[int]()
+    reasoning_positions = set[int]()
+    has_carried_call = False
+    for position, piece in enumerate(pieces):
+        if piece.kind is PieceKind.REASONING:
+            reasoning_positions.add(position)
+        if _is_carried(piece, wanted_pairs):
+            carried_positions.add(position)
+            if piece.kind is PieceKind.CALL:
+                has_carried_call = True
+    if has_carried_call:  # Providers want a reply's reasoning in front of its calls.
+        return carried_positions | reasoning_positions
+    return carried_positions
+
+
 def _ids_of_wanted_pairs(covered: Sequence[Wired]) -> set[str]:
     """Return the ids of calls that go on with their results, or the other way round."""
-    called = set[str]()
-    answered = set[str]()
-    wanted = set[str]()
+    called_ids = set[str]()
+    answered_ids = set[str]()
+    wanted_ids = set[str]()
     for message in covered:
         for piece in message.pieces:
             if piece.kind is PieceKind.CALL:
-                called.add(piece.id)
+                called_ids.add(piece.id)
             elif piece.kind is PieceKind.RESULT:
-                answered.add(piece.id)
+                answered_ids.add(piece.id)
             if piece.outlives_folds and piece.id:
-                wanted.add(piece.id)
-    # No provider accepts a call without its result.
-    alone = called ^ answered
-    return wanted - alone
+                wanted_ids.add(piece.id)
+    # No provider accepts a call without its result, or a result without its call.
+    ids_without_partner = called_ids.symmetric_difference(answered_ids)
+    return wanted_ids - ids_without_partner
 
 
 def _is_carried(piece: Piece, wanted_pairs: set[str]) -> bool:
     if piece.id or piece.kind in _CALLS_AND_RESULTS:
         return piece.id in wanted_pairs
     return piece.outlives_folds
-
-
-def _has_carried_call(pieces: Sequence[Piece], kept: Sequence[bool]) -> bool:
-    for piece, is_kept in zip(pieces, kept, strict=True):
-        if is_kept and piece.kind is PieceKind.CALL:
-            return True
-    return False

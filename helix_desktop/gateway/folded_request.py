@@ -91,24 +91,28 @@ def build_folded_body(
     messages: Sequence[Wired],
     entries: Sequence[Entry],
     marked: Collection[int] | None = None,
-    kept: PreviousBody | None = None,
+    previous: PreviousBody | None = None,
 ) -> dict[str, Json]:
     """Build the request with the entries as its messages. `marked`: units that may be
-    cache-marked.
+    cache-marked. `previous`: what is reused of the last request, and is replaced by this one.
     """
     protocol: Any = WIRE_MODULES[wire]
-    first = count_leading_instructions(messages)
-    previous = kept or PreviousBody()
-    may_be_marked = _positions_of_possible_marks(wire, messages, first, marked)
-    builder = _FoldedMessagesBuilder(protocol, messages, first, may_be_marked)
+    if previous is None:
+        previous = PreviousBody()
+    instruction_count = count_leading_instructions(messages)
+    may_be_marked = _positions_of_possible_marks(wire, messages, instruction_count, marked)
+    builder = _FoldedMessagesBuilder(protocol, messages, instruction_count, may_be_marked)
     built = builder.build(entries, previous.built)
     previous.built = built
     units = protocol.merge_added_messages(built.units)
     usual_mark = _find_usual_mark(messages, may_be_marked)
     if usual_mark is not None:
-        rest = {key: value for key, value in body.items() if key != "messages"}
-        units[:first] = map(anthropic_gateway.without_cache_marks, units[:first])
-        _set_cache_marks(rest, units, usual_mark, _last_total(built.inner_mark_counts), previous)
+        body_beside_messages = {key: value for key, value in body.items() if key != "messages"}
+        marks_elsewhere = anthropic_gateway.count_cache_marks(body_beside_messages)
+        marks_elsewhere += _last_total(built.inner_mark_counts)
+        instructions = units[:instruction_count]
+        units[:instruction_count] = map(anthropic_gateway.without_cache_marks, instructions)
+        _set_cache_marks(units, usual_mark, marks_elsewhere, previous)
     return with_messages(wire, body, units)
 
 
@@ -130,14 +134,14 @@ def _last_total(totals: Sequence[int]) -> int:
 
 
 def _positions_of_possible_marks(
-    wire: str, messages: Sequence[Wired], first: int, marked: Collection[int] | None
+    wire: str, messages: Sequence[Wired], instruction_count: int, marked: Collection[int] | None
 ) -> Sequence[int]:
-    """Return the agent's own messages that may have cache marks."""
-    if wire != anthropic_gateway.NAME:
+    """Return the messages behind the instructions that may have cache marks."""
+    if wire != anthropic_gateway.NAME:  # No other protocol has them.
         return ()
     if marked is None:
-        return range(first, len(messages))
-    return [position for position in sorted(marked) if position >= first]
+        return range(instruction_count, len(messages))
+    return [position for position in sorted(marked) if position >= instruction_count]
 
 
 @dataclass(slots=True)
@@ -146,16 +150,16 @@ class _FoldedMessagesBuilder:
 
     protocol: Any
     messages: Sequence[Wired]
-    first: int  # The position of the first message behind the instructions.
+    instruction_count: int  # The instructions at the beginning belong to no entry.
     may_be_marked: Sequence[int]
 
     def build(self, entries: Sequence[Entry], before: BuiltMessages | None) -> BuiltMessages:
         """Those at the beginning that are as `before` become the same values."""
         built = self._reuse_first_entries(entries, before)
-        said = self.messages[self.first :]
+        messages_of_conversation = self.messages[self.instruction_count :]
         for number in range(len(built.unit_counts), len(entries)):
             entry = entries[number]
-            units = _units_of_entry(self.protocol, said, entry)
+            units = _units_of_entry(self.protocol, messages_of_conversation, entry)
             position = _position_of_entry(entry)
             previous_position = -1
             if number:
@@ -164,12 +168,13 @@ class _FoldedMessagesBuilder:
                 # As messages are missing, two neighbours may have one role.
                 units = [(unit, True) for unit, _ in units]
             inner_marks = _last_total(built.inner_mark_counts)
-            if position >= 0 and self.first + position in self.may_be_marked:
+            if position >= 0 and self.instruction_count + position in self.may_be_marked:
                 units = [
-                    (anthropic_gateway.without_cache_marks(unit), added) for unit, added in units
+                    (anthropic_gateway.without_cache_marks(unit), is_added)
+                    for unit, is_added in units
                 ]
                 inner_marks += sum(anthropic_gateway.count_cache_marks(unit) for unit, _ in units)
-            messages_needed = self.first + _messages_needed(entry)
+            messages_needed = self.instruction_count + _messages_needed(entry)
             built.units.extend(units)
             built.unit_counts.append(len(built.units))
             built.message_counts.append(max(_last_total(built.message_counts), messages_needed))
@@ -179,38 +184,50 @@ class _FoldedMessagesBuilder:
     def _reuse_first_entries(
         self, entries: Sequence[Entry], before: BuiltMessages | None
     ) -> BuiltMessages:
-        known = self._count_known_entries(entries, before)
-        if before is not None and known:
+        """Return what is built already: the known entries, or else the instructions alone."""
+        known_count = self._count_known_entries(entries, before)
+        if before is not None and known_count:
+            known_units = before.unit_counts[known_count - 1]
             return BuiltMessages(
-                self.messages,
-                entries,
-                before.units[: before.unit_counts[known - 1]],
-                before.unit_counts[:known],
-                before.message_counts[:known],
-                before.inner_mark_counts[:known],
+                messages=self.messages,
+                entries=entries,
+                units=before.units[:known_units],
+                unit_counts=before.unit_counts[:known_count],
+                message_counts=before.message_counts[:known_count],
+                inner_mark_counts=before.inner_mark_counts[:known_count],
             )
-        instructions = [
-            (unit, False) for message in self.messages[: self.first] for unit in message.units
-        ]
-        return BuiltMessages(self.messages, entries, instructions, [], [], [])
+        instructions: Units = []
+        for message in self.messages[: self.instruction_count]:
+            instructions.extend((unit, False) for unit in message.units)
+        return BuiltMessages(
+            messages=self.messages,
+            entries=entries,
+            units=instructions,
+            unit_counts=[],
+            message_counts=[],
+            inner_mark_counts=[],
+        )
 
     def _count_known_entries(self, entries: Sequence[Entry], before: BuiltMessages | None) -> int:
         """Return how many first entries are as before, and of the same messages."""
         if before is None:
             return 0
-        same = count_same_first_objects(before.messages, self.messages)
-        if same <= self.first:
+        same_messages = count_same_first_objects(before.messages, self.messages)
+        if same_messages <= self.instruction_count:
             return 0
-        equal = count_equal_first_blocks(before.entries, entries)
-        return min(equal, bisect_right(before.message_counts, same))
+        equal_entries = count_equal_first_blocks(before.entries, entries)
+        entries_of_same_messages = bisect_right(before.message_counts, same_messages)
+        return min(equal_entries, entries_of_same_messages)
 
 
-def _stands_beside_gap(position: int, previous: int, unit_counts: Sequence[int]) -> bool:
+def _stands_beside_gap(position: int, previous_position: int, unit_counts: Sequence[int]) -> bool:
     """Whether messages between this entry's and the previous one's are missing."""
-    if not 0 <= previous < position:
+    if not 0 <= previous_position < position:
         return False
-    previous_has_no_units = unit_counts[-1:] == unit_counts[-2:-1]
-    return previous + 1 < position or previous_has_no_units
+    if previous_position + 1 < position:
+        return True
+    # If the last total is that of the entry before it, the previous entry sends nothing.
+    return unit_counts[-1:] == unit_counts[-2:-1]
 
 
 def _position_of_entry(entry: Entry) -> int:
@@ -234,23 +251,25 @@ def pair_calls_with_results(
     protocol: Any = WIRE_MODULES[wire]
     units: Units = []
     is_changed = False
-    waiting = set[str]()  # The ids of calls whose results must follow.
+    awaited_ids = set[str]()  # Of calls whose results must follow.
     for position, message in enumerate(messages):
-        stray = _positions_of_stray_results(message, waiting)
-        units.extend((unit, False) for unit in _units_without_pieces(protocol, message, stray))
+        stray_results = _positions_of_stray_results(message, awaited_ids)
+        if stray_results:
+            is_changed = True
+        remaining_units = _units_without_pieces(protocol, message, stray_results)
+        units.extend((unit, False) for unit in remaining_units)
         calls = message.pieces_of_kind(PieceKind.CALL)
-        answered = set[str]()
-        if calls:
-            answered = _ids_of_next_results(messages[position + 1 :])
-            waiting = set[str]()
+        if not calls:
+            continue
+        answered_ids = _ids_of_next_results(messages[position + 1 :])
+        awaited_ids = set[str]()
         for call in calls:
-            if call.id in answered:
-                waiting.add(call.id)
+            if call.id in answered_ids:
+                awaited_ids.add(call.id)
                 continue
             is_changed = True
             result = protocol.result_message(call.id, call.name, NO_RESULT, ok=False)
             units.append((result, True))
-        is_changed = is_changed or bool(stray)
     if not is_changed:
         return None
     return with_messages(wire, body, protocol.merge_added_messages(units))
@@ -269,17 +288,17 @@ def _units_without_pieces(
     return units
 
 
-def _positions_of_stray_results(message: Wired, waiting: set[str]) -> list[int]:
+def _positions_of_stray_results(message: Wired, awaited_ids: set[str]) -> list[int]:
     """Return the results of no waiting call. Calls that get theirs wait no longer."""
-    stray = []
+    stray_results: list[int] = []
     for position, piece in enumerate(message.pieces):
         if piece.kind is not PieceKind.RESULT:
             continue
-        if piece.id in waiting:
-            waiting.discard(piece.id)
+        if piece.id in awaited_ids:
+            awaited_ids.discard(piece.id)
         else:
-            stray.append(position)
-    return stray
+            stray_results.append(position)
+    return stray_results
 
 
 def _ids_of_next_results(messages: Sequence[Wired]) -> set[str]:
@@ -295,13 +314,13 @@ def _ids_of_next_results(messages: Sequence[Wired]) -> set[str]:
 def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> Units:
     """Return what an entry sends. `True`: it was added here."""
     match entry:
-        case As(at=at):
-            return [(unit, False) for unit in messages[at].units]
-        case Changed(at=at, parts=parts, answers=answers):
-            left = _edit_message(protocol, messages[at], parts, answers)
-            if not left and at == 0:  # Providers want the user to speak first.
+        case As(at=position):
+            return [(unit, False) for unit in messages[position].units]
+        case Changed(at=position, parts=parts, answers=answers):
+            edited_units = _edit_message(protocol, messages[position], parts, answers)
+            if not edited_units and position == 0:  # Providers want the user to speak first.
                 return [(protocol.user_message(EXCLUDED), True)]
-            return [(unit, False) for unit in left]
+            return [(unit, False) for unit in edited_units]
         case Says():
             return [(unit, True) for unit in _units_of_fold(protocol, messages, entry)]
         case Returned(call=call, name=name, text=text, ok=ok):
@@ -339,16 +358,16 @@ def _edit_message(
     for part in parts:
         for position in _positions_of_part(message, part, answers):
             edits[position] = PieceEdit(position, part.text)
-    gone = {position for position, edit in edits.items() if edit.text is None}
-    if gone and not _says_something_without(message, gone):
+    removed_positions = {position for position, edit in edits.items() if edit.text is None}
+    if removed_positions and not _says_something_without(message, removed_positions):
         return ()
-    edited: Sequence[Json] = protocol.apply_edits(message, list(edits.values()))
-    return edited
+    edited_units: Sequence[Json] = protocol.apply_edits(message, list(edits.values()))
+    return edited_units
 
 
-def _says_something_without(message: Wired, gone: set[int]) -> bool:
+def _says_something_without(message: Wired, removed_positions: set[int]) -> bool:
     for position, piece in enumerate(message.pieces):
-        if position not in gone and piece.kind is not PieceKind.REASONING:
+        if position not in removed_positions and piece.kind is not PieceKind.REASONING:
             return True
     return False
 
@@ -359,17 +378,17 @@ def _positions_of_part(message: Wired, part: Part, answers: Sequence[str]) -> li
         case "reasoning":
             return _positions_of_kind(message, PieceKind.REASONING)
         case "result" | "call":
-            of_kind = _positions_of_kind(message, PieceKind(part.kind))
-            return [at for at in of_kind if message.pieces[at].id == part.name]
+            positions = _positions_of_kind(message, PieceKind(part.kind))
+            return [position for position in positions if message.pieces[position].id == part.name]
         case "text":
             return _positions_of_words(message, part.name)
     # What the user said is counted without the results that were recorded as outputs.
-    said: list[int] = []
+    user_positions: list[int] = []
     for position, piece in enumerate(message.pieces):
         is_recorded_output = piece.kind is PieceKind.RESULT and piece.id in answers
         if not is_recorded_output:
-            said.append(position)
-    return said[part.place : part.place + 1]
+            user_positions.append(position)
+    return user_positions[part.place : part.place + 1]
 
 
 def _positions_of_kind(message: Wired, kind: PieceKind) -> list[int]:
@@ -377,65 +396,71 @@ def _positions_of_kind(message: Wired, kind: PieceKind) -> list[int]:
 
 
 def _positions_of_words(message: Wired, words: str) -> list[int]:
-    """Find a reply's text by its words, as clients join and split texts."""
-    wanted = "".join(words.split())
-    same: list[int] = []
-    near: list[int] = []
+    """Find a reply's text by its words, as clients join and split texts: the pieces that have
+    exactly these words, or else those that have them among others, or a part of them.
+    """
+    wanted_words = "".join(words.split())
+    exact_positions: list[int] = []
+    similar_positions: list[int] = []
     for position, piece in enumerate(message.pieces):
         if piece.kind is PieceKind.TEXT:
-            text = "".join(piece.text.split())
+            words_of_piece = "".join(piece.text.split())
         elif piece.kind is PieceKind.OTHER:
-            text = f"[{piece.text[:200]}]"  # As it is recorded.
+            words_of_piece = f"[{piece.text[:200]}]"  # As it is recorded.
         else:
             continue
-        if text == wanted:
-            same.append(position)
-        if wanted in text or (text and text in wanted):
-            near.append(position)
-    return same or near
+        if words_of_piece == wanted_words:
+            exact_positions.append(position)
+        is_part_of_wanted = bool(words_of_piece) and words_of_piece in wanted_words
+        if wanted_words in words_of_piece or is_part_of_wanted:
+            similar_positions.append(position)
+    return exact_positions or similar_positions
 
 
 # --- Placing marks for the provider's cache
 
 
 def remember_client_marks(
-    wire: str, units: Sequence[Json], marked: Collection[int] | None, kept: PreviousBody
+    wire: str, units: Sequence[Json], marked: Collection[int] | None, previous: PreviousBody
 ) -> None:
-    """Remember the client's cache marks in a request that is sent unchanged."""
+    """Remember the client's cache marks in a request that is sent unchanged, for the next one
+    that is folded.
+    """
     if wire != anthropic_gateway.NAME:
         return
-    possible: Collection[int] = range(len(units))
+    may_be_marked: Collection[int] = range(len(units))
     if marked is not None:
-        possible = sorted(marked)
+        may_be_marked = sorted(marked)
     bare_units = list(units)
-    marks: list[int] = []
-    for position in possible:
+    counts_up_to_marks: list[int] = []
+    for position in may_be_marked:
         if anthropic_gateway.last_cache_mark(units[position]) is not None:
             bare_units[position] = anthropic_gateway.without_cache_marks(units[position])
-            marks.append(position + 1)
-    next_request = kept.marked_request.mark_next_request(bare_units)
-    kept.marked_request = replace(next_request, marks=tuple(marks))
+            counts_up_to_marks.append(position + 1)
+    next_request = previous.marked_request.mark_next_request(bare_units)
+    previous.marked_request = replace(next_request, marks=tuple(counts_up_to_marks))
 
 
 def _set_cache_marks(
-    rest: Json, units: list[Json], usual: Json, inside: int, kept: PreviousBody
+    units: list[Json], usual_mark: Json, marks_elsewhere: int, previous: PreviousBody
 ) -> None:
     """Mark where the provider probably has the request cached, instead of the client's
-    own marks.
+    own marks. Those elsewhere stay, and the provider accepts only so many together.
     """
-    request = kept.marked_request.mark_next_request(list(units))
-    new_blocks = sum(map(anthropic_gateway.count_content_blocks, units[request.stable :]))
+    request = previous.marked_request.mark_next_request(list(units))
+    units_behind_cached = units[request.stable :]
+    new_blocks = sum(map(anthropic_gateway.count_content_blocks, units_behind_cached))
     is_near = new_blocks < anthropic_gateway.LOOK_BACK
-    most = anthropic_gateway.MOST_MARKS - anthropic_gateway.count_cache_marks(rest) - inside
-    kept.marked_request = request.limit_marks(most, near=is_near)
+    most_marks = anthropic_gateway.MOST_MARKS - marks_elsewhere
+    previous.marked_request = request.limit_marks(most_marks, near=is_near)
     # A message that had this mark before becomes the same value, not only an equal one.
-    marked_before = {id(bare_unit): marked for bare_unit, marked in kept.marked_units}
+    marked_by_bare_id = {id(bare_unit): marked for bare_unit, marked in previous.marked_units}
     marked_units: list[tuple[Json, Json]] = []
-    for position in kept.marked_request.numbers_of_marked_blocks:
+    for position in previous.marked_request.numbers_of_marked_blocks:
         bare_unit = units[position]
-        with_mark = marked_before.get(id(bare_unit))
-        if anthropic_gateway.last_cache_mark(with_mark) != usual:
-            with_mark = anthropic_gateway.with_cache_mark(bare_unit, usual)
-        marked_units.append((bare_unit, with_mark))
-        units[position] = with_mark
-    kept.marked_units = marked_units
+        marked_unit = marked_by_bare_id.get(id(bare_unit))
+        if anthropic_gateway.last_cache_mark(marked_unit) != usual_mark:
+            marked_unit = anthropic_gateway.with_cache_mark(bare_unit, usual_mark)
+        marked_units.append((bare_unit, marked_unit))
+        units[position] = marked_unit
+    previous.marked_units = marked_units

@@ -559,13 +559,11 @@ def _has_same_head(
     """
     if any(before.instructions[known_values:]) or any(instructions[known_values:]):
         return False
-    places_before = before.places
-    before_list = places.content[: places.begins[0]]
-    behind_list = places.content[places.ends[-1] :]
-    return (
-        before_list == places_before.content[: places_before.begins[0]]
-        and behind_list == places_before.content[places_before.ends[-1] :]
-    )
+    return _bytes_beside_list(places) == _bytes_beside_list(before.places)
+
+
+def _bytes_beside_list(places: ValueOffsets) -> tuple[BodyBytes, BodyBytes]:
+    return places.content[: places.begins[0]], places.content[places.ends[-1] :]
 
 
 def _find_marked_values(

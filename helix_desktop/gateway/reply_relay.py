@@ -67,17 +67,18 @@ class UnreadRequestRecorder:
         return await asyncio.shield(self.reading)
 
     async def answer_hidden_calls(self, _: Ticket, *reply: Any) -> list[tuple[str, str, str, bool]]:
-        return await self.room.answer_hidden_calls((await self.wait_until_read())[1], *reply)
+        _request, ticket, _body = await self.wait_until_read()
+        return await self.room.answer_hidden_calls(ticket, *reply)
 
     async def record_agent_reply(self, _: Ticket, *reply: Any) -> None:
         """Record a reply before the next request. If its own is long, its end does not wait."""
-
-        async def record_once_read() -> None:
-            await self.room.record_agent_reply((await self.reading)[1], *reply)
-
-        recording = self.tasks.spawn_task(record_once_read(), name="record a reply")
+        recording = self.tasks.spawn_task(self._record_once_read(*reply), name="record a reply")
         if self.is_short:
             await asyncio.shield(recording)
+
+    async def _record_once_read(self, *reply: Any) -> None:
+        _request, ticket, _body = await self.reading
+        await self.room.record_agent_reply(ticket, *reply)
 
 
 @dataclass(slots=True)
@@ -201,13 +202,15 @@ class ReplyRelay:
             if response.status_code < 400:
                 return response
             refusal = await provider_reply_bodies.read_refusal(response)
-            hint = retry_after_seconds(response.headers, refusal.parse_refusal_json())
-            if response.status_code not in RETRIED_STATUSES or (hint or 0) > LONGEST_HINT_SECONDS:
+            if response.status_code not in RETRIED_STATUSES:
                 return refusal
-            pause = wait_seconds
-            if hint is not None:
-                pause = hint
-            await asyncio.sleep(pause)
+            hint_seconds = retry_after_seconds(response.headers, refusal.parse_refusal_json())
+            if hint_seconds is None:
+                await asyncio.sleep(wait_seconds)
+            elif hint_seconds > LONGEST_HINT_SECONDS:
+                return refusal
+            else:
+                await asyncio.sleep(hint_seconds)
         response = await self.sending.send_to_provider(pieces, reads_reply=True)
         if response.status_code < 400:
             return response
@@ -252,16 +255,16 @@ class ReplyRelay:
         event = parse_event_data(raw)
         if event is not None:
             stream.assembler.add_reply_event(event)
-        shown = b""
+        bytes_for_agent = b""
         if self.tools:
-            shown = self.call_filter.filter_event(raw, event)
+            bytes_for_agent = self.call_filter.filter_event(raw, event)
         elif not stream.coding:  # Compressed bytes go on as they come.
-            shown = raw
+            bytes_for_agent = raw
         is_last = stream.assembler.is_done and self._is_last_event(raw, event)
         if stream.answer is None and is_last:
             await self._send_and_clear_pieces(stream.unsent)
             stream.answer = await self._parse_and_record(stream.assembler.whole_reply())
-        stream.unsent.append(shown)
+        stream.unsent.append(bytes_for_agent)
 
     async def _record_usage_of_cut_reply(self, value: Json) -> None:
         """Record what a reply that broke off cost, although the agent asks again.
@@ -273,8 +276,9 @@ class ReplyRelay:
             if not answer.usage.input and not answer.message.pieces:
                 return  # Nothing of it came.
             model = answer.model or self.request.arrival.model
-            cut = Replied(answer.message.pieces, model, Stop.CUT, answer.usage)
-            await self.conversations.record_agent_reply(self.ticket, cut, "")
+            cut_reply = Replied(answer.message.pieces, model, Stop.CUT, answer.usage)
+            shown_key = ""  # The agent has no complete message that it would send again.
+            await self.conversations.record_agent_reply(self.ticket, cut_reply, shown_key)
 
     async def _send_and_clear_pieces(self, pieces: list[bytes]) -> None:
         whole = b"".join(pieces)
@@ -439,19 +443,24 @@ class ReplyRelay:
         return Wired(answer.message.speaker, (), tuple(self._shown_pieces)).identity_key
 
     def _build_request_after_recall(self, answer: WireReply) -> BodyPieces:
-        read = self.request.body
-        if self.body.get(MESSAGE_FIELDS[read.wire]) is read.message_units:
-            messages: list[Wired] = read.messages
-        else:
+        """Build the request that was sent last with the reply and what was recalled behind it."""
+        parsed = self.request.body
+        messages: list[Wired] = parsed.messages
+        are_messages_as_parsed = self.body.get(MESSAGE_FIELDS[parsed.wire]) is parsed.message_units
+        if not are_messages_as_parsed:
             messages = self._wire_module.parse_messages(self.body)
         count = len(messages) - count_leading_instructions(messages)
-        entries: list[Entry] = [As(at) for at in range(count)]
-        entries.append(Hidden(orjson.dumps(answer.message.units).decode()))
-        entries.extend(Returned(*result) for result in self._recall_results)
-        kept = PreviousBody(marked_request=read.previous.marked_request)
-        self.body = build_folded_body(read.wire, self.body, messages, entries, kept=kept)
-        read.previous.marked_request = kept.marked_request
-        return read.encode_changed_body(self.body)
+        entries: list[Entry] = [As(position) for position in range(count)]
+        entries.append(Hidden(raw=orjson.dumps(answer.message.units).decode()))
+        for call_id, name, text, is_ok in self._recall_results:
+            entries.append(Returned(call_id, name, text, is_ok))
+        # Of the previous request only the cache marks count: these messages are built anew.
+        marks_alone = PreviousBody(marked_request=parsed.previous.marked_request)
+        self.body = build_folded_body(
+            parsed.wire, self.body, messages, entries, previous=marks_alone
+        )
+        parsed.previous.marked_request = marks_alone.marked_request
+        return parsed.encode_changed_body(self.body)
 
 
 class _RelayedStream:

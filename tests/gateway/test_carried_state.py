@@ -39,7 +39,7 @@ def folded(protocol: str, units: Sequence[Json], kept: PreviousBody | None = Non
     messages = WIRE_MODULES[protocol].parse_messages(body)
     last = len(messages) - 1
     entries: list[Entry] = [As(0), Says("the handover", ((1, last),)), As(last)]
-    shown: list[Json] = build_folded_body(protocol, body, messages, entries, kept=kept)[
+    shown: list[Json] = build_folded_body(protocol, body, messages, entries, previous=kept)[
         MESSAGE_FIELDS[protocol]
     ]
     return shown

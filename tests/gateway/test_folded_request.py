@@ -153,7 +153,7 @@ def test_a_request_that_goes_on_is_built_as_one_that_is_built_anew() -> None:
     ]
     for count, entries in turns:
         body = {"messages": units[:count], "model": "m"}
-        made = build_folded_body("anthropic", body, said[:count], entries, kept=kept)
+        made = build_folded_body("anthropic", body, said[:count], entries, previous=kept)
         fresh = build_folded_body("anthropic", body, said[:count], entries)
         assert bare(made) == bare(fresh), entries
         assert made["model"] == "m"
@@ -167,7 +167,7 @@ def test_marks_of_the_client_are_set_where_the_cache_is_found() -> None:
 
     def build(*entries: Any) -> Json:
         said = wire.parse_messages({"messages": units})
-        return build_folded_body("anthropic", {"messages": units}, said, entries, kept=kept)
+        return build_folded_body("anthropic", {"messages": units}, said, entries, previous=kept)
 
     first = build(As(0), As(1), As(2))
     assert places_of_marks(first) == [0, 2]
@@ -193,7 +193,7 @@ def test_a_client_that_sets_no_marks_gets_none_and_another_mark_replaces_the_las
         ]
         said = wire.parse_messages({"messages": units})
         made = build_folded_body(
-            "anthropic", {"messages": units}, said, [As(0), As(1), As(2)], kept=kept
+            "anthropic", {"messages": units}, said, [As(0), As(1), As(2)], previous=kept
         )
         found = [
             anthropic_gateway.last_cache_mark(made["messages"][at]) for at in places_of_marks(made)
@@ -351,7 +351,7 @@ def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were
                 )
         if (first := rng.randrange(len(units) + 1)) > 1 and rng.random() < 0.5:
             entries[:first] = [Says(rng.choice(["sum", "other sum"]))]
-        shown = build_folded_body(protocol, body, messages, entries, kept=kept)
+        shown = build_folded_body(protocol, body, messages, entries, previous=kept)
         fresh = build_folded_body(protocol, body, wire.parse_messages(body), entries)
         assert shown == fresh, (turn, entries)
         before = messages
@@ -363,14 +363,14 @@ def test_what_was_built_before_is_the_same_value_again() -> None:
     short = Changed(1, (Part("text", "b", 0, "short"),))
     body = {"messages": units}
     said = wire.parse_messages(body)
-    first = build_folded_body("anthropic", body, said, [As(0), short, As(2)], kept=kept)
+    first = build_folded_body("anthropic", body, said, [As(0), short, As(2)], previous=kept)
     more = {"messages": [*units, marked("d", role="assistant")]}
     said = [*said, *wire.parse_messages({"messages": more["messages"][3:]})]
-    second = build_folded_body("anthropic", more, said, [As(0), short, As(2), As(3)], kept=kept)
+    second = build_folded_body("anthropic", more, said, [As(0), short, As(2), As(3)], previous=kept)
     assert second["messages"][1] is first["messages"][1]
     assert second["messages"][1] == marked("short", role="assistant")
     said[1] = wire.parse_message(marked("b again", role="assistant"))
-    third = build_folded_body("anthropic", more, said, [As(0), As(1), As(2), As(3)], kept=kept)
+    third = build_folded_body("anthropic", more, said, [As(0), As(1), As(2), As(3)], previous=kept)
     assert third["messages"][1] == marked("b again", role="assistant")
 
 
@@ -390,7 +390,7 @@ def test_marks_within_results_leave_fewer_for_messages_also_the_next_time(inner:
     }
     units, kept = [marked("one", mark=MARK), call, result, marked("two", mark=MARK)], PreviousBody()
     for _ in range(2):
-        made = built("anthropic", units, [As(at) for at in range(len(units))], kept=kept)
+        made = built("anthropic", units, [As(at) for at in range(len(units))], previous=kept)
         assert anthropic_gateway.count_cache_marks(made) <= max(4, inner)
         assert (
             min(2, max(0, 4 - inner))
@@ -519,7 +519,7 @@ def test_a_message_with_its_mark_is_the_same_value_as_long_as_it_is_the_same_mes
     body = {"messages": units}
     said = wire.parse_messages(body)
     one, other = (
-        build_folded_body("anthropic", body, said, [As(0), As(1), As(2)], kept=kept)
+        build_folded_body("anthropic", body, said, [As(0), As(1), As(2)], previous=kept)
         for _ in range(2)
     )
     assert places_of_marks(one) == places_of_marks(other)
