@@ -144,12 +144,12 @@ class CachePage(QWidget):
         if self.model.shows_search_hits:
             return
         current = self.model.get_or_load_row(self.table.current_row)
-        shown = self.viewer.row
-        if current is None or shown is None:
+        shown_entry = self.viewer.row
+        if current is None or shown_entry is None:
             return
-        if current.stored.digest == shown.stored.digest:
+        if current.stored.digest == shown_entry.stored.digest:
             return
-        number = self.model.row_number_of_entry(shown.stored.digest)
+        number = self.model.row_number_of_entry(shown_entry.stored.digest)
         if number >= 0:
             self.table.move_current_row_without_opening(number)
         else:
@@ -215,23 +215,23 @@ class CachePage(QWidget):
         if self._shown.catalogue is None:
             return
         self._show_text_above_table(tr("Searching for “{words}”…", words=text))
-        looking = entry_tasks.search_entries_with_rows(
+        search = entry_tasks.search_entries_with_rows(
             self._shown.catalogue, text, tool=self.bar.filter.tool
         )
         self._shown.run_then_if_shown(
-            looking,
+            search,
             lambda hits: self._show_search_hits(text, hits),
             lambda error: self._show_text_above_table(translate_sentences(str(error))),
         )
 
-    def _show_search_hits(self, text: str, found: Sequence[EntrySearchHit]) -> None:
-        if text != self._query:
+    def _show_search_hits(self, text: str, hits: Sequence[EntrySearchHit]) -> None:
+        if text != self._query:  # Something else was searched for meanwhile.
             return
         self.table.cells.needles = list_needles_of_query(text)
-        self.model.show_search_hits(found)
+        self.model.show_search_hits(hits)
         self.viewer.content_view.lines.highlight_matches(self.table.cells.needles)
-        self._show_text_above_table(f"“{text}”: {_describe_search_hits(found)}")
-        if found:
+        self._show_text_above_table(f"“{text}”: {_describe_search_hits(hits)}")
+        if hits:
             self.table.select_row_and_open_entry(0)
         else:
             self.viewer.show_no_entry()

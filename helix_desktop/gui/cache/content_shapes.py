@@ -48,9 +48,9 @@ def is_probably_text(head: bytes) -> bool:
 
 def parse_json_container(text: str) -> object | None:
     """Parses a JSON text that is an object or an array. Returns None for any other text."""
-    value = parse_json_or_none(text)
-    if isinstance(value, dict | list):
-        return value
+    parsed = parse_json_or_none(text)
+    if isinstance(parsed, dict | list):
+        return parsed
     return None
 
 
@@ -89,9 +89,10 @@ class HexDumpLines(Sequence[str]):
                 characters.append(chr(byte))
             else:
                 characters.append("·")
-        left = row[:8].hex(" ")
-        right = row[8:].hex(" ")
-        return f"{left:<23}  {right:<23}  {''.join(characters)}"
+        first_half = row[:8].hex(" ")
+        second_half = row[8:].hex(" ")
+        # Eight bytes in hex, with blanks between them, are 23 characters.
+        return f"{first_half:<23}  {second_half:<23}  {''.join(characters)}"
 
     def format_offset_of_hex_row(self, number: int) -> str:
         return f"{self.start + number * _HEX_ROW:08x}"

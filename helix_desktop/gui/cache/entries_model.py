@@ -76,10 +76,10 @@ class EntriesModel(QAbstractTableModel):
         self.descending = descending
         self._discard_pages_and_load_first()
 
-    def show_search_hits(self, found: Sequence[EntrySearchHit] | None) -> None:
+    def show_search_hits(self, hits: Sequence[EntrySearchHit] | None) -> None:
         """Shows search hits instead of all entries; None shows all entries again."""
         self.beginResetModel()
-        self._search_hits = found
+        self._search_hits = hits
         self.endResetModel()
         self.row_count_changed.emit(self.rowCount())
 

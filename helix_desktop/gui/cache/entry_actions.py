@@ -70,17 +70,21 @@ class EntryActions(QObject):
         )
         self._runner.run_in_background(copying, then=self._put_hashes_on_clipboard, owner=self)
 
-    def _show_copy_progress(self, done: int, total: int) -> None:
-        figures = {"done": format_number(done), "total": format_number(total)}
-        self.reported.emit(tr("Copying hashes: {done} of {total}", **figures))
+    def _show_copy_progress(self, copied: int, total: int) -> None:
+        self.reported.emit(
+            tr(
+                "Copying hashes: {done} of {total}",
+                done=format_number(copied),
+                total=format_number(total),
+            )
+        )
 
     def _put_hashes_on_clipboard(self, text: bytes) -> None:
-        held = QMimeData()
-        held.setData("text/plain", text)
-        QGuiApplication.clipboard().setMimeData(held)
-        self.reported.emit(
-            format_count(text.count(b"\n") + 1, "{n} hash copied", "{n} hashes copied")
-        )
+        clipboard_data = QMimeData()
+        clipboard_data.setData("text/plain", text)
+        QGuiApplication.clipboard().setMimeData(clipboard_data)
+        hash_count = text.count(b"\n") + 1  # There is no line end after the last one.
+        self.reported.emit(format_count(hash_count, "{n} hash copied", "{n} hashes copied"))
 
     def ask_where_to_and_save_entry(self) -> None:
         row = self._viewer.row
@@ -100,12 +104,12 @@ class EntryActions(QObject):
         name = entry_tasks.suggest_entry_file_name(row)
         ask_new_file(self._page, tr("Save the stored output as"), name, save_entry_as)
 
-    def _show_save_progress(self, done: int, total: int) -> None:
+    def _show_save_progress(self, saved_bytes: int, total_bytes: int) -> None:
         self.reported.emit(
             tr(
                 "Saving: {done} of {total}",
-                done=format_byte_size(done),
-                total=format_byte_size(total),
+                done=format_byte_size(saved_bytes),
+                total=format_byte_size(total_bytes),
             )
         )
 
@@ -120,10 +124,11 @@ class EntryActions(QObject):
             self._show_verification(digest, tr("The content matches its hash."), good=True)
 
         def show_verification_failure(error: HelixError) -> None:
-            good = None  # It could not be read now, which says nothing about the content.
+            words = translate_sentences(str(error))
             if isinstance(error, CacheCorrupt):
-                good = False
-            self._show_verification(digest, translate_sentences(str(error)), good=good)
+                self._show_verification(digest, words, good=False)
+            else:  # It could not be read now, which says nothing about the content.
+                self._show_verification(digest, words, good=None)
 
         self._shown.run_then_if_shown(
             catalogue.cache.verify_entry(digest), show_entry_intact, show_verification_failure
@@ -187,21 +192,20 @@ class EntryActions(QObject):
         reading = entry_tasks.read_two_entry_texts(catalogue, older.stored, newer.stored)
         self._shown.run_then_if_shown(reading, show_entry_comparison)
 
-    def show_entry_context_menu(self, place: QPoint) -> None:
-        many = self._table.selected_count
-        if many == 0:
+    def show_entry_context_menu(self, clicked_at: QPoint) -> None:
+        selected_count = self._table.selected_count
+        if selected_count == 0:
             return
         menu = build_popup_menu(self._page)
-        menu.addAction(
-            format_count(many, "Copy the hash", "Copy {n} hashes"), self.copy_selected_hashes
-        )
-        if many == 2:
+        copy_words = format_count(selected_count, "Copy the hash", "Copy {n} hashes")
+        menu.addAction(copy_words, self.copy_selected_hashes)
+        if selected_count == 2:
             menu.addAction(tr("Compare selected"), self.compare_selected_entries)
-        if many == 1:
+        if selected_count == 1:
             menu.addAction(tr("Add to next message"), self._viewer.recall_entry_or_lines)
             menu.addAction(tr("Show in chat"), self._viewer.show_last_use_in_chat)
             menu.addAction(tr("Save as…"), self.ask_where_to_and_save_entry)
             menu.addAction(tr("Verify"), self.verify_shown_entry)
             menu.addSeparator()
             menu.addAction(tr("Forget permanently…"), self.ask_to_forget_entry)
-        menu.popup(place)
+        menu.popup(clicked_at)

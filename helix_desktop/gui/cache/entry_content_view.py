@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QRectF, Qt, Signal
@@ -50,17 +51,22 @@ class EntryImageView(QWidget):
             scale_to_width = self.width() / self.image.width()
             scale_to_height = self.height() / self.image.height()
             scale = min(1.0, scale_to_width, scale_to_height)
-            wide = self.image.width() * scale
-            high = self.image.height() * scale
-            left = (self.width() - wide) / 2
-            top = (self.height() - high) / 2
+            drawn_width = self.image.width() * scale
+            drawn_height = self.image.height() * scale
+            centred_left = (self.width() - drawn_width) / 2
+            centred_top = (self.height() - drawn_height) / 2
             painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-            painter.drawImage(QRectF(left, top, wide, high), self.image)
+            image_rect = QRectF(centred_left, centred_top, drawn_width, drawn_height)
+            painter.drawImage(image_rect, self.image)
         painter.end()
 
 
 class EntryContentView(QWidget):
-    """`shapes_found` carries the shapes to choose from, and `reading_failed` the error."""
+    """Shows the content of an entry page by page, in one of its shapes: as text, as indented
+    JSON, as a picture or as hex.
+
+    `shapes_found` carries the shapes to choose from, and `reading_failed` the error.
+    """
 
     content_read = Signal()
     reading_failed = Signal(object)
@@ -73,9 +79,10 @@ class EntryContentView(QWidget):
         self._doing = doing
         self._catalogue: StoredWorkspace | None = None
         self._stored: Stored | None = None
-        self._about = EntryOrigin()
+        self._origin = EntryOrigin()
         self._page = 0
         self._content = b""
+        # By page: the number of its first line in the entry, where all pages before were read.
         self._first_lines: dict[int, int] = {0: 1}
         self.shape = content_shapes.ContentShape.TEXT
         self.lines = TextLineView(theme, self)
@@ -108,11 +115,11 @@ class EntryContentView(QWidget):
         return self._bar
 
     def show_entry_content(
-        self, catalogue: StoredWorkspace, stored: Stored, about: EntryOrigin
+        self, catalogue: StoredWorkspace, stored: Stored, origin: EntryOrigin
     ) -> None:
         self._catalogue = catalogue
         self._stored = stored
-        self._about = about
+        self._origin = origin
         self._page = 0
         self._first_lines = {0: 1}
         self._read_current_page()
@@ -125,7 +132,8 @@ class EntryContentView(QWidget):
 
     def turn_page_by(self, pages: int) -> None:
         if self._stored is not None:
-            self._page = min(max(self._page + pages, 0), self._page_count - 1)
+            last_page = self._page_count - 1
+            self._page = min(max(self._page + pages, 0), last_page)
             self._read_current_page()
 
     def change_shape(self, shape: content_shapes.ContentShape) -> None:
@@ -139,12 +147,13 @@ class EntryContentView(QWidget):
             return ""
         if self.shape is content_shapes.ContentShape.IMAGE:
             return self._picture.image
-        selected = self.lines.selected_text()
+        selected_text = self.lines.selected_text()
+        if selected_text:
+            return selected_text
         if self.shape is content_shapes.ContentShape.JSON:
-            return selected or self._content.decode("utf-8", "replace")
-        return selected or "\n".join(
-            self.lines.viewed_lines[i] for i in range(len(self.lines.viewed_lines))
-        )
+            return self._content.decode("utf-8", "replace")
+        all_lines = self.lines.viewed_lines
+        return "\n".join(all_lines[number] for number in range(len(all_lines)))
 
     def selected_entry_lines(self) -> tuple[int, int] | None:
         """The selected lines, counted from 1 in the entry. None if there are none or
@@ -152,30 +161,31 @@ class EntryContentView(QWidget):
         """
         if self.shape is not content_shapes.ContentShape.TEXT:
             return None
-        selected = self.lines.selected_line_range()
-        first_line = self._first_lines.get(self._page)
-        if selected is None or first_line is None:
+        selected_range = self.lines.selected_line_range()
+        first_line_of_page = self._first_lines.get(self._page)
+        if selected_range is None or first_line_of_page is None:
             return None
-        return selected[0] + first_line, selected[1] + first_line
+        first_in_page, last_in_page = selected_range
+        return first_in_page + first_line_of_page, last_in_page + first_line_of_page
 
     @property
     def _page_count(self) -> int:
         if self._stored is None:
             return 1
-        full_pages, rest = divmod(self._stored.size, content_shapes.PAGE_BYTES)
-        return max(1, full_pages + bool(rest))
+        return max(1, math.ceil(self._stored.size / content_shapes.PAGE_BYTES))
 
     def _read_current_page(self) -> None:
         stored = self._stored
         if stored is None or self._catalogue is None:
             return
         page = self._page
-        start = page * content_shapes.PAGE_BYTES
-        length = min(content_shapes.PAGE_BYTES, stored.size - start)
-        # A picture is not cut into pages.
-        if stored.media_type.startswith("image/") and stored.size <= LARGEST_PICTURE:
+        is_picture = stored.media_type.startswith("image/")
+        if is_picture and stored.size <= LARGEST_PICTURE:  # A picture is not cut into pages.
             start = 0
             length = stored.size
+        else:
+            start = page * content_shapes.PAGE_BYTES
+            length = min(content_shapes.PAGE_BYTES, stored.size - start)
 
         def show_if_current(content: bytes) -> None:
             if self._stored is stored and self._page == page:
@@ -197,63 +207,69 @@ class EntryContentView(QWidget):
             return
         if self._page == 0:
             shapes = content_shapes.list_possible_content_shapes(
-                self._stored.media_type, self._about.source, self._content, self._stored.size
+                self._stored.media_type, self._origin.source, self._content, self._stored.size
             )
             self.shape = shapes[0]
             self.shapes_found.emit(shapes)
         self._bar.setVisible(self._page_count > 1)
         self._previous_button.setEnabled(self._page > 0)
         self._next_button.setEnabled(self._page + 1 < self._page_count)
-        place = tr(
+        page_words = tr(
             "page {n} of {all}",
             n=format_number(self._page + 1),
             all=format_number(self._page_count),
         )
-        self._page_label.setText(f"{place} · {format_byte_size(self._stored.size)}")
+        self._page_label.setText(f"{page_words} · {format_byte_size(self._stored.size)}")
         self._show_in_current_shape()
         self.content_read.emit()
 
     def _show_in_current_shape(self) -> None:
-        show = {
-            content_shapes.ContentShape.TEXT: self._show_text,
-            content_shapes.ContentShape.JSON: self._show_indented_json,
-            content_shapes.ContentShape.IMAGE: self._show_picture,
-            content_shapes.ContentShape.HEX: self._show_hex,
-        }
-        show[self.shape]()
+        match self.shape:
+            case content_shapes.ContentShape.TEXT:
+                self._show_text()
+            case content_shapes.ContentShape.JSON:
+                self._show_indented_json()
+            case content_shapes.ContentShape.IMAGE:
+                self._show_picture()
+            case content_shapes.ContentShape.HEX:
+                self._show_hex()
 
     def _show_text(self) -> None:
-        lines, ends = content_shapes.split_page_lines(
-            self._content, first=self._page == 0, last=self._page + 1 >= self._page_count
+        is_last_page = self._page + 1 >= self._page_count
+        lines, line_end_count = content_shapes.split_page_lines(
+            self._content, first=self._page == 0, last=is_last_page
         )
         first_line = self._first_lines.get(self._page)
         if first_line is not None:
-            self._first_lines[self._page + 1] = first_line + ends
+            self._first_lines[self._page + 1] = first_line + line_end_count
         media_type = ""
         if self._stored is not None:
             media_type = self._stored.media_type
-        language = highlight_language_of(self._about.source, media_type)
-        self._show_coloured_lines(lines, first_line or 1, language)
+        language = highlight_language_of(self._origin.source, media_type)
+        self._show_coloured_lines(lines, language, first_number=first_line or 1)
 
-    def _show_coloured_lines(self, lines: Sequence[str], first: int, language: str) -> None:
+    def _show_coloured_lines(
+        self, lines: Sequence[str], language: str, *, first_number: int
+    ) -> None:
         colours = None
-        if language and sum(map(len, lines)) <= MOST:
+        character_count = sum(map(len, lines))
+        if language and character_count <= MOST:
             runs = highlight_code("\n".join(lines), language)
             colours = split_runs_by_line(runs, lines)
         tone = _difference_line_tones(lines)
-        self.lines.show_text_lines(lines, first_number=first, colours=colours, tone=tone)
+        self.lines.show_text_lines(lines, first_number=first_number, colours=colours, tone=tone)
         self._stack.setCurrentWidget(self.lines)
 
     def _show_hex(self) -> None:
-        hexed = content_shapes.HexDumpLines(self._content, self._page * content_shapes.PAGE_BYTES)
-        self.lines.show_text_lines(hexed, labels=hexed.format_offset_of_hex_row)
+        page_start = self._page * content_shapes.PAGE_BYTES
+        hex_rows = content_shapes.HexDumpLines(self._content, page_start)
+        self.lines.show_text_lines(hex_rows, labels=hex_rows.format_offset_of_hex_row)
         self._stack.setCurrentWidget(self.lines)
 
     def _show_indented_json(self) -> None:
-        value = content_shapes.parse_json_container(self._content.decode("utf-8", "replace"))
-        self._show_coloured_lines(
-            json.dumps(value, ensure_ascii=False, indent=2).split("\n"), 1, "json"
-        )
+        container = content_shapes.parse_json_container(self._content.decode("utf-8", "replace"))
+        indented = json.dumps(container, ensure_ascii=False, indent=2)
+        self._show_coloured_lines(indented.split("\n"), "json", first_number=1)
 
     def _show_picture(self) -> None:
         stored = self._stored
@@ -280,8 +296,13 @@ def _difference_line_tones(lines: Sequence[str]) -> Callable[[int], str] | None:
 
     def tone_of_line(number: int) -> str:
         line = lines[number]
-        if line.startswith(("+++ ", "--- ")):
+        names_file = line.startswith(("+++ ", "--- "))
+        if names_file:
             return ""
-        return {"+": "added_soft", "-": "danger_soft"}.get(line[:1], "")
+        if line.startswith("+"):
+            return "added_soft"
+        if line.startswith("-"):
+            return "danger_soft"
+        return ""
 
     return tone_of_line

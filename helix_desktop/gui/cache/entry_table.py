@@ -62,10 +62,12 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
         line_below = QRect(rect.left(), rect.bottom(), rect.width(), 1)
         painter.fillRect(line_below, theme.colour_of_token("line"))
         row = self._table.entries.get_or_load_row(index.row())
-        inner = rect.adjusted(theme.zoomed_pixels(PAD), 0, -theme.zoomed_pixels(PAD), -1)
+        padding = theme.zoomed_pixels(PAD)
+        text_rect = rect.adjusted(padding, 0, -padding, -1)
         if row is None:
             # A bar stands for a row that is being loaded.
-            bar = QRect(inner.left(), inner.center().y() - 3, min(60, inner.width()), 6)
+            bar_top = text_rect.center().y() - 3
+            bar = QRect(text_rect.left(), bar_top, min(60, text_rect.width()), 6)
             painter.fillRect(bar, theme.colour_of_token("free"))
             return
         self._choose_font_and_pen(painter, row, column)
@@ -73,17 +75,17 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
         if column is EntryColumn.SOURCE:
             hit = self._table.entries.search_hit_at(index.row())
             if hit is not None:
-                self._paint_search_hit(painter, inner, text, hit.snippet)
+                self._paint_search_hit(painter, text_rect, text, hit.snippet)
                 return
             if row.pinned:
                 self._paint_pin(painter, rect)
         side = Qt.AlignmentFlag.AlignLeft
         if LOOK_BY_COLUMN[column].is_number:
             side = Qt.AlignmentFlag.AlignRight
-        shown = QtGui.QFontMetrics(painter.font()).elidedText(
-            text, Qt.TextElideMode.ElideMiddle, inner.width()
+        elided = QtGui.QFontMetrics(painter.font()).elidedText(
+            text, Qt.TextElideMode.ElideMiddle, text_rect.width()
         )
-        painter.drawText(inner, side | Qt.AlignmentFlag.AlignVCenter, shown)
+        painter.drawText(text_rect, side | Qt.AlignmentFlag.AlignVCenter, elided)
 
     def _choose_font_and_pen(
         self, painter: QtGui.QPainter, row: EntryRow, column: EntryColumn
@@ -105,16 +107,17 @@ class EntryCellDelegate(QtWidgets.QStyledItemDelegate):
         painter.setPen(self._theme.colour_of_token("text"))
 
     def _paint_search_hit(
-        self, painter: QtGui.QPainter, inner: QRect, source: str, snippet: str
+        self, painter: QtGui.QPainter, text_rect: QRect, source: str, snippet: str
     ) -> None:
+        """Draws where the hit is, in at most a third of the width, and the words found there."""
         metrics = QtGui.QFontMetrics(self._mono)
-        name = metrics.elidedText(source, Qt.TextElideMode.ElideMiddle, inner.width() // 3)
-        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, name)
-        rest = inner.adjusted(metrics.horizontalAdvance(name) + 14, 0, 0, 0)
+        name = metrics.elidedText(source, Qt.TextElideMode.ElideMiddle, text_rect.width() // 3)
+        painter.drawText(text_rect, Qt.AlignmentFlag.AlignVCenter, name)
+        snippet_rect = text_rect.adjusted(metrics.horizontalAdvance(name) + 14, 0, 0, 0)
         painter.setPen(self._theme.colour_of_token("muted"))
-        text = " ".join(make_safe_text(snippet).split())
-        marked = self._theme.colour_of_token("found")
-        draw_text_with_found_words(painter, rest, text, self.needles, marked)
+        snippet_line = " ".join(make_safe_text(snippet).split())
+        found_colour = self._theme.colour_of_token("found")
+        draw_text_with_found_words(painter, snippet_rect, snippet_line, self.needles, found_colour)
 
 
 class EntryTable(QtWidgets.QTableView):
@@ -168,10 +171,10 @@ class EntryTable(QtWidgets.QTableView):
     def _update_sort_indicator(self) -> None:
         """Hides the sort indicator for search hits, which are sorted by relevance."""
         header = self.horizontalHeader()
-        by_column = not self.entries.shows_search_hits
-        if header.isSortIndicatorShown() != by_column:
-            header.setSortIndicatorShown(by_column)
-            header.setSectionsClickable(by_column)
+        is_sorted_by_column = not self.entries.shows_search_hits
+        if header.isSortIndicatorShown() != is_sorted_by_column:
+            header.setSortIndicatorShown(is_sorted_by_column)
+            header.setSectionsClickable(is_sorted_by_column)
 
     def _set_up_header(self) -> None:
         header = self.horizontalHeader()
@@ -205,8 +208,8 @@ class EntryTable(QtWidgets.QTableView):
         least_source = self._theme.zoomed_pixels(LEAST_SOURCE)
         widths = self._list_widths_of_wanted_columns()
         for column in COLUMNS_HIDDEN_FIRST:
-            has_no_room = column in widths and sum(widths.values()) + least_source > room
-            if has_no_room:
+            needed_width = sum(widths.values()) + least_source
+            if column in widths and needed_width > room:
                 header.setSectionHidden(column, True)
                 del widths[column]
                 self._columns_without_room.add(column)
@@ -245,9 +248,11 @@ class EntryTable(QtWidgets.QTableView):
     @property
     def selected_ranges(self) -> list[tuple[int, int]]:
         """The selected ranges of rows in ascending order, including their ends."""
-        return sorted(
-            {(part.top(), part.bottom()) for part in self.selectionModel().selection().toList()}
-        )
+        # Qt may list the columns of the same rows separately.
+        ranges: set[tuple[int, int]] = set()
+        for selected in self.selectionModel().selection().toList():
+            ranges.add((selected.top(), selected.bottom()))
+        return sorted(ranges)
 
     @property
     def selected_count(self) -> int:
@@ -323,8 +328,8 @@ class EntryTable(QtWidgets.QTableView):
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
         if event.reason() is QtGui.QContextMenuEvent.Reason.Keyboard:
             row = max(self.current_row, 0)
-            below = QPoint(0, self.rowViewportPosition(row) + self.rowHeight(row))
-            self.menu_wanted.emit(self.viewport().mapToGlobal(below))
+            row_bottom = self.rowViewportPosition(row) + self.rowHeight(row)
+            self.menu_wanted.emit(self.viewport().mapToGlobal(QPoint(0, row_bottom)))
             return
         row = self.rowAt(event.pos().y())
         if row >= 0 and not self.selectionModel().isRowSelected(row):
@@ -337,8 +342,9 @@ class EntryTable(QtWidgets.QTableView):
         if self.hasFocus() and self.current_row >= 0:
             painter = QtGui.QPainter(self.viewport())
             painter.setPen(QtGui.QPen(self._theme.colour_of_token("accent"), 1))
-            y = self.rowViewportPosition(self.current_row)
-            painter.drawRect(0, y, self.viewport().width() - 1, self._theme.zoomed_pixels(ROW) - 2)
+            row_top = self.rowViewportPosition(self.current_row)
+            row_height = self._theme.zoomed_pixels(ROW)
+            painter.drawRect(0, row_top, self.viewport().width() - 1, row_height - 2)
             painter.end()
 
     def _sort_and_scroll_to_top(self, section: int, order: Qt.SortOrder) -> None:
@@ -347,29 +353,26 @@ class EntryTable(QtWidgets.QTableView):
         sort = EntrySort[EntryColumn(section).name]
         self.entries.set_sort_order(sort, descending=order is Qt.SortOrder.DescendingOrder)
 
-    def _show_column_menu(self, place: QPoint) -> None:
+    def _show_column_menu(self, clicked_at: QPoint) -> None:
         header = self.horizontalHeader()
         menu = build_popup_menu(self)
         for column in EntryColumn:
-            shown = not header.isSectionHidden(column)
-            toggle = partial(self._set_column_shown, column, shown=not shown)
-            add_menu_choice(menu, column_title(column), toggle, chosen=shown).setEnabled(
-                column is not EntryColumn.SOURCE
-            )
-        menu.popup(header.mapToGlobal(place))
+            is_hidden = header.isSectionHidden(column)
+            toggle = partial(self._set_column_hidden, column, hidden=not is_hidden)
+            choice = add_menu_choice(menu, column_title(column), toggle, chosen=not is_hidden)
+            choice.setEnabled(column is not EntryColumn.SOURCE)  # This one is always shown.
+        menu.popup(header.mapToGlobal(clicked_at))
 
-    def _set_column_shown(self, column: EntryColumn, *, shown: bool) -> None:
-        self.horizontalHeader().setSectionHidden(column, not shown)
+    def _set_column_hidden(self, column: EntryColumn, *, hidden: bool) -> None:
+        self.horizontalHeader().setSectionHidden(column, hidden)
         self._fit_columns()
 
     def _repaint_and_open_loaded_row(self) -> None:
         self.viewport().update()
         row = self.current_row
-        if (
-            self.is_current_row_loading
-            and row >= 0
-            and self.entries.get_or_load_row(row) is not None
-        ):
+        if not self.is_current_row_loading or row < 0:
+            return
+        if self.entries.get_or_load_row(row) is not None:
             self.is_current_row_loading = False
             self.current_row_changed.emit(row)
 

@@ -40,14 +40,14 @@ class ShownCatalogue:
         then: Callable[[T], object],
         failed: Callable[[HelixError], object] | None = None,
     ) -> None:
-        shown = self.catalogue
+        catalogue_at_start = self.catalogue
 
         def show_result_if_shown(result: T) -> None:
-            if self.catalogue is shown:
+            if self.catalogue is catalogue_at_start:
                 then(result)
 
         def show_failure_if_shown(error: HelixError) -> None:
-            if self.catalogue is shown and failed is not None:
+            if self.catalogue is catalogue_at_start and failed is not None:
                 failed(error)
 
         # Without a way of its own to show a failure, the runner shows it as a notice.
@@ -66,14 +66,20 @@ async def search_entries_with_rows(
     hits = await catalogue.index.search_index(
         text, tool=tool, limit=MOST_SEARCH_HITS, entries_only=True
     )
-    places: list[EntrySearchHit] = []
+    with_all_words: list[EntrySearchHit] = []
+    with_some_words: list[EntrySearchHit] = []
     for hit in hits:
         if hit.digest is None:
             continue
         row = await catalogue.index.find_entry_row(hit.digest)
-        if row is not None:
-            places.append(EntrySearchHit(row, hit.snippet, hit.line, hit.has_all_words))
-    return sorted(places, key=lambda place: not place.has_all_words)
+        if row is None:
+            continue
+        entry_hit = EntrySearchHit(row, hit.snippet, hit.line, hit.has_all_words)
+        if hit.has_all_words:
+            with_all_words.append(entry_hit)
+        else:
+            with_some_words.append(entry_hit)
+    return with_all_words + with_some_words
 
 
 async def fetch_hashes_of_rows(
@@ -85,19 +91,21 @@ async def fetch_hashes_of_rows(
     """Returns the hashes of rows, one on each line, as bytes, which the clipboard takes
     without another copy.
     """
-    chosen, sort, descending = order
+    entry_filter, sort, descending = order
     total = sum(last - first + 1 for first, last in ranges)
     lines: list[bytes] = []
     for first, last in ranges:
-        for offset in range(first, last + 1, ROWS_AT_ONCE):
-            limit = min(ROWS_AT_ONCE, last + 1 - offset)
+        end = last + 1
+        for offset in range(first, end, ROWS_AT_ONCE):
+            limit = min(ROWS_AT_ONCE, end - offset)
             rows = await catalogue.index.entries_page(
-                chosen, sort=sort, descending=descending, offset=offset, limit=limit
+                entry_filter, sort=sort, descending=descending, offset=offset, limit=limit
             )
             lines += [row.stored.digest.hex.encode() for row in rows]
             report(len(lines), total)
     if total <= ROWS_AT_ONCE:
         return b"\n".join(lines)
+    # So many lines are joined in a thread, where they do not hold up the window.
     return await asyncio.to_thread(b"\n".join, lines)
 
 
@@ -107,46 +115,49 @@ async def save_entry_to_file(
     """Writes a temporary file beside `path` and renames it, so that no half-written
     file remains.
     """
-    beside: ReplacementFile | None = None
+    temporary_file: ReplacementFile | None = None
     try:
-        beside = await asyncio.to_thread(ReplacementFile, path)
+        temporary_file = await asyncio.to_thread(ReplacementFile, path)
         for start in range(0, stored.size, PAGE_BYTES):
-            piece = await catalogue.cache.read_range(
-                stored.digest, start, min(PAGE_BYTES, stored.size - start)
-            )
-            await asyncio.to_thread(beside.file.write, piece)
-            report(min(start + PAGE_BYTES, stored.size), stored.size)
-        await asyncio.to_thread(beside.replace_target)
+            length = min(PAGE_BYTES, stored.size - start)
+            page = await catalogue.cache.read_range(stored.digest, start, length)
+            await asyncio.to_thread(temporary_file.file.write, page)
+            report(start + length, stored.size)
+        await asyncio.to_thread(temporary_file.replace_target)
     except OSError as error:
-        what = tr("The stored output could not be saved: {why}.", why=error.strerror or str(error))
+        sentence = tr(
+            "The stored output could not be saved: {why}.", why=error.strerror or str(error)
+        )
         raise StoreFailed(
-            what, remedy=tr("The output is still in the cache. Choose another location.")
+            sentence, remedy=tr("The output is still in the cache. Choose another location.")
         ) from error
     finally:
-        if beside is not None:
-            await asyncio.to_thread(beside.discard_replacement)
+        if temporary_file is not None:
+            await asyncio.to_thread(temporary_file.discard_replacement)
 
 
 async def read_two_entry_texts(
-    catalogue: StoredWorkspace, one: Stored, two: Stored
+    catalogue: StoredWorkspace, older: Stored, newer: Stored
 ) -> tuple[str, str]:
-    if one.size + two.size > LARGEST_COMPARED_BYTES:
+    if older.size + newer.size > LARGEST_COMPARED_BYTES:
         raise InvalidInput(
             tr("These outputs total more than 4 MB, which is too much to compare here.")
         )
-    contents = [
-        await catalogue.cache.read_range(stored.digest, 0, stored.size) for stored in (one, two)
-    ]
-    if not all(is_probably_text(content) for content in contents):
+    old_content = await catalogue.cache.read_range(older.digest, 0, older.size)
+    new_content = await catalogue.cache.read_range(newer.digest, 0, newer.size)
+    if not is_probably_text(old_content) or not is_probably_text(new_content):
         raise InvalidInput(tr("Only text can be compared."))
-    return contents[0].decode("utf-8", "replace"), contents[1].decode("utf-8", "replace")
+    return old_content.decode("utf-8", "replace"), new_content.decode("utf-8", "replace")
 
 
 def suggest_entry_file_name(row: EntryRow) -> str:
-    name = re.sub(r"[^\w.\- ]+", "_", row.about.source.rpartition("/")[2])[:80].strip(" .")
-    if name and "." in name:
+    _folder, _slash, last_part = row.about.source.rpartition("/")
+    allowed_in_names = re.sub(r"[^\w.\- ]+", "_", last_part)
+    name = allowed_in_names[:80].strip(" .")
+    if "." in name:
         return name
-    return f"{name or row.about.tool or 'entry'}-{row.stored.digest.hex[:8]}.txt"
+    short_hash = row.stored.digest.hex[:8]
+    return f"{name or row.about.tool or 'entry'}-{short_hash}.txt"
 
 
 def entry_name_with_hash(row: EntryRow) -> str:
@@ -156,7 +167,7 @@ def entry_name_with_hash(row: EntryRow) -> str:
 def describe_forgetting(row: EntryRow, uses: Sequence[EntryUse]) -> str:
     name = entry_name_with_hash(row)
     size = format_byte_size(row.stored.size)
-    messages = sum(use.how != "fold" for use in uses)
+    message_count = sum(use.how != "fold" for use in uses)
     paragraphs = [
         tr("Forget this output permanently?"),
         tr("{name}, {size}", name=name, size=size),
@@ -164,7 +175,7 @@ def describe_forgetting(row: EntryRow, uses: Sequence[EntryUse]) -> str:
             "The output is removed from the cache, the search index, the history and the backups. Files you exported earlier are not changed."
         ),
         format_count(
-            messages,
+            message_count,
             "{n} message refers to this output and will show that it was removed.",
             "{n} messages refer to this output and will show that it was removed.",
         ),

@@ -136,17 +136,16 @@ class EntryViewer(QWidget):
 
     def show_entry_in_viewer(self, catalogue: StoredWorkspace, row: EntryRow) -> None:
         """Shows an entry. If it is shown already, only updates its figures."""
-        same = (
-            self.row is not None
-            and self.row.stored.digest == row.stored.digest
-            and self.row.gone == row.gone
-        )
+        is_shown_already = False
+        if self.row is not None and self.row.stored.digest == row.stored.digest:
+            # Once its content was removed, the entry is shown anew.
+            is_shown_already = self.row.gone == row.gone
         self.row = row
         if row.pinned:
             self._pin.setText(tr("Unpin"))
         else:
             self._pin.setText(tr("Pin: never remove this output"))
-        if same:
+        if is_shown_already:
             return
         self.uses = ()
         digest = row.stored.digest
@@ -265,10 +264,10 @@ class EntryViewer(QWidget):
         self._uses_button.setText(words)
         self._show_fitting_buttons()
         self._uses_menu.clear()
-        newest_first = sorted(uses, key=lambda use: -use.time)
+        newest_first = sorted(uses, key=lambda use: use.time, reverse=True)
         for use in newest_first[:_SHOWN_USES]:
             how = translate_name("use of an entry", use.how, otherwise=use.how)
             words = tr("{how}, {when}", how=how, when=format_date_and_time(use.time))
-            place = ShowInChat(use.conversation, use.seq)
-            self._uses_menu.addAction(words, partial(self.intent_wanted.emit, place))
+            show_use = ShowInChat(use.conversation, use.seq)
+            self._uses_menu.addAction(words, partial(self.intent_wanted.emit, show_use))
         self._uses_button.setEnabled(bool(uses))

@@ -147,24 +147,28 @@ class EntryFilterBar(QWidget):
     def _fill_filter_menu(
         self,
         pill: QPushButton,
-        everything: str,
+        words_for_all: str,
         choices: Sequence[tuple[str, str, str]],
-        make: Callable[[str], EntryFilter],
+        build_filter: Callable[[str], EntryFilter],
         chosen: str = "",
     ) -> None:
-        def choose(short: str, value: str) -> None:
-            self._apply_filter(pill, short, make(value))
+        """Fills the menu of a button. `choices`: the words in the menu, those on the button, and
+        what `build_filter` makes a filter of. The first line, without a limit, is added.
+        """
+
+        def apply_choice(button_words: str, choice: str) -> None:
+            self._apply_filter(pill, button_words, build_filter(choice))
 
         menu = QMenu(pill)
         group = QActionGroup(menu)
-        lines = [(everything, everything, "")]
+        lines = [(words_for_all, words_for_all, "")]
         lines += choices
-        for words, short, value in lines:
-            act = partial(choose, short, value)
-            action = add_menu_choice(menu, words, act, chosen=value == chosen)
-            group.addAction(action)
-            if value == chosen:
-                _set_button_words(pill, short)
+        for menu_words, button_words, choice in lines:
+            is_chosen = choice == chosen
+            act = partial(apply_choice, button_words, choice)
+            group.addAction(add_menu_choice(menu, menu_words, act, chosen=is_chosen))
+            if is_chosen:
+                _set_button_words(pill, button_words)
         _replace_button_menu(pill, menu)
 
     def _fill_time_menu(self) -> None:
@@ -200,10 +204,12 @@ class EntryFilterBar(QWidget):
 
     def _apply_more_filters(self, **changes: bool | int) -> None:
         chosen = replace(self.filter, **changes)  # type: ignore[arg-type]
-        active = sum((bool(chosen.least), chosen.pinned, chosen.unused, chosen.gone))
-        words = tr("Filters")
-        if active:
-            words = tr("Filters ({n})", n=active)
+        has_least_size = bool(chosen.least)
+        active_count = sum((has_least_size, chosen.pinned, chosen.unused, chosen.gone))
+        if active_count:
+            words = tr("Filters ({n})", n=active_count)
+        else:
+            words = tr("Filters")
         self._apply_filter(self._more_filters_button, words, chosen)
 
     def _apply_filter(self, pill: QPushButton, words: str, chosen: EntryFilter) -> None:
@@ -218,7 +224,7 @@ def _set_button_words(pill: QPushButton, words: str) -> None:
 
 
 def _replace_button_menu(pill: QPushButton, menu: QMenu) -> None:
-    before = pill.menu()
+    old_menu = pill.menu()
     pill.setMenu(menu)
-    if before is not None:
-        before.deleteLater()
+    if old_menu is not None:
+        old_menu.deleteLater()  # The button's menu belongs to it, so it would stay until the end.

@@ -6,11 +6,20 @@ from functools import partial
 from operator import methodcaller
 from typing import Any
 
-from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QPushButton, QStackedWidget, QWidget
+from PySide6.QtGui import QIcon
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QStackedWidget,
+    QWidget,
+)
 
 from helix_desktop.engine.ports import AskedProgram
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.fields_dialog import FieldsDialog
@@ -38,12 +47,24 @@ from helix_desktop.resident.schedules import (
 
 LONGEST_TEXT = 1_500  # At most this many characters of a task and of its answer are shown.
 MARGINS = (20, 14, 20, 16)
+SUMMARY_CARDS = 4  # As many as `summarise_fleet` returns.
 STOPPED_BY_BUTTON = frozenset(("running", "waiting", "needs_you", "dead_letter"))
 RUN_AGAIN_BY_BUTTON = frozenset(("failed", "cancelled", "dead_letter"))
 
 
+@dataclass(frozen=True, slots=True)
+class SummaryLabels:
+    """The labels of a card above the list of tasks."""
+
+    title: QLabel
+    figure: QLabel
+    note: QLabel
+
+
 class FleetDialog(TransientDialog):
-    """`names` maps ids of workspaces to names. `open_conversation` gets a workspace and
+    """Lists tasks, conversations, schedules and workers of all workspaces, to watch and to steer.
+
+    `names` maps ids of workspaces to names. `open_conversation` gets a workspace and
     a conversation.
     """
 
@@ -64,13 +85,13 @@ class FleetDialog(TransientDialog):
         self._open_conversation = open_conversation
         self._theme = theme
         self._doing = doing
-        self._found: Sequence[Figures] = ()
+        self._workspaces: Sequence[Figures] = ()
         self._tasks: dict[str, ListedTask] = {}
         self._schedules: list[WorkSchedule] = []
         self._trouble = build_plain_label("", "danger", self)
         self._pages = QStackedWidget(self)
         self._all = build_push_button(tr("Stop all"), self, self._stop_or_start_all)
-        new = build_push_button(tr("New task…"), self, self._open_new_task_dialog, "primary")
+        new_button = build_push_button(tr("New task…"), self, self._open_new_task_dialog, "primary")
         tabs = [
             self._add_tab(tr("Tasks"), self._build_tasks_page()),
             self._add_tab(tr("Conversations"), self._build_conversations_page()),
@@ -78,8 +99,10 @@ class FleetDialog(TransientDialog):
             self._add_tab(tr("Workers"), self._build_workers_page()),
         ]
         tabs[0].setChecked(True)
-        bar = build_row(*tabs, (QWidget(self), 1), self._all, new, spacing=8, wraps=True)
+        room_between = (QWidget(self), 1)
+        bar = build_row(*tabs, room_between, self._all, new_button, spacing=8, wraps=True)
         build_column(bar, self._trouble, (self._pages, 1), owner=self, margins=MARGINS, spacing=12)
+        # The figures are followed until the dialog is closed.
         following = doing.run_in_background(
             self._fleet.follow_fleet(self._show_fleet), failed=self._show_error
         )
@@ -96,15 +119,27 @@ class FleetDialog(TransientDialog):
 
     def _build_tasks_page(self) -> QWidget:
         page = QWidget(self)
-        self._figures = [
-            [build_plain_label("", look, page) for look in ("small", "large", "faint")]
-            for _ in range(4)
-        ]
-        cards = [widgets.build_surface(page, "card") for _ in self._figures]
-        for card, labels in zip(cards, self._figures, strict=True):
-            build_column(*labels, owner=card, margins=(14, 10, 14, 10), spacing=2)
-        words = tr("Filter by agent, computer, state or words")
-        self._filter = widgets.build_line_edit(words, words, page)
+        self._summary_labels: list[SummaryLabels] = []
+        cards: list[QWidget] = []
+        for _ in range(SUMMARY_CARDS):
+            card = widgets.build_surface(page, "card")
+            labels = SummaryLabels(
+                title=build_plain_label("", "small", page),
+                figure=build_plain_label("", "large", page),
+                note=build_plain_label("", "faint", page),
+            )
+            build_column(
+                labels.title,
+                labels.figure,
+                labels.note,
+                owner=card,
+                margins=(14, 10, 14, 10),
+                spacing=2,
+            )
+            self._summary_labels.append(labels)
+            cards.append(card)
+        filter_words = tr("Filter by agent, computer, state or words")
+        self._filter = widgets.build_line_edit(filter_words, filter_words, page)
         columns = (
             FleetColumn(tr("State"), 150, is_whole=True),
             FleetColumn(tr("Task"), 0),
@@ -115,24 +150,34 @@ class FleetDialog(TransientDialog):
             FleetColumn(tr("Age"), 115, is_whole=True),
             FleetColumn(tr("Cost"), 80, is_figure=True),
         )
-        words = tr("To give an agent work, choose “New task…”.")
-        self._task_list = FleetList(tr("Tasks"), columns, page, words)
+        empty_words = tr("To give an agent work, choose “New task…”.")
+        self._task_list = FleetList(tr("Tasks"), columns, page, empty_words)
         self._task_list.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
+        self._task_list.currentItemChanged.connect(
+            lambda _current, _previous: self._show_chosen_task()
+        )
         self._task_list.itemSelectionChanged.connect(self._show_chosen_task)
         self._task_list.itemDoubleClicked.connect(
             lambda _item, _column: self._open_chosen_conversation()
         )
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
-        row = build_row(*((card, 1) for card in cards), wraps=True)
+        cards_row = build_row(*((card, 1) for card in cards), wraps=True)
         self._older = build_push_button(tr("Show older tasks"), page, self._fleet.show_older_tasks)
         self._again = build_push_button(
             tr("Run all set aside again"), page, self._retry_all_dead_letters
         )
-        more = build_row((QWidget(page), 1), self._again, self._older, spacing=8, wraps=True)
-        detail = self._build_task_detail_card(page)
-        below = row, self._filter, (self._task_list, 1), more, detail
-        build_column(*below, owner=page, margins=0, spacing=12)
+        room_before = (QWidget(page), 1)
+        buttons_row = build_row(room_before, self._again, self._older, spacing=8, wraps=True)
+        build_column(
+            cards_row,
+            self._filter,
+            (self._task_list, 1),
+            buttons_row,
+            self._build_task_detail_card(page),
+            owner=page,
+            margins=0,
+            spacing=12,
+        )
         return page
 
     def _build_task_detail_card(self, page: QWidget) -> QWidget:
@@ -162,54 +207,53 @@ class FleetDialog(TransientDialog):
         )
         return card
 
-    def _show_fleet(self, found: Sequence[Figures]) -> None:
-        self._found = found
-        self._tasks = fleet_rows.list_task_rows(found)
+    def _show_fleet(self, workspaces: Sequence[Figures]) -> None:
+        self._workspaces = workspaces
+        self._tasks = fleet_rows.list_task_rows(workspaces)
         self._show_summary()
         self._show_task_list()
-        self._worker_list.show_rows(fleet_rows.list_worker_rows(found))
+        self._worker_list.show_rows(fleet_rows.list_worker_rows(workspaces))
         conversations = fleet_rows.list_conversation_cells(self._desk.opened_workbenches())
         self._conversation_list.show_rows(conversations)
-        words = tr("Stop all")
         if self._is_fleet_stopped():
-            words = tr("Start again")
-        self._all.setText(words)
+            self._all.setText(tr("Start again"))
+        else:
+            self._all.setText(tr("Stop all"))
         self._show_trouble_of_workspaces()
-        self._older.setVisible(any(one.get("has_older") for one in found))
-        self._again.setVisible(any(one.get("dead_letter") for one in found))
+        self._older.setVisible(any(workspace.get("has_older") for workspace in workspaces))
+        self._again.setVisible(any(workspace.get("dead_letter") for workspace in workspaces))
         self._show_chosen_task()
         self._update_list_buttons()
 
     def _show_summary(self) -> None:
-        summary = fleet_rows.summarise_fleet(self._found)
-        for labels, card in zip(self._figures, summary, strict=True):
-            title, figure, note = labels
-            title.setText(card.title)
-            figure.setText(card.figure)
-            note.setText(card.note)
+        summary = fleet_rows.summarise_fleet(self._workspaces)
+        for labels, card in zip(self._summary_labels, summary, strict=True):
+            labels.title.setText(card.title)
+            labels.figure.setText(card.figure)
+            labels.note.setText(card.note)
 
     def _show_task_list(self) -> None:
-        dot_by_state = {}
-        for state, token in fleet_rows.DOT_BY_STATE.items():
-            dot_by_state[state] = build_icon("dot", self._theme.colour_of_token(token))
-        cells = {}
-        dots = {}
+        icon_by_state: dict[str, QIcon] = {}
+        for state, colour in fleet_rows.DOT_BY_STATE.items():
+            icon_by_state[state] = build_icon("dot", self._theme.colour_of_token(colour))
+        cells_by_key: dict[str, list[str]] = {}
+        icons_by_key: dict[str, QIcon] = {}
         for key, row in self._tasks.items():
-            cells[key] = fleet_rows.task_cells(row)
-            dots[key] = dot_by_state[row.state]
-        self._task_list.show_rows(cells, dots)
+            cells_by_key[key] = fleet_rows.task_cells(row)
+            icons_by_key[key] = icon_by_state[row.state]
+        self._task_list.show_rows(cells_by_key, icons_by_key)
         self._task_list.filter_fleet_rows(self._filter.text())
 
     def _show_trouble_of_workspaces(self) -> None:
-        lines = []
-        for workspace in self._found:
+        lines: list[str] = []
+        for workspace in self._workspaces:
             if "trouble" in workspace:
                 trouble = translate_sentences(workspace["trouble"])
                 lines.append(f"{workspace['name']}: {trouble}")
         self._show_trouble("\n".join(lines))
 
     def _is_fleet_stopped(self) -> bool:
-        return any(one.get("is_stopped") for one in self._found)
+        return any(workspace.get("is_stopped") for workspace in self._workspaces)
 
     def _chosen_task(self) -> ListedTask:
         return self._tasks.get(self._task_list.chosen_row(), ListedTask())
@@ -219,11 +263,11 @@ class FleetDialog(TransientDialog):
         task = chosen.task
         self._card.setVisible(bool(task))
         self._title.setText(make_safe_text(task.get("text", "")[:LONGEST_TEXT]))
-        lines = []
+        detail = ""
         if task:
-            lines.append(fleet_rows.describe_task_reason(chosen.state, task))
-            lines.append(task["answer"][:LONGEST_TEXT])
-        detail = make_safe_text("\n".join(line for line in lines if line))
+            reason = fleet_rows.describe_task_reason(chosen.state, task)
+            answer = task["answer"][:LONGEST_TEXT]
+            detail = make_safe_text("\n".join(filter(None, (reason, answer))))
         self._detail.setText(detail)
         self._detail.setVisible(bool(detail))
         self._open.setEnabled(bool(task.get("conversation")))
@@ -248,7 +292,7 @@ class FleetDialog(TransientDialog):
 
     def _list_programs_of_task(self, workspace: str, task: Figures) -> Sequence[AskedProgram]:
         """Returns what the command starts that a task asks for, if its workspace is open here."""
-        _, command = fleet_rows.split_task_question(task)
+        _sentence, command = fleet_rows.split_task_question(task)
         for bench in self._desk.opened_workbenches():
             if bench.id == workspace and command:
                 return bench.list_programs_of_command(command)
@@ -281,7 +325,7 @@ class FleetDialog(TransientDialog):
                 self._retry_task(row.workspace["workspace"], row.task)
 
     def _retry_all_dead_letters(self) -> None:
-        for workspace in self._found:
+        for workspace in self._workspaces:
             if workspace.get("dead_letter"):
                 retrying = self._fleet.retry_tasks_set_aside(workspace["workspace"])
                 self._run_fleet_work(retrying)
@@ -303,13 +347,14 @@ class FleetDialog(TransientDialog):
         self._run_fleet_work(answer)
 
     def _stop_or_start_all(self) -> None:
-        act = methodcaller("pause_all_tasks")
         if self._is_fleet_stopped():
-            act = methodcaller("resume_all_tasks")
-        for workspace in self._found:
+            stop_or_start = methodcaller("resume_all_tasks")
+        else:
+            stop_or_start = methodcaller("pause_all_tasks")
+        for workspace in self._workspaces:
             if "trouble" not in workspace:
-                acting = self._fleet.run_on_task_list(workspace["workspace"], act)
-                self._run_fleet_work(acting)
+                work = self._fleet.run_on_task_list(workspace["workspace"], stop_or_start)
+                self._run_fleet_work(work)
 
     def _open_new_task_dialog(self) -> None:
         def add(values: Mapping[str, Any]) -> None:
@@ -333,12 +378,12 @@ class FleetDialog(TransientDialog):
             FleetColumn(tr("Workspace"), 150),
             FleetColumn(tr("Task"), 0),
         )
-        words = tr("To give an agent work at set times, choose “New schedule…”.")
-        self._schedule_list = FleetList(tr("Schedules"), columns, self, words)
-        new = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
+        empty_words = tr("To give an agent work at set times, choose “New schedule…”.")
+        self._schedule_list = FleetList(tr("Schedules"), columns, self, empty_words)
+        new_button = build_push_button(tr("New schedule…"), self, self._open_new_schedule_dialog)
         self._switch = build_push_button(tr("Turn off"), self, self._turn_chosen_schedule_on_or_off)
         self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
-        buttons = build_row(new, 1, self._switch, self._remove, spacing=8, wraps=True)
+        buttons = build_row(new_button, 1, self._switch, self._remove, spacing=8, wraps=True)
         return self._build_list_page(self._schedule_list, buttons)
 
     def _build_conversations_page(self) -> QWidget:
@@ -352,10 +397,10 @@ class FleetDialog(TransientDialog):
             FleetColumn(tr("Also changed in other copies"), 260),
             FleetColumn(tr("Cost"), 80, is_whole=True),
         )
-        about = tr(
+        empty_words = tr(
             "Conversations that are running or have their own copy of the repository are listed here."
         )
-        self._conversation_list = FleetList(tr("Conversations"), columns, self, about)
+        self._conversation_list = FleetList(tr("Conversations"), columns, self, empty_words)
         self._conversation_list.itemActivated.connect(
             lambda _item, _column: self._open_listed_conversation()
         )
@@ -367,7 +412,7 @@ class FleetDialog(TransientDialog):
         return self._build_list_page(self._conversation_list, build_row(1, self._show))
 
     def _open_listed_conversation(self) -> None:
-        workspace, _, conversation = self._conversation_list.chosen_row().partition(" ")
+        workspace, _blank, conversation = self._conversation_list.chosen_row().partition(" ")
         self._open_conversation(workspace, conversation)
         self.accept()
 
@@ -378,31 +423,33 @@ class FleetDialog(TransientDialog):
             FleetColumn(tr("Tasks"), 100),
             FleetColumn(tr("State"), 0),
         )
-        about = tr("Workers appear here while they run tasks.")
-        self._worker_list = FleetList(tr("Workers"), columns, self, about)
+        empty_words = tr("Workers appear here while they run tasks.")
+        self._worker_list = FleetList(tr("Workers"), columns, self, empty_words)
         self._here = build_push_button(
             tr("Run waiting tasks on this computer"), self, self._run_waiting_tasks_here
         )
         self._drain = build_push_button(
             tr("Finish and exit"), self, self._let_chosen_worker_finish_and_exit
         )
-        gap = (QWidget(self), 1)
-        buttons = build_row(gap, self._here, self._drain, spacing=8, wraps=True)
+        room_before = (QWidget(self), 1)
+        buttons = build_row(room_before, self._here, self._drain, spacing=8, wraps=True)
         return self._build_list_page(self._worker_list, buttons)
 
-    def _build_list_page(self, shown: FleetList, below: QHBoxLayout) -> QWidget:
+    def _build_list_page(self, fleet_list: FleetList, buttons: QHBoxLayout) -> QWidget:
         page = QWidget(self)
-        shown.currentItemChanged.connect(lambda _now, _before: self._update_list_buttons())
-        build_column((shown, 1), below, owner=page, margins=0, spacing=12)
+        fleet_list.currentItemChanged.connect(
+            lambda _current, _previous: self._update_list_buttons()
+        )
+        build_column((fleet_list, 1), buttons, owner=page, margins=0, spacing=12)
         return page
 
     def _read_and_show_schedules(self) -> None:
-        def show_schedules(known: list[WorkSchedule]) -> None:
-            self._schedules = known
-            cells = {}
-            for schedule in known:
-                cells[schedule.id] = fleet_rows.schedule_cells(schedule, self._names)
-            self._schedule_list.show_rows(cells)
+        def show_schedules(schedules: list[WorkSchedule]) -> None:
+            self._schedules = schedules
+            cells_by_id: dict[str, list[str]] = {}
+            for schedule in schedules:
+                cells_by_id[schedule.id] = fleet_rows.schedule_cells(schedule, self._names)
+            self._schedule_list.show_rows(cells_by_id)
             self._update_list_buttons()
 
         reading = asyncio.to_thread(read_schedules, self._places.data)
@@ -411,62 +458,70 @@ class FleetDialog(TransientDialog):
     def _update_list_buttons(self) -> None:
         """Enables the buttons that apply to the selected rows."""
         self._drain.setEnabled(self._can_chosen_worker_be_drained())
-        has_tasks = any(_has_tasks_for_this_computer(workspace) for workspace in self._found)
-        self._here.setEnabled(has_tasks)
+        self._here.setEnabled(any(map(_has_tasks_for_this_computer, self._workspaces)))
         self._show.setEnabled(bool(self._conversation_list.chosen_row()))
-        self._all.setEnabled(any("trouble" not in one for one in self._found))
+        has_readable_workspace = any("trouble" not in figures for figures in self._workspaces)
+        self._all.setEnabled(has_readable_workspace)
         schedule = self._chosen_schedule()
         self._switch.setEnabled(schedule is not None)
         self._remove.setEnabled(schedule is not None)
-        words = tr("Turn off")
         if schedule is not None and not schedule.is_on:
-            words = tr("Turn on")
-        self._switch.setText(words)
+            self._switch.setText(tr("Turn on"))
+        else:
+            self._switch.setText(tr("Turn off"))
 
     def _can_chosen_worker_be_drained(self) -> bool:
-        workspace, _, worker = self._worker_list.chosen_row().partition(" ")
-        for one in self._found:
-            if one["workspace"] == workspace and worker in one.get("workers", ()):
-                return worker not in one["draining"]
+        """Draining: the worker takes no more tasks, and exits once it has ended those it has."""
+        workspace, _blank, worker = self._worker_list.chosen_row().partition(" ")
+        for figures in self._workspaces:
+            is_workspace_of_worker = figures["workspace"] == workspace
+            if is_workspace_of_worker and worker in figures.get("workers", ()):
+                return worker not in figures["draining"]
         return False
 
     def _chosen_schedule(self) -> WorkSchedule | None:
-        chosen = self._schedule_list.chosen_row()
+        chosen_id = self._schedule_list.chosen_row()
         for schedule in self._schedules:
-            if schedule.id == chosen:
+            if schedule.id == chosen_id:
                 return schedule
         return None
 
     def _turn_chosen_schedule_on_or_off(self) -> None:
-        chosen = self._schedule_list.chosen_row()
+        chosen_id = self._schedule_list.chosen_row()
 
-        def toggle_chosen(known: list[WorkSchedule]) -> list[WorkSchedule]:
-            wanted = []
-            for schedule in known:
-                if schedule.id == chosen:
-                    wanted.append(schedule.with_on_off_toggled())
+        def toggle_chosen(stored: list[WorkSchedule]) -> list[WorkSchedule]:
+            changed: list[WorkSchedule] = []
+            for schedule in stored:
+                if schedule.id == chosen_id:
+                    changed.append(schedule.with_on_off_toggled())
                 else:
-                    wanted.append(schedule)
-            return wanted
+                    changed.append(schedule)
+            return changed
 
         self._save_schedules(toggle_chosen)
 
     def _remove_chosen_schedule(self) -> None:
-        chosen = self._schedule_list.chosen_row()
+        chosen_id = self._schedule_list.chosen_row()
 
-        def remove_chosen(known: list[WorkSchedule]) -> list[WorkSchedule]:
-            return [schedule for schedule in known if schedule.id != chosen]
+        def remove_chosen(stored: list[WorkSchedule]) -> list[WorkSchedule]:
+            return [schedule for schedule in stored if schedule.id != chosen_id]
 
         self._save_schedules(remove_chosen)
 
     def _open_new_schedule_dialog(self) -> None:
         def add(values: Mapping[str, Any]) -> None:
-            when = values["at"], values["zone"], parse_days(values["days"])
-            options = tuple(
-                word for what in values["allowed"].split() for word in ("--allow", what)
+            options: list[str] = []
+            for permission in values["allowed"].split():
+                options += ["--allow", permission]
+            new_schedule = build_schedule(
+                values["workspace"],
+                values["text"],
+                values["at"],
+                values["zone"],
+                parse_days(values["days"]),
+                options=tuple(options),
             )
-            made = build_schedule(values["workspace"], values["text"], *when, options=options)
-            self._save_schedules(lambda known: [*known, made])
+            self._save_schedules(lambda stored: [*stored, new_schedule])
 
         fields = fleet_rows.declare_task_fields(self._names) + fleet_rows.declare_schedule_fields()
         FieldsDialog(tr("New schedule"), fields, tr("Add schedule"), add, self).open()
@@ -481,15 +536,15 @@ class FleetDialog(TransientDialog):
         self._run_fleet_work(_change_schedules(self._places, change), show_saved)
 
     def _let_chosen_worker_finish_and_exit(self) -> None:
-        workspace, _, worker = self._worker_list.chosen_row().partition(" ")
+        workspace, _blank, worker = self._worker_list.chosen_row().partition(" ")
         self._run_fleet_work(
             self._fleet.run_on_task_list(workspace, lambda tasks: tasks.notes.drain_workers(worker))
         )
 
     def _run_waiting_tasks_here(self) -> None:
-        for one in self._found:
-            if _has_tasks_for_this_computer(one):
-                self._run_fleet_work(self._fleet.do_tasks_here(one["workspace"]))
+        for workspace in self._workspaces:
+            if _has_tasks_for_this_computer(workspace):
+                self._run_fleet_work(self._fleet.do_tasks_here(workspace["workspace"]))
 
     def _run_fleet_work(
         self, work: Coroutine[Any, Any, Any], then: Callable[[Any], object] | None = None
@@ -504,8 +559,9 @@ class FleetDialog(TransientDialog):
         self._trouble.setVisible(bool(text))
 
 
-def _has_tasks_for_this_computer(one: Figures) -> bool:
-    return bool(one.get("lost") or one.get("waiting"))
+def _has_tasks_for_this_computer(workspace: Figures) -> bool:
+    """Whether tasks wait for a worker, or have a worker that no longer responds."""
+    return bool(workspace.get("lost") or workspace.get("waiting"))
 
 
 async def _change_schedules(places: ProgramFolders, change: ScheduleChange) -> str:

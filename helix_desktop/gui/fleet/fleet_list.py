@@ -94,16 +94,17 @@ class FleetList(RowTree):
             self.setColumnWidth(fitted.number, fitted.width_at(share))
 
     def _measure_column(self, number: int, column: FleetColumn) -> ColumnShare:
-        filled = self.sizeHintForColumn(number)
-        title = self.header().sectionSizeHint(number)
+        widest_cell = self.sizeHintForColumn(number)
+        least_width = self.header().sectionSizeHint(number)  # That of its title.
         if column.is_figure or column.is_whole:
-            title = max(title, filled)
-        wanted = column.width
-        if wanted > NARROW:  # With little or nothing in it, it leaves its room to the others.
-            wanted = min(wanted, filled)
-        wanted = max(wanted, title)
-        least = title if column.width > NARROW else wanted
-        return ColumnShare(number, column, wanted, least)
+            least_width = max(least_width, widest_cell)
+        if column.width <= NARROW:  # It does not shrink.
+            width = max(column.width, least_width)
+            return ColumnShare(number, column, wanted=width, least=width)
+        # With little or nothing in it, it leaves its room to the others.
+        filled_width = min(column.width, widest_cell)
+        wanted_width = max(filled_width, least_width)
+        return ColumnShare(number, column, wanted=wanted_width, least=least_width)
 
     # --- The rows
 
@@ -124,26 +125,27 @@ class FleetList(RowTree):
         self._fit_columns_to_room()
 
     def _replace_items(self, keys: Sequence[str]) -> None:
-        chosen = self.chosen_row()
-        selected = self.selected_row_keys()
+        chosen_key = self.chosen_row()
+        selected_keys = self.selected_row_keys()
         self.clear()
         self._items = {}
         for key in keys:
             self._items[key] = QTreeWidgetItem(self)
             self._align_figures(self._items[key])
-        current = self._items.get(chosen) or self.topLevelItem(0)
+        current = self._items.get(chosen_key) or self.topLevelItem(0)
         if current is not None:
             self.setCurrentItem(current)
-        for key in selected:
+        for key in selected_keys:
             if key in self._items:
                 self._items[key].setSelected(True)
 
     def filter_fleet_rows(self, words: str) -> None:
-        wanted = words.casefold().split()
+        searched_words = words.casefold().split()
         for item in self._items.values():
             cells = [item.text(column) for column in range(self.columnCount())]
-            text = " ".join(cells).casefold()
-            item.setHidden(not all(word in text for word in wanted))
+            row_text = " ".join(cells).casefold()
+            has_all_words = all(word in row_text for word in searched_words)
+            item.setHidden(not has_all_words)
 
     def chosen_row(self) -> str:
         current = self.currentItem()
@@ -167,17 +169,31 @@ def share_room(shares: Sequence[ColumnShare], room: int) -> float:
     columns are hidden from the last on, but figures after all others.
     """
     widest = max(shares, key=lambda share: share.column.width)
-    left = room - sum(share.wanted for share in shares) + widest.wanted
-    if left < max(LEAST_WIDTH // 2, widest.least):
+    wanted_by_others = _sum_wanted(shares) - widest.wanted
+    room_for_widest = room - wanted_by_others
+    if room_for_widest < max(LEAST_WIDTH // 2, widest.least):
         widest.hide()
     else:
-        widest.wanted = min(widest.wanted, left)
-    for share in sorted(shares, key=lambda share: (share.column.is_figure, -share.number)):
+        widest.wanted = min(widest.wanted, room_for_widest)
+    for share in sorted(shares, key=_order_of_hiding):
         is_first = share.number == 0
-        if not is_first and sum(share.least for share in shares) > room:
+        if not is_first and _sum_least(shares) > room:
             share.hide()
-    least = sum(share.least for share in shares)
-    beyond = sum(share.wanted for share in shares) - least
-    if not beyond:
+    least = _sum_least(shares)
+    wanted_beyond_least = _sum_wanted(shares) - least
+    if not wanted_beyond_least:
         return 1.0
-    return min(max((room - least) / beyond, 0.0), 1.0)
+    part_of_wanted = (room - least) / wanted_beyond_least
+    return min(max(part_of_wanted, 0.0), 1.0)
+
+
+def _sum_wanted(shares: Sequence[ColumnShare]) -> int:
+    return sum(share.wanted for share in shares)
+
+
+def _sum_least(shares: Sequence[ColumnShare]) -> int:
+    return sum(share.least for share in shares)
+
+
+def _order_of_hiding(share: ColumnShare) -> tuple[bool, int]:
+    return (share.column.is_figure, -share.number)  # False is sorted before True.

@@ -55,9 +55,9 @@ def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]
     """
     rows: dict[str, list[str]] = {}
     for bench in benches:
-        listed = bench.list_conversations()
-        titles = {row.id: make_safe_text(row.title[:LONGEST_CELL]) for row in listed}
-        for row in listed:
+        conversations = bench.list_conversations()
+        titles = {row.id: make_safe_text(row.title[:LONGEST_CELL]) for row in conversations}
+        for row in conversations:
             session = bench.sessions.find_open_session(row.id)
             activity = ConversationActivity.IDLE
             if session is not None:
@@ -81,47 +81,53 @@ def _describe_overlaps(overlaps: Mapping[str, Iterable[str]], titles: Mapping[st
     """Returns the files that other conversations change too, and their titles."""
     if not overlaps:
         return ""
-    others: set[str] = set()
+    other_titles: set[str] = set()
     for conversations in overlaps.values():
-        others.update(titles.get(name, name) for name in conversations)
-    return f"{_join_file_names(overlaps)} ({', '.join(sorted(others))})"
+        for conversation in conversations:
+            other_titles.add(titles.get(conversation, conversation))
+    return f"{_join_file_names(overlaps)} ({', '.join(sorted(other_titles))})"
 
 
 def _join_file_names(paths: Iterable[str]) -> str:
-    return make_safe_text(", ".join(path.rpartition("/")[2] for path in paths)[:LONGEST_CELL])
+    names: list[str] = []
+    for path in paths:
+        _folder, _slash, name = path.rpartition("/")
+        names.append(name)
+    return make_safe_text(", ".join(names)[:LONGEST_CELL])
 
 
 def list_task_rows(workspaces: Sequence[Figures]) -> dict[str, ListedTask]:
     """Returns the tasks of all workspaces, by the order of the states. Of the waiting
     tasks, the oldest is first; of all others, the newest.
     """
-    rows = {}
+    rows_by_key: dict[str, ListedTask] = {}
     for state in DOT_BY_STATE:
-        listed = []
+        rows_of_state: list[ListedTask] = []
         for workspace in workspaces:
             for task in reversed(workspace.get(state, ())):
-                listed.append(ListedTask(state, workspace, task))
-        listed.sort(key=lambda row: row.task["added"])
+                rows_of_state.append(ListedTask(state, workspace, task))
+        rows_of_state.sort(key=lambda row: row.task["added"])
         if state != "waiting":
-            listed.reverse()
-        for row in listed:
-            rows[f"{row.workspace['workspace']} {row.task['id']}"] = row
-    return rows
+            rows_of_state.reverse()
+        for row in rows_of_state:
+            key = f"{row.workspace['workspace']} {row.task['id']}"
+            rows_by_key[key] = row
+    return rows_by_key
 
 
 def describe_task_reason(state: str, task: Figures) -> str:
     """Returns the sentence that says why a task is in its state. A task that continues has none."""
-    goes_on = state == "running" or (state == "waiting" and task["asked"])
-    if goes_on:
+    was_answered = state == "waiting" and task["asked"]  # It waits only for a free worker.
+    if state == "running" or was_answered:
         return ""
-    sentence, _ = split_task_question(task)
+    sentence, _exact_request = split_task_question(task)
     return translate_sentences(sentence)
 
 
 def split_task_question(task: Figures) -> tuple[str, str]:
     """Returns a task's sentence, and exactly what it asks for, which stands below it."""
-    sentence, _, exact = task["why"].partition("\n\n")
-    return sentence, exact
+    sentence, _blank_line, exact_request = task["why"].partition("\n\n")
+    return sentence, exact_request
 
 
 def task_cells(row: ListedTask) -> list[str]:
@@ -136,10 +142,10 @@ def task_cells(row: ListedTask) -> list[str]:
     ]
     cells = [make_safe_text(text) for text in words]
     cells.append(format_time_ago(task["added"], time.time()))
-    cost = NOTHING
     if task["cost"]:
-        cost = format_dollars(task["cost"])
-    cells.append(cost)
+        cells.append(format_dollars(task["cost"]))
+    else:
+        cells.append(NOTHING)
     return cells
 
 
@@ -149,7 +155,7 @@ def _shorten_to_cell(text: str) -> str:
 
 def _describe_worker(workspace: Figures, task: Figures) -> str:
     worker: str = task["worker"]
-    machine, _, _process = worker.rpartition(" ")
+    machine, _blank, _process = worker.rpartition(" ")
     if worker in workspace["lost"]:
         return tr("{worker} (not responding)", worker=machine)
     return machine
@@ -166,20 +172,24 @@ def _describe_now(state: str, task: Figures) -> str:
 
 
 def list_worker_rows(workspaces: Sequence[Figures]) -> dict[str, list[str]]:
-    rows = {}
+    """Returns the cells of each worker, and of each computer that can run no task, with the
+    reason.
+    """
+    rows: dict[str, list[str]] = {}
     for workspace in workspaces:
         identity = workspace["workspace"]
-        for worker, count in sorted(workspace.get("workers", {}).items()):
+        for worker, task_count in sorted(workspace.get("workers", {}).items()):
             rows[f"{identity} {worker}"] = [
                 make_safe_text(worker),
                 workspace["name"],
-                format_count(count, "{n} task", "{n} tasks"),
+                format_count(task_count, "{n} task", "{n} tasks"),
                 _describe_worker_state(workspace, worker),
             ]
-        for why in workspace.get("unable", ()):
-            machine, _, sentence = why.partition(": ")
+        for machine_and_reason in workspace.get("unable", ()):
+            machine, _colon, sentence = machine_and_reason.partition(": ")
             reason = translate_sentences(sentence)
-            rows[f"{identity} {why}"] = [machine, workspace["name"], "", reason]
+            key = f"{identity} {machine_and_reason}"
+            rows[key] = [machine, workspace["name"], "", reason]
     return rows
 
 
@@ -201,8 +211,8 @@ def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
         tr("The agent may edit files without asking"),
         tr("The agent may edit files and run commands without asking"),
     )
-    text = FieldDeclaration("text", tr("What to do"), "", "", long=True)
-    workspace = FieldDeclaration(
+    text_field = FieldDeclaration("text", tr("What to do"), "", "", long=True)
+    workspace_field = FieldDeclaration(
         "workspace",
         tr("Workspace"),
         "",
@@ -210,9 +220,15 @@ def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
         choices=list(names),
         words=list(names.values()),
     )
-    choices = ("", "edits", "edits commands")
-    allowed = FieldDeclaration("allowed", tr("Permissions"), "", "", choices, permissions)
-    return [text, workspace, allowed]
+    permission_field = FieldDeclaration(
+        "allowed",
+        tr("Permissions"),
+        "",
+        "",
+        choices=("", "edits", "edits commands"),
+        words=permissions,
+    )
+    return [text_field, workspace_field, permission_field]
 
 
 def declare_schedule_fields() -> list[FieldDeclaration]:
@@ -221,23 +237,28 @@ def declare_schedule_fields() -> list[FieldDeclaration]:
     for number, day in enumerate(WEEKDAYS):
         choices.append(day)
         words.append(QLocale().dayName(number + 1))
-    days = FieldDeclaration("days", tr("Days"), "", "weekdays", choices, words)
-    about_time = tr("Enter hours and minutes, for example 08:00 or 17:30.")
-    at = FieldDeclaration("at", tr("Time"), about_time, "08:00")
-    about_zone = tr("For example, Europe/Berlin. Leave empty to use this computer's time zone.")
-    zone = FieldDeclaration("zone", tr("Time zone"), about_zone, "")
-    return [days, at, zone]
+    days_field = FieldDeclaration("days", tr("Days"), "", "weekdays", choices=choices, words=words)
+    time_help = tr("Enter hours and minutes, for example 08:00 or 17:30.")
+    time_field = FieldDeclaration("at", tr("Time"), time_help, "08:00")
+    zone_help = tr("For example, Europe/Berlin. Leave empty to use this computer's time zone.")
+    zone_field = FieldDeclaration("zone", tr("Time zone"), zone_help, "")
+    return [days_field, time_field, zone_field]
 
 
 def schedule_cells(schedule: WorkSchedule, names: Mapping[str, str]) -> list[str]:
     short = QLocale.FormatType.ShortFormat
-    days = [QLocale().dayName(WEEKDAYS.index(day) + 1, short) for day in schedule.days]
-    due = tr("turned off")
+    day_names: list[str] = []
+    for day in schedule.days:
+        day_number = WEEKDAYS.index(day) + 1  # Qt counts the days from Monday, which is 1.
+        day_names.append(QLocale().dayName(day_number, short))
     if schedule.is_on:
-        due = format_date_and_time(schedule.next_due(time.time()))
-    name = names.get(schedule.workspace, schedule.workspace)
+        next_run = format_date_and_time(schedule.next_due(time.time()))
+    else:
+        next_run = tr("turned off")
+    workspace_name = names.get(schedule.workspace, schedule.workspace)
     text = make_safe_text(_shorten_to_cell(schedule.text))
-    return [f"{schedule.at} ({schedule.zone})", ", ".join(days), due, name, text]
+    time_and_zone = f"{schedule.at} ({schedule.zone})"
+    return [time_and_zone, ", ".join(day_names), next_run, workspace_name, text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,50 +271,53 @@ class SummaryCard:
 
 
 def summarise_fleet(workspaces: Sequence[Figures]) -> list[SummaryCard]:
+    # The figures of a workspace that cannot be read have no tasks.
     readable = [workspace for workspace in workspaces if "tasks" in workspace]
-    number_by_state = {state: _count_in_state(readable, state) for state in DOT_BY_STATE}
-    shown = {state: format_number(number) for state, number in number_by_state.items()}
-    workers = sum(len(workspace["workers"]) for workspace in readable)
-    stopped = ""
+    count_by_state = {state: _count_in_state(readable, state) for state in DOT_BY_STATE}
+    words_by_state = {state: format_number(count) for state, count in count_by_state.items()}
+    worker_count = sum(len(workspace["workers"]) for workspace in readable)
+    stopped_note = ""
     if any(workspace["is_stopped"] for workspace in readable):
-        stopped = tr("no task starts until you resume the fleet")
-    set_aside = ""
-    if number_by_state["dead_letter"]:
-        set_aside = tr("{n} set aside", n=shown["dead_letter"])
-    ended = tr("{done} done, {failed} failed", done=shown["done"], failed=shown["failed"])
+        stopped_note = tr("no task starts until you resume the fleet")
+    set_aside_note = ""
+    if count_by_state["dead_letter"]:
+        set_aside_note = tr("{n} set aside", n=words_by_state["dead_letter"])
+    ended = tr(
+        "{done} done, {failed} failed",
+        done=words_by_state["done"],
+        failed=words_by_state["failed"],
+    )
     spent = _describe_cost(readable)
-    cost = ""
+    cost_note = ""
     if spent:  # Where no task has a cost, "$0" would stand beside dashes in the column of costs.
-        cost = tr("{dollars} for all tasks", dollars=spent)
-    on_workers = format_count(workers, "on {n} worker", "on {n} workers")
+        cost_note = tr("{dollars} for all tasks", dollars=spent)
+    worker_note = format_count(worker_count, "on {n} worker", "on {n} workers")
     return [
-        SummaryCard(tr("Running"), shown["running"], on_workers),
-        SummaryCard(tr("Waiting"), shown["waiting"], stopped),
-        SummaryCard(tr("Needs you"), shown["needs_you"], set_aside),
-        SummaryCard(tr("Ended"), ended, cost),
+        SummaryCard(tr("Running"), words_by_state["running"], worker_note),
+        SummaryCard(tr("Waiting"), words_by_state["waiting"], stopped_note),
+        SummaryCard(tr("Needs you"), words_by_state["needs_you"], set_aside_note),
+        SummaryCard(tr("Ended"), ended, cost_note),
     ]
 
 
 def _count_in_state(workspaces: Sequence[Figures], state: str) -> int:
-    name = state.replace("_", "-")
-    return sum(workspace["tasks"].get(name, 0) for workspace in workspaces)
+    key_of_count = state.replace("_", "-")  # The counts are printed with hyphens.
+    return sum(workspace["tasks"].get(key_of_count, 0) for workspace in workspaces)
 
 
 def _describe_cost(workspaces: Sequence[Figures]) -> str:
     """Returns what all tasks cost, and of how much, if workspaces have a budget. Nothing where
     nothing was spent.
     """
-    total = sum(workspace["cost"] for workspace in workspaces)
-    spent = format_dollars(total)
-    limit = 0.0
-    has_limit = False
+    total_cost = sum(workspace["cost"] for workspace in workspaces)
+    spent = format_dollars(total_cost)
+    limits: list[float] = []
     for workspace in workspaces:
         budget = workspace["budgets"].get("workspace")
         if budget is not None:
-            has_limit = True
-            limit += budget["limit"]
-    if has_limit:
-        return tr("{spent} of {limit}", spent=spent, limit=format_dollars(limit))
-    if total:
+            limits.append(budget["limit"])
+    if limits:
+        return tr("{spent} of {limit}", spent=spent, limit=format_dollars(sum(limits)))
+    if total_cost:
         return spent
     return ""

@@ -19,7 +19,10 @@ HIGHEST = 280  # Pixels. The list above it stays in sight.
 
 
 class TaskQuestionView(QWidget):
-    """`reading_state_changed`: another question is shown, or the end of it has been seen."""
+    """Shows exactly what a task asks a person to allow, and whether it was read to its end.
+
+    `reading_state_changed`: another question is shown, or the end of it has been seen.
+    """
 
     reading_state_changed = Signal()
 
@@ -47,21 +50,21 @@ class TaskQuestionView(QWidget):
         self._shown = question
         self._remove_shown_question()
         sentence = ""
-        exact = ""
+        exact_request = ""
         if task:
-            sentence, exact = split_task_question(task)
-        self.setVisible(bool(exact))
-        if exact:
+            sentence, exact_request = split_task_question(task)
+        self.setVisible(bool(exact_request))
+        if exact_request:
             # A command may look like a change of a file. Only what edits files is shown as one.
             is_command = task["asked"] not in EDITS
             title = sentence.removesuffix(".")
             self._exact = build_exact_preview(
-                self._theme, exact, title, self, is_command=is_command
+                self._theme, exact_request, title, self, is_command=is_command
             )
             self._exact.setMaximumHeight(self._theme.zoomed_pixels(HIGHEST))
             self._exact.reading_state_changed.connect(self._update_as_it_is_read)
             self._column.insertWidget(0, self._exact)
-        if exact and programs:
+        if exact_request and programs:
             self._programs = build_surface(self, "plain")
             row = build_programs_row(programs, self._programs)
             row.setContentsMargins(0, 0, 0, 0)

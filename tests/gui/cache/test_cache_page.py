@@ -399,11 +399,11 @@ def test_what_is_shown_stays_chosen_when_its_row_was_looked_up_among_old_ones(
 def test_columns_and_divider_are_kept(page: CachePage, settle: Settle) -> None:
     header = page.table.horizontalHeader()
     header.moveSection(header.visualIndex(EntryColumn.SIZE), 1)
-    page.table._set_column_shown(EntryColumn.RECALLED, shown=True)
+    page.table._set_column_hidden(EntryColumn.RECALLED, hidden=False)
     page._split.setSizes([500, 200])
     kept, sizes = page.encode_cache_layout(), page._split.sizes()
     header.moveSection(1, 3)
-    page.table._set_column_shown(EntryColumn.RECALLED, shown=False)
+    page.table._set_column_hidden(EntryColumn.RECALLED, hidden=True)
     page._split.setSizes([200, 500])
     page.restore_cache_layout("nonsense")
     page.restore_cache_layout(kept)
