@@ -209,13 +209,16 @@ class CallOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AskedProgram:
-    """A program that a command line would start: `name` as a person says it, whether a rule
-    allows it already, and the files that its words name as written.
+    """A program that a command line would start: `name` as a person says it, and whether a rule
+    allows it already.
+
+    `writes`, `deletes`: the files that its words and redirections name as written or deleted.
     """
 
     name: str
     is_allowed: bool = False
     writes: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -316,10 +316,11 @@ def _build_phone_card(place: ConversationPlace, number: int, question: Permissio
     if question.preview:
         parts.append(f"<pre>{escape_html(mark_text(question.preview))}</pre>")
     for program in question.programs:
-        if program.writes:
-            files = ", ".join(mark_on_one_line(name) for name in program.writes)
-            line = f"{mark_on_one_line(program.name)} writes {files}"
-            parts.append(f'<p class="waits">{escape_html(line)}</p>')
+        for verb, files in (("deletes", program.deletes), ("writes", program.writes)):
+            if files:
+                listed = ", ".join(map(mark_on_one_line, files))
+                line = f"{mark_on_one_line(program.name)} {verb} {listed}"
+                parts.append(f'<p class="waits">{escape_html(line)}</p>')
     if place.device.may_allow:
         parts.append(_build_answer_form(place, number, question))
     else:

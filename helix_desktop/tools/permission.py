@@ -454,11 +454,23 @@ def list_asked_programs(
     programs: dict[AskedProgram, None] = {}
     for command in known.commands:
         is_allowed = not known.unsure and _is_covered(command, fitting)
-        for started in (StartedProgram(command.words), *command.started_programs):
-            label = command_analysis.name_of_command(started.words)
-            writes = command_analysis.list_written_files(started.words)
-            programs[AskedProgram(label, is_allowed, writes)] = None
+        redirected_to = tuple(map(command_analysis.describe_word, command.written_files))
+        own_program = _describe_program(command.words, redirected_to, is_allowed=is_allowed)
+        programs[own_program] = None
+        for started in command.started_programs:
+            programs[_describe_program(started.words, (), is_allowed=is_allowed)] = None
     return tuple(programs)
+
+
+def _describe_program(
+    words: Sequence[str], redirected_to: tuple[str, ...], *, is_allowed: bool
+) -> AskedProgram:
+    return AskedProgram(
+        command_analysis.name_of_command(words),
+        is_allowed,
+        writes=command_analysis.list_written_files(words) + redirected_to,
+        deletes=command_analysis.list_deleted_files(words),
+    )
 
 
 def is_rule_too_wide(rule: PermissionRule) -> bool:

@@ -348,6 +348,28 @@ def test_a_command_line_is_shown_as_the_programs_that_it_starts() -> None:
     assert list_asked_programs(command("$x"), ()) == ()
 
 
+@pytest.mark.parametrize(
+    ("line", "programs"),
+    [
+        (
+            "rm -rf data/old && echo gone > gone.txt",
+            (AskedProgram("rm", deletes=("data/old",)), AskedProgram("echo", writes=("gone.txt",))),
+        ),
+        ("sort a >> b 2>/dev/null", (AskedProgram("sort", writes=("b",)),)),
+        ("make 2>&1 | tee log", (AskedProgram("make"), AskedProgram("tee", writes=("log",)))),
+        ("tee a > b", (AskedProgram("tee", writes=("a", "b")),)),
+        ("cat < in > $out", (AskedProgram("cat", writes=("…",)),)),
+        ("(cd x; ls) > list", (AskedProgram("cd"), AskedProgram("ls", writes=("list",)))),
+        ("sudo rm a", (AskedProgram("sudo"), AskedProgram("rm", deletes=("a",)))),
+    ],
+)
+def test_what_a_command_line_writes_and_deletes_is_named(
+    line: str, programs: tuple[AskedProgram, ...]
+) -> None:
+    """`rm` was said to write, and a file behind `>` was not named at all."""
+    assert list_asked_programs(command(line), ()) == programs
+
+
 def test_edits_are_allowed_once_in_their_folder_or_everywhere() -> None:
     here, everywhere = choices_to_offer(EDIT)
     assert (describe_choice(here), describe_choice(everywhere)) == ("src/*", "edit_file")

@@ -1,4 +1,6 @@
-"""Shows what a command line starts: each program, whether it is allowed, and what it writes."""
+"""Shows what a command line starts: each program, whether it is allowed, and what it writes and
+deletes.
+"""
 
 from collections.abc import Sequence
 
@@ -32,9 +34,15 @@ def _build_program_frame(program: AskedProgram, parent: QWidget) -> QWidget:
         frame.setToolTip(tr("A rule of this workspace allows it already."))
     name_label = build_plain_label(words, "mono", frame, wraps=len(words) > LONG_NAME)
     labels: list[QLabel] = [name_label]
+    if program.deletes:
+        words = tr("deletes {files}", files=_list_files(program.deletes))
+        labels.append(build_plain_label(words, "danger", frame, wraps=len(words) > LONG_NAME))
     if program.writes:
-        files = ", ".join(map(mark_on_one_line, program.writes))
-        words = tr("writes {files}", files=files)
+        words = tr("writes {files}", files=_list_files(program.writes))
         labels.append(build_plain_label(words, "warning", frame, wraps=len(words) > LONG_NAME))
     build_row(*labels, owner=frame, margins=(8, 3, 8, 3), spacing=5)
     return frame
+
+
+def _list_files(files: Sequence[str]) -> str:
+    return ", ".join(map(mark_on_one_line, files))

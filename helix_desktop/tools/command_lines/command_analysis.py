@@ -629,15 +629,31 @@ def name_of_command(words: Sequence[str]) -> str:
     has_subcommands = words[0] in program_tables.PROGRAMS_WITH_SUBCOMMANDS | {"git"}
     if count == 1 and has_subcommands and len(words) > 1 and not words[1].startswith("-"):
         count = 2
-    return " ".join(words[:count]).replace(ANY, "…").replace(MANY, "…")
+    return describe_word(" ".join(words[:count]))
 
 
 def list_written_files(words: Sequence[str]) -> tuple[str, ...]:
     """The files that the words name as written, for programs whose every operand is one."""
     if words[0] not in program_tables.WRITES_OPERANDS:
         return ()
+    return _list_operands(words)
+
+
+def list_deleted_files(words: Sequence[str]) -> tuple[str, ...]:
+    """The files that the words name as deleted, for programs that delete every operand."""
+    if words[0] not in program_tables.DELETES_OPERANDS:
+        return ()
+    return _list_operands(words)
+
+
+def _list_operands(words: Sequence[str]) -> tuple[str, ...]:
     operands = [word for word in words[1:] if not word.startswith("-")]
-    return tuple(word.replace(ANY, "…").replace(MANY, "…") for word in operands)
+    return tuple(map(describe_word, operands))
+
+
+def describe_word(word: str) -> str:
+    """Show a word to a person. Shell expansions are shown as `…`."""
+    return word.replace(ANY, "…").replace(MANY, "…")
 
 
 def _quote_words(words: Sequence[str]) -> str:

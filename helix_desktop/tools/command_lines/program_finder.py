@@ -121,11 +121,14 @@ class StartedProgram:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCommand:
-    """`has_own_code`: it contains code, or settings that start something."""
+    """`has_own_code`: it contains code, or settings that start something. `written_files`: files
+    that its output is redirected to.
+    """
 
     words: tuple[str, ...]
     started_programs: tuple[StartedProgram, ...] = ()
     has_own_code: bool = False
+    written_files: tuple[str, ...] = ()
 
 
 WrapperReader = Callable[["ProgramFinder", list[str]], list[StartedProgram]]
@@ -209,7 +212,8 @@ class ProgramFinder:
         started += self.find_in_words(tuple(simple.words), sure=True)[1:]
         self.here_documents = []
         has_own_code = self.has_inline_code or len(self.doubts) > doubt_count_before
-        return [WrittenCommand(tuple(simple.words), tuple(started), has_own_code)]
+        written_files = tuple(simple.written_files)
+        return [WrittenCommand(tuple(simple.words), tuple(started), has_own_code, written_files)]
 
     def collect_texts_and_placed_files(self, name: str, rest: Sequence[str]) -> None:
         """Collect words and files that only rules that deny or ask need."""

@@ -144,6 +144,7 @@ MESSAGE_OPTIONS = {name: word_set(text) for name, text in _TABLE["message_option
 EDITOR_OPTIONS = {name: word_set(text) for name, text in _TABLE["editor_options"].items()}
 CHANGING_WORDS = _WORDS["changing_words"]
 WRITES_OPERANDS = _WORDS["writes_operands"]
+DELETES_OPERANDS = _WORDS["deletes_operands"]
 SHELL_KEYWORDS = _WORDS["shell_keywords"]
 GIT_FLAGS = _WORDS["git_flags"]
 GIT_VALUES = _WORDS["git_values"]

@@ -65,12 +65,13 @@ class ShellWord:
 @dataclass(slots=True)
 class SimpleCommand:
     """One command. `assignments`: variables set in front of it, or alone.
-    `here_documents`: its input texts.
+    `here_documents`: its input texts. `written_files`: files that its output is redirected to.
     """
 
     words: list[str] = field(default_factory=list)
     assignments: list[tuple[str, str]] = field(default_factory=list)
     here_documents: list[str] = field(default_factory=list)
+    written_files: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -549,8 +550,12 @@ class _CommandParser(ShellWordParser):
         if redirection and may_begin:
             return self._parse_simple_command()
         if redirection:
-            # Behind a group or a loop, it is about all commands in there.
-            return self._parse_redirection(redirection, [])
+            # Behind a group or a loop, it is about all commands in there. The last one stands for them.
+            group = SimpleCommand()
+            self._parse_redirection(redirection, group)
+            if self.found.commands:
+                self.found.commands[-1].written_files += group.written_files
+            return False
         joint = _JOINT.match(self.text, self.at)
         if joint:
             self._skip_separator_and_case_patterns(joint)
@@ -670,7 +675,7 @@ class _CommandParser(ShellWordParser):
             begin = self.at
             redirection = _REDIRECT.match(self.text, begin)
             if redirection:
-                self._parse_redirection(redirection, command.here_documents)
+                self._parse_redirection(redirection, command)
                 continue
             word = self.parse_word()
             if word is None:
@@ -758,8 +763,8 @@ class _CommandParser(ShellWordParser):
 
     # --- Redirections and here documents
 
-    def _parse_redirection(self, match: re.Match[str], texts: list[str]) -> bool:
-        """Skip `> file` and the like, after which no command begins."""
+    def _parse_redirection(self, match: re.Match[str], command: SimpleCommand) -> None:
+        """Skip `> file` and the like, and note what it writes or gives to the command."""
         self.at = match.end()
         operator = match[2]
         writes = ">" in operator
@@ -775,16 +780,17 @@ class _CommandParser(ShellWordParser):
             self.found.only_bash = True
         if operator in ("<<", "<<-"):
             raw = self.text[begin : self.at]
+            texts = command.here_documents
             document = _parse_here_document_start(raw, texts, tabs=operator == "<<-")
             self.documents.append(document)
         elif operator == "<<<":
-            texts.append(word.text)
+            command.here_documents.append(word.text)
         elif writes and word.text != "/dev/null":
             # `>&2` names an open file, but `>& name` writes one.
             is_open_file = operator == ">&" and _HANDLE.fullmatch(word.text)
             if not is_open_file:
                 self.found.written_files.append(word.text)
-        return False
+                command.written_files.append(word.text)
 
     def _parse_line_end(self) -> None:
         self.at += 1
