@@ -325,7 +325,7 @@ class ConversationFolding:
     def describe_next_fold(self) -> str:
         if self._flying_plan is not None:
             kind = PLAIN_KINDS[self._flying_plan.kind]
-            return f"Being shortened: {kind}, because {self._flying_plan.why}."
+            return f"Being shortened: {kind} ({self._flying_plan.why})."
         situation = self.current_situation(self.conversation.expected_state)
         plan = self._planner.find_due_fold(situation)
         if plan is not None:

@@ -221,7 +221,7 @@ async def test_a_writer_that_hangs_costs_a_turn_no_time_as_long_as_there_is_room
     kept = await keeping(window=12_000, hangs=True, **FULL)
     await kept.say("a task")
     await worked(kept, 22, 300)
-    assert kept.folding.describe_next_fold().startswith("Being shortened: summary, because")
+    assert kept.folding.describe_next_fold().startswith("Being shortened: summary (")
     assert await lasted(kept.folding.apply_due_folds()) < 1
     await kept.folding.aclose()
 
@@ -414,7 +414,7 @@ async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_
 async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> None:
     for change in (Pinned(PartRef(4)), Excluded(PartRef(4)), Rewound(6)):
         kept, gate = await being_written()
-        assert kept.folding.describe_next_fold().startswith("Being shortened: summary, because")
+        assert kept.folding.describe_next_fold().startswith("Being shortened: summary (")
         await kept.conversation.append_facts(change)
         gate.set()
         await kept.settled()
@@ -750,7 +750,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
     await worked(kept, 60, 400)
     assert (
         kept.folding.describe_next_fold()
-        == "Being shortened: summary, because the context window is 20% full."
+        == "Being shortened: summary (the context window is 20% full)."
     )
     await kept.folding.aclose()
 

@@ -25,7 +25,6 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_dollars, format_time_of_day
-from helix_desktop.gui.common.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.common.past_moments import PastMomentLoader, describe_block_source
 from helix_desktop.gui.common.policy_names import list_fold_thresholds
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
@@ -84,7 +83,6 @@ class ContextInspector(QWidget):
         self._unread: Iterator[Recorded] = iter(())
         self._last_read_seq = 0
         self._parts: list[ListedBlock] = []
-        self._folding: dict[FoldKind, str] = {}
         self._open: set[SectionKey] = set()
         self._past = PastMomentLoader(doing, self)
         self.view = BoxesView(theme, self, surface="window", pad=(16, 16))
@@ -118,7 +116,6 @@ class ContextInspector(QWidget):
         self._session = session
         self._bench = bench
         self._steps = []
-        self._folding = {}
         self._past.cancel_pending_question()
         self._unread = iter(())
         if session is not None:
@@ -131,11 +128,6 @@ class ContextInspector(QWidget):
         for event in events:
             if isinstance(event, FactAppended) and self._session is not None:
                 self._read_appended_fact(event.recorded, self._session)
-            elif isinstance(event, FoldProgress):
-                if event.done:
-                    self._folding.pop(event.kind, None)
-                else:
-                    self._folding[event.kind] = event.why
         changes_figures = any(
             isinstance(event, FactAppended | FoldProgress | MeterChanged) for event in events
         )
@@ -265,21 +257,15 @@ class ContextInspector(QWidget):
         self, ink: DrawingStyle, width: float, state: Moment
     ) -> Iterator[LayoutBox]:
         tools = state.settings.tools
-        sent = tr("Tools sent: {n}", n=format_number(len(tools.tools)))
-        yield FigureBox(ink, width, sent, format_token_count(tools.tokens))
+        yield build_heading_box(ink, width, tr("Tools"), gap=22)
+        sent = tr("Included above: {n}", n=format_number(len(tools.tools)))
+        yield FigureBox(ink, width, sent, format_token_count(tools.tokens), gap=10)
         if tools.withheld:
-            words = tr("Tools found by search: {n}", n=format_number(tools.withheld))
+            words = tr("Left out until searched for: {n}", n=format_number(tools.withheld))
             yield FigureBox(ink, width, words, format_token_count(tools.withheld_tokens))
 
     def _build_coming_up_boxes(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
         yield build_heading_box(ink, width, tr("Coming up"), gap=22)
-        for kind, why in self._folding.items():
-            words = tr(
-                "Shortening: {kind}. {why}",
-                kind=describe_fold_kind(kind),
-                why=translate_sentences(why),
-            )
-            yield build_note_box(ink, width, words, gap=6, colour="accent")
         if self._session is not None:
             yield build_note_box(
                 ink, width, translate_sentences(self._session.folding.describe_next_fold()), gap=6
@@ -292,7 +278,9 @@ class ContextInspector(QWidget):
         is_open = _BLOCKS in self._open
         yield ActionLineBox(ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=4)
         words = format_count(
-            len(self._parts), "{n} part of the request", "{n} parts of the request"
+            len(self._parts),
+            "{n} text, call or output in the context",
+            "{n} texts, calls and outputs in the context",
         )
         yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=is_open, gap=16)
         if not is_open:

@@ -13,7 +13,11 @@ from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_dollars
 from helix_desktop.gui.common.fold_descriptions import fold_title
-from helix_desktop.gui.context_meter import context_kind_name, format_token_count
+from helix_desktop.gui.context_meter import (
+    context_kind_name,
+    describe_token_count,
+    format_token_count,
+)
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_number, format_percent, tr
@@ -95,11 +99,17 @@ def _name_output(block: Block, state: Moment) -> str:
 
 
 def largest_blocks(all_parts: Sequence[ListedBlock]) -> list[ListedBlock]:
-    """Returns the largest messages and outputs, the largest first."""
-    kinds = (ContextKind.CONVERSATION, ContextKind.OUTPUT)
-    listed = [part for part in all_parts if part.block.kind in kinds]
-    listed.sort(key=lambda part: part.tokens, reverse=True)
-    return listed[:MOST_LARGEST]
+    """Returns the largest parts of the whole context, the largest first, each name once.
+
+    A call and its output have the same name: of these, the larger is listed.
+    """
+    by_size = sorted(all_parts, key=lambda part: part.tokens, reverse=True)
+    largest: dict[str, ListedBlock] = {}
+    for part in by_size:
+        if len(largest) == MOST_LARGEST:
+            break
+        largest.setdefault(part.shown_name.words, part)
+    return list(largest.values())
 
 
 def newest_handover_name(state: Moment) -> str:
@@ -147,6 +157,9 @@ def build_savings_rows(figures: Savings, agents_cost: float = 0.0) -> list[Savin
     saved = _describe_saved(figures)
     if saved:
         rows.append(SavingsRow(tr("Saved"), saved, is_highlighted=True))
+    lost = _describe_loss(figures)
+    if lost:
+        rows.append(SavingsRow(tr("Cost more by shortening"), lost))
     return rows
 
 
@@ -162,6 +175,21 @@ def _describe_saved(figures: Savings) -> str:
     if figures.sent and figures.saved_share > 0:
         return tr("{share} of the tokens", share=_format_saved_share(figures.saved_share))
     return ""
+
+
+def _describe_loss(figures: Savings) -> str:
+    """Returns what shortening has cost more than it saved, in dollars, or in tokens if
+    nothing was paid; empty if it has not.
+    """
+    if figures.paid > 0:
+        dollars = figures.paid - figures.paid_without
+        if round(dollars, 6) <= 0:
+            return ""
+        return format_dollars(dollars)
+    tokens = figures.sent - figures.without
+    if tokens <= 0:
+        return ""
+    return describe_token_count(tokens)
 
 
 def _format_saved_share(share: float) -> str:

@@ -42,6 +42,11 @@ Settle = Callable[[], None]
 class Commanded(FakeSession):
     """Pins and exclusions are appended, requests are made, as the real session does."""
 
+    next_fold = "Next: a handover, when 108,800 tokens are reached."
+
+    def describe_next_fold(self) -> str:
+        return self.next_fold
+
     async def pin_part(self, ref: Cover) -> None:
         self.append(Pinned(ref))
 
@@ -182,11 +187,11 @@ def test_tab_into_it_shows_where_it_is(panel: ContextInspector) -> None:
 def test_the_blocks_stand_under_their_heading(
     panel: ContextInspector, session: Commanded, settle: Settle
 ) -> None:
-    act(panel, "parts of the request")
+    act(panel, "texts, calls and outputs")
     settle()
     stack = panel.view._stack
     names = [stack.hot_spot_and_rect(spot)[0].name for spot in stack.list_hot_spots()]
-    heading = next(at for at, name in enumerate(names) if "parts of the request" in name)
+    heading = next(at for at, name in enumerate(names) if "texts, calls and outputs" in name)
     assert panel._parts[0].shown_name.words in names[heading + 1]
 
 
@@ -217,7 +222,7 @@ def test_what_the_provider_gets_is_written_beside_the_painting_thread(
 def test_blocks_are_listed_and_can_be_pinned(
     panel: ContextInspector, session: Commanded, settle: Settle
 ) -> None:
-    act(panel, "parts of the request")
+    act(panel, "texts, calls and outputs")
     settle()
     choose(panel, "The guard must never", "Pin")
     settle()
@@ -231,7 +236,7 @@ def test_blocks_are_listed_and_can_be_pinned(
 def test_what_is_left_out_can_be_taken_in_again(
     panel: ContextInspector, session: Commanded, settle: Settle
 ) -> None:
-    act(panel, "parts of the request")
+    act(panel, "texts, calls and outputs")
     settle()
     choose(panel, "edit_file", "Exclude")
     settle()
@@ -252,17 +257,23 @@ def test_a_fold_is_restored_and_opened(panel: ContextInspector, session: Command
     assert wanted == [OpenFold("fold-3"), ShowInChat(story.CONVERSATION, 14)]
 
 
-def test_what_is_being_folded_is_said(panel: ContextInspector, settle: Settle) -> None:
+def test_what_is_being_folded_is_said_once(
+    panel: ContextInspector, session: Commanded, settle: Settle
+) -> None:
+    session.next_fold = "Being shortened: summary (requested by the user)."
     panel.update_inspector_from_events(
-        [FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, "it pays")]
+        [FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, "requested by the user")]
     )
     settle()
-    assert "Shortening: summary. it pays" in panel.view.all_text()
+    words = panel.view.all_text()
+    assert words.count("requested by the user") == 1
+    assert session.next_fold in words
+    session.next_fold = "Nothing needs shortening yet."
     panel.update_inspector_from_events(
         [FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, done=True)]
     )
     settle()
-    assert "In progress" not in panel.view.all_text()
+    assert "Being shortened" not in panel.view.all_text()
 
 
 def test_it_is_live(panel: ContextInspector, session: Commanded, settle: Settle) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helix_desktop.engine import context_policy, context_usage
 from helix_desktop.engine.facts import ModelReplied, ModelRole, Recorded, Stop, Text, Usage
@@ -92,6 +94,39 @@ def test_the_largest_come_first() -> None:
         (part.tokens for part in largest), reverse=True
     )
     assert largest[0].shown_name.words == "edit_file src/lock/manager.rs"
+
+
+def test_the_largest_are_of_the_whole_context_and_each_is_named_once() -> None:
+    parts = inspector_figures.list_view_blocks(state())
+    largest = inspector_figures.largest_blocks(parts)
+    names = [part.shown_name.words for part in largest]
+    assert len(set(names)) == len(names) == inspector_figures.MOST_LARGEST
+    unlisted = [part for part in parts if part.shown_name.words not in names]
+    assert max(part.tokens for part in unlisted) <= min(part.tokens for part in largest)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 9_000), st.integers(0, 9_000))
+def test_a_gain_and_a_loss_by_shortening_are_both_said(
+    sent: int, without: int, cents: int, cents_without: int
+) -> None:
+    """Exactly one of the two rows stands there, unless nothing was gained or lost."""
+    figures = Savings(3, sent, without, 0, cents / 100, cents_without / 100)
+    words = [row.words for row in inspector_figures.build_savings_rows(figures)]
+    gained = without - sent
+    if cents:
+        gained = cents_without - cents
+    elif not sent:
+        gained = 0
+    assert ("Saved" in words) == (gained > 0)
+    assert ("Cost more by shortening" in words) == (gained < 0)
+
+
+def test_the_loss_by_shortening_has_its_unit() -> None:
+    in_tokens = inspector_figures.build_savings_rows(Savings(13, 40_800, 35_100, 0, 0.0, 0.0))[-1]
+    assert (in_tokens.words, in_tokens.figure) == ("Cost more by shortening", "5.7K tokens")
+    in_dollars = inspector_figures.build_savings_rows(Savings(13, 9, 9, 0, 0.5, 0.25))[-1]
+    assert in_dollars.figure == "$0.250"
+    assert not in_dollars.is_highlighted
 
 
 def test_what_can_be_recalled() -> None:
