@@ -193,10 +193,14 @@ def _add_page_on(acts: Subparsers) -> None:
         "--address",
         metavar="A",
         default=None,
-        help="an address of this computer (default: 127.0.0.1, which only this computer reaches)",
+        help="an address of this computer (default: the one used last; at first 127.0.0.1, which only this computer reaches)",
     )
     command.add_argument(
-        "--port", metavar="PORT", type=parse_port, default=None, help="the port (default: 4357)"
+        "--port",
+        metavar="PORT",
+        type=parse_port,
+        default=None,
+        help="the port (default: the one used last; at first 4357)",
     )
     add_json_option(command)
     command.set_defaults(run=turn_page_on)
