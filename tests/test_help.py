@@ -33,6 +33,7 @@ NOT_OF_THE_WINDOW = {
     "I",
     "my",
 }
+PAGES_OF_WINDOWS = ("Chat", "Changes", "Cache", "Timeline", "Conversations")
 SETTINGS_PLACES = re.compile(r"(?<!\w)Settings > ([A-Z][^.,;>)*|]*)(?: > ([A-Z][^.,;>)*|(]*))?")
 
 
@@ -110,6 +111,33 @@ def test_every_label_and_place_that_is_named_is_in_the_window(page: Path) -> Non
         place = next((page for page in pages if title.startswith(page)), "")
         assert place, title
         assert not section or any(shown.fullmatch(section) for shown in labels), section
+
+
+@pytest.mark.parametrize("page", [*PAGES, README], ids=lambda page: page.stem)
+def test_every_page_of_the_settings_that_is_named_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").replace("*", "")
+    pages = resources.read_json_resource("shown_names.json")["page of the settings"].values()
+    named = re.findall(r"(\w+) page (?:of|in) the settings", text)
+    assert [word for word in named if not any(page.endswith(word) for page in pages)] == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "language", "pattern"),
+    [
+        ("de", "de", "Seite „([^“]+)“"),
+        ("zh", "zh_CN", "“([^”]+)”页"),
+    ],
+)
+def test_every_page_that_a_translated_help_names_exists(
+    folder: str, language: str, pattern: str
+) -> None:
+    words = resources.read_json_resource(f"translations/{language}.json")
+    names = resources.read_json_resource("shown_names.json")["page of the settings"].values()
+    titles = {words[name] for name in [*names, *PAGES_OF_WINDOWS]}
+    for page in TRANSLATED:
+        if page.parent.name == folder:
+            named = set(re.findall(pattern, page.read_text(encoding="utf-8")))
+            assert named <= titles, page.name
 
 
 def test_the_programs_own_sentences_name_pages_that_the_settings_have() -> None:
