@@ -192,7 +192,8 @@ def _build_whole_number_field(
     least = max(int(declared.least), -largest)
     most = min(int(declared.most) or largest, largest)
     field.setRange(least, most)
-    field.setGroupSeparatorShown(True)
+    is_port = declared.name.endswith("port")  # A port is a name made of digits, no quantity.
+    field.setGroupSeparatorShown(not is_port)
     digits = len(str(abs(value)))
     field.setSingleStep(max(10 ** (digits - 2), 1))
     field.setSpecialValueText(declared.unset)

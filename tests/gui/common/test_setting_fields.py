@@ -111,3 +111,17 @@ def test_a_number_out_of_range_goes_back_and_the_field_says_what_the_range_is(
     assert QToolTip.text() == "From 100 to 10,000"
     field.close()
     QToolTip.hideText()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [("page.port", 4_357, "4357"), ("most_files", 4_357, "4,357")],
+)
+def test_a_port_is_a_number_without_thousands(
+    theme: Theme, name: str, value: int, shown: str
+) -> None:
+    declared = FieldDeclaration(name, "Title", "", value, least=1_024, most=65_535)
+    field = build_field(declared, lambda _: None)
+    assert isinstance(field, QSpinBox)
+    field.setLocale(QLocale("en_GB"))
+    assert field.text() == shown
