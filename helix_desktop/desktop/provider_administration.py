@@ -69,6 +69,11 @@ class ProviderAdministration:
         configs = await asyncio.to_thread(self.configured.list_providers)
         return [await self._build_choice_with_key_state(config) for config in configs]
 
+    async def is_local_server_connected(self) -> bool:
+        """Tells whether a provider at an address of this computer was added. The demo is none."""
+        configs = await asyncio.to_thread(self.configured.list_providers)
+        return any(config.is_local and config.name != "demo" for config in configs)
+
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
         from helix_desktop.providers import local_servers
 

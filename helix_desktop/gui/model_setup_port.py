@@ -88,6 +88,7 @@ class ModelSetupPort(Protocol):
     async def find_local_providers(
         self,
     ) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]: ...
+    async def is_local_server_connected(self) -> bool: ...
 
     async def check_provider_address(self, provider: ProviderChoice) -> None:
         """Contacts a provider without a key, before one is sent. The error says what is

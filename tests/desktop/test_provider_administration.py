@@ -86,6 +86,15 @@ async def test_well_known_services_need_a_key(connecting: ProviderAdministration
     )
 
 
+async def test_a_server_of_this_computer_is_known_as_connected_and_the_demo_is_none(
+    offline: ProviderAdministration,
+) -> None:
+    assert not await offline.is_local_server_connected()
+    server = ProviderChoice("mine", "Mine", "http://127.0.0.1:8971/v1", "openai-chat")
+    await offline.add_provider_with_key(server, "")
+    assert await offline.is_local_server_connected()
+
+
 async def test_a_provider_is_set_up_with_its_key_in_the_keyring(
     offline: ProviderAdministration, tmp_path: Path
 ) -> None:

@@ -72,6 +72,9 @@ class FakeSetup:
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:
         return [replace(provider, key=keep if key else "") for provider, key, keep in self.added]
 
+    async def is_local_server_connected(self) -> bool:
+        return any("127.0.0.1" in provider.address for provider, _, _ in self.added)
+
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
         return [(OLLAMA, [QWEN])] if self.servers else []
 

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QComboBox, QFormLayout, QLabel, QLineEdit, QWidget
 
 from helix_desktop.engine.context_usage import WindowSizeSource
 from helix_desktop.errors import HelixError, NoUsableKeyring
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import model_setup_port
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.common.widgets import build_plain_label, build_push_button
@@ -29,6 +30,14 @@ MODEL_BUTTONS_PER_SERVER = 6  # For a local server, at most this many models get
 DEMO_MODEL = "demo/demo"
 OTHER_PROVIDER = "other"
 _NOT_OF_A_NAME = re.compile(r"[\W_]")  # What is neither a letter nor a digit.
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServers:
+    """The model servers found on this computer, and whether one is connected already."""
+
+    found: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]
+    has_connected: bool
 
 
 class ConnectModelPanel(QWidget):
@@ -71,11 +80,17 @@ class ConnectModelPanel(QWidget):
         self._search_label.setText(tr("Looking for model servers on this computer…"))
         self._search_label.show()
         self._doing.run_in_background(
-            self._setup.find_local_providers(),
+            self._find_local_servers(),
             then=self._show_local_servers,
             owner=self,
             failed=lambda error: self._search_label.setText(translate_sentences(str(error))),
         )
+
+    async def _find_local_servers(self) -> LocalServers:
+        found = await self._setup.find_local_providers()
+        # Only the usual ports are searched, and a server may be connected at another.
+        has_connected = await self._setup.is_local_server_connected()
+        return LocalServers(found, has_connected)
 
     def _build_panel_heading(self, text: str) -> QLabel:
         label = build_plain_label(text, "heading", self)
@@ -149,12 +164,14 @@ class ConnectModelPanel(QWidget):
             else ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
         )
 
-    def _show_local_servers(
-        self, found: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]
-    ) -> None:
+    def _show_local_servers(self, servers: LocalServers) -> None:
         clear_layout(self._local_server_buttons)
+        found = servers.found
         self._search_label.setVisible(not found)
-        self._search_label.setText(tr("No model server is running on this computer. Models here cost nothing: install Ollama (ollama.com) and run `ollama pull qwen3:4b`, or start llama.cpp with `llama-server -hf NAME`. They are then listed here."))  # fmt: skip
+        if servers.has_connected:
+            self._search_label.setText(tr("No other model server was found on this computer."))
+        else:
+            self._search_label.setText(tr("No model server is running on this computer. Models here cost nothing: install Ollama (ollama.com) and run `ollama pull qwen3:4b`, or start llama.cpp with `llama-server -hf NAME`. They are then listed here."))  # fmt: skip
         for provider, models in found:
             for model in list(models)[:MODEL_BUTTONS_PER_SERVER]:
                 words = tr("{model} from {server}", model=model.id, server=provider.title)

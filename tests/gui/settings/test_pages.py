@@ -248,6 +248,16 @@ def test_servers_on_this_machine_are_found_by_themselves(window: MainWindow) -> 
     assert "No model server is running on this computer." in said(none)
 
 
+def test_a_connected_server_on_this_machine_is_not_denied(window: MainWindow) -> None:
+    """Its address is none of the usual ones, so that the search does not find it."""
+    setup = FakeSetup(servers=False)
+    connected = replace(OLLAMA, address="http://127.0.0.1:8971/v1")
+    setup.added.append((connected, "", "keyring"))
+    page = ProvidersPage(setup, window.background_runner)
+    assert "No model server is running on this computer." not in said(page)
+    assert "No other model server was found on this computer." in said(page)
+
+
 def test_another_server_needs_an_address(window: MainWindow) -> None:
     setup = FakeSetup()
     page = ProvidersPage(setup, window.background_runner)
