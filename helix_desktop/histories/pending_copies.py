@@ -17,9 +17,8 @@ from pathlib import Path
 from helix_desktop.folder_trees import list_tree_files
 from helix_desktop.histories import foreign_sqlite
 
-LARGEST_DATABASE = (
-    32 << 20
-)  # Databases with more bytes are not copied, so rows deleted before an import are lost.
+# Databases with more bytes are not copied, so rows deleted before an import are lost.
+LARGEST_DATABASE = 32 << 20
 DATABASE_SHARE = 10.0  # After a copy, databases wait for this multiple of its processor time.
 COMPARED = 4096  # This many bytes at a copy's end show whether the file was rewritten.
 
@@ -29,12 +28,18 @@ def path_of_copy(folder: Path, file: Path) -> Path:
 
 
 def original_paths_of_copies(folder: Path) -> Iterator[Path]:
-    for copy in sorted(
-        (path for path, _ in list_tree_files(folder)), key=lambda one: (len(one.parts), one)
-    ):
-        if copy.is_file():
-            parts = copy.relative_to(folder).parts
-            yield Path(f"{parts[0]}:\\", *parts[1:]) if os.name == "nt" else Path(os.sep, *parts)
+    """Yield the paths of the files that were copied, those in outer folders first."""
+    copies = [path for path, _ in list_tree_files(folder)]
+    copies.sort(key=lambda path: (len(path.parts), path))
+    for copy in copies:
+        if not copy.is_file():
+            continue
+        first_part, *other_parts = copy.relative_to(folder).parts
+        if os.name == "nt":
+            drive = f"{first_part}:\\"
+            yield Path(drive, *other_parts)
+        else:
+            yield Path(os.sep, first_part, *other_parts)
 
 
 class PendingCopies:
@@ -44,57 +49,59 @@ class PendingCopies:
         self._folder = folder
         self._open = folder / "open"
         self._copied: dict[Path, tuple[int, int]] = {}  # By file: its inode, and the bytes copied.
-        self._rows: dict[
-            Path, Mapping[str, int]
-        ] = {}  # For each copied database: how many rows each table has.
-        self._stamps: dict[
-            Path, list[tuple[int, int]]
-        ] = {}  # Of databases and their logs, when they were copied.
+        # For each copied database: how many rows each table has.
+        self._rows: dict[Path, Mapping[str, int]] = {}
+        # For each copied database: the sizes and times that it and its log had.
+        self._stamps: dict[Path, list[tuple[int, int]]] = {}
         self._database_due = 0.0
-        self.postponed: set[Path] = (
-            set()
-        )  # Databases that changed soon after a copy, and are to be copied again.
+        # Databases that changed soon after a copy, and are to be copied again.
+        self.postponed: set[Path] = set()
         self._lock = threading.Lock()
         self._seal_open_folder()  # Files may have changed while we were not running.
 
     def copy_file(self, file: Path) -> None:
         """Add to the copy what the file has gained. Raises OSError if that is not possible."""
         with self._lock, file.open("rb") as source:
-            about = os.fstat(source.fileno())
-            inode, copied = self._copied.get(file, (about.st_ino, 0))
+            status = os.fstat(source.fileno())
+            inode, copied_bytes = self._copied.get(file, (status.st_ino, 0))
             copy = path_of_copy(self._open, file)
-            if copied and not (
-                inode == about.st_ino
-                and _extends_copy(source.fileno(), copy, copied, about.st_size)
+            is_same_file = inode == status.st_ino
+            if copied_bytes and not (
+                is_same_file and _extends_copy(source.fileno(), copy, copied_bytes, status.st_size)
             ):
-                if (
-                    file.suffix != ".json" or about.st_size < copied
-                ):  # JSON files are rewritten at every change.
+                # JSON files are rewritten at every change, so only a shorter one has lost something.
+                if file.suffix != ".json" or status.st_size < copied_bytes:
                     self._seal_open_folder()
-                copied = 0
+                copied_bytes = 0
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with copy.open("r+b" if copied else "wb") as target:
-                source.seek(copied)
-                target.seek(copied)
+            with copy.open("r+b" if copied_bytes else "wb") as target:
+                source.seek(copied_bytes)
+                target.seek(copied_bytes)
                 shutil.copyfileobj(source, target, 1 << 20)
-                copied = target.tell()
+                copied_bytes = target.tell()
                 target.flush()
-                os.utime(target.fileno() if os.utime in os.supports_fd else copy, ns=(about.st_atime_ns, about.st_mtime_ns))  # fmt: skip
-            self._copied[file] = about.st_ino, copied
+                times = (status.st_atime_ns, status.st_mtime_ns)
+                if os.utime in os.supports_fd:
+                    os.utime(target.fileno(), ns=times)
+                else:
+                    os.utime(copy, ns=times)
+            self._copied[file] = status.st_ino, copied_bytes
 
     def copy_database(self, file: Path) -> bool:
         """Copy the database. Return False if it is too large, busy or was copied just now."""
-        begun = time.thread_time()
+        processor_time_before = time.thread_time()
         with self._lock, suppress(OSError, sqlite3.Error):
             self.postponed.discard(file)
             if time.monotonic() < self._database_due:
                 self.postponed.add(file)
                 return False
             # An empty log says nothing: whoever reads a database makes one and removes it.
-            found = (
-                path.stat() for path in (file, file.with_name(f"{file.name}-wal")) if path.exists()
-            )
-            stamp = [(about.st_size, about.st_mtime_ns) for about in found if about.st_size]
+            stamp: list[tuple[int, int]] = []
+            for path in (file, file.with_name(f"{file.name}-wal")):
+                if path.exists():
+                    status = path.stat()
+                    if status.st_size:
+                        stamp.append((status.st_size, status.st_mtime_ns))
             if self._stamps.get(file) == stamp:
                 return True
             self._stamps[file] = stamp
@@ -102,14 +109,20 @@ class PendingCopies:
             draft = self._folder / "database"
             draft.unlink(missing_ok=True)
             foreign_sqlite.copy_foreign_database(file, draft, LARGEST_DATABASE)
-            rows = foreign_sqlite.count_table_rows(draft)
-            if any(rows.get(name, 0) < count for name, count in self._rows.get(file, {}).items()):
+            row_counts = foreign_sqlite.count_table_rows(draft)
+            copied_row_counts = self._rows.get(file, {})
+            if any(
+                row_counts.get(table, 0) < copied_count
+                for table, copied_count in copied_row_counts.items()
+            ):
+                # Rows were deleted: the copy that still has them is not written over.
                 self._seal_open_folder()
             copy = path_of_copy(self._open, file)
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft.replace(copy)
-            self._rows[file] = rows
-            self._database_due = time.monotonic() + DATABASE_SHARE * (time.thread_time() - begun)
+            self._rows[file] = row_counts
+            processor_time = time.thread_time() - processor_time_before
+            self._database_due = time.monotonic() + DATABASE_SHARE * processor_time
             return True
         return False
 
@@ -118,8 +131,8 @@ class PendingCopies:
         with self._lock:
             self._seal_open_folder()
             with suppress(FileNotFoundError):
-                numbered = (one for one in self._folder.iterdir() if one.name.isdecimal())
-                return sorted(numbered, key=lambda one: int(one.name))
+                sealed = [path for path in self._folder.iterdir() if path.name.isdecimal()]
+                return sorted(sealed, key=lambda path: int(path.name))
             return []
 
     def _seal_open_folder(self) -> None:
@@ -129,11 +142,14 @@ class PendingCopies:
             self._open.rename(self._folder / str(time.time_ns()))
 
 
-def _extends_copy(source: int, copy: Path, copied: int, size: int) -> bool:
-    """Whether the file still begins with the copied bytes, judging by the last of them."""
-    at = max(0, copied - COMPARED)
-    with suppress(OSError), copy.open("rb") as before:
-        before.seek(at)
-        os.lseek(source, at, os.SEEK_SET)
-        return size >= copied and before.read(COMPARED) == os.read(source, copied - at)
+def _extends_copy(source: int, copy: Path, copied_bytes: int, size: int) -> bool:
+    """Whether the file still begins with the copied bytes, judging by the last of them. `source`:
+    the file's descriptor. A copy that cannot be read is made anew.
+    """
+    start = max(0, copied_bytes - COMPARED)
+    with suppress(OSError), copy.open("rb") as copy_file:
+        copy_file.seek(start)
+        os.lseek(source, start, os.SEEK_SET)
+        end_of_copy = copy_file.read(COMPARED)
+        return size >= copied_bytes and end_of_copy == os.read(source, copied_bytes - start)
     return False

@@ -53,29 +53,29 @@ def find_replies_paid_elsewhere(sessions: Sequence[SeenSession]) -> list[set[int
     file counts where it was seen live, because that has what it really cost. A copy of
     a session has the times and usages of the original.
     """
-    live: list[SeenSession] = []
-    paid = set[tuple[str, int, int]]()
-    elsewhere = []
+    live_sessions: list[SeenSession] = []
+    counted_payments = set[tuple[str, int, int]]()
+    seqs_by_session: list[set[int]] = []
     for session in sessions:
         if session.is_live:
-            live.append(session)
-        others: list[TimedReply] = []
+            live_sessions.append(session)
+        live_replies: list[TimedReply] = []
         if session.is_imported:
-            for other in live:
+            for live_session in live_sessions:
                 # A session that was imported may go on through the gateway.
-                if other is not session and other.names & session.names:
-                    others.extend(other.replies.values())
-        seen_live = find_replies_seen_live(list(session.replies.values()), others)
-        counted: set[int] = set()
-        identities: list[tuple[str, int, int]] = []
+                if live_session is not session and live_session.names & session.names:
+                    live_replies.extend(live_session.replies.values())
+        seen_live = find_replies_seen_live(list(session.replies.values()), live_replies)
+        paid_elsewhere: set[int] = set()
+        payments: list[tuple[str, int, int]] = []
         for position, (seq, reply) in enumerate(session.replies.items()):
-            identity = _identity_of_payment(reply)
-            identities.append(identity)
-            if position in seen_live or identity in paid:
-                counted.add(seq)
-        paid.update(identities)
-        elsewhere.append(counted)
-    return elsewhere
+            payment = _identity_of_payment(reply)
+            payments.append(payment)
+            if position in seen_live or payment in counted_payments:
+                paid_elsewhere.add(seq)
+        counted_payments.update(payments)
+        seqs_by_session.append(paid_elsewhere)
+    return seqs_by_session
 
 
 def _identity_of_payment(reply: TimedReply) -> tuple[str, int, int]:
@@ -84,96 +84,121 @@ def _identity_of_payment(reply: TimedReply) -> tuple[str, int, int]:
     return format_iso_time(reply.ended), usage.input, usage.output
 
 
-def is_session_seen_live(own: Sequence[TimedReply], live: Iterable[facts.Recorded]) -> bool:
+def is_session_seen_live(
+    own_replies: Sequence[TimedReply], live_facts: Iterable[facts.Recorded]
+) -> bool:
     """Whether a session's newest reply that says something was seen live, or may be under way
     there. If so, the session need not be listed again.
     """
-    said: list[facts.Recorded] = []
-    replies: list[TimedReply] = []
-    for recorded in live:
+    live_messages: list[facts.Recorded] = []
+    live_replies: list[TimedReply] = []
+    for recorded in live_facts:
         fact = recorded.fact
         if isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
-            said.append(recorded)
+            live_messages.append(recorded)
         if isinstance(fact, facts.ModelReplied):
-            replies.append(TimedReply(recorded.time, fact))
-    newest = [reply for reply in own if keys_of_reply(reply.reply)][-1:]
-    if said and newest and not isinstance(said[-1].fact, facts.ModelReplied):
-        return newest[0].ended <= said[-1].time + SAME_REPLY_SECONDS
-    return bool(find_replies_seen_live(newest, replies))
+            live_replies.append(TimedReply(recorded.time, fact))
+    replies_with_content = [reply for reply in own_replies if keys_of_reply(reply.reply)]
+    if not replies_with_content:
+        return False
+    newest_reply = replies_with_content[-1]
+    is_reply_due = bool(live_messages) and not isinstance(
+        live_messages[-1].fact, facts.ModelReplied
+    )
+    if is_reply_due:
+        return newest_reply.ended <= live_messages[-1].time + SAME_REPLY_SECONDS
+    return bool(find_replies_seen_live([newest_reply], live_replies))
 
 
-def find_replies_seen_live(own: Sequence[TimedReply], live: Sequence[TimedReply]) -> set[int]:
+def find_replies_seen_live(
+    own_replies: Sequence[TimedReply], live_replies: Sequence[TimedReply]
+) -> set[int]:
     """Return the positions of an agent's own replies that were also seen live.
 
     They call or say the same at about the same time. Each one seen live stands for one.
     """
-    others = sorted(live, key=lambda other: other.ended)
-    ends = [other.ended for other in others]
-    keys_left = [keys_of_reply(other.reply) for other in others]
-    longest = max((other.reply.seconds for other in others), default=0.0)
-    seen: set[int] = set()
-    for position, reply in enumerate(own):
-        keys = keys_of_reply(reply.reply)
+    candidates = sorted(live_replies, key=lambda live_reply: live_reply.ended)
+    end_times = [candidate.ended for candidate in candidates]
+    unmatched_keys = [keys_of_reply(candidate.reply) for candidate in candidates]
+    longest_seconds = max((candidate.reply.seconds for candidate in candidates), default=0.0)
+    seen_live: set[int] = set()
+    for position, own_reply in enumerate(own_replies):
+        own_keys = keys_of_reply(own_reply.reply)
         # The agent may note a reply as soon as it begins.
-        first = bisect_left(ends, reply.ended - SAME_REPLY_SECONDS)
-        behind = bisect_right(ends, reply.ended + longest + SAME_REPLY_SECONDS)
-        best = -1
+        latest_end = own_reply.ended + longest_seconds + SAME_REPLY_SECONDS
+        first = bisect_left(end_times, own_reply.ended - SAME_REPLY_SECONDS)
+        end = bisect_right(end_times, latest_end)
+        best: int | None = None
         most_in_common = 0
-        for candidate in range(first, behind):
-            in_common = len(keys_left[candidate] & keys)
-            if _has_begun_by(others[candidate], reply.ended) and in_common > most_in_common:
-                best = candidate
+        for number in range(first, end):
+            in_common = len(unmatched_keys[number] & own_keys)
+            if in_common > most_in_common and _has_begun_by(candidates[number], own_reply.ended):
+                best = number
                 most_in_common = in_common
-        if best >= 0:
-            keys_left[best] = set()
-            seen.add(position)
-    return seen
+        if best is not None:
+            # It cannot stand for another reply, too.
+            unmatched_keys[best] = set()
+            seen_live.add(position)
+    return seen_live
 
 
 def _has_begun_by(reply: TimedReply, time: float) -> bool:
     return reply.ended - reply.reply.seconds - SAME_REPLY_SECONDS <= time
 
 
-def names_of_session(said: Sequence[facts.Fact]) -> set[str]:
+def names_of_session(session_facts: Sequence[facts.Fact]) -> set[str]:
     """Return names that those who saw the same session have in common.
 
     If the agent sends no name, its own name, the first typed words and the first reply are one.
     """
-    sent = {fact.session for fact in said if isinstance(fact, facts.Received)} - {""}
-    if sent:
-        # Claude Code sends "session/id" for a sub-agent, whose history is named "agent-id".
-        below = {f"agent-{name.rpartition('/')[2]}" for name in sent if "/" in name}
-        return sent | below
+    sent_names: set[str] = set()
+    for fact in session_facts:
+        if isinstance(fact, facts.Received) and fact.session:
+            sent_names.add(fact.session)
+            _session, slash, subagent_id = fact.session.rpartition("/")
+            if slash:
+                # Claude Code sends "session/id" for a sub-agent, whose history is named "agent-id".
+                sent_names.add(f"agent-{subagent_id}")
+    if sent_names:
+        return sent_names
     starts: list[facts.ConversationStarted] = []
     replies: list[facts.ModelReplied] = []
-    for fact in said:
+    for fact in session_facts:
         if isinstance(fact, facts.ConversationStarted):
             starts.append(fact)
         elif isinstance(fact, facts.ModelReplied):
             replies.append(fact)
     names = {fact.origin.session for fact in starts}
     if replies and replies[0].parts:
-        names.add(_name_by_beginning(starts, said, replies[0]))
+        names.add(_name_by_beginning(starts, session_facts, replies[0]))
     return names - {""}
 
 
 def _name_by_beginning(
     starts: Sequence[facts.ConversationStarted],
-    said: Sequence[facts.Fact],
+    session_facts: Sequence[facts.Fact],
     first_reply: facts.ModelReplied,
 ) -> str:
     """Return the agent, the first words that were typed, and what the model replied to them."""
     agents = [fact.agent or NAMES.get(fact.origin.kind, "") for fact in starts]
-    users = [fact.parts for fact in said if isinstance(fact, facts.UserSaid)]
-    typed = (split_off_agent_additions(parts)[0].strip() for parts in users)
+    first_agent = next(filter(None, agents), "")
     texts = [part.text for part in first_reply.parts if isinstance(part, facts.Text)]
-    reply = " ".join(texts).split()
-    content = [next(filter(None, agents), ""), next(filter(None, typed), ""), *reply]
-    if not reply:
+    words_of_reply = " ".join(texts).split()
+    content = [first_agent, _first_typed_words(session_facts), *words_of_reply]
+    if not words_of_reply:
         for part in first_reply.parts:
             if isinstance(part, facts.ToolCall):
                 content.append(f"{part.name} {parse_json_or_none(part.arguments)}")
     return json.dumps(content)
+
+
+def _first_typed_words(session_facts: Sequence[facts.Fact]) -> str:
+    for fact in session_facts:
+        if isinstance(fact, facts.UserSaid):
+            words, _additions = split_off_agent_additions(fact.parts)
+            if words.strip():
+                return words.strip()
+    return ""
 
 
 def keys_of_reply(reply: facts.ModelReplied) -> set[str]:

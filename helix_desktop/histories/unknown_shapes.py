@@ -39,68 +39,75 @@ class KnownShapes:
 @cache
 def known_shapes(shape: str) -> KnownShapes | None:
     """Return what is known of a kind of history, or None for files of no known program."""
-    about = read_table("history_shapes").get(shape)
-    if about is None:
+    entry = read_table("history_shapes").get(shape)
+    if entry is None:
         return None
     return KnownShapes(
-        about["versions"],
-        frozenset(about["notes"].split()),
-        frozenset(about["fields"].split()),
-        frozenset(about["free"].split()),
-        frozenset(about.get("tables", "").split()),
+        versions=entry["versions"],
+        notes=frozenset(entry["notes"].split()),
+        fields=frozenset(entry["fields"].split()),
+        free=frozenset(entry["free"].split()),
+        tables=frozenset(entry.get("tables", "").split()),
     )
 
 
 def unknown_tables(shape: str, tables: Iterable[str]) -> list[str]:
     """Return those of these tables that the program's database was not seen with."""
     # Both versions of opencode share one database.
-    known = known_shapes(shape.removesuffix("-2"))
-    return sorted(name for name in tables if known is None or name not in known.tables)
+    shapes = known_shapes(shape.removesuffix("-2"))
+    if shapes is None:
+        return sorted(tables)
+    return sorted(table for table in tables if table not in shapes.tables)
 
 
 def is_known_note(shape: str, kind: str) -> bool:
     """Whether rows of this kind are known to be no messages. Their names are written without
     spaces in the table: `event:task_started`, `no_type`.
     """
-    known = known_shapes(shape)
-    if known is None:
+    shapes = known_shapes(shape)
+    if shapes is None:
         return True
-    written = kind.replace("message ", "message:").replace("event ", "event:")
-    written = written.replace("compaction ", "compaction:")
-    written = written.replace("item ", "item:").replace("part ", "part:").replace(" ", "_")
-    return written in known.notes
+    name_in_table = kind
+    for group in ("message", "event", "compaction", "item", "part"):
+        name_in_table = name_in_table.replace(f"{group} ", f"{group}:")
+    return name_in_table.replace(" ", "_") in shapes.notes
 
 
 def is_row_of_notes(shape: str, row: Mapping[str, object]) -> bool:
     """Whether a row is known to be no message, so that its fields do not matter."""
+    if known_shapes(shape) is None:
+        return True
     kind = text_at(row, "type")
-    inner = first_text(row, "subtype") or text_at(row, "payload", "type")
-    names = [kind, f"{kind}/{inner}", f"{kind.removesuffix('_msg')} {inner}"]
-    return known_shapes(shape) is None or any(name and is_known_note(shape, name) for name in names)
+    subkind = first_text(row, "subtype") or text_at(row, "payload", "type")
+    # Claude Code's kinds are named as in "system/turn_duration", Codex's as in "event task_started".
+    names = [kind, f"{kind}/{subkind}", f"{kind.removesuffix('_msg')} {subkind}"]
+    return any(name and is_known_note(shape, name) for name in names)
 
 
 def unknown_fields(shape: str, row: Mapping[str, object]) -> set[str]:
     """Return the names of fields of a row, at any depth, that the program was not seen with."""
-    known = known_shapes(shape)
-    if known is None:
+    shapes = known_shapes(shape)
+    if shapes is None:
         return set()
-    return set(_names_outside(row, known))
+    return set(_unknown_names_of_fields(row, shapes))
 
 
-def _names_outside(value: Mapping[str, object], known: KnownShapes) -> Iterator[str]:
-    for name, inner in value.items():
-        if name not in known.fields and name not in known.free:
+def _unknown_names_of_fields(fields: Mapping[str, object], shapes: KnownShapes) -> Iterator[str]:
+    for name, value in fields.items():
+        if name in shapes.free:
+            continue
+        if name not in shapes.fields:
             yield str(name)
-        elif name not in known.free:
-            yield from _names_inside(inner, known)
+        else:
+            yield from _unknown_names_in_value(value, shapes)
 
 
-def _names_inside(value: object, known: KnownShapes) -> Iterator[str]:
+def _unknown_names_in_value(value: object, shapes: KnownShapes) -> Iterator[str]:
     if isinstance(value, Mapping):
-        yield from _names_outside(value, known)
+        yield from _unknown_names_of_fields(value, shapes)
     elif isinstance(value, list):
         for item in value:
-            yield from _names_inside(item, known)
+            yield from _unknown_names_in_value(item, shapes)
 
 
 def note_sentences(data_folder: Path, sentences: Sequence[str]) -> None:
@@ -121,18 +128,25 @@ def read_noted_sentences(data_folder: Path) -> list[str]:
 
 
 def describe_unknown_shapes(
-    shape: str, version: str, found: Counter[str], *, is_kept: bool = True
+    shape: str, version: str, counts: Counter[str], *, is_kept: bool = True
 ) -> str:
-    """Return the sentence that tells people what a program writes that is not read. `found` says
+    """Return the sentence that tells people what a program writes that is not read. `counts` says
     how often, by what it is. `is_kept`: its rows are in the cache, or else in the file alone.
     """
-    known = known_shapes(shape)
+    # The most frequent first, and those that are equally frequent by their names.
+    names = sorted(counts)
+    names.sort(key=counts.__getitem__, reverse=True)
+    listed_names = ", ".join(f"{name} ({counts[name]:,})" for name in names[:MOST_NAMES])
+    if len(names) > MOST_NAMES:
+        listed_names += f", and {len(names) - MOST_NAMES:,} more"
     program = NAMES.get(shape.removesuffix("-2"), shape)
-    named = sorted(found, key=lambda name: (-found[name], name))
-    listed = ", ".join(f"{name} ({found[name]:,})" for name in named[:MOST_NAMES])
-    if len(named) > MOST_NAMES:
-        listed += f", and {len(named) - MOST_NAMES:,} more"
-    seen = f" Its versions {known.versions} were seen." if known is not None else ""
-    kept = "It is kept as it is." if is_kept else "Its file stays as it is."
     writer = f"{program} {version}".rstrip()
-    return f"Something that {writer} writes {NOT_READ_YET}: {listed}. {kept}{seen}"
+    sentences = [f"Something that {writer} writes {NOT_READ_YET}: {listed_names}."]
+    if is_kept:
+        sentences.append("It is kept as it is.")
+    else:
+        sentences.append("Its file stays as it is.")
+    shapes = known_shapes(shape)
+    if shapes is not None:
+        sentences.append(f"Its versions {shapes.versions} were seen.")
+    return " ".join(sentences)

@@ -29,6 +29,7 @@ from helix_desktop.workbench.copy_files import FolderCopy, find_checkouts
 from helix_desktop.workbench.unfinished_bring_back import UnfinishedBringBack
 
 NOT_TOUCHED = "Your own folder was not changed."
+_EXECUTABLE = 0o100  # The bit of a mode by which the owner may execute a file.
 _KINDS = {PathKind.FOLDER: "folder", PathKind.LINK: "link to {}", PathKind.TWIN: "hard link to {}"}
 
 
@@ -178,24 +179,28 @@ async def plan_merge(
     steps: list[RestoreStep] = []
     conflicts: list[PathChange] = []
     for change in changes:
-        now = checkpoints.folders.last_item_at(change.path)
-        if _is_same_version(now, change.after):
+        users_item = checkpoints.folders.last_item_at(change.path)
+        if _is_same_version(users_item, change.after):
             continue
-        known = _known_versions_of_change(change, now, versions)
-        step_to_copy_version = RestoreStep(change.path, now, _item_with_mode(change.after, now))
+        known = _known_versions_of_change(change, users_item, versions)
+        copys_item = _item_with_mode(change.after, users_item)
+        step_to_copys_version = RestoreStep(change.path, users_item, copys_item)
         if not known.has_user_changed_it:
-            steps.append(step_to_copy_version)
+            steps.append(step_to_copys_version)
             continue
         if _is_same_version(known.versions[-1], change.after):
             continue  # Only the user has changed it since it was brought back.
-        both_changed = change._replace(before=known.before)
-        merged = await _merge_versions(
-            checkpoints, both_changed, now, with_markers=choice == "markers"
+        change_since_common_version = change._replace(before=known.before)
+        merged_item = await _merge_versions(
+            checkpoints,
+            change_since_common_version,
+            users_item,
+            with_markers=choice == "markers",
         )
-        if merged is not None:
-            steps.append(RestoreStep(change.path, now, merged))
+        if merged_item is not None:
+            steps.append(RestoreStep(change.path, users_item, merged_item))
         elif choice == "copy":
-            steps.append(step_to_copy_version)
+            steps.append(step_to_copys_version)
         elif choice != "yours" and not known.was_folder:
             conflicts.append(change)
     return BringBackPlan(checkpoints, changes, steps, conflicts)
@@ -215,45 +220,52 @@ class KnownVersions:
 
 
 def _known_versions_of_change(
-    change: PathChange, now: TreeItem | None, brought: BroughtVersions
+    change: PathChange, users_item: TreeItem | None, brought_versions: BroughtVersions
 ) -> KnownVersions:
-    versions = brought.versions_of(change.path)
+    """Return the versions of one path, without the last one if the user has undone the apply (the
+    step that wrote the copy's version into the user's folder) that brought it.
+    """
+    versions = brought_versions.versions_of(change.path)
     before = change.before
-    was_last_apply_undone = brought.replaced.get(change.path) == pack_item(now).hex()
-    if was_last_apply_undone:
+    item_before_last_apply = brought_versions.replaced.get(change.path)
+    if item_before_last_apply == pack_item(users_item).hex():
         # What the last apply brought is not in the user's folder any more.
         versions = versions[:-1] or versions
         before = versions[-1]
     is_file = change.after is not None and change.after.kind is PathKind.FILE
-    is_known = any(_is_same_version(now, version, with_mode=is_file) for version in versions)
+    is_known = any(_is_same_version(users_item, version, with_mode=is_file) for version in versions)
     return KnownVersions(before, versions, has_user_changed_it=not is_known)
 
 
 def describe_step(roots: Sequence[Path], step: RestoreStep) -> str:
     """Return a line with the full path, and what happens to it if more than its content changes."""
-    number, _, inside = step.path.partition("/")
-    now = step.now
-    target = step.target
+    root_number, _, path_in_root = step.path.partition("/")
     words: list[str] = []
-    if now is None:
+    if step.now is None:
         words.append("new")
-    elif target is None:
+    elif step.target is None:
         words.append("deleted")
-    if target is not None:
-        was_executable = now is not None and now.mode & 0o100 != 0
-        is_executable = target.mode & 0o100 != 0
-        if target.kind is not PathKind.FILE:
-            kind = _KINDS.get(target.kind, "left out")
-            words.append(kind.format(os.fsdecode(target.content)))
-        elif is_executable and not was_executable:
-            words.append("executable")
-        elif was_executable and not is_executable:
-            words.append("no longer executable")
-    line = f"{roots[int(number)]}/{inside}"
+    if step.target is not None:
+        words.extend(_describe_kind_or_mode(step.now, step.target))
+    line = f"{roots[int(root_number)]}/{path_in_root}"
     if words:
         line += f" ({', '.join(words)})"
     # A name with a line break must not look like another line of the question.
     return printable_path(line).replace("\n", "\\n")
+
+
+def _describe_kind_or_mode(item: TreeItem | None, target: TreeItem) -> list[str]:
+    """Return what becomes of a path that is no plain file, or of a file's mode."""
+    if target.kind is not PathKind.FILE:
+        kind = _KINDS.get(target.kind, "left out")
+        return [kind.format(os.fsdecode(target.content))]
+    was_executable = item is not None and item.mode & _EXECUTABLE != 0
+    is_executable = target.mode & _EXECUTABLE != 0
+    if is_executable and not was_executable:
+        return ["executable"]
+    if was_executable and not is_executable:
+        return ["no longer executable"]
+    return []
 
 
 def describe_links_leading_out(
@@ -265,64 +277,85 @@ def describe_links_leading_out(
         item = change.after
         if item is None or item.kind is not PathKind.LINK:
             continue
-        number, _, inside = change.path.partition("/")
-        link = roots[int(number)] / inside
+        root_number, _, path_in_root = change.path.partition("/")
+        link = roots[int(root_number)] / path_in_root
         target = os.path.normpath(link.parent / os.fsdecode(item.content))
         if not any(Path(target).is_relative_to(root) for root in roots):
-            shown = printable_path(str(link))
+            shown_link = printable_path(str(link))
+            shown_target = printable_path(target)
             sentences.append(
-                f"The link {shown} leads out of the workspace's folders, to {printable_path(target)}."
+                f"The link {shown_link} leads out of the workspace's folders, to {shown_target}."
             )
     return tuple(sentences)
 
 
 def _is_same_version(
-    one: TreeItem | None, other: TreeItem | None, *, with_mode: bool = True
+    first: TreeItem | None, second: TreeItem | None, *, with_mode: bool = True
 ) -> bool:
     """Compare as git does: of a mode, only whether a file is executable counts."""
-    if one is None or other is None or one.kind is not other.kind:
-        return one is other
-    same_mode = not with_mode or not (one.mode ^ other.mode) & 0o100
-    return one.kind is PathKind.FOLDER or (one.content == other.content and same_mode)
+    if first is None or second is None:
+        return first is second
+    if first.kind is not second.kind:
+        return False
+    if first.kind is PathKind.FOLDER:
+        return True
+    if with_mode and (first.mode ^ second.mode) & _EXECUTABLE:
+        return False
+    return first.content == second.content
 
 
-def _item_with_mode(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem | None:
-    """Return the file with the mode of the user's, except whether it is executable."""
-    if wanted is None or now is None or not wanted.kind is now.kind is PathKind.FILE:
-        return wanted
-    if wanted.mode & 0o100:
-        # As git does: whoever may read an executable file may also execute it.
-        return wanted._replace(mode=now.mode | (now.mode & 0o444) >> 2)
-    return wanted._replace(mode=now.mode & ~0o111)
+def _item_with_mode(copys_item: TreeItem | None, users_item: TreeItem | None) -> TreeItem | None:
+    """Return the copy's file with the mode of the user's, except whether it is executable."""
+    if copys_item is None or users_item is None:
+        return copys_item
+    if not copys_item.kind is users_item.kind is PathKind.FILE:
+        return copys_item
+    if copys_item.mode & _EXECUTABLE:
+        # As git does: whoever may read an executable file may also execute it. The bits to
+        # execute (0o111) stand two places behind those to read.
+        executable_by_readers = (users_item.mode & 0o444) >> 2
+        return copys_item._replace(mode=users_item.mode | executable_by_readers)
+    return copys_item._replace(mode=users_item.mode & ~0o111)
 
 
 async def _merge_versions(
-    checkpoints: Checkpoints, change: PathChange, now: TreeItem | None, *, with_markers: bool
+    checkpoints: Checkpoints,
+    change: PathChange,
+    users_item: TreeItem | None,
+    *,
+    with_markers: bool,
 ) -> TreeItem | None:
     """Merge the user's version with the copy's as git does. None if both changed the
     same lines, unless `with_markers`.
     """
-    before, after = change.before, change.after
-    if now is None or after is None or not now.kind is after.kind is PathKind.FILE:
+    before = change.before
+    after = change.after
+    if users_item is None or after is None:
+        return None
+    if not users_item.kind is after.kind is PathKind.FILE:
         return None
     if before is None or before.kind is not PathKind.FILE:
         if not with_markers:
             return None
+        # Without a common version, every line counts as added by both.
         before = after._replace(content=b"", size=0)
     contents: list[bytes] = []
-    for item in (now, before, after):
+    for item in (users_item, before, after):
         content = b""
         if item.size:
             content = await checkpoints.read_item_content(item)
         contents.append(content)
     try:
-        merged = await asyncio.to_thread(
+        merged_content = await asyncio.to_thread(
             copying.merge_versions, *contents, with_markers=with_markers
         )
     except ActionRefused:
+        # Both changed the same lines.
         return None
-    merged_item = await change_restoring.store_merged_version(checkpoints, merged, now)
-    has_copy_changed_mode = (before.mode ^ after.mode) & 0o100
+    merged_item = await change_restoring.store_merged_version(
+        checkpoints, merged_content, users_item
+    )
+    has_copy_changed_mode = (before.mode ^ after.mode) & _EXECUTABLE
     if not has_copy_changed_mode:
         return merged_item
-    return _item_with_mode(merged_item._replace(mode=after.mode), now)
+    return _item_with_mode(merged_item._replace(mode=after.mode), users_item)

@@ -33,9 +33,10 @@ UNFINISHED = "unfinished.json"
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedBringBack:
-    """`moves`: of a merge. The rest is of an apply: `steps` are written, and `taken` is
-    what the user's folders then have of the copy. `conversation` gets the fact, after
-    its fact with the number `last_seq`.
+    """What bringing a copy back is about to do: move the user's branches to merged commits
+    (`moves`), or write files. For files, `steps` are written, and `taken` is what the user's
+    folders then have of the copy. `conversation` gets the fact, after its fact with the
+    number `last_seq`.
     """
 
     moves: Sequence[BranchMove] = ()
@@ -99,7 +100,7 @@ def folders_above(checkpoints: Checkpoints, steps: Iterable[RestoreStep]) -> lis
 
 
 async def record_written_steps(
-    checkpoints: Checkpoints, begun: UnfinishedBringBack
+    checkpoints: Checkpoints, unfinished: UnfinishedBringBack
 ) -> tuple[FilesChanged | None, set[str]]:
     """Return what was written before the kill as a fact, and the paths that were not.
     Modes of folders are corrected.
@@ -107,27 +108,31 @@ async def record_written_steps(
     await checkpoints.ensure_first_check()
     await checkpoints.check_for_changes(thorough=True)
     written: list[PlannedUndo] = []
-    modes: list[RestoreStep] = []
-    unwritten: set[str] = set()
-    for step in begun.steps:
-        now = checkpoints.folders.last_item_at(step.path)
-        if _is_folder(now) and _is_folder(step.target):
-            # Folders are writable while files are moved into them.
-            if now is not None and now != step.target and now.mode == change_restoring.OPENED:
-                modes.append(RestoreStep(step.path, now, step.target))
+    mode_corrections: list[RestoreStep] = []
+    unwritten_paths: set[str] = set()
+    for step in unfinished.steps:
+        item = checkpoints.folders.last_item_at(step.path)
+        if _is_folder(item) and _is_folder(step.target):
+            if _is_left_writable(item, step.target):
+                mode_corrections.append(RestoreStep(step.path, item, step.target))
             written.append(_plan_of_written_step(step, step.target))
-            continue
-        if now != step.target:
-            unwritten.add(step.path)
-        target = step.target
-        if now is None and step.now is not None and not change_restoring.can_swap_in_place(step):
-            target = None  # It was removed to make room, and nothing is there yet.
-        if now == target:
-            written.append(_plan_of_written_step(step, target))
-    await change_restoring.remove_undo_leftovers(checkpoints, begun.steps)
-    await change_restoring.restore_paths(checkpoints, modes)
+        elif item == step.target:
+            written.append(_plan_of_written_step(step, step.target))
+        else:
+            unwritten_paths.add(step.path)
+            was_removed = item is None and step.now is not None
+            if was_removed and not change_restoring.can_swap_in_place(step):
+                # It was removed to make room, and nothing is there yet.
+                written.append(_plan_of_written_step(step, target=None))
+    await change_restoring.remove_undo_leftovers(checkpoints, unfinished.steps)
+    await change_restoring.restore_paths(checkpoints, mode_corrections)
     result = await change_restoring.restore_paths(checkpoints, (), already=written)
-    return result.fact, unwritten
+    return result.fact, unwritten_paths
+
+
+def _is_left_writable(folder: TreeItem | None, target: TreeItem | None) -> bool:
+    """Whether a folder still has the mode in which files are moved into it."""
+    return folder is not None and folder != target and folder.mode == change_restoring.OPENED
 
 
 def _is_folder(item: TreeItem | None) -> bool:
