@@ -92,9 +92,10 @@ class Workbenches:
         async with self._opening:
             if not self._tidied:
                 self._tidied = True
-                for sentence in await asyncio.to_thread(
+                sentences = await asyncio.to_thread(
                     self._known.remove_interrupted_imports_and_writes
-                ):
+                )
+                for sentence in sentences:
                     log.info("%s", sentence)
             if known.id not in self._open:
                 self._open[known.id] = await self._open_with_service(known.id)
@@ -104,17 +105,19 @@ class Workbenches:
         if workspace in self._open:
             opened, bench, serving = self._open.pop(workspace)
             # All steps run even if one of them fails, so that the workspace can be opened again.
-            async with AsyncExitStack() as last_first:
-                last_first.push_async_callback(opened.aclose)
-                last_first.push_async_callback(bench.aclose)
+            # They run in the reverse order: first the requests end, and the store closes last.
+            async with AsyncExitStack() as closing_steps:
+                closing_steps.push_async_callback(opened.aclose)
+                closing_steps.push_async_callback(bench.aclose)
                 if serving is not None:
-                    last_first.push_async_callback(serving.finish_requests)
+                    closing_steps.push_async_callback(serving.finish_requests)
 
     async def search_closed_workspace(self, workspace: str, words: str) -> ClosedSearchResult:
         """Search a workspace that is not open. Raises StoreBusy if it is, here or elsewhere."""
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
-        if (wire := await running_instance.connect_to_owner(self.places.run, known.id)) is not None:
-            await wire.close()
+        wire_to_owner = await running_instance.connect_to_owner(self.places.run, known.id)
+        if wire_to_owner is not None:
+            await wire_to_owner.close()
             raise StoreBusy(
                 f"{known.name} is open in another program.",
                 remedy="Use the workspace in the other program, or close it there first.",
@@ -131,17 +134,18 @@ class Workbenches:
 
     async def read_import_facts(self) -> list[Recorded]:
         """Return the facts about imports of all workspaces that can be read, oldest first."""
-        found: list[Recorded] = []
-        opened = {bench.id: bench for bench in self.opened_workbenches()}
-        for known in await asyncio.to_thread(self.list_workspaces):
+        import_facts: list[Recorded] = []
+        opened_by_id = {bench.id: bench for bench in self.opened_workbenches()}
+        for workspace in await asyncio.to_thread(self.list_workspaces):
+            bench = opened_by_id.get(workspace.id)
             with suppress(HelixError):
-                if bench := opened.get(known.id):
-                    found += await bench.workspace.journal.facts_about_imports()
+                if bench is not None:
+                    import_facts += await bench.workspace.journal.facts_about_imports()
                 else:
-                    found += await asyncio.to_thread(
-                        closed_workspace_search.read_import_facts, known.folder
+                    import_facts += await asyncio.to_thread(
+                        closed_workspace_search.read_import_facts, workspace.folder
                     )
-        return sorted(found, key=lambda recorded: recorded.time)
+        return sorted(import_facts, key=lambda recorded: recorded.time)
 
     async def create_workspace(self, name: str, folder: Path | None) -> Workbench:
         """Create a workspace for a folder, or for none, with the models that were chosen last."""
@@ -157,24 +161,17 @@ class Workbenches:
                 f"{folder} is not a folder.", remedy="Nothing was created. Choose another folder."
             )
         models = await self._last_chosen_models()
-        return await self._open_new_workspace(
-            await join_shared_workspace(self._known, address, key, name, folder, self.secrets),
-            models,
-        )
+        joined = await join_shared_workspace(self._known, address, key, name, folder, self.secrets)
+        return await self._open_new_workspace(joined, models)
 
     async def _last_chosen_models(self) -> dict[str, str]:
         """Return the models by role that were chosen last, but never the scripted demonstration."""
-        last = (
-            known.settings.models for known in await asyncio.to_thread(self._known.list_workspaces)
-        )
-        return next(
-            (
-                dict(each)
-                for each in last
-                if each and each.get("main", "").partition("/")[0] != DEMO
-            ),
-            {},
-        )
+        for workspace in await asyncio.to_thread(self._known.list_workspaces):
+            models = workspace.settings.models
+            provider, _, _model = models.get("main", "").partition("/")
+            if models and provider != DEMO:
+                return dict(models)
+        return {}
 
     async def _open_new_workspace(
         self, known: KnownWorkspace, models: Mapping[str, str]
@@ -206,9 +203,10 @@ class Workbenches:
     async def set_workspace_folders(self, workspace: str, folders: Sequence[Path]) -> Workbench:
         """Let a workspace work on these folders, and open it again."""
         bench = await self.open_workspace(workspace)
-        if gone := [str(folder) for folder in folders if not folder.is_dir()]:
+        missing_folders = [str(folder) for folder in folders if not folder.is_dir()]
+        if missing_folders:
             raise NotFound(
-                f"{', '.join(gone)} is not a folder.",
+                f"{', '.join(missing_folders)} is not a folder.",
                 remedy="Nothing was changed. Choose another folder.",
             )
         for folder in folders:
@@ -225,11 +223,14 @@ class Workbenches:
         self, workspace: str, path: Path, report: Report = ignore_progress
     ) -> Sequence[str]:
         """Export all but keys to a file. Returns the hashes of damaged entries, left out."""
-        opened = (await self.open_workspace(workspace)).workspace
-        roughly = (await opened.index.compute_figures()).kept
-        return await opened.export_to_file(
-            path, lambda written: report(written, max(roughly, written))
-        )
+        bench = await self.open_workspace(workspace)
+        figures = await bench.workspace.index.compute_figures()
+
+        def report_written_bytes(written_bytes: int) -> None:
+            # The figures are about right: what was written may be more than they say.
+            report(written_bytes, max(figures.kept, written_bytes))
+
+        return await bench.workspace.export_to_file(path, report_written_bytes)
 
     async def import_workspace(
         self, path: Path, name: str = "", report: Report = ignore_progress
@@ -241,12 +242,10 @@ class Workbenches:
 
     async def aclose(self) -> None:
         """Close all workspaces at the same time, even if one of them fails."""
-        ends = await asyncio.gather(
-            *(self.close_workspace(workspace) for workspace in tuple(self._open)),
-            return_exceptions=True,
-        )
+        closings = [self.close_workspace(workspace) for workspace in tuple(self._open)]
+        errors_or_none = await asyncio.gather(*closings, return_exceptions=True)
         await self.connections.aclose()
-        for error in filter(None, ends):
+        for error in filter(None, errors_or_none):
             raise error
 
     async def _open_with_service(
@@ -270,15 +269,14 @@ class Workbenches:
 
     async def _open_as_owner(self, workspace: str) -> StoredWorkspace:
         """Open the workspace as its owner, and wait if a command has it open for a moment."""
-        asked = False
-        for _ in range(PATIENCE):
+        for attempt in range(PATIENCE):
             try:
                 return await self._known.open_stored_workspace(workspace)
             except StoreBusy:
-                if not asked:
-                    asked = True
+                if attempt == 0:
                     await self._ask_gateway_to_release(workspace)
                 await asyncio.sleep(PAUSE)
+        # If it is still busy, the error says so.
         return await self._known.open_stored_workspace(workspace)
 
     async def _ask_gateway_to_release(self, workspace: str) -> None:
@@ -286,11 +284,13 @@ class Workbenches:
         process from then on.
         """
         with suppress(HelixError, OSError):
-            if (
-                wire := await running_instance.connect_to_owner(self.places.run, workspace)
-            ) is not None:
-                with Terminal() as console:
-                    await running_instance.run_at_owner(wire, ["gateway", "--release"], console)
+            wire_to_owner = await running_instance.connect_to_owner(self.places.run, workspace)
+            if wire_to_owner is None:
+                return
+            with Terminal() as console:
+                await running_instance.run_at_owner(
+                    wire_to_owner, ["gateway", "--release"], console
+                )
 
 
 @asynccontextmanager

@@ -28,12 +28,12 @@ _LARGE = 16 << 20  # Lines are counted for files of a list up to this many bytes
 
 @dataclass(slots=True)
 class _OwnChangesSoFar:
-    """What steps did to each path, without the lines of others. `without_foreign`: the paths of
-    which such lines were left out. `hidden_up_to`: by path, the number of the undo that left
-    nothing.
+    """What steps did to each path, without the lines of others. `change_by_path`: from before the
+    first step to behind the last one. `without_foreign`: the paths of which such lines were left
+    out. `hidden_up_to`: by path, the number of the undo that left nothing.
     """
 
-    whole: dict[str, PathChange] = field(default_factory=dict)
+    change_by_path: dict[str, PathChange] = field(default_factory=dict)
     without_foreign: set[str] = field(default_factory=set)
     hidden_up_to: dict[str, int] = field(default_factory=dict)
 
@@ -59,20 +59,23 @@ class StepDifferences:
         listed, and neither is what it undid.
         """
         so_far = _OwnChangesSoFar()
-        shown: list[tuple[ChangeSource, list[PathChange]]] = []
+        own_differences: list[tuple[ChangeSource, list[PathChange]]] = []
         for number, (source, changes) in enumerate(differences):
             own_changes: list[PathChange] = []
             for change in changes:
-                own = await self._own_part_of_change(so_far, number, source, change)
-                if own is not None:
-                    own_changes.append(own)
-            shown.append((source, own_changes))
-        listed: list[Difference] = []
-        for number, (source, own_changes) in enumerate(shown):
-            hidden_up_to = so_far.hidden_up_to
-            visible = [own for own in own_changes if number > hidden_up_to.get(own.path, -1)]
-            listed.append((source, visible))
-        return listed
+                own_change = await self._own_part_of_change(so_far, number, source, change)
+                if own_change is not None:
+                    own_changes.append(own_change)
+            own_differences.append((source, own_changes))
+        visible_differences: list[Difference] = []
+        for number, (source, own_changes) in enumerate(own_differences):
+            visible_changes: list[PathChange] = []
+            for own_change in own_changes:
+                last_hidden = so_far.hidden_up_to.get(own_change.path, -1)
+                if number > last_hidden:
+                    visible_changes.append(own_change)
+            visible_differences.append((source, visible_changes))
+        return visible_differences
 
     async def _own_part_of_change(
         self, so_far: "_OwnChangesSoFar", number: int, source: ChangeSource, change: PathChange
@@ -81,37 +84,42 @@ class StepDifferences:
         agent's work.
         """
         path = change.path
-        before = so_far.whole.get(path)
-        if before is None:
-            so_far.whole[path] = change
+        earlier_change = so_far.change_by_path.get(path)
+        if earlier_change is None:
+            so_far.change_by_path[path] = change
             return change
         is_undo = source.fact.by == "undo"
-        rest = None
+        own_item = None
         if is_undo or path in so_far.without_foreign:
-            rest = await self._item_without_foreign_lines(before, change)
-        own_change = change
-        if rest is not None:
-            own_change = PathChange(path, before.after, rest)
-            so_far.without_foreign.add(path)
-            began = before.before
-            if is_undo and began is not None and rest.content == began.content:
-                so_far.hidden_up_to[path] = number
-                del so_far.whole[path]
-                so_far.without_foreign.remove(path)
-                return None
-        so_far.whole[path] = PathChange(path, before.before, own_change.after)
-        return own_change
+            own_item = await self._item_without_foreign_lines(earlier_change, change)
+        if own_item is None:
+            so_far.change_by_path[path] = PathChange(path, earlier_change.before, change.after)
+            return change
+        first_item = earlier_change.before
+        if is_undo and first_item is not None and own_item.content == first_item.content:
+            so_far.hidden_up_to[path] = number
+            del so_far.change_by_path[path]
+            so_far.without_foreign.discard(path)
+            return None
+        so_far.without_foreign.add(path)
+        so_far.change_by_path[path] = PathChange(path, first_item, own_item)
+        return PathChange(path, earlier_change.after, own_item)
 
     async def _item_without_foreign_lines(
-        self, whole: PathChange, change: PathChange
+        self, earlier_change: PathChange, change: PathChange
     ) -> TreeItem | None:
         """Return the file as this change alone leaves it. None if no one else's part
         can be left out.
         """
-        if whole.after == change.before:
+        if earlier_change.after == change.before:
             return None
+        # Others changed the file between the two: what they did is undone in the result.
         backwards = PlannedUndo(
-            change.path, change.after, change.before, whole.after, UndoOutlook.CONFLICT
+            change.path,
+            change.after,
+            change.before,
+            earlier_change.after,
+            UndoOutlook.CONFLICT,
         )
         return await change_restoring.merge_with_other_changes(self._checkpoints(), backwards)
 
@@ -124,13 +132,15 @@ class StepDifferences:
         for source, changes in differences:
             for change in changes:
                 by_path.setdefault(change.path, []).append(source)
-        whole, broken = folder_state.merge_changes_and_find_paths_changed_by_others(
-            change for _, changes in differences for change in changes
+        all_changes = [change for _source, changes in differences for change in changes]
+        merged_changes, paths_changed_by_others = (
+            folder_state.merge_changes_and_find_paths_changed_by_others(all_changes)
         )
-        return [
-            self.build_file_change(change, by_path[change.path], change.path in broken)
-            for change in shown(whole)
-        ]
+        file_changes: list[FileChange] = []
+        for change in shown(merged_changes):
+            is_broken = change.path in paths_changed_by_others
+            file_changes.append(self.build_file_change(change, by_path[change.path], is_broken))
+        return file_changes
 
     def build_file_change(
         self,
@@ -138,32 +148,36 @@ class StepDifferences:
         sources: Sequence[ChangeSource],
         broken: bool,  # noqa: FBT001 -- one of three
     ) -> FileChange:
-        what = ""
+        changed_by = ""
         step = 0
         if sources:
-            by_agent = list(turn_changes.without_user_undos(sources))
-            last = by_agent[-1] if by_agent else sources[0]
-            what = last.what or last.fact.by
-            step = last.step
-        place = self._checkpoints().displayed_path(change.path)
-        return FileChange(change, place, by=what, step=step, broken=broken, sources=tuple(sources))
+            sources_of_agent = list(turn_changes.without_user_undos(sources))
+            last_source = sources_of_agent[-1] if sources_of_agent else sources[0]
+            changed_by = last_source.what or last_source.fact.by
+            step = last_source.step
+        shown_path = self._checkpoints().displayed_path(change.path)
+        return FileChange(
+            change, shown_path, by=changed_by, step=step, broken=broken, sources=tuple(sources)
+        )
 
     async def with_line_counts(self, files: Sequence[FileChange]) -> Sequence[FileChange]:
         """Add how many lines were added and removed, if that is quick to count, and
         which files were renamed.
         """
-        left = _LARGE
-        found = []
+        bytes_left_to_count = _LARGE
+        counted_files: list[FileChange] = []
         for file in files:
-            left -= sum(
-                item.size for item in (file.change.before, file.change.after) if item is not None
-            )
-            if left > 0:
+            counted_file = file
+            for item in (file.change.before, file.change.after):
+                if item is not None:
+                    bytes_left_to_count -= item.size
+            if bytes_left_to_count > 0:
+                # A file that cannot be read is listed without its counts.
                 with suppress(HelixError):
                     added, removed = await self._count_changed_lines(file)
-                    file = replace(file, added=added, removed=removed)  # noqa: PLW2901 -- the same with its counts
-            found.append(file)
-        return turn_changes.mark_renames(found)
+                    counted_file = replace(file, added=added, removed=removed)
+            counted_files.append(counted_file)
+        return turn_changes.mark_renames(counted_files)
 
     async def _count_changed_lines(self, file: FileChange) -> tuple[int, int]:
         """Count the added and removed lines. The result for two contents never changes,

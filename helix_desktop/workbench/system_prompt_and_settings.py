@@ -71,40 +71,49 @@ def system_prompt_for_role(
 
 def policy_of_role(role: ProjectItem | None, preset: str, values: Mapping[str, Any]) -> PolicySet:
     """Return the policy that an agent's file names, or else the one of the settings."""
-    own = text_or_empty(role.values.get("policy")) if role is not None else ""
-    return (
-        build_policy_fact(own, {})
-        if own in context_policy.PRESETS
-        else build_policy_fact(preset, values)
-    )
+    if role is not None:
+        preset_of_role = text_or_empty(role.values.get("policy"))
+        if preset_of_role in context_policy.PRESETS:
+            return build_policy_fact(preset_of_role, values={})
+    return build_policy_fact(preset, values)
 
 
 def model_of_role(
-    role: ProjectItem | None, chosen: Mapping[str, str], models: WorkspaceModels
+    role: ProjectItem | None, models_by_role: Mapping[str, str], models: WorkspaceModels
 ) -> str:
     """Return the model that an agent's file names, if it is configured. Empty: the
     model of its parent.
     """
-    said = text_or_empty(role.values.get("model")) if role is not None else ""
-    if "/" in said:
+    if role is None:
+        return ""
+    model_name = text_or_empty(role.values.get("model"))
+    if model_name == "haiku":
+        # Claude Code's agents name their small model so.
+        return models_by_role.get("fast", "")
+    if "/" in model_name:
         with suppress(HelixError):
-            models.model_by_name(said)
-            return said
-    return chosen.get("fast", "") if said == "haiku" else ""
+            models.model_by_name(model_name)
+            return model_name
+    return ""
 
 
 def parse_turn_limits(table: Mapping[str, Any]) -> TurnLimits:
     """Return the limits in the settings, with defaults for those that are not set."""
-    usual = asdict(TurnLimits())
-    given = {name: type(usual[name])(value) for name, value in table.items() if name in usual}
-    return TurnLimits(**given)
+    defaults = asdict(TurnLimits())
+    limits: dict[str, Any] = {}
+    for name, value in table.items():
+        if name in defaults:
+            type_of_limit = type(defaults[name])
+            limits[name] = type_of_limit(value)
+    return TurnLimits(**limits)
 
 
 def parse_coverage(table: Mapping[str, Any]) -> CheckpointCoverage:
     """Return what checkpoints cover, with defaults for what is not set."""
-    usual = CheckpointCoverage()
-    given = {name: table[name] for name in ("most_files", "most_bytes", "off") if name in table}
-    return replace(usual, **given, leave_out=tuple(table.get("leave_out", usual.leave_out)))
+    defaults = CheckpointCoverage()
+    settings = {name: table[name] for name in ("most_files", "most_bytes", "off") if name in table}
+    leave_out = tuple(table.get("leave_out", defaults.leave_out))
+    return replace(defaults, **settings, leave_out=leave_out)
 
 
 def parse_hidden_patterns(settings: WorkspaceConfig) -> tuple[str, ...]:
@@ -129,23 +138,28 @@ def describe_wide_rules_once(
     """Describe rules of older versions that also allow other programs, and save that
     they were shown.
     """
-    shown = workspace.settings.shown
-    found = [
+    commands_shown_before = workspace.settings.shown
+    new_commands = [
         rule.command
         for rule in permissions.rules
-        if is_rule_too_wide(rule) and rule.command not in shown
+        if is_rule_too_wide(rule) and rule.command not in commands_shown_before
     ]
     notes: list[str] = []
-    for command in found:
+    for command in new_commands:
         notes.append(
             f"The rule {command} also allows other programs. You can remove this rule in Settings > Permissions."
         )
-    if found:
+    if new_commands:
+        # If that cannot be saved, they are shown again.
         with suppress(HelixError):
-            workspace.change_settings(lambda now: {"permissions.shown": [*now.shown, *found]})
+            workspace.change_settings(
+                lambda settings: {"permissions.shown": [*settings.shown, *new_commands]}
+            )
     return tuple(notes)
 
 
 def save_permission_rule(workspace: StoredWorkspace, rule: PermissionRule) -> None:
     """The user chose "always": save the rule in the workspace."""
-    workspace.change_settings(lambda now: {"permissions.rules": [*now.rules, rule.as_rule_table()]})
+    workspace.change_settings(
+        lambda settings: {"permissions.rules": [*settings.rules, rule.as_rule_table()]}
+    )
