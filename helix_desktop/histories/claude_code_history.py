@@ -68,29 +68,33 @@ _SAVED = re.compile(r"[\\/]tool-results[\\/]([\w.-]{1,200})")
 
 
 def is_claude_code_row(value: Mapping[str, object]) -> bool:
-    known = value.get("type") in ("user", "assistant") and isinstance(value.get("message"), Mapping)
-    return known and "payload" not in value and "parentId" not in value
+    """Whether a row is a message of Claude Code. Rows of other programs have a `payload` or a
+    `parentId`.
+    """
+    if "payload" in value or "parentId" in value:
+        return False
+    return value.get("type") in ("user", "assistant") and isinstance(value.get("message"), Mapping)
 
 
 def read_claude_code_recordings(
     rows: Sequence[HistoryRow], report: ReadingReport, path: Path
 ) -> list[RecordedSession]:
     """Return the session of these lines and its sub-agents."""
-    main = [row for row in rows if not row.value.get("isSidechain")]
+    main_rows = [row for row in rows if not row.value.get("isSidechain")]
     # Since 2.1.331, a sub-agent's file also has rows about requests, which do not say
     # that they are a sub-agent's.
-    is_main_file = any(is_claude_code_row(row.value) for row in main)
+    is_main_file = any(is_claude_code_row(row.value) for row in main_rows)
     file_reader = _ClaudeCodeFile(report, path.parent / path.stem)
     if path.parent.name == "subagents" or not is_main_file:
         sessions = file_reader.read_recordings(rows, path.stem, str(path))
         return _mark_as_subagent(sessions, path, rows)
-    session = _first_session_id(main) or path.stem
-    sessions = file_reader.read_recordings(main, session, str(path))
-    children: list[RecordedSession] = []
-    aside = [row for row in rows if row.value.get("isSidechain")]
-    for own_rows in _group_by_subagent(aside):
-        children.append(_read_subagent(own_rows, report, path, session, sessions))
-    return [*_link_results_to_subagents(sessions, path), *children]
+    session_id = _first_session_id(main_rows) or path.stem
+    sessions = file_reader.read_recordings(main_rows, session_id, str(path))
+    subagents: list[RecordedSession] = []
+    subagent_rows = [row for row in rows if row.value.get("isSidechain")]
+    for rows_of_one in _group_by_subagent(subagent_rows):
+        subagents.append(_read_subagent(rows_of_one, report, path, session_id, sessions))
+    return [*_link_results_to_subagents(sessions, path), *subagents]
 
 
 def _first_session_id(rows: Sequence[HistoryRow]) -> str:
@@ -113,7 +117,7 @@ class _ClaudeCodeFile:
     ) -> list[RecordedSession]:
         tree = HistoryTree()
         title = ""
-        kept: list[str] = []
+        kept_row_ids: list[str] = []
         for index, row in enumerate(rows):
             value = row.value
             self.report.row = row
@@ -128,9 +132,9 @@ class _ClaudeCodeFile:
                 continue
             tree.add_node(index, node)
             if value.get("subtype") == "compact_boundary":
-                kept = _row_ids_kept_by_compaction(value)
+                kept_row_ids = _row_ids_kept_by_compaction(value)
             elif value.get("isCompactSummary"):
-                tree.redirect_followers_to_newest_row(kept)
+                tree.redirect_followers_to_newest_row(kept_row_ids)
         return self._build_claude_recordings(rows, tree, session_id, name, title)
 
     def _build_claude_recordings(
@@ -147,15 +151,15 @@ class _ClaudeCodeFile:
         def read_claude_messages(
             indices: Sequence[int], report: ReadingReport
         ) -> _ClaudeCodeMessages:
-            messages = _ClaudeCodeMessages(report, companion_folder=self.companion_folder)
-            messages.read_rows(rows[index] for index in indices)
-            messages.correct_message_times()
-            return messages
+            reader = _ClaudeCodeMessages(report, companion_folder=self.companion_folder)
+            reader.read_rows(rows[index] for index in indices)
+            reader.correct_message_times()
+            return reader
 
-        whole = RecordedSession(name, (), KIND, session_id, title, folder, version)
+        without_messages = RecordedSession(name, (), KIND, session_id, title, folder, version)
         return build_branch_sessions(
             tree,
-            whole,
+            without_messages,
             lambda index: text_at(rows[index].value, "uuid"),
             read_claude_messages,
             self.report,
@@ -237,26 +241,26 @@ class _ClaudeCodeMessages(HistoryMessages):
     places: dict[str, int] = field(default_factory=dict)
     boundary: Mapping[str, object] | None = None
     # When Anthropic received a reply's request, by the reply's position.
-    received: dict[int, float] = field(default_factory=dict)
+    request_times: dict[int, float] = field(default_factory=dict)
 
     def correct_message_times(self) -> None:
         """Correct the times of rewritten lines: no message is later than a request that
         contains it.
         """
-        latest = math.inf
-        for position in range(len(self.messages) - 1, -1, -1):
+        latest_time = math.inf
+        for position in reversed(range(len(self.messages))):
             message = self.messages[position]
-            received = self.received.get(position, 0.0)
+            request_time = self.request_times.get(position, 0.0)
             time = message.time
-            if received and not 0 <= time - received < LONGEST_REPLY:
-                time = received
-            time = min(time, latest)
+            if request_time and not 0 <= time - request_time < LONGEST_REPLY:
+                time = request_time
+            time = min(time, latest_time)
             seconds = 0.0
-            if received:
-                seconds = max(0.0, time - received)
+            if request_time:
+                seconds = max(0.0, time - request_time)
+                latest_time = request_time
             if (time, seconds) != (message.time, message.seconds):
                 self.messages[position] = replace(message, time=time, seconds=seconds)
-            latest = received or latest
 
     def read_row(self, value: Mapping[str, object]) -> None:
         position = len(self.messages)
@@ -276,8 +280,9 @@ class _ClaudeCodeMessages(HistoryMessages):
             self._read_claude_reply(value, message)
         else:
             self._read_claude_user_message(value, message)
-        last = max(0, len(self.messages) - 1)
-        self.places.setdefault(text_at(value, "uuid"), min(position, last))
+        # A row that added no message stands where the one before it does.
+        last_position = max(0, len(self.messages) - 1)
+        self.places.setdefault(text_at(value, "uuid"), min(position, last_position))
 
     def _add_recorded_message(self, message: RecordedMessage) -> None:
         if message.role in ("user", "failure"):
@@ -290,23 +295,23 @@ class _ClaudeCodeMessages(HistoryMessages):
         model = text_at(message, "model")
         parts = read_claude_reply_parts(message.get("content"), model)
         usage = anthropic_gateway.parse_usage(object_at(message, "usage"))
-        name = text_at(message, "id")
-        position = self.steps.get(name)
+        message_id = text_at(message, "id")
+        unfinished_position = self.steps.get(message_id)
         # Results may stand between a reply's lines. Claude Code sends these as one reply, too.
-        if position is not None:
-            begun = self.messages[position]
-            self.messages[position] = build_recorded_reply(
-                [*begun.parts, *parts], model=model, time=begun.time, usage=usage
+        if unfinished_position is not None:
+            unfinished = self.messages[unfinished_position]
+            self.messages[unfinished_position] = build_recorded_reply(
+                [*unfinished.parts, *parts], model=model, time=unfinished.time, usage=usage
             )
             return
         time = parse_time(value.get("timestamp"))
         self._add_recorded_message(build_recorded_reply(parts, model=model, time=time, usage=usage))
         position = len(self.messages) - 1
-        if name:
-            self.steps[name] = position
-        received = parse_time_of_request_id(text_at(value, "requestId"))
-        if received:
-            self.received[position] = received
+        if message_id:
+            self.steps[message_id] = position
+        request_time = parse_time_of_request_id(text_at(value, "requestId"))
+        if request_time:
+            self.request_times[position] = request_time
 
     def _read_claude_user_message(
         self, value: Mapping[str, object], message: Mapping[str, object]
@@ -332,10 +337,10 @@ class _ClaudeCodeMessages(HistoryMessages):
     ) -> RecordedMessage:
         result = read_tool_result(block, time, "tool_use_id", "is_error")
         result = replace(result, child=text_at(value, "toolUseResult", "agentId"))
-        whole = self._find_untruncated_result(result.text, value.get("toolUseResult"))
-        if not whole:
+        untruncated_text = self._find_untruncated_result(result.text, value.get("toolUseResult"))
+        if not untruncated_text:
             return result
-        return replace(result, text=whole, shown=result.text)
+        return replace(result, text=untruncated_text, shown=result.text)
 
     def _find_untruncated_result(self, shown_text: str, stored_result: object) -> str:
         """Return the complete text of a result of which the model saw only the beginning, or ""."""
@@ -377,16 +382,16 @@ class _ClaudeCodeMessages(HistoryMessages):
             )
             return
         details = object_at(boundary, "compactMetadata")
-        kept = list_at(details, "preservedMessages", "uuids")
-        first_kept = text_at(details, "preservedSegment", "headUuid")
-        if not first_kept and kept:
-            first_kept = str(kept[0])
-        keep = self.places.get(first_kept, len(self.messages))
+        kept_row_ids = list_at(details, "preservedMessages", "uuids")
+        first_kept_row_id = text_at(details, "preservedSegment", "headUuid")
+        if not first_kept_row_id and kept_row_ids:
+            first_kept_row_id = str(kept_row_ids[0])
+        first_kept = self.places.get(first_kept_row_id, len(self.messages))
         why = "Claude Code compacted the conversation here"
         trigger = text_at(details, "trigger")
         if trigger:
             why += f" ({trigger})"
-        self.add_compaction(text, time, why, keep)
+        self.add_compaction(text, time, why, first_kept)
         self.steps.clear()
 
 
@@ -395,15 +400,19 @@ def parse_time_of_request_id(request_id: str) -> float:
     version 7 UUID in base 58), or 0.
     """
     digits = request_id.removeprefix("req_01")
+    # 16 bytes take 22 digits of base 58.
     if len(digits) != 22 or not set(digits) <= set(BASE_58):
         return 0.0
-    number = 0
+    uuid_number = 0
     for digit in digits:
-        number = number * 58 + BASE_58.index(digit)
-    is_version_7 = number >> 76 & 15 == 7 and number >> 62 & 3 == 2
-    if not is_version_7:
+        uuid_number = uuid_number * 58 + BASE_58.index(digit)
+    # The fields of a UUID as RFC 9562 places them in its 128 bits.
+    milliseconds = uuid_number >> 80
+    version = uuid_number >> 76 & 0b1111
+    variant = uuid_number >> 62 & 0b11
+    if version != 7 or variant != 2:
         return 0.0
-    return (number >> 80) / 1_000
+    return milliseconds / 1_000
 
 
 def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
@@ -447,10 +456,10 @@ def text_shown_by_line(value: Mapping[str, object]) -> str:
         return ""
     if kind == "queued_command":
         return text_of_message_content(attachment.get("prompt"))
-    rendered = [
-        text_of_message_content(one.get("content")) for one in objects_at(value, "rendered")
-    ]
-    text = "\n".join(rendered) or _text_of_claude_attachment(attachment)
+    rendered_texts: list[str] = []
+    for rendered in objects_at(value, "rendered"):
+        rendered_texts.append(text_of_message_content(rendered.get("content")))
+    text = "\n".join(rendered_texts) or _text_of_claude_attachment(attachment)
     return f"{SHOWED}{kind}]\n{text}"
 
 
@@ -459,13 +468,13 @@ def _text_of_claude_attachment(attachment: Mapping[str, object]) -> str:
     for name in _TEXTS:
         value = attachment.get(name)
         if isinstance(value, str) and value.strip():
-            names = first_text(attachment, "filename", "path")
-            return f"{names}\n{value}" if names else value
-    lines = attachment.get("addedLines")
-    if isinstance(lines, list):
-        return "\n".join(map(str, lines))
-    rest = {name: value for name, value in attachment.items() if name != "type"}
-    return json.dumps(rest, ensure_ascii=False)
+            file_name = first_text(attachment, "filename", "path")
+            return f"{file_name}\n{value}" if file_name else value
+    added_lines = attachment.get("addedLines")
+    if isinstance(added_lines, list):
+        return "\n".join(map(str, added_lines))
+    fields = {name: value for name, value in attachment.items() if name != "type"}
+    return json.dumps(fields, ensure_ascii=False)
 
 
 # --- Sub-agents and their conversations
@@ -490,7 +499,7 @@ def _read_subagent(
     report: ReadingReport,
     path: Path,
     parent: str,
-    main: Sequence[RecordedSession],
+    main_sessions: Sequence[RecordedSession],
 ) -> RecordedSession:
     name = f"agent-{first_text(rows[0].value, 'agentId', 'uuid')}"
     file_reader = _ClaudeCodeFile(report, path.parent / path.stem)
@@ -499,7 +508,7 @@ def _read_subagent(
     return replace(
         session,
         parent=parent,
-        parent_call=_find_call_with_task(main, task),
+        parent_call=_find_call_with_task(main_sessions, task),
         title=_title_from_claude_text(task),
     )
 
@@ -514,11 +523,11 @@ def _title_from_claude_text(task: str) -> str:
     return " ".join(task.split())[:60]
 
 
-def _find_call_with_task(main: Sequence[RecordedSession], task: str) -> str:
+def _find_call_with_task(main_sessions: Sequence[RecordedSession], task: str) -> str:
     """Return the id of the call that gave a sub-agent this task, or an empty string."""
     if not task.strip():
         return ""
-    for session in main:
+    for session in main_sessions:
         for message in session.messages:
             for call in message.calls:
                 if call.name not in ("Task", "Agent"):
@@ -548,19 +557,19 @@ def _link_results_to_subagents(
     sessions: list[RecordedSession], path: Path
 ) -> list[RecordedSession]:
     """Name the sub-agent's session in each result that came from one, if the session has a file."""
-    folder = path.parent / path.stem / "subagents"
-
-    def with_existing_child(message: RecordedMessage) -> RecordedMessage:
-        if not message.child:
-            return message
-        name = f"agent-{message.child}"
-        for place in (folder, path.parent):
-            if (place / f"{name}.jsonl").is_file():
-                return replace(message, child=name)
-        return replace(message, child="")
-
-    linked = []
+    linked: list[RecordedSession] = []
     for session in sessions:
-        messages = tuple(map(with_existing_child, session.messages))
+        messages = tuple(_with_existing_child(message, path) for message in session.messages)
         linked.append(replace(session, messages=messages))
     return linked
+
+
+def _with_existing_child(message: RecordedMessage, path: Path) -> RecordedMessage:
+    if not message.child:
+        return message
+    session_id = f"agent-{message.child}"
+    own_folder = path.parent / path.stem / "subagents"
+    for folder in (own_folder, path.parent):
+        if (folder / f"{session_id}.jsonl").is_file():
+            return replace(message, child=session_id)
+    return replace(message, child="")

@@ -52,6 +52,7 @@ from helix_desktop.histories.history_rows import ReadingReport, UnreadableRow
 from helix_desktop.histories.openai_chat_export import ReadContent, digests_needed_for_export
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
     RecordedMessage,
     RecordedSession,
     reply_parts_from_message,
@@ -329,14 +330,15 @@ def _has_same_replies(file: OriginalFile, ours: RecordedSession) -> bool:
     """Whether all of the file's replies were seen live, up to the same last one. The words around
     them differ: at the gateway, they are as the model got them.
     """
-    own = _keys_of_replies(file.session)
-    seen = _keys_of_replies(ours)
-    if not own or not seen or not own[-1] & seen[-1]:
+    keys_in_file = _keys_of_replies(file.session)
+    keys_seen_live = _keys_of_replies(ours)
+    if not keys_in_file or not keys_seen_live:
         return False
-    all_seen: set[str] = set()
-    for keys in seen:
-        all_seen |= keys
-    return all(keys & all_seen for keys in own)
+    is_same_last_reply = not keys_in_file[-1].isdisjoint(keys_seen_live[-1])
+    if not is_same_last_reply:
+        return False
+    all_keys_seen_live = set[str]().union(*keys_seen_live)
+    return all(keys & all_keys_seen_live for keys in keys_in_file)
 
 
 def _keys_of_replies(session: RecordedSession) -> list[set[str]]:
@@ -365,12 +367,15 @@ def _with_title(content: bytes, agent: str, session_id: str, title: str) -> byte
     return content
 
 
-def _replace_session_id(content: bytes, id_fields: str, old: str, new: str) -> bytes:
+def _replace_session_id(content: bytes, id_fields: str, old_id: str, new_id: str) -> bytes:
     """Return the lines with another session id. Texts stay as they are: their quotation
     marks are escaped.
     """
-    pattern = rb'("(?:%b)"\s*:\s*")%b"' % (id_fields.encode(), re.escape(old.encode()))
-    return re.sub(pattern, lambda found: found[1] + new.encode() + b'"', content)
+    pattern = rb'(?P<before>"(?:%b)"\s*:\s*")%b"' % (
+        id_fields.encode(),
+        re.escape(old_id.encode()),
+    )
+    return re.sub(pattern, lambda match: match["before"] + new_id.encode() + b'"', content)
 
 
 def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]]:
@@ -396,11 +401,13 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
         complete = lines[:-1]
     if not number:
         return complete
-    name, value = form.compaction
-    seen = 0
+    field_name, value_of_compaction = form.compaction
+    compaction_count = 0
     for position, line in enumerate(complete):
-        seen += object_at(parse_json_or_none(line.decode("utf-8", "replace"))).get(name) == value
-        if seen == number:
+        row = object_at(parse_json_or_none(line.decode("utf-8", "replace")))
+        if row.get(field_name) == value_of_compaction:
+            compaction_count += 1
+        if compaction_count == number:
             return complete[:position]
     return None
 
@@ -417,18 +424,19 @@ def _build_translated_session(
         own_texts=texts_of_own_lines(session.own_lines),
     )
     messages: list[RecordedMessage] = []
-    new_positions = [0]  # By the position of a message: where the next one stands.
+    # By the position of a message: where it stands, or would stand, among those that are written.
+    new_positions = [0]
     for message in session.messages:
         translated = translation.translate_message(message)
         if translated is not None:
             messages.append(translated)
         new_positions.append(len(messages))
-    compactions = [
-        replace(one, at=new_positions[one.at], keep=new_positions[one.at])
-        for one in session.compactions
-    ]
-    written = replace(session, messages=tuple(messages), compactions=tuple(compactions))
-    lines = form.build_lines(written, session_id, time.time())
+    compactions: list[RecordedCompaction] = []
+    for compaction in session.compactions:
+        new_position = new_positions[compaction.at]
+        compactions.append(replace(compaction, at=new_position, keep=new_position))
+    translated_session = replace(session, messages=tuple(messages), compactions=tuple(compactions))
+    lines = form.build_lines(translated_session, session_id, time.time())
     content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     return RestoredSession(
         agent,
@@ -438,7 +446,7 @@ def _build_translated_session(
         is_original=False,
         messages=len(messages),
         compactions=len(compactions),
-        texts=tuple(texts_in_context(written)),
+        texts=tuple(texts_in_context(translated_session)),
         version=session.version if is_own else "",
         left_out_reasoning=translation.left_out_reasoning,
         left_out_context=translation.left_out_context,
@@ -475,22 +483,24 @@ def command_to_resume(restored: RestoredSession) -> str:
 def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> Path:
     """Save the session where the agent looks for it. Return the file or database."""
     form = FORMATS[restored.agent]
-    named = places.variables.get(form.variable, "")
-    root = places.home
-    begin = f"{form.usual}/".lstrip("/")
-    if named:
-        root = Path(named)
-        begin = ""
+    folder_of_variable = places.variables.get(form.variable, "")
+    if folder_of_variable:
+        root = Path(folder_of_variable)
+        agent_folder = ""
+    else:
+        root = places.home
+        agent_folder = f"{form.usual}/".lstrip("/")
     if restored.agent == "opencode":
-        database = root / f"{begin}opencode/opencode.db"
+        database = root / f"{agent_folder}opencode/opencode.db"
         opencode_writer.insert_opencode_session(database, restored.content)
         return database
-    inside = begin + _session_path_below_agent_folder(restored, root / begin)
+    path_below_root = agent_folder + _session_path_below_agent_folder(restored, root / agent_folder)
     if restored.agent == "gemini":
-        project = inside.partition("/chats/")[0]
+        project_folder, _, _ = path_below_root.partition("/chats/")
+        marker = f"{project_folder}/{gemini_cli_writer.MARKER}"
         with suppress(FileExistsError):
-            _write_new_file(root, f"{project}/{gemini_cli_writer.MARKER}", restored.folder.encode())
-    return write_new_session_file(root, inside, restored.content)
+            _write_new_file(root, marker, restored.folder.encode())
+    return write_new_session_file(root, path_below_root, restored.content)
 
 
 def _session_path_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> str:

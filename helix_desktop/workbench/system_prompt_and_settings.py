@@ -88,7 +88,7 @@ def model_of_role(
         return ""
     model_name = text_or_empty(role.values.get("model"))
     if model_name == "haiku":
-        # Claude Code's agents name their small model so.
+        # In an agent's file, it stands for the fast model.
         return models_by_role.get("fast", "")
     if "/" in model_name:
         with suppress(HelixError):
