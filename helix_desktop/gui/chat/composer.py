@@ -76,6 +76,8 @@ class Composer(QWidget):
         self._left_out = ""
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
+        self._is_stop_beside = False  # Whether "Stop" is not in the line of the ways to send.
+        self._send_words = ""
         self._was_empty = True
         widgets.set_surface_look(self, "composer")
         self.waiting = WaitingMessageList(self)
@@ -266,10 +268,10 @@ class Composer(QWidget):
         self._stop.setToolTip(stop_hint)
         self._stop.setAccessibleName(stop_hint)
         if works:
-            self._send.setText(tr("Send when done"))
+            self._send_words = tr("Send when done")
             send_hint = tr("Send when the agent is done (Enter)")
         else:
-            self._send.setText(tr("Send"))
+            self._send_words = tr("Send")
             send_hint = tr("Send the message (Enter)")
         self._send.setToolTip(send_hint)
         self._send.setAccessibleName(send_hint)
@@ -491,14 +493,34 @@ class Composer(QWidget):
         self._share_room_of_context_button(room, figures_width, price_width)
 
     def _stack_buttons_if_narrow(self) -> None:
-        """Puts the ways to send below the other controls where both do not fit in one line."""
+        """Puts the ways to send below the other controls where both do not fit in one line. If they
+        do not fit in a line of their own, "Stop" goes beside the other controls, and last the words
+        of "Send when done" are shortened.
+        """
+        was_stop_beside = self._is_stop_beside
+        self._is_stop_beside = False
+        self._send.setText(self._send_words)
         least_beside = self._theme.zoomed_pixels(LEAST_BESIDE_WAYS)
         direction = QBoxLayout.Direction.LeftToRight
         if self._inner_width() < self._width_of_shown(self._ways()) + least_beside:
             direction = QBoxLayout.Direction.TopToBottom
         self._row.setDirection(direction)
+        if not self._do_ways_fit():
+            self._is_stop_beside = True
+        if self._is_stop_beside and not self._do_ways_fit() and self._running in WORKING_STATES:
+            self._send.setText(tr("When done"))
+        if self._is_stop_beside and not was_stop_beside:
+            self._beside.insertWidget(2, self._stop)
+        elif was_stop_beside and not self._is_stop_beside:
+            self._ways_row.insertWidget(2, self._stop)
+
+    def _do_ways_fit(self) -> bool:
+        width = self._width_of_shown(self._ways()) - self._theme.zoomed_pixels(10)
+        return width <= self._inner_width()
 
     def _ways(self) -> tuple[QPushButton, ...]:
+        if self._is_stop_beside:
+            return (self._fold, self._steer, self._send)
         return (self._fold, self._stop, self._steer, self._send)
 
     def _inner_width(self) -> int:
@@ -515,6 +537,8 @@ class Composer(QWidget):
     def _measure_room_beside_buttons(self) -> int:
         """The pixels that are left for the price, the meter and its figures."""
         room = self._inner_width() - self._width_of_shown((self._attach, self._mode))
+        if self._is_stop_beside:
+            room -= self._width_of_shown((self._stop,))
         if self._row.direction() == QBoxLayout.Direction.LeftToRight:
             room -= self._width_of_shown(self._ways())
         return room

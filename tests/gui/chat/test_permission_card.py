@@ -188,8 +188,8 @@ def test_in_the_smallest_window_at_twice_the_size_no_control_of_the_message_box_
     composer = window.chat.composer
     composer.attachments.show_attachments(
         [
-            Attachment("report.pdf, long enough to fill a line", story.stored("a"), 642),
-            Attachment("timings.xlsx, long enough to fill a line", story.stored("b"), 402),
+            Attachment("report.pdf", story.stored("a"), 642),
+            Attachment("timings.xlsx", story.stored("b"), 402),
         ]
     )
     composer.text.setPlainText("Write a one-page summary of the attached report for the team.")
@@ -202,8 +202,11 @@ def test_in_the_smallest_window_at_twice_the_size_no_control_of_the_message_box_
         QApplication.processEvents()
     squeezed = {}
     for button in composer.findChildren(QPushButton):
+        is_button_of_box = button.isVisible() and button is not composer.context_button
         if button.isVisible() and button.height() < button.sizeHint().height():
             squeezed[button.text()] = (button.height(), button.sizeHint().height())
+        elif is_button_of_box and button.width() < button.sizeHint().width():
+            squeezed[button.text()] = (button.width(), button.sizeHint().width())
     theme.set_zoom(1.0)
     composer.attachments.show_attachments([])
     composer.show_waiting_messages([])
