@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from helix_desktop.engine.facts import Recorded
+from helix_desktop.engine.facts import Recorded, SystemSet
 from helix_desktop.engine.sha256_digest import Digest
+from helix_desktop.engine.view import build_state
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.sentence_translation import translate_sentences as told
@@ -41,13 +42,15 @@ async def replay_conversations(
     """
     with tempfile.TemporaryDirectory(prefix="helix-replay-") as folder:
         files: list[Path] = []
+        head_tokens = 0
         for number, conversation in enumerate(conversations):
-            messages = await _build_recording_lines(
-                await bench.read_conversation_facts(conversation), bench
-            )
+            recorded_facts = await bench.read_conversation_facts(conversation)
+            messages = await _build_recording_lines(recorded_facts, bench)
             if any(message.get("role") == "assistant" for message in messages):
                 files.append(Path(folder, f"{number}.json"))
                 await asyncio.to_thread(files[-1].write_text, json.dumps(messages), "utf-8")
+                head_of_this = await asyncio.to_thread(_count_unexported_head, recorded_facts)
+                head_tokens = max(head_tokens, head_of_this)
         if not files:
             raise InvalidInput(tr("There is no conversation to replay yet."))
         # If searches were free, policies that summarize a lot would look too cheap.
@@ -56,6 +59,8 @@ async def replay_conversations(
             ",".join(policies),
             "--window",
             str(window),
+            "--head",
+            str(head_tokens),
             "--recalls",
             "searched",
         ]
@@ -89,6 +94,19 @@ async def _run_replay_process(
         raise InvalidInput(tr("The replay returned no readable result. Try again.")) from error
     finally:
         await starter.end_process(process)
+
+
+def _count_unexported_head(recorded_facts: Sequence[Recorded]) -> int:
+    """Counts the tokens of tools and rules, which each request has in front besides the system
+    prompt. The exported lines hold the system prompt: counted here, too, it would make the peak
+    of the simulation larger than the meter.
+    """
+    settings_tokens = build_state(recorded_facts).settings.settings_tokens
+    system_tokens = 0
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, SystemSet):
+            system_tokens = recorded.fact.tokens
+    return max(settings_tokens - system_tokens, 0)
 
 
 async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) -> list[Line]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.desktop import replay_process
+from helix_desktop.engine.facts import Text
 from helix_desktop.errors import InvalidInput, StoreFailed
-from helix_desktop.workbench.tour_folder import create_tour_folder
+from helix_desktop.workbench.tour_folder import MODEL, create_tour_folder
 from tests.scripted_tour import run_tour_session
 from tests.workbench.conftest import desks, folder
 
@@ -41,6 +42,24 @@ async def test_a_conversation_is_played_through_each_policy(
         await replay_process.replay_conversations(
             bench, [tour.id], ["unknown"], 32_000, lambda _d, _t: None
         )
+
+
+async def test_the_peak_of_what_was_never_shortened_is_what_the_meter_says(
+    desks: object, tmp_path: Path
+) -> None:
+    """The peak of 8 % stood beside a meter of 6 %: the system prompt was counted twice."""
+    create_tour_folder(tmp_path / "sample")
+    bench = await desks().create_workspace("Sample", tmp_path / "sample")  # type: ignore[operator]
+    await bench.choose_model_for_role(MODEL)
+    session = await bench.start_conversation("Short")
+    session.send_message((Text("Hello"),))
+    await session.wait_until_idle()
+    meter = session.context.next_request_meter()
+    play = replay_process.replay_conversations
+    (outcome,) = await play(bench, [session.id], ["none"], meter.window, lambda _d, _t: None)
+    last_reply = session.conversation.state.spent[-1].usage.output
+    used = meter.used - last_reply * meter.factor
+    assert outcome.peak == pytest.approx(used / meter.window, rel=0.1)
 
 
 async def test_the_last_conversations_are_played_together(desks: object, tmp_path: Path) -> None:
