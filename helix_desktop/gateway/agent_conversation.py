@@ -123,9 +123,13 @@ class OpenAgentConversation:
         returns to it.
         """
         state = self.conversation.state
-        then = state.past_moment(seq).branch.exclusions
-        taken_out = (ref for ref in state.record.taken_out_parts() if ref not in then)
-        return [facts.Excluded(ref) for ref in taken_out if first_and_last(ref)[0] <= seq]
+        excluded_then = state.past_moment(seq).branch.exclusions
+        exclusions: list[facts.Excluded] = []
+        for part in state.record.taken_out_parts():
+            first_seq, _ = first_and_last(part)
+            if part not in excluded_then and first_seq <= seq:
+                exclusions.append(facts.Excluded(part))
+        return exclusions
 
     @property
     def has_taken_out_parts(self) -> bool:
@@ -178,40 +182,34 @@ class OpenAgentConversation:
         """Append facts for system prompt, tools, policy and model where the request differs."""
         conversation = self.conversation
         settings = conversation.state.settings
-        wanted: list[facts.Fact] = []
+        settings_facts: list[facts.Fact] = []
         if settings.system.text != arrival.system:
-            wanted.append(
-                facts.SystemSet(arrival.system, await self.count_tokens_of_texts([arrival.system]))
-            )
+            tokens = await self.count_tokens_of_texts([arrival.system])
+            settings_facts.append(facts.SystemSet(arrival.system, tokens))
         if settings.tools.tools != arrival.tools:
             texts = [f"{tool.name}{tool.description}{tool.schema}" for tool in arrival.tools]
-            wanted.append(
-                facts.ToolsOffered(arrival.tools, await self.count_tokens_of_texts(texts))
-            )
-        wanted.append(self._policy_to_apply(fold=arrival.fold))
-        model = merge_model_knowledge(arrival.wire, arrival.model).as_model_set(
-            facts.ModelRole.MAIN
-        )
-        if arrival.cache_seconds:
-            model = replace(model, cache_seconds=arrival.cache_seconds)
-        wanted.append(replace(model, effort=arrival.effort))
-        missing = [fact for fact in wanted if not conversation.state.has_settings_of_fact(fact)]
-        if missing:
-            await conversation.append_facts(*missing)
+            tokens = await self.count_tokens_of_texts(texts)
+            settings_facts.append(facts.ToolsOffered(arrival.tools, tokens))
+        settings_facts.append(self._policy_to_apply(fold=arrival.fold))
+        settings_facts.append(_model_of_arrival(arrival))
+        new_facts = [
+            fact for fact in settings_facts if not conversation.state.has_settings_of_fact(fact)
+        ]
+        if new_facts:
+            await conversation.append_facts(*new_facts)
         self.applied_settings = self.settings_of_arrival(arrival)
 
     async def count_tokens_of_texts(self, texts: Sequence[str]) -> int:
         """Count tokens, in a thread if texts are long or the vocabulary is being
         loaded. Counting again is free.
         """
-
-        def count_all() -> int:
-            return sum(map(self.bench.token_counter.count_tokens, texts))
-
         is_short = sum(map(len, texts)) <= COUNTED_HERE
         if is_short and token_counting.is_any_vocabulary_loaded():
-            return count_all()
-        return await asyncio.to_thread(count_all)
+            return self._count_tokens_now(texts)
+        return await asyncio.to_thread(self._count_tokens_now, texts)
+
+    def _count_tokens_now(self, texts: Sequence[str]) -> int:
+        return sum(map(self.bench.token_counter.count_tokens, texts))
 
     def _policy_to_apply(self, *, fold: bool) -> facts.PolicySet:
         if not fold:
@@ -233,54 +231,57 @@ class OpenAgentConversation:
             settings.policy,
         )
 
-    def cannot_make_fold_due(self, fresh: Sequence[Wired]) -> bool:
+    def cannot_make_fold_due(self, new_messages: Sequence[Wired]) -> bool:
         """Whether there are only short user texts and results of running calls, so no
         fold can become due.
         """
-        waiting = {call.id for call in self.conversation.state.branch.running_calls}
-        texts = []
-        for message in fresh:
+        awaited_ids = {call.id for call in self.conversation.state.branch.running_calls}
+        texts: list[str] = []
+        for message in new_messages:
             if message.speaker is not Speaker.USER:
                 return False
             for piece in message.pieces:
-                is_awaited_result = piece.kind is PieceKind.RESULT and piece.id in waiting
+                is_awaited_result = piece.kind is PieceKind.RESULT and piece.id in awaited_ids
                 if piece.kind is not PieceKind.TEXT and not is_awaited_result:
                     return False
                 texts.append(piece.text)
         if sum(map(len, texts)) > LONG_TEXT_CHARACTERS:
             return False
-        tokens = sum(map(self.bench.token_counter.count_tokens, texts))
-        return self.session.folding.can_skip_folding(tokens)
+        return self.session.folding.can_skip_folding(self._count_tokens_now(texts))
 
     # --- Recording a request's messages as facts
 
-    async def append_messages(self, messages: Sequence[Wired], tip: int) -> list[int]:
-        """Append the messages as facts. Return for each message the number of its last fact."""
+    async def append_messages(self, messages: Sequence[Wired], seq_before: int) -> list[int]:
+        """Append the messages as facts. Return for each message the number of its last fact.
+        `seq_before`: the last fact of the message before them.
+        """
         # Counted here at once, in a thread: the counter remembers what it has counted.
         await self.count_tokens_of_texts(_countable_texts(messages))
-        stored = await self._store_call_outputs(messages)
+        stored_outputs = await self._store_call_outputs(messages)
         waiting: list[_WaitingOutput] = []
-        seqs: dict[int, int] = {}
+        seqs_by_position: dict[int, int] = {}
         for position, message in enumerate(messages):
-            answered = {output.result.call for output in waiting}
-            results, others = self._split_off_awaited_results(message, answered, stored)
+            answered_ids = {output.result.call for output in waiting}
+            results, other_pieces = self._split_off_awaited_results(
+                message, answered_ids, stored_outputs
+            )
             # Results of one reply are recorded together, before anything else is said.
             if not results or message.speaker is Speaker.ASSISTANT:
-                await self._append_waiting_outputs(waiting, seqs)
+                await self._append_waiting_outputs(waiting, seqs_by_position)
             waiting.extend(_WaitingOutput(position, result) for result in results)
-            if not others:
+            if not other_pieces:
                 continue
-            await self._append_waiting_outputs(waiting, seqs)
-            await self._append_one_message(message, others, steering=bool(results))
-            seqs[position] = self.conversation.state.seq
+            await self._append_waiting_outputs(waiting, seqs_by_position)
+            await self._append_one_message(message, other_pieces, steering=bool(results))
+            seqs_by_position[position] = self.conversation.state.seq
             await asyncio.sleep(0)  # Let other agents' requests be handled.
-        await self._append_waiting_outputs(waiting, seqs)
+        await self._append_waiting_outputs(waiting, seqs_by_position)
         # A message without facts of its own has the last one before it.
-        last_seqs = []
-        last = tip
+        last_seqs: list[int] = []
+        last_seq = seq_before
         for position in range(len(messages)):
-            last = max(last, seqs.get(position, tip))
-            last_seqs.append(last)
+            last_seq = max(last_seq, seqs_by_position.get(position, seq_before))
+            last_seqs.append(last_seq)
         return last_seqs
 
     async def _store_call_outputs(
@@ -289,31 +290,40 @@ class OpenAgentConversation:
         """Store calls' outputs, with one sync. Keyed by id and text, since some servers
         reuse ids in each reply.
         """
-        calls = {call.id: call.call for call in self.conversation.state.branch.running_calls}
-        outputs: dict[tuple[str, str], facts.ToolCall] = {}
+        calls_by_id = {call.id: call.call for call in self.conversation.state.branch.running_calls}
+        calls_by_output: dict[tuple[str, str], facts.ToolCall] = {}
         for message in messages:
             for piece in message.pieces:
                 if piece.kind is PieceKind.CALL:
-                    calls[piece.id] = facts.ToolCall(piece.id, piece.name, piece.text)
-                elif piece.kind is PieceKind.RESULT and piece.id in calls:
-                    outputs.setdefault((piece.id, piece.text), calls[piece.id])
-        storing = [self.follower.store_output(text, call) for (_, text), call in outputs.items()]
-        return dict(zip(outputs, await asyncio.gather(*storing), strict=True))
+                    calls_by_id[piece.id] = facts.ToolCall(piece.id, piece.name, piece.text)
+                elif piece.kind is PieceKind.RESULT and piece.id in calls_by_id:
+                    output = (piece.id, piece.text)
+                    calls_by_output.setdefault(output, calls_by_id[piece.id])
+        storing = [
+            self.follower.store_output(text, call) for (_, text), call in calls_by_output.items()
+        ]
+        stored_outputs = await asyncio.gather(*storing)
+        return dict(zip(calls_by_output, stored_outputs, strict=True))
 
     def _split_off_awaited_results(
-        self, message: Wired, answered: set[str], stored: Mapping[tuple[str, str], facts.Stored]
+        self,
+        message: Wired,
+        answered_ids: set[str],
+        stored_outputs: Mapping[tuple[str, str], facts.Stored],
     ) -> tuple[list[AgentOutput], list[Piece]]:
-        awaited = {call.id for call in self.conversation.state.branch.running_calls} - answered
+        """Return the message's results of calls that wait for one, and its other pieces."""
+        running_ids = {call.id for call in self.conversation.state.branch.running_calls}
+        awaited_ids = running_ids - answered_ids
         results: list[AgentOutput] = []
-        others: list[Piece] = []
+        other_pieces: list[Piece] = []
         for piece in message.pieces:
-            if piece.kind is PieceKind.RESULT and piece.id in awaited:
-                awaited.discard(piece.id)
-                content = stored.get((piece.id, piece.text))
-                results.append(AgentOutput(piece.id, piece.text, piece.ok, stored=content))
+            if piece.kind is PieceKind.RESULT and piece.id in awaited_ids:
+                awaited_ids.discard(piece.id)
+                stored = stored_outputs.get((piece.id, piece.text))
+                results.append(AgentOutput(piece.id, piece.text, piece.ok, stored=stored))
             else:
-                others.append(piece)
-        return results, others
+                other_pieces.append(piece)
+        return results, other_pieces
 
     async def _append_waiting_outputs(
         self, waiting: "list[_WaitingOutput]", seqs_to_fill: dict[int, int]
@@ -321,12 +331,16 @@ class OpenAgentConversation:
         """Append the outputs that wait for each other, if there are any, and empty the list."""
         if not waiting:
             return
-        before = self.conversation.state.seq
+        seq_before = self.conversation.state.seq
         await self.follower.record_outputs([output.result for output in waiting])
-        positions = {output.result.call: output.position for output in waiting}
-        for recorded in self.conversation.state.facts[before:]:
-            if isinstance(recorded.fact, facts.ToolReturned) and recorded.fact.call in positions:
-                seqs_to_fill[positions[recorded.fact.call]] = recorded.seq
+        positions_by_call = {output.result.call: output.position for output in waiting}
+        for recorded in self.conversation.state.facts[seq_before:]:
+            if not isinstance(recorded.fact, facts.ToolReturned):
+                continue
+            position = positions_by_call.get(recorded.fact.call)
+            if position is not None:
+                seqs_to_fill[position] = recorded.seq
+        # What was recorded behind the outputs belongs to the last of the messages.
         seqs_to_fill[waiting[-1].position] = self.conversation.state.seq
         waiting.clear()
 
@@ -348,19 +362,17 @@ class OpenAgentConversation:
 
     async def _build_user_part(self, piece: Piece) -> facts.UserPart:
         """Return the part of a user's message. Pictures and unknown blocks become cache entries."""
+        cache = self.bench.workspace.cache
         if piece.kind is PieceKind.IMAGE:
-            about = EntryOrigin("user", "image", piece.media_type)
-            content = await asyncio.to_thread(_decode_base64_or_keep_text, piece.text)
-            stored = await self.bench.workspace.cache.store_content(content, about)
-            return facts.Attachment("image", stored, 0)
+            image_origin = EntryOrigin("user", "image", piece.media_type)
+            image = await asyncio.to_thread(_decode_base64_or_keep_text, piece.text)
+            return facts.Attachment("image", await cache.store_content(image, image_origin), 0)
         if piece.kind is PieceKind.OTHER:
-            about = EntryOrigin("user", "block", "application/json")
-            stored = await self.bench.workspace.cache.store_content(
-                piece.text.encode("utf-8", "replace"), about
-            )
-            return facts.Attachment(
-                "block", stored, self.bench.token_counter.count_tokens(piece.text)
-            )
+            block_origin = EntryOrigin("user", "block", "application/json")
+            block = piece.text.encode("utf-8", "replace")
+            stored_block = await cache.store_content(block, block_origin)
+            tokens = self.bench.token_counter.count_tokens(piece.text)
+            return facts.Attachment("block", stored_block, tokens)
         return facts.Text(piece.text)
 
     async def with_estimated_usage(self, replied: Replied) -> Replied:
@@ -374,12 +386,13 @@ class OpenAgentConversation:
         if usage.input:
             return replace(replied, usage=replace(usage, output=output))
         state = self.conversation.state
-        sent = estimate_billed_tokens(state.counted_tokens, state)
-        last = self._usage_of_last_reply()
+        sent_tokens = estimate_billed_tokens(state.counted_tokens, state)
+        last_usage = self._usage_of_last_reply()
         cache_read = 0
-        if last.cache_read or last.cache_write:
-            cache_read = min(sent, last.input)
-        estimated = replace(usage, input=sent, cache_read=cache_read, output=output)
+        if last_usage.cache_read or last_usage.cache_write:
+            # No more can be read than this request has, as a fold may have made it shorter.
+            cache_read = min(sent_tokens, last_usage.input)
+        estimated = replace(usage, input=sent_tokens, cache_read=cache_read, output=output)
         return replace(replied, usage=estimated)
 
     def _usage_of_last_reply(self) -> facts.Usage:
@@ -392,15 +405,15 @@ class OpenAgentConversation:
         """Return the reply under the model name that the agent requests, under which
         things are learned.
         """
-        asked = replied.model
+        requested_model = replied.model
         main = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         if main is not None and not is_side:
-            asked = main.model
+            requested_model = main.model
         return facts.ModelReplied(
             parts_from_pieces(replied.pieces),
-            asked,
+            requested_model,
             replied.stop,
-            _price_usage(replied.usage, replied.model, asked),
+            _price_usage(replied.usage, replied.model, requested_model),
             seconds=replied.seconds,
             raw=replied.raw,
         )
@@ -412,6 +425,15 @@ class _WaitingOutput:
 
     position: int
     result: AgentOutput
+
+
+def _model_of_arrival(arrival: Arrival) -> facts.ModelSet:
+    """Return the model that a request asks for, with the effort and cache lifetime it names."""
+    knowledge = merge_model_knowledge(arrival.wire, arrival.model)
+    model = replace(knowledge.as_model_set(facts.ModelRole.MAIN), effort=arrival.effort)
+    if arrival.cache_seconds:
+        return replace(model, cache_seconds=arrival.cache_seconds)
+    return model
 
 
 def _countable_texts(messages: Sequence[Wired]) -> list[str]:
@@ -429,10 +451,10 @@ def _as_words_of_system(part: facts.UserPart) -> facts.UserPart:
     return part
 
 
-def _price_usage(usage: facts.Usage, answered: str, asked: str) -> facts.Usage:
-    """Return the usage priced for the model that answered, or else the one that was asked."""
-    priced = fill_in_cost(usage, merge_model_knowledge("", answered))
-    return fill_in_cost(priced, merge_model_knowledge("", asked))
+def _price_usage(usage: facts.Usage, answering_model: str, requested_model: str) -> facts.Usage:
+    """Return the usage priced for the model that answered, or else the one that was requested."""
+    priced = fill_in_cost(usage, merge_model_knowledge("", answering_model))
+    return fill_in_cost(priced, merge_model_knowledge("", requested_model))
 
 
 def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:

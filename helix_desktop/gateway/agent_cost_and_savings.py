@@ -33,36 +33,39 @@ def compute_agent_figures(
 ) -> Figures:
     """Compute figures from what the provider reported. `since`: only what came after that time."""
     ledger = state.record.ledger
-    first = bisect_left(ledger.requests, since, key=lambda seq: state.facts[seq - 1].time)
-    before = 0
-    if first:
-        before = ledger.requests[first - 1]
-    whole = ledger.sums["without"]
+    first_request = bisect_left(ledger.requests, since, key=lambda seq: state.facts[seq - 1].time)
+    seq_before = 0
+    if first_request:
+        seq_before = ledger.requests[first_request - 1]
+    # For each request, the tokens of it and all before it, had there been no gateway.
+    sums_without = ledger.sums["without"]
     recalls = 0
     tokens_of_recalls = 0  # Without the gateway, there would be no such requests.
-    for number in range(first, len(ledger.requests)):
-        calls = _count_recalls(state.facts[ledger.requests[number] - 1].fact)
-        if calls:
-            recalls += calls
-            tokens_of_recalls += whole[number + 1] - whole[number]
-    now = state.savings_until_moment()
-    then = ledger.savings_until(before)
-    all_tokens = now.without - then.without
+    for number in range(first_request, len(ledger.requests)):
+        reply_seq = ledger.requests[number]
+        recalls_of_reply = _count_recalls(state.facts[reply_seq - 1].fact)
+        if recalls_of_reply:
+            recalls += recalls_of_reply
+            tokens_of_recalls += sums_without[number + 1] - sums_without[number]
+    savings_now = state.savings_until_moment()
+    savings_before = ledger.savings_until(seq_before)
+    all_tokens = savings_now.without - savings_before.without
     without = max(0, all_tokens - tokens_of_recalls)
-    share = 1.0
+    share_without_recalls = 1.0
     if all_tokens:
-        share = without / all_tokens
+        share_without_recalls = without / all_tokens
+    paid_without = savings_now.paid_without - savings_before.paid_without
     return Figures(
-        conversation,
-        state.agent,
-        state.title,
-        ledger.count_requests(state.seq) - ledger.count_requests(before),
-        now.sent - then.sent,
-        without,
-        now.cache_read - then.cache_read,
-        recalls,
-        now.paid - then.paid,
-        (now.paid_without - then.paid_without) * share,
+        conversation=conversation,
+        agent=state.agent,
+        title=state.title,
+        requests=ledger.count_requests(state.seq) - ledger.count_requests(seq_before),
+        sent=savings_now.sent - savings_before.sent,
+        without=without,
+        cache_read=savings_now.cache_read - savings_before.cache_read,
+        recalls=recalls,
+        paid=savings_now.paid - savings_before.paid,
+        paid_without=paid_without * share_without_recalls,
     )
 
 

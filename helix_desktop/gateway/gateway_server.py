@@ -11,14 +11,15 @@ import socket
 import threading
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import uvicorn
 
 from helix_desktop import atomic_files, concurrency, glibc_memory, running_instance
 from helix_desktop.bounded_http_protocol import BoundedHttpProtocol
 from helix_desktop.errors import HelixError
-from helix_desktop.gateway.conversations_port import AgentConversations
+from helix_desktop.gateway.conversations_port import AgentConversations, AskAgentModel
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.registration import (
     CONVERSATIONS_FILE,
@@ -34,17 +35,71 @@ if TYPE_CHECKING:
 TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
 IDLE_SECONDS = 5.0  # Full garbage collection waits until no request has come for this long.
 COLLECTION_PAUSE_SECONDS = 120.0
+OPENING_END_SECONDS = 2.0  # At the end, a workspace that is being opened gets so long.
 
 
 def read_or_create_token(where: ProgramFolders) -> str:
     """Return the token of this user's gateway, created once and readable only by the user."""
     file = running_instance.check_private_folder(where.run) / TOKEN_FILE
-    with contextlib.suppress(OSError):
-        if found := file.read_text("ascii").strip():
-            return found
-    made = new_token()
-    atomic_files.write_file_atomically(file, made, private=True)
-    return made
+    with contextlib.suppress(OSError):  # There is none yet.
+        stored_token = file.read_text("ascii").strip()
+        if stored_token:
+            return stored_token
+    token = new_token()
+    atomic_files.write_file_atomically(file, token, private=True)
+    return token
+
+
+async def _ask_nobody(_conversation: str, _question: str, _system: str, _limit: int) -> NoReturn:
+    raise NotImplementedError
+
+
+class _LateWorkspaces:
+    """The gateway's workspaces, made once they are first needed.
+
+    Most of the program is imported only then, when the port answers already: requests wait for
+    it and do not fail.
+    """
+
+    def __init__(
+        self, where: ProgramFolders, usual_workspace: str, serve: "ServeWorkspaceCommands"
+    ) -> None:
+        self._where = where
+        self._usual_workspace = usual_workspace
+        self._serve = serve
+        self._workspaces: GatewayWorkspaces | None = None
+        self.ask_agent_model: AskAgentModel = _ask_nobody
+
+    async def _ensure_workspaces(self) -> "GatewayWorkspaces":
+        if self._workspaces is None:
+            module = await asyncio.to_thread(
+                importlib.import_module, "helix_desktop.gateway.gateway_workspaces"
+            )
+            if self._workspaces is None:  # Another request may have made them meanwhile.
+                self._workspaces = module.GatewayWorkspaces(
+                    self._where, self._usual_workspace, self._serve, self.ask_agent_model
+                )
+        return self._workspaces
+
+    def list_open_conversations(self) -> tuple[AgentConversations, ...]:
+        if self._workspaces is None:
+            return ()
+        return self._workspaces.list_open_conversations()
+
+    @contextlib.asynccontextmanager
+    async def use_conversations(self, name: str) -> AsyncIterator[AgentConversations]:
+        workspaces = await self._ensure_workspaces()
+        async with workspaces.hold_workspace_open(name) as conversations:
+            yield conversations
+
+    async def open_usual_workspace(self) -> None:
+        with contextlib.suppress(HelixError):
+            workspaces = await self._ensure_workspaces()
+            await workspaces.open_usual_if_known()
+
+    async def aclose(self) -> None:
+        if self._workspaces is not None:
+            await self._workspaces.aclose()
 
 
 async def serve_gateway(
@@ -58,54 +113,32 @@ async def serve_gateway(
     """Serve until the process must end, or until `registration_lines`, which name
     registrations, closes.
     """
-    here = concurrency.OwnedTasks("gateway's engine")
-    made: list[GatewayWorkspaces] = []
-
-    async def ensure_workspaces() -> "GatewayWorkspaces":
-        if not made:
-            # Import most of the program once the port answers: requests wait and do not fail.
-            name = "helix_desktop.gateway.gateway_workspaces"
-            kind = (await asyncio.to_thread(importlib.import_module, name)).GatewayWorkspaces
-            made[:] = made or [
-                kind(where, usual_workspace, serve, gateway.memory.last_requests.ask_agent_model)
-            ]
-        return made[0]
-
-    def list_conversations_of_gateway() -> tuple[AgentConversations, ...]:
-        if not made:
-            return ()
-        return made[0].list_open_conversations()
-
-    @contextlib.asynccontextmanager
-    async def use_conversations(name: str) -> AsyncIterator[AgentConversations]:
-        async with (await ensure_workspaces()).hold_workspace_open(name) as found:
-            yield found
-
-    async def open_usual_workspace() -> None:
-        with contextlib.suppress(HelixError):
-            await (await ensure_workspaces()).open_usual_if_known()
-
-    kept = where.run / CONVERSATIONS_FILE if registration_lines is not None else None
-    gateway = GatewayApp(registrations, use_conversations, kept)
-    gateway.memory.list_open_conversations = list_conversations_of_gateway
+    workspaces = _LateWorkspaces(where, usual_workspace, serve)
+    conversations_file: Path | None = None
+    if registration_lines is not None:
+        conversations_file = where.run / CONVERSATIONS_FILE
+    gateway = GatewayApp(registrations, workspaces.use_conversations, conversations_file)
+    gateway.memory.list_open_conversations = workspaces.list_open_conversations
+    workspaces.ask_agent_model = gateway.memory.last_requests.ask_agent_model
     server = _build_http_server(gateway)
     if registration_lines is not None:
-        hear = partial(_follow_registrations, registration_lines, registrations, server)
-        concurrency.start_thread(hear, name="hear of registrations", daemon=True)
+        follow = partial(_follow_registrations, registration_lines, registrations, server)
+        concurrency.start_thread(follow, name="hear of registrations", daemon=True)
+    # Python sets handlers of signals only in its main thread.
     if threading.current_thread() is threading.main_thread():
         _stop_in_order_on_signals(server)
-    here.spawn_task(open_usual_workspace(), name="open the usual workspace")
-    collecting = here.spawn_task(_collect_garbage_when_idle(gateway), name="collect garbage")
+    tasks = concurrency.OwnedTasks("gateway's engine")
+    tasks.spawn_task(workspaces.open_usual_workspace(), name="open the usual workspace")
+    collecting = tasks.spawn_task(_collect_garbage_when_idle(gateway), name="collect garbage")
     try:
         await server.serve(sockets=[sock])
     finally:
         collecting.cancel()
         with contextlib.suppress(TimeoutError):
             # Waits for a workspace that is being opened, so that it is not left half open.
-            await concurrency.wait_with_limit(here.wait_for_all_tasks(), 2)
-        await here.aclose(limit=1)
-        for opening in made:
-            await opening.aclose()
+            await concurrency.wait_with_limit(tasks.wait_for_all_tasks(), OPENING_END_SECONDS)
+        await tasks.aclose(limit=1)
+        await workspaces.aclose()
 
 
 async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
@@ -114,9 +147,8 @@ async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
         await asyncio.sleep(IDLE_SECONDS)
         if gateway.idle_seconds >= IDLE_SECONDS:
             gc.collect()
-            await asyncio.to_thread(
-                glibc_memory.return_free_pages
-            )  # Long histories leave much free memory.
+            # Long histories leave much free memory.
+            await asyncio.to_thread(glibc_memory.return_free_pages)
             await asyncio.sleep(COLLECTION_PAUSE_SECONDS)
 
 

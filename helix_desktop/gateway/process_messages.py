@@ -48,12 +48,14 @@ class LastSentValues:
 
     def split_known_start(self, name: str, value: Tuple) -> tuple[int, Tuple]:
         """Return how many first items are as last time, and the rest."""
-        same = count_equal_first_blocks(self._held.get(name, ()), value)
+        known_count = count_equal_first_blocks(self._held.get(name, ()), value)
         self._remember_value(name, value)
-        return same, value[same:]
+        return known_count, value[known_count:]
 
-    def restore_value(self, name: str, same: int, rest: Tuple) -> Tuple:
-        value = (*self._held.get(name, ())[:same], *rest)
+    def restore_value(self, name: str, known_count: int, rest: Tuple) -> Tuple:
+        """Return the value of which the other process sent only the rest."""
+        last_value = self._held.get(name, ())
+        value = (*last_value[:known_count], *rest)
         self._remember_value(name, value)
         return value
 
@@ -83,13 +85,17 @@ class ProcessQuestions:
         return await future
 
     def handle_message(self, kind: str, number: int, value: Any) -> None:
+        """Take a question, which is answered in a task, or the answer to one of ours."""
         if kind not in _ANSWERS:
             self.tasks.spawn_task(self._answer_question(kind, number, value), name=kind)
-        elif (future := self._pending.pop(number, None)) is not None and not future.done():
-            if kind == "failed":
-                future.set_exception(self.failure(value))
-            else:
-                future.set_result(value)
+            return
+        future = self._pending.pop(number, None)
+        if future is None or future.done():  # Nobody waits for it any more.
+            return
+        if kind == "failed":
+            future.set_exception(self.failure(value))
+        else:
+            future.set_result(value)
 
     async def _answer_question(self, kind: str, number: int, value: Sequence[Any]) -> None:
         try:
@@ -124,16 +130,15 @@ def _to_json_value(value: Any) -> Any:
     if isinstance(value, Wired):
         pieces = [_to_json_value(piece) for piece in value.pieces]
         return {"is": "Wired", "speaker": value.speaker, "units": [], "pieces": pieces}
-    if dataclasses.is_dataclass(kind := type(value)):
+    kind = type(value)
+    if dataclasses.is_dataclass(kind):
         fields = {name: _to_json_value(getattr(value, name)) for name in value.__slots__}
         return {"is": _NAMES_BY_CLASS[kind], **fields}
     if isinstance(value, list | tuple):
         return [_to_json_value(item) for item in value]
-    return (
-        {key: _to_json_value(item) for key, item in value.items()}
-        if isinstance(value, dict)
-        else value
-    )
+    if isinstance(value, dict):
+        return {key: _to_json_value(item) for key, item in value.items()}
+    return value
 
 
 def _from_json_value(value: Any) -> Any:
@@ -144,13 +149,17 @@ def _from_json_value(value: Any) -> Any:
     if value.get("is") not in _CLASSES_BY_NAME:
         return {key: _from_json_value(item) for key, item in value.items()}
     kind = _CLASSES_BY_NAME[value["is"]]
-    hints = _enum_fields(kind)
-    fields = {}
+    enums_by_field = _enum_fields(kind)
+    fields: dict[str, Any] = {}
     for name, item in value.items():
         # A newer version may send fields that this one does not have.
-        if name in kind.__slots__:  # type: ignore[attr-defined]
-            decoded = _from_json_value(item)
-            fields[name] = hints[name](decoded) if name in hints else decoded
+        if name not in kind.__slots__:  # type: ignore[attr-defined]
+            continue
+        decoded = _from_json_value(item)
+        if name in enums_by_field:
+            fields[name] = enums_by_field[name](decoded)
+        else:
+            fields[name] = decoded
     return kind(**fields)
 
 

@@ -100,7 +100,9 @@ class RefusedRequest:
         outcome = await self._send_changed_body(
             SentBody(parsed.encode_changed_body(paired), paired)
         )
-        return outcome if isinstance(outcome, AnsweredBody) else None
+        if isinstance(outcome, ProviderRefusal):
+            return None
+        return outcome
 
     async def _build_own_body(self) -> SentBody:
         """Build the agent's own request, but without what the user took out."""

@@ -219,17 +219,24 @@ def edit_pieces(
     """
     units: Any = list(wired.units)
     # From the last to the first, so that the paths of the others stay right.
-    for edit in sorted(edits, key=lambda edit: -edit.at):
+    for edit in sorted(edits, key=lambda edit: edit.at, reverse=True):
         piece = wired.pieces[edit.at]
-        path = piece.path
-        fresh = None
-        if edit.text is not None:
-            field_path, fresh = find_field(units, piece, edit.text)
-            path = (*path, *field_path)
-        elif len(path) > 1 and len(list_at(units, *path[:-1])) == 1:
-            path = path[:-1]  # No provider accepts an empty list.
-        units = copy_with_change(units, path, fresh)
+        if edit.text is None:
+            units = copy_with_change(units, _path_to_remove(units, piece.path), None)
+        else:
+            field_path, new_value = find_field(units, piece, edit.text)
+            units = copy_with_change(units, piece.path + field_path, new_value)
     return list(units)
+
+
+def _path_to_remove(units: Sequence[Json], path: Path) -> Path:
+    """Return the path of a part, or of its list if it is the only one there: no provider accepts
+    an empty list.
+    """
+    list_path = path[:-1]
+    if list_path and len(list_at(units, *list_path)) == 1:
+        return list_path
+    return path
 
 
 def replace_text_in_content(content: Json, text: str, part_type: str) -> Json:
@@ -284,12 +291,12 @@ def _can_join(first: Json, second: Json, field_name: str) -> bool:
     return not has_other_fields
 
 
-def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:
-    """Return a copy of `value` with `fresh` (None: nothing) at `path`. Everything else
+def copy_with_change(value: Json, path: Path, new_value: Json) -> Json:
+    """Return a copy of `value` with `new_value` (None: nothing) at `path`. Everything else
     is shared.
     """
     if not path:
-        return fresh
+        return new_value
     step: Any = path[0]
     rest = path[1:]
     copy: Any
@@ -297,8 +304,8 @@ def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:
         copy = list(value)
     else:
         copy = dict(value)
-    if fresh is None and not rest:
+    if new_value is None and not rest:
         del copy[step]
     else:
-        copy[step] = copy_with_change(value[step], rest, fresh)
+        copy[step] = copy_with_change(value[step], rest, new_value)
     return copy

@@ -388,15 +388,16 @@ class AnthropicCallFilter(NumberedCallFilter):
         return encode_event({**event, "index": shown}, text_at(event, "type"))
 
     def _finish_message(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
+        """Return the event with the stop reason and the usage, which is that of all replies."""
         if self.has_only_hidden_calls:
-            return b""
-        out = self.release_held_events()
+            return b""  # The next reply continues this one.
+        released = self.release_held_events()
         if not self.any_hidden:
-            return out + raw
-        told = add_earlier_output(
+            return released + raw
+        usage_of_all = add_earlier_output(
             object_at(event, "usage"), self.output_tokens_before, "output_tokens"
         )
-        return out + encode_event({**event, "usage": told}, "message_delta")
+        return released + encode_event({**event, "usage": usage_of_all}, "message_delta")
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         content: list[Json] = []

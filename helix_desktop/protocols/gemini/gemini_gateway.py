@@ -444,58 +444,63 @@ class GeminiCallFilter(HiddenCallFilter):
             return raw
         candidate = object_at(event, "candidates", 0)
         parts = list_at(candidate, "content", "parts")
-        kept = self._filter_parts(parts)
+        visible_parts = self._filter_parts(parts)
         is_last = bool(candidate.get("finishReason"))
-        if self._holds_thoughts(parts, kept) and not is_last:
+        if self._holds_thoughts(parts, visible_parts) and not is_last:
             self._held_events.append((raw, event))
             return b""
         released = b""
-        if is_last or kept:
+        if is_last or visible_parts:
             released = self._release_thoughts()
-        self.shown_count += len(kept)
-        if kept == parts and not self.any_hidden:
+        self.shown_count += len(visible_parts)
+        if visible_parts == parts and not self.any_hidden:
             return released + raw
-        if not kept and (self.has_only_hidden_calls or not is_last):
+        # The end of a reply is shown even without parts, unless the next reply continues it.
+        if not visible_parts and (self.has_only_hidden_calls or not is_last):
             return released
-        return released + self._encode_with_parts(event, candidate, kept)
+        return released + self._encode_with_parts(event, candidate, visible_parts)
 
     def _filter_parts(self, parts: Sequence[Json]) -> list[Json]:
-        kept = []
+        """Return the parts that the client sees. Some are changed."""
+        visible_parts = []
         for part in parts:
-            shown = self._filter_gemini_part(object_at(part))
-            if shown is not None:
-                kept.append(shown)
+            visible_part = self._filter_gemini_part(object_at(part))
+            if visible_part is not None:
+                visible_parts.append(visible_part)
         if not self.holds_reasoning or not self.has_only_hidden_calls:
-            return kept
+            return visible_parts
         # The thoughts that led to a hidden call are hidden with it.
-        return [part for part in kept if not part.get("thought")]
+        return [part for part in visible_parts if not part.get("thought")]
 
-    def _holds_thoughts(self, parts: Sequence[Json], kept: Sequence[Json]) -> bool:
+    def _holds_thoughts(self, parts: Sequence[Json], visible_parts: Sequence[Json]) -> bool:
         """Whether a chunk is only thoughts, which may belong to a hidden call."""
-        if not self.holds_reasoning or not parts or kept != parts:
+        if not self.holds_reasoning or not parts or visible_parts != parts:
             return False
         return all(object_at(part).get("thought") for part in parts)
 
     def _release_thoughts(self) -> bytes:
-        held = b"".join(raw for raw, _ in self._held_events)
+        """Return the thoughts that were held back, or drop them with the hidden calls."""
+        held_events = self._held_events
         self._held_events = []
         if self.has_only_hidden_calls:
             return b""
-        return held
+        return b"".join(raw for raw, _ in held_events)
 
     def _encode_with_parts(
         self, event: Mapping[str, Json], candidate: Mapping[str, Json], parts: Sequence[Json]
     ) -> bytes:
         content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
-        changed = {**candidate, "content": content}
+        changed_candidate = {**candidate, "content": content}
         if self.has_only_hidden_calls:
-            changed.pop("finishReason", None)  # The next reply continues this one.
-        others = list_at(event, "candidates")[1:]
-        whole = {**event, "candidates": [changed, *others]}
-        return encode_event(self._with_earlier_output(whole, self.output_tokens_before))
+            changed_candidate.pop("finishReason", None)  # The next reply continues this one.
+        other_candidates = list_at(event, "candidates")[1:]
+        changed_event = {**event, "candidates": [changed_candidate, *other_candidates]}
+        return encode_event(self._with_earlier_output(changed_event, self.output_tokens_before))
 
     def _filter_gemini_part(self, part: Mapping[str, Json]) -> Json | None:
-        if part.get("thought") and self.replies_before and self.shown_count:
+        """Return the part as the client sees it. None: it is hidden."""
+        continues_shown_reply = bool(self.replies_before and self.shown_count)
+        if part.get("thought") and continues_shown_reply:
             return None
         if not isinstance(part.get("functionCall"), Mapping):
             return part
@@ -508,14 +513,15 @@ class GeminiCallFilter(HiddenCallFilter):
         return part
 
     @staticmethod
-    def _with_earlier_output(value: dict[str, Json], before: int) -> dict[str, Json]:
+    def _with_earlier_output(value: dict[str, Json], earlier_tokens: int) -> dict[str, Json]:
+        """Add the output of earlier replies to a reply's usage."""
         usage = value.get("usageMetadata")
-        if not isinstance(usage, Mapping) or not before:
+        if not isinstance(usage, Mapping) or not earlier_tokens:
             return value
-        whole_usage = dict(usage)
-        whole_usage["candidatesTokenCount"] = number_at(usage, "candidatesTokenCount") + before
-        whole_usage["totalTokenCount"] = number_at(usage, "totalTokenCount") + before
-        return {**value, "usageMetadata": whole_usage}
+        usage_of_all = dict(usage)
+        for name in ("candidatesTokenCount", "totalTokenCount"):
+            usage_of_all[name] = number_at(usage, name) + earlier_tokens
+        return {**value, "usageMetadata": usage_of_all}
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         parts: list[Json] = []
@@ -524,12 +530,14 @@ class GeminiCallFilter(HiddenCallFilter):
             self._signed = False
             self.hidden_count = 0
             for part in map(object_at, list_at(value, "candidates", 0, "content", "parts")):
-                shown = self._filter_gemini_part(part)
+                visible_part = self._filter_gemini_part(part)
                 is_stale = part.get("thought") and value is not last
-                if shown is not None and not is_stale:
-                    parts.append(shown)
-        before = sum(parse_usage(object_at(value, "usageMetadata")).output for value in values[:-1])
+                if visible_part is not None and not is_stale:
+                    parts.append(visible_part)
+        earlier_tokens = 0
+        for value in values[:-1]:
+            earlier_tokens += parse_usage(object_at(value, "usageMetadata")).output
         candidate = object_at(last, "candidates", 0)
         content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
-        whole = {**last, "candidates": [{**candidate, "content": content}]}
-        return self._with_earlier_output(whole, before)
+        merged_reply = {**last, "candidates": [{**candidate, "content": content}]}
+        return self._with_earlier_output(merged_reply, earlier_tokens)

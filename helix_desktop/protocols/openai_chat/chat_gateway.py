@@ -301,26 +301,31 @@ class ChatCallFilter(HiddenCallFilter):
         delta = object_at(choices[0], "delta")
         if _is_only_reasoning(delta) and self._hides_reasoning_now(raw, event):
             return b""
-        kept = self._filter_delta(delta)
+        visible_delta = self._filter_delta(delta)
         is_last = bool(text_at(choices[0], "finish_reason"))
         released = self._release_reasoning_before(delta, is_last=is_last)
-        if delta.get("content") or kept.get("tool_calls"):
+        if delta.get("content") or visible_delta.get("tool_calls"):
             self.shown_count += 1
-        if not self._has_something_to_show(kept, is_last=is_last):
+        if not self._has_something_to_show(visible_delta, is_last=is_last):
             return released
-        return released + self._show_delta(raw, event, kept, is_last=is_last)
+        return released + self._show_delta(raw, event, visible_delta, is_last=is_last)
 
     def _show_delta(
-        self, raw: bytes, event: Mapping[str, Json], kept: dict[str, Json], *, is_last: bool
+        self,
+        raw: bytes,
+        event: Mapping[str, Json],
+        visible_delta: dict[str, Json],
+        *,
+        is_last: bool,
     ) -> bytes:
-        """Return an event with what is kept of its delta, as it came where nothing changes."""
+        """Return an event with what is visible of its delta, as it came where nothing changes."""
         choice = object_at(event, "choices", 0)
         loses_end = self.has_only_hidden_calls and (is_last or "usage" in event)
-        is_unchanged = kept == object_at(choice, "delta")
+        is_unchanged = visible_delta == object_at(choice, "delta")
         if is_unchanged and not loses_end and not self.replies_before:
             return self._add_earlier_usage(raw, event)
         changed_event = {**event, "id": self._id}
-        changed_choice = {**choice, "delta": kept}
+        changed_choice = {**choice, "delta": visible_delta}
         if loses_end:
             # The next reply continues this one, which thus has no end and no usage.
             changed_event["usage"] = None
@@ -328,11 +333,11 @@ class ChatCallFilter(HiddenCallFilter):
         changed_event["choices"] = [changed_choice]
         return self._add_earlier_usage(b"", changed_event)
 
-    def _has_something_to_show(self, kept: Mapping[str, Json], *, is_last: bool) -> bool:
+    def _has_something_to_show(self, visible_delta: Mapping[str, Json], *, is_last: bool) -> bool:
         if not is_last:
-            return bool(kept)
+            return bool(visible_delta)
         # The end itself is shown, unless the next reply continues this one.
-        return not self.has_only_hidden_calls or bool(kept.get("content"))
+        return not self.has_only_hidden_calls or bool(visible_delta.get("content"))
 
     def _hides_reasoning_now(self, raw: bytes, event: Json) -> bool:
         """Whether reasoning is kept back, or left out since the agent has seen an answer."""
@@ -346,29 +351,30 @@ class ChatCallFilter(HiddenCallFilter):
         ends_visibly = is_last and not self.has_only_hidden_calls
         if not (delta.get("content") or self.visible_count or ends_visibly):
             return b""
-        held = b"".join(raw for raw, _ in self._held_events)
+        released = b"".join(raw for raw, _ in self._held_events)
         self._held_events = []
-        return held
+        return released
 
     def _filter_delta(self, delta: Mapping[str, Json]) -> dict[str, Json]:
         """Return the delta without hidden pieces."""
-        kept = dict(delta)
-        if self.replies_before:
-            kept.pop("role", None)
+        visible_delta = dict(delta)
+        if self.replies_before:  # The client has the role from the first reply.
+            visible_delta.pop("role", None)
         calls = list_at(delta, "tool_calls")
         if not calls:
-            return kept
-        visible = []
+            return visible_delta
+        visible_pieces = []
         for call in calls:
             piece = self._filter_call_piece(object_at(call))
             if piece is not None:
-                visible.append(piece)
-        kept["tool_calls"] = visible
-        if not visible:
-            del kept["tool_calls"]
-            if not kept.get("content"):
-                kept.pop("content", None)
-        return kept
+                visible_pieces.append(piece)
+        if visible_pieces:
+            visible_delta["tool_calls"] = visible_pieces
+            return visible_delta
+        del visible_delta["tool_calls"]
+        if not visible_delta.get("content"):
+            visible_delta.pop("content", None)
+        return visible_delta
 
     def _filter_call_piece(self, call: Mapping[str, Json]) -> Json | None:
         index = number_at(call, "index")

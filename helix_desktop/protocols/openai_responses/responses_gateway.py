@@ -101,13 +101,14 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
     """Return a request's messages, one for the items of each reply."""
-    given = body.get("input")
-    if isinstance(given, str):
-        return [Wired(Speaker.USER, (given,), (Piece(PieceKind.TEXT, given, (0,)),))]
+    text_or_items = body.get("input")
+    if isinstance(text_or_items, str):
+        piece = Piece(PieceKind.TEXT, text_or_items, path=(0,))
+        return [Wired(Speaker.USER, (text_or_items,), (piece,))]
     messages = list(before)
     known_items = sum(len(message.units) for message in before)
     reply: list[Json] = []
-    for item in list_at(given)[known_items:]:
+    for item in list_at(text_or_items)[known_items:]:
         if _belongs_to_reply(object_at(item)):
             reply.append(item)
             continue
@@ -394,17 +395,19 @@ class ResponsesCallFilter(NumberedCallFilter):
         if not self.any_hidden:
             return self._number_sent_event(raw, event)
         response = object_at(event, "response")
-        usage = object_at(response, "usage")
-        usage = add_earlier_output(
-            usage, self.output_tokens_before, "output_tokens", "input_tokens"
+        usage_of_all = add_earlier_output(
+            object_at(response, "usage"),
+            self.output_tokens_before,
+            "output_tokens",
+            input_field="input_tokens",
         )
-        whole = {
+        visible_response = {
             **response,
             "id": self._first.get("id", response.get("id")),
             "output": self._items,
-            "usage": usage,
+            "usage": usage_of_all,
         }
-        return self._number_sent_event(raw, {**event, "response": whole}, changed=True)
+        return self._number_sent_event(raw, {**event, "response": visible_response}, changed=True)
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         items: list[Json] = []
