@@ -6,7 +6,7 @@ Every threshold is compared with the corrected number, and the meter shows the s
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from helix_desktop.engine import facts
@@ -44,7 +44,11 @@ class WindowSizeSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WindowMeter:
-    """How full the window is. `parts` are corrected tokens by kind and sum up to `used`."""
+    """How full the window is. `parts` are corrected tokens by kind and sum up to `used`.
+
+    `counted`: the tokens by kind as they were counted when each piece was made. People read these,
+    because a summary or an output then has the same size in the chat, the timeline and the meter.
+    """
 
     parts: Mapping[ContextKind, int]
     used: int
@@ -53,6 +57,7 @@ class WindowMeter:
     factor: float
     model: str = ""
     is_estimate: bool = False  # True until the provider has reported how many tokens a request had.
+    counted: Mapping[ContextKind, int] = field(default_factory=dict)
 
     @property
     def used_share(self) -> float:
@@ -132,10 +137,9 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     if chosen is not None:
         model = chosen.model
     factor = state.billed_per_counted_token()
-    counted = state.branch.tokens_by_kind(state.settings.settings_tokens)
-    parts = {}
-    for kind, tokens in zip(ContextKind, counted, strict=True):
-        parts[kind] = round(tokens * factor)
+    tokens_by_kind = state.branch.tokens_by_kind(state.settings.settings_tokens)
+    counted = dict(zip(ContextKind, tokens_by_kind, strict=True))
+    parts = {kind: round(tokens * factor) for kind, tokens in counted.items()}
     answered, _ = state.record.ledger.last_billed_reply(model, state.seq)
     return WindowMeter(
         parts,
@@ -145,6 +149,7 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
         factor,
         model,
         is_estimate=not answered,
+        counted=counted,
     )
 
 

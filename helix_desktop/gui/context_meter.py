@@ -32,12 +32,19 @@ class ContextMeter(QWidget):
         theme.changed.connect(self.update)
 
     def show_meter_parts(
-        self, parts: MeterParts, window: int, *, is_estimate: bool = False
+        self,
+        parts: MeterParts,
+        window: int,
+        *,
+        is_estimate: bool = False,
+        counted: MeterParts = (),
     ) -> None:
-        """Shows the parts. `window` is the model's context window in tokens."""
+        """Shows the parts. `window` is the model's context window in tokens. For `counted`,
+        see `describe_meter`.
+        """
         self._parts = tuple(parts)
         self._window = window
-        description = describe_meter(parts, window, is_estimate=is_estimate)
+        description = describe_meter(parts, window, is_estimate=is_estimate, counted=counted)
         self.setAccessibleDescription(description)
         self.setToolTip(description)
         self.update()
@@ -115,9 +122,12 @@ def describe_window_fill(parts: MeterParts, window: int) -> str:
     return tr("{share} full", share=format_percent(filled_window_percent(parts, window) / 100))
 
 
-def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False) -> str:
+def describe_meter(
+    parts: MeterParts, window: int, *, is_estimate: bool = False, counted: MeterParts = ()
+) -> str:
     """Describes the meter for a tooltip and screen readers. `is_estimate`: no figures
-    were reported yet.
+    were reported yet. `counted`: the size of each kind as all pages show it, if the
+    model counts otherwise.
     """
     used = sum(tokens for _, tokens in parts)
     head = tr(
@@ -129,10 +139,34 @@ def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False)
     if is_estimate:
         head = f"≈ {head}"
     lines = [head]
-    for kind, tokens in parts:
+    for kind, tokens in counted or parts:
         if tokens:
             lines.append(f"{context_kind_name(kind)}: {format_token_count(tokens)}")
+    difference = format_count_difference(parts, counted)
+    if difference:
+        lines.append(f"{count_difference_name()}: {difference}")
     return "\n".join(lines)
+
+
+def count_difference_name() -> str:
+    return tr("Difference in the model's own count")
+
+
+def format_count_difference(parts: MeterParts, counted: MeterParts) -> str:
+    """Formats how many tokens more (+) or fewer (−) the model counts than we have counted.
+
+    With it, the sizes of all kinds add up to what is used. Empty if both count the same.
+    """
+    if not counted:
+        return ""
+    billed = sum(tokens for _kind, tokens in parts)
+    difference = billed - sum(tokens for _kind, tokens in counted)
+    if difference == 0:
+        return ""
+    sign = "+"
+    if difference < 0:
+        sign = "−"
+    return sign + format_token_count(abs(difference))
 
 
 def context_kind_name(kind: ContextKind) -> str:

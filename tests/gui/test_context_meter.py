@@ -48,6 +48,19 @@ def test_the_meter_says_in_words_what_it_shows() -> None:
     ]
 
 
+def test_the_sizes_and_the_models_difference_add_up_to_what_is_used() -> None:
+    counted = [(ContextKind.SYSTEM, 1_417), (ContextKind.HANDOVER, 585)]
+    billed = [(ContextKind.SYSTEM, 1_805), (ContextKind.HANDOVER, 745)]
+    assert describe_meter(billed, 32_000, counted=counted).splitlines() == [
+        "2.5K of 32K tokens, 8% full",
+        "System and tools: 1.4K",
+        "Summary: 585",
+        "Difference in the model's own count: +548",
+    ]
+    assert describe_meter(counted, 32_000, counted=billed).splitlines()[-1].endswith("−548")
+    assert describe_meter(counted, 32_000, counted=counted).splitlines()[-1] == "Summary: 585"
+
+
 def test_an_unknown_window_is_not_full() -> None:
     assert filled_window_percent(PARTS, 0) == 0
 

@@ -56,6 +56,7 @@ from helix_desktop.engine.messages import ContextKind, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.common.fold_descriptions import fold_title
 from helix_desktop.gui.context_meter import context_kind_name, describe_meter, format_token_count
 from helix_desktop.gui.dialogs_and_notifications import (
     DescribedHistories,
@@ -85,7 +86,7 @@ Seen = Iterator[tuple[str, str]]
 STORIES, MOMENTS = int(os.environ.get("HELIX_STORIES", "4")), 25
 NAMED_ROWS = {
     *(context_kind_name(kind) for kind in ContextKind), "Stored, can be recalled", "Cost so far", "Sent", "Saved",
-    "If summarized only when full", "Read from the provider's cache",
+    "If summarized only when full", "Read from the provider's cache", "Difference in the model's own count",
 }  # fmt: skip
 
 
@@ -113,6 +114,8 @@ def shown_by_boxes(text: str) -> Seen:
     yield "used of window", lines[0].removeprefix("Context · ")
     for words, figure in (line.split("  ") for line in lines if line.count("  ") == 1):
         kind = "Summary" if words.startswith("Summary ") else words
+        if words != kind:
+            yield f"size of {words}", figure
         if (
             kind in NAMED_ROWS
         ):  # The largest blocks have names of their own: a call and its output share one.
@@ -127,6 +130,9 @@ def shown_by_timeline(session: FakeSession) -> Seen:
     for event in timeline.events:
         for fold in event.made_folds:
             yield f"fold {fold.fold}", f"{fold.tokens_before:,} → {fold.tokens:,}"
+        if event.fold_kind is FoldKind.HANDOVER:
+            title = fold_title(event.current_folds[0])
+            yield f"size of {title}", format_token_count(event.tokens_after_folds)
     if timeline.dollars and timeline.seqs[-1] == paid_last(session):
         yield "cost in cents", f"${timeline.dollars[-1]:.2f}"
 
@@ -291,6 +297,18 @@ def shown_by_chips(chat: ChatPage, session: FakeSession) -> Seen:
             )
 
 
+def shown_by_fold_lines(chat: ChatPage) -> Seen:
+    """The size of each summary, on its line across the chat."""
+    column = chat.transcript.view.column
+    items = chat.transcript.view.items
+    for index, item in enumerate(items.all):
+        fold = item.source_fact
+        if isinstance(fold, Folded) and fold.kind is FoldKind.HANDOVER:
+            words = " ".join(box.text for box in column.lay_out_fully(index).boxes)
+            for figure in re.findall(r"→ ([\d.]+[KM]?) tokens", words):
+                yield f"size of {fold_title(fold)}", figure
+
+
 def lay_out_all_boxes(view: BoxesView) -> None:
     """What is laid out in slices, at once: on a busy machine one slice holds only the first box."""
     while view._slices.isActive():
@@ -329,6 +347,7 @@ def shown_of_conversation(
     yield from shown_by_timeline(session)
     yield from shown_by_export(session)
     yield from shown_by_chips(chat, session)
+    yield from shown_by_fold_lines(chat)
     yield from shown_by_list(session, journal)
     yield from shown_by_json(session)
 
@@ -461,6 +480,21 @@ def test_the_crawler_finds_a_place_that_says_something_else(
     window.toggle_side_panel()
     window.chat.composer._figures.setText("99% full · $7.77")
     assert set(disagreements(window, session)) == {"how full", "cost in cents"}
+
+
+def test_the_crawler_reads_the_size_of_a_summary_in_every_place(
+    window: MainWindow, session: FakeSession
+) -> None:
+    window.toggle_side_panel()
+    inspector = window.pages.inspector
+    inspector._show_chosen_step()
+    lay_out_all_boxes(inspector.view)
+    for seen in (
+        shown_by_boxes(inspector.view.all_text()),
+        shown_by_timeline(session),
+        shown_by_fold_lines(window.chat),
+    ):
+        assert dict(seen)["size of Summary 3"] == "8.6K"
 
 
 def test_the_crawler_reads_the_conversation_on_the_other_side(

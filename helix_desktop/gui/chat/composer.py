@@ -232,18 +232,23 @@ class Composer(QWidget):
 
     def _update_meter_with_attachments(self) -> None:
         meter = self._measured
-        attached = 0
+        attached_as_counted = 0
         if meter.window:
-            attached = round(self.attachments.attached_token_count * meter.factor)
+            attached_as_counted = self.attachments.attached_token_count
+        attached = round(attached_as_counted * meter.factor)
         ordered: list[tuple[ContextKind, int]] = []
+        counted: list[tuple[ContextKind, int]] = []
         for kind in ContextKind:
             tokens = meter.parts.get(kind, 0)
+            tokens_as_counted = meter.counted.get(kind, 0)
             # Attachments will be part of the conversation once the message is sent.
             if kind is ContextKind.CONVERSATION:
                 tokens += attached
+                tokens_as_counted += attached_as_counted
             ordered.append((kind, tokens))
+            counted.append((kind, tokens_as_counted))
         is_estimate = meter.is_estimate or attached > 0
-        self.meter.show_meter_parts(ordered, meter.window, is_estimate=is_estimate)
+        self.meter.show_meter_parts(ordered, meter.window, is_estimate=is_estimate, counted=counted)
         figures = describe_window_fill(ordered, meter.window)
         if is_estimate and sum(meter.parts.values()) + attached <= meter.window:
             figures = f"≈ {figures}"

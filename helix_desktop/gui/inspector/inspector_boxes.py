@@ -10,8 +10,10 @@ from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.gui.context_meter import (
     context_kind_name,
+    count_difference_name,
     describe_meter,
     describe_window_fill,
+    format_count_difference,
     format_token_count,
     paint_meter_bar,
 )
@@ -43,7 +45,12 @@ class MeterBox(LayoutBox):
         self._words = words
         self._share = describe_window_fill(self._parts, meter.window)
         self.height = ink.scaled_pixels(12 + 6 + 17)
-        self.text = describe_meter(self._parts, meter.window, is_estimate=meter.is_estimate)
+        self.text = describe_meter(
+            self._parts,
+            meter.window,
+            is_estimate=meter.is_estimate,
+            counted=tuple(meter.counted.items()),
+        )
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
@@ -148,7 +155,7 @@ def build_context_boxes(
     yield MeterBox(ink, width, meter, thresholds, gap=10)
     gap = 12.0
     for kind in ContextKind:
-        tokens = meter.parts.get(kind, 0)
+        tokens = meter.counted.get(kind, 0)
         if not tokens:
             continue
         name = context_kind_name(kind)
@@ -157,6 +164,9 @@ def build_context_boxes(
         dot = ink.theme.fill_colour_of_kind(kind)
         yield FigureBox(ink, width, name, format_token_count(tokens), dot=dot, gap=gap)
         gap = 0.0
+    difference = format_count_difference(tuple(meter.parts.items()), tuple(meter.counted.items()))
+    if difference:
+        yield FigureBox(ink, width, count_difference_name(), difference)
     recallable = state.count_recallable_tokens()
     if recallable:
         dot = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)

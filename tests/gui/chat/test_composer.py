@@ -316,7 +316,9 @@ def test_an_edited_message_cannot_be_sent_into_the_running_turn(composer: Compos
 
 def meter(tokens: int, window: int, *, is_estimate: bool = False) -> WindowMeter:
     parts = {ContextKind.CONVERSATION: tokens}
-    return WindowMeter(parts, tokens, window, reserve=0, factor=1.0, is_estimate=is_estimate)
+    return WindowMeter(
+        parts, tokens, window, reserve=0, factor=1.0, is_estimate=is_estimate, counted=parts
+    )
 
 
 def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
