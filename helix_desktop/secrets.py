@@ -27,6 +27,9 @@ from helix_desktop import atomic_files, concurrency
 from helix_desktop.errors import ActionRefused, ConfigFileMistake, HelixError, NoUsableKeyring
 from helix_desktop.fast_dataclass import dataclass
 
+if sys.platform == "linux":
+    import resource  # Windows has no such module.
+
 T = TypeVar("T")
 # Matches the names of secrets that do not belong to a provider.
 _OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL)
@@ -480,14 +483,12 @@ def keep_keys_out_of_core_dumps() -> None:
     it, so that there must be none in it, either. Making the process undumpable would do both,
     but desktop portals refuse such a process.
     """
-    if not sys.platform.startswith("linux"):
+    if sys.platform != "linux":
         return
-    import resource
-
     _, highest = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, highest))
     with contextlib.suppress(OSError):
-        Path("/proc/self/coredump_filter").write_text("0", encoding="ascii")
+        Path("/proc/self/coredump_filter").write_bytes(b"0")
 
 
 def environment_variable_name(name: str) -> str:

@@ -94,4 +94,8 @@ def test_every_server_of_the_program_reads_headers_through_it() -> None:
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in ("uvicorn.Config", "uvicorn.run", "Config")
     }
-    assert calls == {("gateway/gateway_server.py", True), ("mcp_server/mcp_over_http.py", True)}
+    assert calls == {
+        ("gateway/gateway_server.py", True),
+        ("mcp_server/mcp_over_http.py", True),
+        ("phone_page/page_server.py", True),
+    }

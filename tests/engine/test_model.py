@@ -325,7 +325,7 @@ class Shaken:
         await self.kept.folding.apply_due_folds()
         self.journal.shaky = self.cache.shaky = True
         said = [
-            fact for fact in self.kept.failures() if "everything that can be folded" in fact.why
+            fact for fact in self.kept.failures() if "everything that can be shortened" in fact.why
         ]
         assert self.kept.conversation.current_meter().request_fits or said
 

@@ -199,7 +199,7 @@ async def test_servers_are_there_again_after_a_restart(tmp_path: Path) -> None:
         }
         status, tools, _ = await bench.mcp_servers.test_server_once("modern")
         assert status.state is McpConnectionState.READY
-        assert len(tools) == 3
+        assert {"ask", "count", "grow"} <= {tool.own_name for tool in tools}
     finally:
         await desk.aclose()
 
