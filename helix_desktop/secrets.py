@@ -483,12 +483,11 @@ def keep_keys_out_of_core_dumps() -> None:
     it, so that there must be none in it, either. Making the process undumpable would do both,
     but desktop portals refuse such a process.
     """
-    if sys.platform != "linux":
-        return
-    _, highest = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, highest))
-    with contextlib.suppress(OSError):
-        Path("/proc/self/coredump_filter").write_bytes(b"0")
+    if sys.platform == "linux":
+        _, highest = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, highest))
+        with contextlib.suppress(OSError):
+            Path("/proc/self/coredump_filter").write_bytes(b"0")
 
 
 def environment_variable_name(name: str) -> str:
