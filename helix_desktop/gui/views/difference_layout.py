@@ -137,39 +137,40 @@ class DifferenceLines:
         painter: QPainter,
         number: int,
         line: DifferenceLine | None,
-        place: QRectF,
+        line_rect: QRectF,
         selection: TextSelection | None,
         *,
         right: bool,
     ) -> None:
         """Draws one line. `selection` is None if nothing is selected in this column."""
         if line is None:
-            painter.fillRect(place, self.ink.token_colour("free"))
+            painter.fillRect(line_rect, self.ink.token_colour("free"))
             return
         if line.mark == "-":
-            painter.fillRect(place, self.ink.token_colour("danger_soft"))
+            painter.fillRect(line_rect, self.ink.token_colour("danger_soft"))
         elif line.mark == "+":
-            painter.fillRect(place, self.ink.token_colour("added_soft"))
-        left = self.left_edge(right=right)
+            painter.fillRect(line_rect, self.ink.token_colour("added_soft"))
+        text_left = self.left_edge(right=right)
         # The line numbers and the sign are drawn as one text, as drawing several texts is slower.
-        line_numbers = [line.old_number, line.new_number]
-        if self.has_two_columns and right:
+        if not self.has_two_columns:
+            line_numbers = [line.old_number, line.new_number]
+        elif right:
             line_numbers = [line.new_number]
-        elif self.has_two_columns:
+        else:
             line_numbers = [line.old_number]
-        text = "".join(f"{line_number or '':>5} " for line_number in line_numbers)
-        text += line.mark or " "
+        margin_text = "".join(f"{line_number or '':>5} " for line_number in line_numbers)
+        margin_text += line.mark or " "
         painter.setFont(self.ink.mono)
         painter.setPen(self.ink.token_colour("faint"))
-        start = left - (len(text) + 1) * self.ink.code_letter_width
-        painter.drawText(QPointF(start, place.top() + self._base), text)
+        margin_left = text_left - (len(margin_text) + 1) * self.ink.code_letter_width
+        painter.drawText(QPointF(margin_left, line_rect.top() + self._base), margin_text)
         layout = self.lay_out_line(number, line, right=right)
         painter.setPen(self.ink.token_colour("text"))
         overlays: list[QTextLayout.FormatRange] = []
         if selection is not None:
             selected = selection.selected_offsets_of(number, len(layout.text()))
             overlays = self.ink.overlay_formats(TextMarks(selected))
-        layout.draw(painter, QPointF(left, place.top()), overlays)
+        layout.draw(painter, QPointF(text_left, line_rect.top()), overlays)
 
 
 class DifferenceRowHeights:
@@ -226,8 +227,11 @@ class DifferenceRowHeights:
         return was_estimate_wrong
 
     def nearest_row(self, y: float) -> int:
-        return min(max(bisect_right(self.tops, y) - 1, 0), len(self._heights) - 1)
+        last_row = len(self._heights) - 1
+        row_begun_above = bisect_right(self.tops, y) - 1
+        return min(max(row_begun_above, 0), last_row)
 
     def rows_between(self, top: float, bottom: float) -> range:
-        last = bisect_right(self.tops, bottom)
-        return range(max(0, bisect_right(self.tops, top) - 1), min(last, len(self._heights)))
+        first_row = max(0, bisect_right(self.tops, top) - 1)
+        end_row = bisect_right(self.tops, bottom)
+        return range(first_row, min(end_row, len(self._heights)))

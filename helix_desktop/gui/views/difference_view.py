@@ -1,7 +1,6 @@
 """A file's difference in one or two columns. Only visible lines are laid out; long ones wrap."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from math import ceil
 from typing import cast
 
@@ -144,14 +143,15 @@ class DifferenceView(TextSurface):
         return round(self._heights.tops[-1]) + self._ink.scaled_pixels(self.tail)
 
     def _build_difference_rows(self, made: difference_rows.DifferenceSheet | None = None) -> None:
-        two = self.has_two_columns
-        if made is None or made.is_two_columns != two:
+        two_columns = self.has_two_columns
+        if made is not None and made.is_two_columns == two_columns:
+            self._sheet = made
+        else:
             if self._patch:
-                rows = difference_rows.build_patch_rows(self._patch, two_columns=two)
+                rows = difference_rows.build_patch_rows(self._patch, two_columns=two_columns)
             else:
-                rows = difference_rows.build_hunk_rows(self._hunks, two_columns=two)
-            made = difference_rows.build_difference_sheet(rows, two_columns=two)
-        self._sheet = made
+                rows = difference_rows.build_hunk_rows(self._hunks, two_columns=two_columns)
+            self._sheet = difference_rows.build_difference_sheet(rows, two_columns=two_columns)
         self.selection.clear_selection()
         self._lay_out_rows()
 
@@ -189,60 +189,69 @@ class DifferenceView(TextSurface):
         if self._actions:
             heads = [number for number in self._visible_rows() if self._sheet.rows[number].head]
         while len(self._buttons) < len(heads):
-            buttons = HunkButtons(self.viewport())
-            wanted = (
-                (buttons.back, self.hunk_undo_requested),
-                (buttons.keep, self.hunk_keep_requested),
-            )
-            for button, want in wanted:
-                button.clicked.connect(
-                    lambda _=False, b=buttons, w=want: w.emit(self._hunks[b.hunk].stable_id)
-                )
-            self._buttons.append(buttons)
+            self._buttons.append(self._build_hunk_buttons())
         for buttons, number in zip(self._buttons, heads, strict=False):
             buttons.hunk = self._sheet.rows[number].hunk
-            kept = bool(self._kept) and self._hunks[buttons.hunk].stable_id in self._kept
-            if kept:
+            is_kept = bool(self._kept) and self._hunks[buttons.hunk].stable_id in self._kept
+            if is_kept:
                 buttons.keep.setText(tr("Kept"))
             else:
                 buttons.keep.setText(tr("Keep"))
-            buttons.keep.setEnabled(not kept)
+            buttons.keep.setEnabled(not is_kept)
             size = buttons.sizeHint()
-            top = self._top_of_hunk_head(number) + (self._lines.heading - size.height()) / 2
-            buttons.setGeometry(
-                self.viewport().width() - size.width() - 10, round(top), size.width(), size.height()
-            )
+            room_above = (self._lines.heading - size.height()) / 2
+            top = round(self._top_of_hunk_head(number) + room_above)
+            left = self.viewport().width() - size.width() - 10
+            buttons.setGeometry(left, top, size.width(), size.height())
             buttons.show()
-        for buttons in self._buttons[len(heads) :]:
-            buttons.hide()
+        for unused_buttons in self._buttons[len(heads) :]:
+            unused_buttons.hide()
         if self._heights.commented_row >= 0:
-            px = self._ink.scaled_pixels
-            end_of_row = self._heights.tops[self._heights.commented_row + 1]
-            bottom = end_of_row - self.verticalScrollBar().value()
-            left = self._lines.left_edge(right=self.has_two_columns)
-            width = self.viewport().width() - left - px(16)
-            self._comment.setGeometry(left, round(bottom - px(BOX - 6)), width, px(BOX - 12))
+            self._place_comment_box()
+
+    def _build_hunk_buttons(self) -> HunkButtons:
+        """Builds buttons that act on the hunk where they stand, which changes with scrolling."""
+        buttons = HunkButtons(self.viewport())
+        buttons.back.clicked.connect(
+            lambda: self.hunk_undo_requested.emit(self._hunks[buttons.hunk].stable_id)
+        )
+        buttons.keep.clicked.connect(
+            lambda: self.hunk_keep_requested.emit(self._hunks[buttons.hunk].stable_id)
+        )
+        return buttons
+
+    def _place_comment_box(self) -> None:
+        """Places the box in the room that is reserved at the end of the commented row."""
+        px = self._ink.scaled_pixels
+        end_of_row = self._heights.tops[self._heights.commented_row + 1]
+        bottom = end_of_row - self.verticalScrollBar().value()
+        left = self._lines.left_edge(right=self.has_two_columns)
+        width = self.viewport().width() - left - px(16)
+        self._comment.setGeometry(left, round(bottom - px(BOX - 6)), width, px(BOX - 12))
 
     def _top_of_hunk_head(self, number: int) -> float:
-        gap = self._lines.heading_gap if number else 0
-        return self._heights.tops[number] + gap - self.verticalScrollBar().value()
+        row_top = self._heights.tops[number] - self.verticalScrollBar().value()
+        if number == 0:
+            return row_top
+        return row_top + self._lines.heading_gap
 
     def _visible_rows(self, top: int = 0, bottom: int = 0) -> range:
-        at = self.verticalScrollBar().value()
-        return self._heights.rows_between(at + top, at + (bottom or self.viewport().height()))
+        """Returns the rows between two places in the viewport, or in all of it."""
+        scrolled_pixels = self.verticalScrollBar().value()
+        if not bottom:
+            bottom = self.viewport().height()
+        return self._heights.rows_between(scrolled_pixels + top, scrolled_pixels + bottom)
 
     # --- Drawing the lines and the frames around hunks
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self._ink.token_colour("panel"))
-        parts = (
-            self._visible_rows(part.top(), part.bottom())
-            for part in cast("Iterable[QRect]", event.region())
-        )
-        numbers = sorted(set(chain.from_iterable(parts)))
+        rows_to_draw: set[int] = set()
+        for part in cast("Iterable[QRect]", event.region()):
+            rows_to_draw.update(self._visible_rows(part.top(), part.bottom()))
         visible_hunks: set[int] = set()
-        for number in numbers:
+        for number in sorted(rows_to_draw):
             row = self._sheet.rows[number]
             visible_hunks.add(row.hunk)
             if row.head:
@@ -263,7 +272,7 @@ class DifferenceView(TextSurface):
         height = self._heights.tops[number + 1] - top
         if number == self._heights.commented_row:
             height -= self._ink.scaled_pixels(BOX)
-        y = top - self.verticalScrollBar().value()
+        drawn_top = top - self.verticalScrollBar().value()
         width = self.viewport().width()
         # Text is selected in one column at a time.
         selection_at_left: TextSelection | None = None
@@ -273,36 +282,41 @@ class DifferenceView(TextSurface):
                 selection_at_right = self.selection
             else:
                 selection_at_left = self.selection
-        right_column = QRectF(0, y, width, height)
         if self.has_two_columns:
             middle = width // 2
-            left_column = QRectF(0, y, middle - 1, height)
+            left_column = QRectF(0, drawn_top, middle - 1, height)
+            right_column = QRectF(middle, drawn_top, middle or width, height)
             self._lines.draw_line(
                 painter, number, row.left, left_column, selection_at_left, right=False
             )
-            right_column = QRectF(middle, y, middle or width, height)
+        else:
+            right_column = QRectF(0, drawn_top, width, height)
         self._lines.draw_line(
             painter, number, row.right, right_column, selection_at_right, right=True
         )
 
     def _draw_hunk_frame(self, painter: QPainter, hunk: int) -> None:
-        head = self._sheet.heads[hunk]
-        end = len(self._sheet.rows)
-        if hunk + 1 < len(self._sheet.heads):
-            end = self._sheet.heads[hunk + 1]
-        top = self._top_of_hunk_head(head)
-        bottom = self._heights.tops[end] - self.verticalScrollBar().value()
-        place = QRectF(0.5, top + 0.5, self.viewport().width() - 1, bottom - top - 1)
-        self._ink.draw_frame(painter, place, "", 8)
+        heads = self._sheet.heads
+        next_hunk = hunk + 1
+        if next_hunk < len(heads):
+            end_row = heads[next_hunk]
+        else:
+            end_row = len(self._sheet.rows)
+        top = self._top_of_hunk_head(heads[hunk])
+        bottom = self._heights.tops[end_row] - self.verticalScrollBar().value()
+        # A line of one pixel is sharp half a pixel beside the edge.
+        frame = QRectF(0.5, top + 0.5, self.viewport().width() - 1, bottom - top - 1)
+        self._ink.draw_frame(painter, frame, "", 8)
 
     def _draw_hunk_head(
         self, painter: QPainter, number: int, row: difference_rows.DifferenceRow
     ) -> None:
         top = self._top_of_hunk_head(number)
-        place = QRectF(0, top, self.viewport().width(), self._lines.heading)
-        painter.fillRect(place, self._ink.token_colour("code"))
-        place.setLeft(self._ink.scaled_pixels(12))
-        self._ink.draw_words(painter, place, self._elided_hunk_head(row), self._ink.mono, "faint")
+        head_rect = QRectF(0, top, self.viewport().width(), self._lines.heading)
+        painter.fillRect(head_rect, self._ink.token_colour("code"))
+        words_rect = head_rect.adjusted(self._ink.scaled_pixels(12), 0, 0, 0)
+        words = self._elided_hunk_head(row)
+        self._ink.draw_words(painter, words_rect, words, self._ink.mono, "faint")
 
     def _elided_hunk_head(self, row: difference_rows.DifferenceRow) -> str:
         right_edge = self.viewport().width()
@@ -317,10 +331,10 @@ class DifferenceView(TextSurface):
         tops = self._heights.tops
         offset = self.verticalScrollBar().value()
         for number in self._lines.colour_visible_lines_briefly(self._visible_rows()):
-            high = tops[number + 1] - tops[number]
-            self.viewport().update(
-                0, int(tops[number] - offset), self.viewport().width(), ceil(high) + 1
-            )
+            row_height = tops[number + 1] - tops[number]
+            row_top = int(tops[number] - offset)
+            # A pixel more, because a row may begin within a pixel.
+            self.viewport().update(0, row_top, self.viewport().width(), ceil(row_height) + 1)
         if self._lines.plain:
             self._colouring.start()
 
@@ -353,25 +367,24 @@ class DifferenceView(TextSurface):
 
     def select_all_text(self) -> None:
         if self._sheet.rows:
-            last = len(self._sheet.rows) - 1
-            self.selection.set_both_ends(
-                TextPosition(0, 0), TextPosition(last, len(self.line_text(last) or ""))
-            )
+            last_row = len(self._sheet.rows) - 1
+            last_text = self.line_text(last_row) or ""
+            self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last_row, len(last_text)))
             self.viewport().update()
 
     def _begin_or_extend_selection(self, event: QMouseEvent, *, clicks: int) -> None:
         """Starts or extends a selection, which stays in the column where it began."""
-        self._right = (
-            not self.has_two_columns or event.position().x() >= self.viewport().width() // 2
-        )
+        middle = self.viewport().width() // 2
+        self._right = not self.has_two_columns or event.position().x() >= middle
         super()._begin_or_extend_selection(event, clicks=clicks)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """Opens the comment box after a click on a line. A drag selects text instead."""
         y = event.position().toPoint().y() + self.verticalScrollBar().value()
-        click = event.button() == Qt.MouseButton.LeftButton and self.selection.is_empty_selection
+        is_click = event.button() == Qt.MouseButton.LeftButton and self.selection.is_empty_selection
         super().mouseReleaseEvent(event)
-        if click and self._actions and 0 <= y < self._heights.tops[-1]:
+        is_on_row = 0 <= y < self._heights.tops[-1]
+        if is_click and is_on_row and self._actions:
             self.open_comment_on_row(self._heights.nearest_row(y))
 
     def open_comment_on_row(self, number: int) -> None:

@@ -94,38 +94,41 @@ class TextLineView(TextSurface):
 
     def scroll_to_line(self, number: int) -> None:
         """Scrolls to a line, counted from 0."""
-        y = round(number * self._line_height - self.viewport().height() / 3)
-        self.verticalScrollBar().setValue(y)
+        room_above = self.viewport().height() / 3  # For the lines that precede it.
+        self.verticalScrollBar().setValue(round(number * self._line_height - room_above))
 
     def selected_line_range(self) -> tuple[int, int] | None:
         """Returns the first and the last selected line, counted from 0, or None."""
-        if self.selection.anchor.number < 0 or (
-            self.selection.is_empty_selection and not self._by_line
-        ):
+        if self.selection.anchor.number < 0:
             return None
         first, last = self.selection.ordered_ends
-        end = last.number - int(
-            last.offset == 0 and last.number > first.number and not self._by_line
-        )
-        return first.number, end
+        if self._by_line:
+            return first.number, last.number
+        if self.selection.is_empty_selection:
+            return None
+        # Of a line at whose beginning the selection ends, nothing is selected.
+        ends_before_last_line = last.offset == 0 and last.number > first.number
+        if ends_before_last_line:
+            return first.number, last.number - 1
+        return first.number, last.number
 
     def selected_text(self) -> str:
-        lines = self.selected_line_range()
-        if lines is None:
+        selected_range = self.selected_line_range()
+        if selected_range is None:
             return ""
-        if self._by_line:
-            return "\n".join(self.viewed_lines[i] for i in range(lines[0], lines[1] + 1))
-        return super().selected_text()
+        if not self._by_line:
+            return super().selected_text()
+        first, last = selected_range
+        return "\n".join(self.viewed_lines[number] for number in range(first, last + 1))
 
     def line_text(self, number: int) -> str | None:
         return self.viewed_lines[number]
 
     def select_all_text(self) -> None:
         if len(self.viewed_lines):
-            last = len(self.viewed_lines) - 1
-            self.selection.set_both_ends(
-                TextPosition(0, 0), TextPosition(last, len(self.viewed_lines[last]))
-            )
+            last_line = len(self.viewed_lines) - 1
+            last_length = len(self.viewed_lines[last_line])
+            self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last_line, last_length))
             self._by_line = False
             self.show_selection()
 
@@ -146,17 +149,21 @@ class TextLineView(TextSurface):
 
     def _update_scroll_ranges(self) -> None:
         view = self.viewport()
-        top = 2 * self._ink.scaled_pixels(10)
-        bar = self.verticalScrollBar()
-        bar.setRange(
-            0, max(0, round(len(self.viewed_lines) * self._line_height) + top - view.height())
-        )
-        bar.setPageStep(view.height())
-        bar.setSingleStep(round(self._line_height))
-        across = self.horizontalScrollBar()
-        across.setRange(0, max(0, round(self._widest + self._gutter_width + 4 - view.width())))
-        across.setPageStep(view.width())
-        across.setSingleStep(round(self._ink.code_letter_width * 4))
+        room_above_and_below = 2 * self._ink.scaled_pixels(10)
+        text_height = round(len(self.viewed_lines) * self._line_height) + room_above_and_below
+        vertical_bar = self.verticalScrollBar()
+        vertical_bar.setRange(0, max(0, text_height - view.height()))
+        vertical_bar.setPageStep(view.height())
+        vertical_bar.setSingleStep(round(self._line_height))
+        horizontal_bar = self.horizontalScrollBar()
+        horizontal_bar.setRange(0, self._hidden_width())
+        horizontal_bar.setPageStep(view.width())
+        horizontal_bar.setSingleStep(round(self._ink.code_letter_width * 4))
+
+    def _hidden_width(self) -> int:
+        """Returns by how many pixels the widest line laid out until now is too wide."""
+        needed_width = self._widest + self._gutter_width + 4
+        return max(0, round(needed_width - self.viewport().width()))
 
     def _restyle_lines(self) -> None:
         self._ink = DrawingStyle(self.theme)
@@ -183,44 +190,50 @@ class TextLineView(TextSurface):
         )
         top = self._ink.scaled_pixels(10) - self.verticalScrollBar().value()
         first = max(0, int(-top / self._line_height))
-        last = min(
-            len(self.viewed_lines), first + int(self.viewport().height() / self._line_height) + 2
-        )
-        for number in range(first, last):
+        # Two more than fit: the first and the last one may be visible in part.
+        visible_count = int(self.viewport().height() / self._line_height) + 2
+        end = min(len(self.viewed_lines), first + visible_count)
+        for number in range(first, end):
             self._draw_text_line(painter, number, top + number * self._line_height)
         painter.end()
-        wanted = max(0, round(self._widest + self._gutter_width + 4 - self.viewport().width()))
-        if wanted > self.horizontalScrollBar().maximum():
-            self.horizontalScrollBar().setMaximum(wanted)
+        # A line that was drawn for the first time may be wider than all before.
+        hidden_width = self._hidden_width()
+        if hidden_width > self.horizontalScrollBar().maximum():
+            self.horizontalScrollBar().setMaximum(hidden_width)
 
-    def _draw_text_line(self, painter: QPainter, number: int, y: float) -> None:
+    def _draw_text_line(self, painter: QPainter, number: int, line_top: float) -> None:
         layout = self._layout_text_line(number)
-        whole_line = QRectF(0, y, self.viewport().width(), self._line_height)
+        line_rect = QRectF(0, line_top, self.viewport().width(), self._line_height)
         colour = ""
         if self._tone is not None:
             colour = self._tone(number)
         if colour:
-            painter.fillRect(whole_line, self._ink.token_colour(colour))
-        selected = self._selected_columns(number, len(layout.text()))
-        if self._by_line and selected != (0, 0):
-            painter.fillRect(whole_line, self._ink.selection_colour)
-            selected = (0, 0)
+            painter.fillRect(line_rect, self._ink.token_colour(colour))
+        selected_columns = self._selected_columns(number, len(layout.text()))
+        if self._by_line and selected_columns != (0, 0):
+            # The whole line is marked, so no part of it needs a mark.
+            painter.fillRect(line_rect, self._ink.selection_colour)
+            selected_columns = (0, 0)
         painter.setPen(self._ink.token_colour("text"))
-        x = self._gutter_width - self.horizontalScrollBar().value()
+        text_left = self._gutter_width - self.horizontalScrollBar().value()
         painter.save()
+        # A text that is scrolled to the left does not run into the numbers.
         painter.setClipRect(
             QRectF(self._gutter_width - 2, 0, self.viewport().width(), self.viewport().height())
         )
-        marks = TextMarks(selected, find_needle_spans(self._needles, layout.text()))
-        layout.draw(painter, QPointF(x, y), self._ink.overlay_formats(marks))
+        marks = TextMarks(selected_columns, find_needle_spans(self._needles, layout.text()))
+        layout.draw(painter, QPointF(text_left, line_top), self._ink.overlay_formats(marks))
         painter.restore()
         painter.setFont(self._ink.mono)
         painter.setPen(self._ink.token_colour("faint"))
-        words = str(self._first_number + number)
-        if self._labels is not None:
-            words = self._labels(number)
-        place = QRectF(0, y, self._gutter_width - self._ink.scaled_pixels(PAD), self._line_height)
-        painter.drawText(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, words)
+        if self._labels is None:
+            label = str(self._first_number + number)
+        else:
+            label = self._labels(number)
+        label_width = self._gutter_width - self._ink.scaled_pixels(PAD)
+        label_rect = QRectF(0, line_top, label_width, self._line_height)
+        alignment = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(label_rect, alignment, label)
 
     def _selected_columns(self, number: int, length: int) -> tuple[int, int]:
         first, last = self.selection.ordered_ends
@@ -229,28 +242,28 @@ class TextLineView(TextSurface):
         return self.selection.selected_offsets_of(number, length)
 
     def _layout_text_line(self, number: int) -> QTextLayout:
-        laid = self._laid.get(number)
-        if laid is not None:
-            self._laid.move_to_end(number)
-            return laid
+        known_layout = self._laid.get(number)
+        if known_layout is not None:
+            self._laid.move_to_end(number)  # The lines used last are kept the longest.
+            return known_layout
         line = self.viewed_lines[number]
-        shown = make_safe_text(line[:LONGEST])
+        text = make_safe_text(line[:LONGEST])
         if len(line) > LONGEST:
-            shown += "…"
-        laid = QTextLayout(shown.replace("\n", " "), self._ink.mono)
-        self._laid[number] = laid
-        laid.setTextOption(self._ink.build_code_option(QTextOption.WrapMode.NoWrap))
-        laid.setCacheEnabled(True)
-        laid.setFormats(self._ink.highlight_ranges(self._runs.get(number, ())))
-        laid.beginLayout()
-        made = laid.createLine()
-        made.setLineWidth(1e7)
-        made.setPosition(QPointF(0, (self._line_height - made.height()) / 2))
-        laid.endLayout()
-        self._widest = max(self._widest, laid.maximumWidth())
+            text += "…"
+        layout = QTextLayout(text.replace("\n", " "), self._ink.mono)
+        self._laid[number] = layout
+        layout.setTextOption(self._ink.build_code_option(QTextOption.WrapMode.NoWrap))
+        layout.setCacheEnabled(True)
+        layout.setFormats(self._ink.highlight_ranges(self._runs.get(number, ())))
+        layout.beginLayout()
+        only_line = layout.createLine()
+        only_line.setLineWidth(1e7)  # Wider than any line, so that none is wrapped.
+        only_line.setPosition(QPointF(0, (self._line_height - only_line.height()) / 2))
+        layout.endLayout()
+        self._widest = max(self._widest, layout.maximumWidth())
         if len(self._laid) > KEPT:
             self._laid.popitem(last=False)
-        return laid
+        return layout
 
     def _continue_colouring_lines(self) -> None:
         """Colours for some milliseconds, and lays out the coloured lines again."""
@@ -292,40 +305,42 @@ class TextLineView(TextSurface):
                 TextPosition(int(self.verticalScrollBar().value() / self._line_height), 0)
             )
         self._by_line = True
-        wanted = min(max(self.selection.caret.number + steps[key], 0), len(self.viewed_lines) - 1)
-        self.selection.caret = TextPosition(wanted, 0)
-        self._keep_line_visible(wanted)
+        last_line = len(self.viewed_lines) - 1
+        wanted_line = self.selection.caret.number + steps[key]
+        caret_line = min(max(wanted_line, 0), last_line)
+        self.selection.caret = TextPosition(caret_line, 0)
+        self._keep_line_visible(caret_line)
         self.show_selection()
         return True
 
     def _keep_line_visible(self, number: int) -> None:
         bar = self.verticalScrollBar()
-        y = round(number * self._line_height)
-        if y < bar.value():
-            bar.setValue(y)
-        elif y + 2 * self._line_height > bar.value() + self.viewport().height():
-            bar.setValue(
-                round(y + 2 * self._line_height)
-                - self.viewport().height()
-                + self._ink.scaled_pixels(10)
-            )
+        view_height = self.viewport().height()
+        line_top = round(number * self._line_height)
+        end_of_next_line = line_top + 2 * self._line_height
+        if line_top < bar.value():
+            bar.setValue(line_top)
+        elif end_of_next_line > bar.value() + view_height:
+            bar.setValue(round(end_of_next_line) - view_height + self._ink.scaled_pixels(10))
 
 
 def split_runs_by_line(runs: Iterator[Run], lines: Sequence[str]) -> Iterator[tuple[int, Run]]:
     """Splits the runs of a text into runs of its lines. A run over several lines
     becomes one for each.
     """
-    number = 0
-    start = 0
-    for at, length, name in runs:
-        while number < len(lines) and at > start + len(lines[number]):
-            start += len(lines[number]) + 1
+    first_line = 0  # The line in which the run begins, and its place in the text.
+    first_line_start = 0
+    for run_start, length, name in runs:
+        run_end = run_start + length
+        while first_line < len(lines) and run_start > first_line_start + len(lines[first_line]):
+            first_line_start += len(lines[first_line]) + 1  # The line end is a character too.
+            first_line += 1
+        number = first_line
+        line_start = first_line_start
+        while number < len(lines) and line_start < run_end:
+            start_in_line = max(run_start - line_start, 0)
+            end_in_line = min(run_end - line_start, len(lines[number]))
+            if end_in_line > start_in_line:
+                yield number, (start_in_line, end_in_line - start_in_line, name)
+            line_start += len(lines[number]) + 1
             number += 1
-        line, begin, rest = number, start, at + length
-        while line < len(lines) and begin < rest:
-            first = max(at - begin, 0)
-            size = min(rest - begin, len(lines[line])) - first
-            if size > 0:
-                yield line, (first, size, name)
-            begin += len(lines[line]) + 1
-            line += 1

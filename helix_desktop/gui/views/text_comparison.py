@@ -32,12 +32,12 @@ class TextComparisonDialog(TransientDialog):
         self.view = DifferenceView(theme, self)
         self.view.show_columns(two=True)
         self.titles = [build_plain_label(title, "heading", self) for title in titles]
-        self._said = build_plain_label(tr("Comparing…"), "small", self, wraps=False)
+        self._result_label = build_plain_label(tr("Comparing…"), "small", self, wraps=False)
         heads = build_row(*((label, 1) for label in self.titles))
-        build_column(heads, (self.view, 1), self._said, owner=self)
+        build_column(heads, (self.view, 1), self._result_label, owner=self)
         doing.run_in_background(
             asyncio.to_thread(_find_differences, *texts),
-            then=lambda found: self._show_differences(*found),
+            then=lambda differences: self._show_differences(*differences),
             owner=self,
         )
 
@@ -45,24 +45,25 @@ class TextComparisonDialog(TransientDialog):
         self.view.show_hunks(hunks, made=sheet, actions=False)
         signs: list[str] = []
         for hunk in hunks:
-            signs.extend(sign for sign, _ in hunk.rows)
+            signs.extend(sign for sign, _line in hunk.rows)
         removed = format_count(
             signs.count("-"), "{n} line is only on the left", "{n} lines are only on the left"
         )
         added = format_count(
             signs.count("+"), "{n} line is only on the right", "{n} lines are only on the right"
         )
-        self._said.setText(tr("No differences."))
         if hunks:
-            self._said.setText(f"{removed} · {added}")
+            self._result_label.setText(f"{removed} · {added}")
+        else:
+            self._result_label.setText(tr("No differences."))
 
 
-def _find_differences(before: str, after: str) -> tuple[Sequence[Hunk], DifferenceSheet]:
+def _find_differences(old_text: str, new_text: str) -> tuple[Sequence[Hunk], DifferenceSheet]:
     # If one text ends without a line break, that would count as a difference of its last line.
-    end = "\n"
-    if before.endswith("\n") and after.endswith("\n"):
-        end = ""
-    old = f"{before}{end}".encode("utf-8", "surrogatepass")
-    new = f"{after}{end}".encode("utf-8", "surrogatepass")
-    hunks = find_hunks(old, new)
+    line_break = "\n"
+    if old_text.endswith("\n") and new_text.endswith("\n"):
+        line_break = ""
+    old_content = f"{old_text}{line_break}".encode("utf-8", "surrogatepass")
+    new_content = f"{new_text}{line_break}".encode("utf-8", "surrogatepass")
+    hunks = find_hunks(old_content, new_content)
     return hunks, build_difference_sheet(build_hunk_rows(hunks, two_columns=True), two_columns=True)

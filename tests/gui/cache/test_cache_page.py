@@ -361,7 +361,7 @@ def test_two_entries_are_compared(
     page.entry_actions.compare_selected_entries()
     settle()
     (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, TextComparisonDialog)]
-    assert dialog._said.text().startswith("2 lines are only on the left")
+    assert dialog._result_label.text().startswith("2 lines are only on the left")
 
 
 def test_it_is_live(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:

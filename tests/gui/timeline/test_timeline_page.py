@@ -227,7 +227,7 @@ def test_two_handovers_are_compared_by_section(page: Page, settle: Settle) -> No
     (dialog,) = dialogs(TextComparisonDialog)
     assert isinstance(dialog, TextComparisonDialog)
     assert any("12 call sites" in line.text for line in dialog.view.shown_lines)
-    assert "only on the left" in dialog._said.text()
+    assert "only on the left" in dialog._result_label.text()
 
 
 def test_what_the_model_saw_before_and_after(page: Page, settle: Settle) -> None:

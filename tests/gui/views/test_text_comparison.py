@@ -21,12 +21,15 @@ def test_only_what_differs_is_shown_side_by_side(theme: Theme, doing: Background
     assert dialog.view.has_two_columns
     assert {"line 120", "line 121", "line 260", "changed", "line 117", "line 263"} <= set(shown)
     assert "line 100" not in shown
-    assert dialog._said.text() == "3 lines are only on the left · 3 lines are only on the right"
+    assert (
+        dialog._result_label.text()
+        == "3 lines are only on the left · 3 lines are only on the right"
+    )
 
 
 def test_the_end_of_the_last_line_is_no_line(theme: Theme, doing: BackgroundRunner) -> None:
     parent = QWidget()
     dialog = TextComparisonDialog(doing, theme, ("a", "b"), ("one\ntwo\n", "one\nTWO\n"), parent)
     QApplication.processEvents()
-    assert dialog._said.text() == "1 line is only on the left · 1 line is only on the right"
+    assert dialog._result_label.text() == "1 line is only on the left · 1 line is only on the right"
     assert [line.text for line in dialog.view.shown_lines if not line.text.strip()] == []
