@@ -68,6 +68,18 @@ class ChatActionHandler(QObject):
         for name, kind in FOLD_KIND_BY_ACTION.items():
             fold = partial(self.carry_out_intent, chat_actions.AskToFold(kind))
             parts.actions.set_action_handler(name, fold, when=parts.showing.has_conversation)
+        for name in ("push", "pull-request"):
+            go_on = partial(self._go_on_after_commit, name)
+            parts.actions.set_action_handler(name, go_on, when=parts.showing.has_workspace)
+
+    def _go_on_after_commit(self, action: str) -> None:
+        from helix_desktop.gui.changes.after_commit_bar import AfterCommitWish
+
+        wish = AfterCommitWish.PULL_REQUEST
+        if action == "push":
+            wish = AfterCommitWish.PUSH
+        self._frame.switch_to_page("changes")
+        self._pages.changes.carry_out_after_commit(wish)
 
     def _hear_intents_of(self, side: ChatPage) -> None:
         self._sides.connect_side(side, side.intent_requested, self.carry_out_intent)

@@ -48,7 +48,7 @@ COMMANDS: Mapping[str, str] = {
 
 def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
     items: list[PaletteItem] = []
-    for declared in actions:
+    for declared in actions.list_searchable_actions():
         if declared.id == "palette":
             continue
         action = actions[declared.id]

@@ -102,8 +102,15 @@ class ActionRegistry(QObject):
         return self._actions[name]
 
     def __iter__(self) -> Iterator[WindowAction]:
-        """Yields what the menus and the palette show."""
+        """Yields what the menus show."""
         return (action for action in self._declared.values() if not action.home)
+
+    def list_searchable_actions(self) -> list[WindowAction]:
+        """Returns what the palette shows: the menus' actions, and those that a button of the
+        Changes page carries out once there is something to push.
+        """
+        actions = self._declared.values()
+        return [action for action in actions if not action.home or action.home == "changes"]
 
     def list_actions_with_shortcuts(self) -> list[WindowAction]:
         """Returns what the menus show, and what has a shortcut of its own elsewhere."""

@@ -69,7 +69,7 @@ _LOGIN_IN_ADDRESS = re.compile(r"(?<=://)[^/@]*@")
 class BranchState:
     """The branch that is checked out. `unpushed`: how many of its commits no branch of the remote
     has. `address`: where it is pushed to. `tool`: the program that opens pull requests there, `gh`
-    or `glab`, or empty.
+    or `glab`, or empty. Without a remote, `remote`, `address` and `tool` are empty.
     """
 
     root: Path
@@ -118,15 +118,20 @@ class BranchPublishing:
         self._cache = cache
 
     async def read_branch_state(self) -> BranchState | None:
-        """Returns the state of the first folder that is on a branch and has a remote."""
+        """Returns the state of the first folder that is on a branch and has a remote, or else of
+        the first that is on a branch with a commit.
+        """
+        without_remote: BranchState | None = None
         for root in self._find_checkpoints().roots:
             try:
                 state = await asyncio.to_thread(_read_branch_state, root)
             except HelixError:  # No repository, or none that git can read.
                 continue
-            if state is not None:
+            if state.remote:
                 return state
-        return None
+            if without_remote is None:
+                without_remote = state
+        return without_remote
 
     async def push_branch(self, state: BranchState) -> None:
         await asyncio.to_thread(_push_branch, state)
@@ -155,12 +160,12 @@ class BranchPublishing:
 # --- The branch
 
 
-def _read_branch_state(root: Path) -> BranchState | None:
+def _read_branch_state(root: Path) -> BranchState:
     branch = _read_git_line(root, "symbolic-ref", "--short", "-q", "HEAD")
     commit = _read_git_line(root, "rev-parse", "--verify", "HEAD")
     remote = _choose_remote(root, branch)
     if not remote:
-        return None
+        return BranchState(root, branch, commit, "", "", 0, "")
     address = _read_git_line(root, "remote", "get-url", "--push", remote)
     unpushed = _read_git_line(root, "rev-list", "--count", "HEAD", "--not", f"--remotes={remote}")
     return BranchState(

@@ -126,6 +126,19 @@ async def test_a_folder_without_a_remote_or_a_repository_has_nothing_to_push(
     assert await bench.file_changes.branch_publishing.read_branch_state() is None
 
 
+async def test_a_branch_with_a_commit_and_no_remote_is_known_as_one(
+    desks: Desks, folder: Path
+) -> None:
+    git(folder, "init", "-q", "-b", "work", ".")
+    git(folder, "config", "user.name", "a")
+    git(folder, "config", "user.email", "a@a")
+    git(folder, "commit", "-qm", "first", "--allow-empty")
+    bench = await bench_on(desks, folder)
+    state = await bench.file_changes.branch_publishing.read_branch_state()
+    assert state is not None
+    assert (state.branch, state.remote, state.unpushed, state.tool) == ("work", "", 0, "")
+
+
 async def test_what_others_pushed_is_not_overwritten(
     bench: Workbench, project: Path, server: Path, tmp_path: Path
 ) -> None:

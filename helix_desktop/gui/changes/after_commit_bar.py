@@ -1,6 +1,7 @@
 """What follows a commit: push the branch, open a pull request for it, and see its checks."""
 
 from collections.abc import Callable, Coroutine, Sequence
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -83,8 +84,16 @@ class PullRequestDialog(widgets.TransientDialog):
         self._enable_open_button()
 
 
+class AfterCommitWish(StrEnum):
+    """What the user asked for by an action of the window, before the branch was read."""
+
+    PUSH = "push"
+    PULL_REQUEST = "pull request"
+
+
 class AfterCommitBar(QWidget):
-    """Is hidden until there is a branch with a remote. `notice_wanted` carries what was done.
+    """Is hidden until there is a branch with a remote. After a commit without one, it says how to
+    set one. `notice_wanted` carries what was done.
     `failure_given` carries the name of a failed check and its log, for the agent.
     """
 
@@ -98,6 +107,8 @@ class AfterCommitBar(QWidget):
         self._changes: FileChanges | None = None
         self._conversation = ""
         self._shown = ShownBranch()
+        self._has_committed = False
+        self._wish: AfterCommitWish | None = None
         self._note = ElidedLabel(self, least=theme.zoomed_pixels(LEAST_NOTE))
         set_widget_look(self._note, "muted")
         self.push_button = widgets.build_push_button(tr("Push"), self, self._push, "pill")
@@ -122,11 +133,20 @@ class AfterCommitBar(QWidget):
     def show_branch_of(self, changes: FileChanges | None, conversation: str) -> None:
         if changes is not self._changes:
             self._shown = ShownBranch()
+            self._has_committed = False
             self.hide()
         self._changes = changes
         self._conversation = conversation
         if changes is not None:
             self.reload()
+
+    def remember_commit(self) -> None:
+        """From now on, a missing remote is worth a line: there is something to push."""
+        self._has_committed = True
+
+    def carry_out_when_read(self, wish: AfterCommitWish) -> None:
+        """Does what was asked for, or says why it cannot be done, at the next `reload`."""
+        self._wish = wish
 
     def reload(self) -> None:
         """Reads the branch and then, from the server, its pull request with the checks."""
@@ -139,11 +159,21 @@ class AfterCommitBar(QWidget):
             if self._changes is not changes:
                 return
             self._show(ShownBranch(state, self._shown.request))
-            if state is not None and state.tool:
-                self._run_publishing_work(
-                    publishing.find_pull_request(state),
-                    lambda request: self._show_if_still(changes, ShownBranch(state, request)),
-                )
+            wish = self._wish
+            self._wish = None
+            if wish is AfterCommitWish.PUSH:
+                self._push_or_say_why_not(state)
+            if state is None or not state.tool:
+                if wish is AfterCommitWish.PULL_REQUEST:
+                    self._say_why_no_request(state)
+                return
+
+            def show_request(request: PullRequest | None) -> None:
+                self._show_if_still(changes, ShownBranch(state, request))
+                if wish is AfterCommitWish.PULL_REQUEST:
+                    self._open_request()
+
+            self._run_publishing_work(publishing.find_pull_request(state), show_request)
 
         self._run_publishing_work(publishing.read_branch_state(), show_branch)
 
@@ -162,7 +192,11 @@ class AfterCommitBar(QWidget):
     def _show(self, shown: "ShownBranch") -> None:
         self._shown = shown
         state = shown.state
-        if state is None or not (state.unpushed or state.tool):
+        if state is None:
+            self.hide()
+            return
+        is_without_remote = self._has_committed and not state.remote
+        if not (state.unpushed or state.tool or is_without_remote):
             self.hide()
             return
         self._note.set_elided_text(_describe_branch(state))
@@ -194,6 +228,24 @@ class AfterCommitBar(QWidget):
 
         self._run_publishing_work(
             self._changes.branch_publishing.push_branch(state), report_pushed, self._report_refusal
+        )
+
+    def _push_or_say_why_not(self, state: BranchState | None) -> None:
+        if state is None:
+            self.notice_wanted.emit(tr("There is no commit here to push. Commit something first."))
+        elif state.unpushed:
+            self._push()
+        else:
+            self.notice_wanted.emit(_describe_branch(state))
+
+    def _say_why_no_request(self, state: BranchState | None) -> None:
+        if state is None or not state.remote:
+            self._push_or_say_why_not(state)
+            return
+        self.notice_wanted.emit(
+            tr(
+                "To open a pull request from here, install gh (GitHub) or glab (GitLab). It can also be opened on the web page of the server."
+            )
         )
 
     def _report_refusal(self, error: HelixError) -> None:
@@ -274,6 +326,11 @@ class ShownBranch:
 
 
 def _describe_branch(state: BranchState) -> str:
+    if not state.remote:
+        return tr(
+            "No remote is set up, so {branch} cannot be pushed. Set one in a terminal: git remote add origin ADDRESS",
+            branch=state.branch,
+        )
     if not state.unpushed:
         return tr("{branch} is pushed.", branch=state.branch)
     amount = format_count(

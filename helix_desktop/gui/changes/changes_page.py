@@ -24,7 +24,7 @@ from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.changes.after_commit_bar import AfterCommitBar
+from helix_desktop.gui.changes.after_commit_bar import AfterCommitBar, AfterCommitWish
 from helix_desktop.gui.changes.changed_file_view import ChangedFileView
 from helix_desktop.gui.changes.changed_files_list import (
     ChangedFilesList,
@@ -150,6 +150,7 @@ class ChangesPage(QWidget):
         self.undo_button.clicked.connect(self._ask_what_to_undo)
         self.cover_button.clicked.connect(self._ask_which_folders_to_cover)
         self.commit_button.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
+        self.commit_button.committed.connect(self.after_commit.remember_commit)
         self.commit_button.committed.connect(self.reload_changes)
         self.after_commit.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
         self.after_commit.failure_given.connect(self.failure_given)
@@ -290,6 +291,11 @@ class ChangesPage(QWidget):
         has_repository = changes.git_repository.has_repository()
         self._run_for_page(has_repository, then=self.commit_button.relabel_for_git)
         self.after_commit.show_branch_of(changes, self._conversation)
+
+    def carry_out_after_commit(self, wish: AfterCommitWish) -> None:
+        """Pushes the branch or opens a pull request, once the branch is read."""
+        self.after_commit.carry_out_when_read(wish)
+        self.reload_changes()
 
     async def _gather_changes(self, changes: FileChanges, conversation: str) -> GatheredChanges:
         turns: Sequence[TurnOfChanges] = ()

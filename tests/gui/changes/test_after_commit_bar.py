@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,13 @@ from PySide6.QtWidgets import QMessageBox, QWidget
 
 from helix_desktop.engine.facts import Attachment, Text
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.changes.after_commit_bar import AfterCommitBar, PullRequestDialog
+from helix_desktop.gui.changes.after_commit_bar import (
+    AfterCommitBar,
+    AfterCommitWish,
+    PullRequestDialog,
+)
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.search_suggestions import suggest_actions
 from helix_desktop.gui.theme import Theme
 from helix_desktop.workbench.branch_publishing import BranchCheck, BranchState, PullRequest
 from tests.gui.fake_changes import FakeChanges
@@ -126,6 +132,63 @@ def test_without_a_branch_there_is_no_bar(bar: AfterCommitBar, changes: FakeChan
     changes.branch_publishing.state = None
     bar.reload()
     assert bar.isHidden()
+
+
+NO_REMOTE = BranchState(Path("/p"), "work", "1" * 40, "", "", 0, "")
+
+
+def test_after_a_commit_without_a_remote_it_says_how_to_set_one(
+    bar: AfterCommitBar, changes: FakeChanges
+) -> None:
+    changes.branch_publishing.state = NO_REMOTE
+    bar.reload()
+    assert bar.isHidden(), "nobody who wants no remote is told of one at every look"
+    bar.remember_commit()
+    bar.reload()
+    assert bar.isVisible()
+    assert "No remote is set up" in bar._note.accessibleName()
+    assert "git remote add origin" in bar._note.accessibleName()
+    assert bar.push_button.isHidden()
+    assert bar.request_button.isHidden()
+
+
+@pytest.mark.parametrize(
+    ("state", "wish", "words"),
+    [
+        (None, AfterCommitWish.PUSH, "no commit here"),
+        (None, AfterCommitWish.PULL_REQUEST, "no commit here"),
+        (NO_REMOTE, AfterCommitWish.PUSH, "git remote add origin"),
+        (NO_REMOTE, AfterCommitWish.PULL_REQUEST, "git remote add origin"),
+        (STATE, AfterCommitWish.PUSH, "work was pushed to"),
+        (replace(STATE, unpushed=0), AfterCommitWish.PUSH, "work is pushed."),
+        (replace(STATE, tool=""), AfterCommitWish.PULL_REQUEST, "install gh"),
+    ],
+)
+def test_what_the_search_offers_is_done_or_it_is_said_why_not(
+    bar: AfterCommitBar,
+    changes: FakeChanges,
+    state: BranchState | None,
+    wish: AfterCommitWish,
+    words: str,
+) -> None:
+    changes.branch_publishing.state = state
+    notices = said(bar)
+    bar.carry_out_when_read(wish)
+    bar.reload()
+    bar.reload()
+    assert len(notices) == 1
+    assert words in notices[0]
+
+
+def test_the_search_leads_to_a_push(window: MainWindow, bench: FakeWorkbench) -> None:
+    bench.file_changes.branch_publishing.state = STATE
+    found = suggest_actions(window.window_actions)
+    assert {"Push the branch", "Open a pull request…"} <= {item.text for item in found}
+    window.window_actions["push"].trigger()
+    assert window.pages.changes.after_commit._note.accessibleName() == "work is pushed."
+    bench.file_changes.branch_publishing.refuses = "gh refused: no."
+    window.window_actions["pull-request"].trigger()
+    assert window.pages.changes.after_commit.findChildren(PullRequestDialog)
 
 
 def test_the_log_of_a_failure_goes_into_the_message_as_an_entry(
