@@ -74,6 +74,11 @@ FRAME_TOKENS = 260  # The tokens for a document's header and headings.
 MOST_ANSWER_TOKENS = 4_000  # The maximum for a document; a quarter of the window may be less.
 LEAST_DOCUMENT_TOKENS = 400  # A document of fewer tokens would say too little to be useful.
 PIECES_AT_ONCE = 4  # A model is asked about so many pieces of a long history at the same time.
+ITEMS_BETWEEN_PAUSES = 2_000  # Other tasks run after so many items of a long history.
+TOKENS_AROUND_MATERIAL = 600  # The question and the system prompt, with some to spare.
+LEAST_MATERIAL_TOKENS = 1_000
+MATERIAL_SHARE = 0.95  # The rest is kept free, because tokens are only estimated.
+LONGEST_ANSWER_TOKEN = 8  # In characters. Longer answers are cut before they are counted.
 PART_NOTE = "This is a part of the conversation. The other parts are summarized separately.\n\n"
 MERGE_NOTE = "These are summaries of consecutive parts of the conversation, oldest first. Make one of them.\n\n"
 LOST_PART = "[No summary of this part could be written. recall_history finds its messages.]"
@@ -126,11 +131,16 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
     """Collect what the span shows. Nothing is awaited, so nothing can change meanwhile."""
     branch = situation.branch
     items = tuple(branch.items_in_span(plan.span))
-    kept = branch.count_tokens_kept_beside_fold(plan.span, panic=plan.panic)
-    shown = sum(item.tokens for item in items)
-    view = situation.state.get_view()
     return DocumentMaterial(
-        plan, situation, branch, items, view, situation.state.seq, shown, kept, branch.todo
+        plan=plan,
+        situation=situation,
+        branch=branch,
+        items=items,
+        view=situation.state.get_view(),
+        seq=situation.state.seq,
+        shown=sum(item.tokens for item in items),
+        kept=branch.count_tokens_kept_beside_fold(plan.span, panic=plan.panic),
+        todo=branch.todo,
     )
 
 
@@ -141,8 +151,8 @@ def is_material_current(reading: DocumentMaterial, state: ConversationState) -> 
         return False
     if state.branch is not reading.branch and not _has_same_items(reading, state):
         return False
-    later = state.facts[reading.seq :]
-    return not any(_changes_material(recorded.fact, reading) for recorded in later)
+    later_facts = state.facts[reading.seq :]
+    return not any(_changes_material(recorded.fact, reading) for recorded in later_facts)
 
 
 def _has_same_items(reading: DocumentMaterial, state: ConversationState) -> bool:
@@ -150,8 +160,9 @@ def _has_same_items(reading: DocumentMaterial, state: ConversationState) -> bool
     span = reading.plan.span
     if not state.branch.has_message(span.last):
         return False
-    shown = [(item.first, item.last) for item in state.branch.items_in_span(span)]
-    return shown == [(item.first, item.last) for item in reading.items]
+    spans_now = [(item.first, item.last) for item in state.branch.items_in_span(span)]
+    spans_as_read = [(item.first, item.last) for item in reading.items]
+    return spans_now == spans_as_read
 
 
 def _changes_material(fact: facts.Fact, reading: DocumentMaterial) -> bool:
@@ -194,12 +205,14 @@ class FoldDocumentWriter:
     async def write_document(
         self,
         reading: DocumentMaterial,
-        fold: str,
+        fold_name: str,
         seconds: float,
         ways: slice = EVERY_WAY,
     ) -> WrittenDocument:
-        """Return the fold of the first way that works. Raises NoDocumentWritten if
-        none does. `ways`: which of the ways to try; past the last one, the last one.
+        """Have a model write the text that replaces older messages. Return the fold of
+        the first way that works. Raises NoDocumentWritten if none does.
+
+        `ways`: which of the ways to try; past the last one, the last one.
         """
         self.heard_at = math.inf
         self._piece_done_at = -math.inf
@@ -208,27 +221,28 @@ class FoldDocumentWriter:
         too_little = self.reason_not_to_fold(reading)
         if too_little:
             raise NoDocumentWritten(too_little)
-        making = await self._plan_document(reading, fold, limit)
+        making = await self._plan_document(reading, fold_name, limit)
         asking = self.spending.build_model_inquiry(self._set_time_of_model_activity)
         question = await self._build_question(reading, making.state)
         failures = []
         possible = list(self._writing_attempts(reading))
-        for rung in possible[ways] or possible[-1:]:
+        for attempt in possible[ways] or possible[-1:]:
+            answer_limit = _answer_limit_tokens(reading.situation, attempt.role)
             try:
-                text = await self._ask_attempt_for_text(rung, reading, question, asking, seconds)
-                answer = _answer_limit_tokens(reading.situation, rung.role)
-                document = await self._build_document(rung, making, text, answer, asking, seconds)
+                text = await self._ask_attempt_for_text(attempt, reading, question, asking, seconds)
+                document = await self._build_document(
+                    attempt, making, text, answer_limit, asking, seconds
+                )
             except ModelFailed as error:
-                failures.append(f"{rung.name}: {error.what}")
+                failures.append(f"{attempt.name}: {error.what}")
                 continue
             if document.tokens > limit + FRAME_TOKENS:
-                failures.append(f"{rung.name}: the text was too long")
+                failures.append(f"{attempt.name}: the text was too long")
                 continue
-            took = self.clock.current_time() - started
-            model = rung.client.model_name
-            return WrittenDocument(
-                self._build_document_fold(reading, making, document, model, took), reading
-            )
+            seconds_taken = self.clock.current_time() - started
+            model = attempt.client.model_name
+            fold = self._build_document_fold(reading, making, document, model, seconds_taken)
+            return WrittenDocument(fold, reading)
         reasons = [failure.rstrip(".").replace(";", ",") for failure in failures]
         raise NoDocumentWritten("; ".join(reasons) or "No model is available to write the summary.")
 
@@ -279,18 +293,19 @@ class FoldDocumentWriter:
     ) -> str:
         """Wait as long as a turn may. Return an empty string if the work is finished."""
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        silence = policy.panic_silence + round(self.seconds_of_silent_reading())
-        seconds += self.seconds_added_for_document()
+        started = loop.time()
+        most_silence = policy.panic_silence + round(self.seconds_of_silent_reading())
+        most_seconds = seconds + self.seconds_added_for_document()
         while not work.done():
-            left = max(begun, self._piece_done_at) + seconds - loop.time()
-            # As long as no model has been asked, `quiet` is infinite.
-            quiet = max(begun, self.heard_at) + silence - loop.time()
-            if left <= 0:
-                return f"the summary was not finished within {seconds:.0f} seconds"
-            if quiet <= 0:
-                return f"there was no response for {silence:g} seconds"
-            await asyncio.wait([work], timeout=min(left, quiet, silence))
+            seconds_left = max(started, self._piece_done_at) + most_seconds - loop.time()
+            # As long as no model has been asked, this is infinite.
+            silence_left = max(started, self.heard_at) + most_silence - loop.time()
+            if seconds_left <= 0:
+                return f"the summary was not finished within {most_seconds:.0f} seconds"
+            if silence_left <= 0:
+                return f"there was no response for {most_silence:g} seconds"
+            # A model may be asked or speak meanwhile, so no wait is longer than a silence.
+            await asyncio.wait([work], timeout=min(seconds_left, silence_left, most_silence))
         return ""
 
     def seconds_of_silent_reading(self) -> float:
@@ -334,46 +349,57 @@ class FoldDocumentWriter:
         """Return the details a document may name, inherited and new, and the entries of
         all: the texts of a long history are never all in memory.
         """
-        before: list[Detail] = []
-        seqs: list[int] = []
-        for number, item in enumerate(reading.items):
-            if number % 2_000 == 0:
-                await asyncio.sleep(0)
-            entry = None
-            if item.fold:
-                entry = await self._read_details_of_earlier_document(reading.branch, item)
-            if entry is not None:
-                before += entry
-            elif item.fold:
-                seqs.extend(reading.branch.messages_of_item(item))
-            else:
-                seqs.append(item.first)
-        collecting = DetailCollector()
-        before = collecting.inherit_details(before)
-        for start in range(0, len(seqs), span_text_and_detail_sources.BATCH):
-            some = seqs[start : start + span_text_and_detail_sources.BATCH]
-            sources = await read_detail_sources(reading.branch, some, self.cache)
-            stored = list(details_of_stored_entries(reading.branch, some))
-            await asyncio.to_thread(_collect_with_pauses, collecting, sources, stored)
-        for change in await self._read_recorded_changes(reading, before):
-            collecting.add_detail(change)
+        inherited, seqs_to_read = await self._read_earlier_documents(reading)
+        collector = DetailCollector()
+        inherited = collector.inherit_details(inherited)
+        for start in range(0, len(seqs_to_read), span_text_and_detail_sources.BATCH):
+            batch = seqs_to_read[start : start + span_text_and_detail_sources.BATCH]
+            sources = await read_detail_sources(reading.branch, batch, self.cache)
+            stored_entries = list(details_of_stored_entries(reading.branch, batch))
+            await asyncio.to_thread(_collect_with_pauses, collector, sources, stored_entries)
+        for change in await self._read_recorded_changes(reading, inherited):
+            collector.add_detail(change)
         merged, unseen = await asyncio.to_thread(
-            _merge_and_split_details, before, collecting, reading.todo
+            _merge_and_split_details, inherited, collector, reading.todo
         )
         undone_files = await read_undone_files(reading.situation.state, self.cache)
         details = _without_undone_work(merged, undone_files)
-        index: tuple[Digest, ...] = ()
-        if unseen:
-            index = (await self._store_details_entry(unseen),)
-        main = await self._store_details_entry(details, *index)
         named = [detail for detail in details if detail.is_critical or detail.kind == "stored"]
-        return named, (main, *index)
+        if not unseen:
+            return named, (await self._store_details_entry(details),)
+        # Names that the model never saw have an entry of their own, which the main one names.
+        index = await self._store_details_entry(unseen)
+        main = await self._store_details_entry(details, index)
+        return named, (main, index)
+
+    async def _read_earlier_documents(
+        self, reading: DocumentMaterial
+    ) -> tuple[list[Detail], list[int]]:
+        """Return the details that earlier documents in the span have, and the numbers of the
+        messages that must be read, since no earlier document has their details.
+        """
+        inherited: list[Detail] = []
+        seqs_to_read: list[int] = []
+        for number, item in enumerate(reading.items):
+            if number % ITEMS_BETWEEN_PAUSES == 0:
+                await asyncio.sleep(0)
+            if not item.fold:
+                seqs_to_read.append(item.first)
+                continue
+            details = await self._read_details_of_earlier_document(reading.branch, item)
+            if details is None:
+                seqs_to_read.extend(reading.branch.messages_of_item(item))
+            else:
+                inherited += details
+        return inherited, seqs_to_read
 
     async def _read_recorded_changes(
-        self, reading: DocumentMaterial, before: Sequence[Detail]
+        self, reading: DocumentMaterial, inherited: Sequence[Detail]
     ) -> list[Detail]:
         """Return what the steps of the span did to files, where an earlier document has it not."""
-        known = {(detail.text, detail.seq) for detail in before if detail.kind == "written"}
+        inherited_changes = {
+            (detail.text, detail.seq) for detail in inherited if detail.kind == "written"
+        }
         changes_by_seq = _file_changes_in_span(reading)
         digests = {fact.difference.digest for fact in changes_by_seq.values()}
         contents = await self.cache.read_contents(digests)
@@ -386,15 +412,15 @@ class FoldDocumentWriter:
             for change in name_changes_of_fact(fact, content, names):
                 verb = describe_change(before=change.before, after=change.after)
                 text = f"{verb} {printable_path(names[change.path])}"
-                if (text, seq) not in known:
+                if (text, seq) not in inherited_changes:
                     details.append(Detail("written", text, seq))
         return details
 
-    async def _store_details_entry(self, found: Sequence[Detail], *index: Digest) -> Digest:
-        text = await asyncio.to_thread(format_details_entry, found, *index)
-        stored = await self.cache.store_content(
-            text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY)
-        )
+    async def _store_details_entry(self, details: Sequence[Detail], *index: Digest) -> Digest:
+        """Store a list of details as an entry. `index`: an entry with more of them."""
+        text = await asyncio.to_thread(format_details_entry, details, *index)
+        content = text.encode("utf-8", "replace")
+        stored = await self.cache.store_content(content, EntryOrigin("handover", ENTRY))
         return stored.digest
 
     def _read_passages(self, reading: DocumentMaterial) -> AsyncIterator[SpanText]:
@@ -424,7 +450,7 @@ class FoldDocumentWriter:
         self,
         reading: DocumentMaterial,
         making: DocumentPlan,
-        made: FoldDocument,
+        document: FoldDocument,
         model: str,
         seconds: float,
     ) -> facts.Folded:
@@ -436,12 +462,12 @@ class FoldDocumentWriter:
             fold=making.fold,
             kind=plan.kind,
             cover=plan.span,
-            text=made.text,
-            tokens=made.tokens,
+            text=document.text,
+            tokens=document.tokens,
             tokens_before=reading.shown,
             batch=making.fold,
             entries=(making.entry, *making.index),
-            details=made.kept,
+            details=document.kept,
             number=number,
             model=model,
             seconds=seconds,
@@ -501,60 +527,66 @@ class FoldDocumentWriter:
 
     async def _ask_attempt_for_text(
         self,
-        rung: WritingAttempt,
+        attempt: WritingAttempt,
         reading: DocumentMaterial,
         question: str,
         asking: ModelInquiry,
         seconds: float,
     ) -> str:
-        answer = min(
-            _answer_limit_tokens(reading.situation, rung.role),
+        # A document that is half as long again as allowed can still be shortened.
+        answer_limit = min(
+            _answer_limit_tokens(reading.situation, attempt.role),
             self._document_limit_tokens(reading) * 3 // 2,
         )
         purpose = facts.Purpose(reading.plan.kind.value)
-        if rung.way == "prefix":
+        if attempt.way == "prefix":
             return await self._ask_over_own_context(
-                rung.client, reading, question, answer, asking, seconds
+                attempt.client, reading, question, answer_limit, asking, seconds
             )
-        room = self._material_room_tokens(reading.situation, rung.role)
+        material_limit = self._material_room_tokens(reading.situation, attempt.role)
 
         async def ask_about(material: str) -> str:
-            request = build_material_request(material, question, purpose, answer)
-            whole = _require_text(await asking.ask_for_text(rung.client, request, seconds))
+            request = build_material_request(material, question, purpose, answer_limit)
+            answer = _require_text(await asking.ask_for_text(attempt.client, request, seconds))
             self._piece_done_at = asyncio.get_running_loop().time()
-            text = whole[: MOST_ANSWER_TOKENS * 8]
-            limit = room // 2  # Two of them always fit, so each round of merging leaves fewer.
-            count = self.tokens.count_tokens(text)
-            if count <= limit:
-                return text
-            return text[: len(text) * limit // count]
+            # Two of them always fit, so each round of merging leaves fewer.
+            return self._cut_answer(answer, material_limit // 2)
 
         note = ""
-        if rung.way == "pieces":
+        if attempt.way == "pieces":
             note = PART_NOTE
-        pieces = _split_and_join_passages(self._read_passages(reading), room)
+        pieces = _split_and_join_passages(self._read_passages(reading), material_limit)
         texts = await _ask_several_at_once(ask_about, note, pieces)
         while len(texts) > 1:
-            pieces = _split_and_join_passages(self._build_passages(texts), room)
+            pieces = _split_and_join_passages(self._build_passages(texts), material_limit)
             texts = await _ask_several_at_once(ask_about, MERGE_NOTE, pieces)
         return "".join(texts)
+
+    def _cut_answer(self, answer: str, most_tokens: int) -> str:
+        text = answer[: MOST_ANSWER_TOKENS * LONGEST_ANSWER_TOKEN]
+        token_count = self.tokens.count_tokens(text)
+        if token_count <= most_tokens:
+            return text
+        return text[: len(text) * most_tokens // token_count]
 
     async def _ask_over_own_context(
         self,
         client: ModelClient,
         reading: DocumentMaterial,
         question: str,
-        answer: int,
+        answer_limit: int,
         asking: ModelInquiry,
         seconds: float,
     ) -> str:
+        """Ask the main model behind what it was sent already, which is in its cache."""
         view = reading.view
         if getattr(client, "has_own_history", False):
             # A connected agent's model gets the question as the agent's next message.
             view = View(())
-        sent = request_building.build_request(view, await self.contents.read_view_contents(view))
+        contents = await self.contents.read_view_contents(view)
+        request_so_far = request_building.build_request(view, contents)
         purpose = facts.Purpose(reading.plan.kind.value)
-        request = append_question(sent, question, purpose, answer)
+        request = append_question(request_so_far, question, purpose, answer_limit)
         text = _require_text(await asking.ask_for_text(client, request, seconds))
         is_short = self.tokens.count_tokens(text) < LEAST_DOCUMENT_TOKENS
         if is_short and not handover.has_handover_heading(text):
@@ -568,10 +600,10 @@ class FoldDocumentWriter:
 
     async def _build_document(
         self,
-        rung: WritingAttempt,
+        attempt: WritingAttempt,
         making: DocumentPlan,
         text: str,
-        answer: int,
+        answer_limit: int,
         asking: ModelInquiry,
         seconds: float,
     ) -> FoldDocument:
@@ -581,24 +613,26 @@ class FoldDocumentWriter:
         if not STRATEGIES[making.plan.kind].sections:
             return await asyncio.to_thread(build_fold_document, making, {"": text}, self.tokens)
         sections = handover.split_handover_sections(text)
-        lacking = handover.find_missing_sections(sections)
-        if lacking:
-            question = handover.missing_sections_question(lacking)
+        missing = handover.find_missing_sections(sections)
+        if missing:
+            question = handover.missing_sections_question(missing)
             purpose = facts.Purpose(making.plan.kind.value)
-            request = build_material_request(text, question, purpose, answer)
+            request = build_material_request(text, question, purpose, answer_limit)
             try:
-                more = await asking.ask_for_text(rung.client, request, seconds)
+                second_answer = await asking.ask_for_text(attempt.client, request, seconds)
             except ModelFailed:
-                more = ""
-            for name, said in handover.split_handover_sections(more).items():
-                if name in lacking and said:
-                    sections[name] = said
+                second_answer = ""  # The sections there are make a document all the same.
+            for name, section_text in handover.split_handover_sections(second_answer).items():
+                if name in missing and section_text:
+                    sections[name] = section_text
         return await asyncio.to_thread(build_fold_document, making, sections, self.tokens)
 
     def _material_room_tokens(self, situation: FoldSituation, role: facts.ModelRole) -> int:
         """Return how many tokens of material fit a role's window beside question and answer."""
-        room = _role_window_tokens(situation, role) - _answer_limit_tokens(situation, role) - 600
-        return max(1_000, int(room / max(situation.meter.factor, 1.0) * 0.95))
+        window = _role_window_tokens(situation, role)
+        billed_tokens = window - _answer_limit_tokens(situation, role) - TOKENS_AROUND_MATERIAL
+        counted_tokens = billed_tokens / max(situation.meter.factor, 1.0)
+        return max(LEAST_MATERIAL_TOKENS, int(counted_tokens * MATERIAL_SHARE))
 
 
 def _role_window_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:
@@ -642,35 +676,36 @@ def _collect_with_pauses(
 
 
 def _merge_and_split_details(
-    before: Sequence[Detail], collecting: DetailCollector, todo: Sequence[tuple[str, str]]
+    inherited: Sequence[Detail], collector: DetailCollector, todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], list[Detail]]:
     """Merge all details. Return apart from them the names that the model never saw.
     Slow, so to be run in a thread.
     """
     merged = conversation_details.merge_details_and_replace_todos(
-        before, collecting.finish_collecting(), todo
+        inherited, collector.finish_collecting(), todo
     )
-    seen = [detail for detail in merged if detail.kind != UNSEEN]
-    seen_texts = {detail.text for detail in seen}
-    unseen = [
-        detail for detail in merged if detail.kind == UNSEEN and detail.text not in seen_texts
-    ]
-    return seen, unseen
+    shown_details = [detail for detail in merged if detail.kind != UNSEEN]
+    shown_texts = {detail.text for detail in shown_details}
+    unseen_details = []
+    for detail in merged:
+        if detail.kind == UNSEEN and detail.text not in shown_texts:
+            unseen_details.append(detail)
+    return shown_details, unseen_details
 
 
 def _without_undone_work(details: Sequence[Detail], files: UndoneFiles) -> list[Detail]:
     """Leave out files that were written and undone since, and say what is undone now."""
-    left = []
+    valid_details = []
     for detail in details:
         is_undone = detail.kind == "written" and files.is_undone(detail.text)
         is_said_before = detail.text.startswith((UNDID, UNDID_PARTLY))  # By an earlier document.
         if not is_undone and not is_said_before:
-            left.append(detail)
-    undone = files.describe_undos(files.made)
-    if not undone:
-        return left
-    left.append(Detail("decision", undone, files.last_seq))
-    return sort_details(left)
+            valid_details.append(detail)
+    undos = files.describe_undos(files.made)
+    if not undos:
+        return valid_details
+    valid_details.append(Detail("decision", undos, files.last_seq))
+    return sort_details(valid_details)
 
 
 def _require_text(text: str) -> str:
@@ -683,57 +718,62 @@ async def _ask_several_at_once(
     ask: Callable[[str], Awaitable[str]], note: str, pieces: AsyncIterator[str]
 ) -> list[str]:
     """Return a text about each piece. If only some fail, the others are still worth having."""
-    texts: list[str] = []
-    failed: list[ModelFailed] = []
-
-    async def ask_about(held: Sequence[str]) -> None:
-        asked = (ask(note + piece) for piece in held)
-        for answer in await asyncio.gather(*asked, return_exceptions=True):
-            if isinstance(answer, str):
-                texts.append(answer)
-            elif isinstance(answer, ModelFailed):
-                failed.append(answer)
-                texts.append(LOST_PART)
-            else:
-                raise answer
-
-    held: list[str] = []
+    answers: list[str | BaseException] = []
+    batch: list[str] = []
     async for piece in pieces:
-        held.append(piece)
-        if len(held) == PIECES_AT_ONCE:
-            await ask_about(held)
-            held = []
-    await ask_about(held)
-    if failed and len(failed) == len(texts):
-        raise failed[0]
+        batch.append(note + piece)
+        if len(batch) == PIECES_AT_ONCE:
+            answers += await _gather_answers(ask, batch)
+            batch = []
+    answers += await _gather_answers(ask, batch)
+    failures = [answer for answer in answers if isinstance(answer, ModelFailed)]
+    if failures and len(failures) == len(answers):
+        raise failures[0]
+    texts: list[str] = []
+    for answer in answers:
+        if isinstance(answer, str):
+            texts.append(answer)
+        else:
+            texts.append(LOST_PART)
     return texts
+
+
+async def _gather_answers(
+    ask: Callable[[str], Awaitable[str]], batch: Sequence[str]
+) -> list[str | BaseException]:
+    """Return the answers, and models' failures in their places. Other errors are raised."""
+    answers = await asyncio.gather(*map(ask, batch), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, ModelFailed):
+            raise answer
+    return answers
 
 
 async def _split_and_join_passages(
     passages: AsyncIterator[SpanText], most_tokens: int
 ) -> AsyncIterator[str]:
     """Yield the transcript in pieces of up to `most_tokens`, split between messages if possible."""
-    held: list[str] = []
-    left = most_tokens
+    texts_of_piece: list[str] = []
+    tokens_left = most_tokens
     async for passage in passages:
         for part in _split_passage(passage, most_tokens):
-            if part.tokens > left and held:
-                yield "\n\n".join(held)
-                held = []
-                left = most_tokens
-            held.append(part.text)
-            left -= part.tokens
-    if held:
-        yield "\n\n".join(held)
+            if part.tokens > tokens_left and texts_of_piece:
+                yield "\n\n".join(texts_of_piece)
+                texts_of_piece = []
+                tokens_left = most_tokens
+            texts_of_piece.append(part.text)
+            tokens_left -= part.tokens
+    if texts_of_piece:
+        yield "\n\n".join(texts_of_piece)
 
 
 def _split_passage(passage: SpanText, most_tokens: int) -> Iterator[SpanText]:
-    count = -(-passage.tokens // most_tokens)
-    if count <= 1:
+    if passage.tokens <= most_tokens:
         yield passage
         return
-    size = -(-len(passage.text) // count)
-    for start in range(0, len(passage.text), size):
-        yield replace(
-            passage, text=passage.text[start : start + size], tokens=passage.tokens // count
-        )
+    part_count = math.ceil(passage.tokens / most_tokens)
+    part_length = math.ceil(len(passage.text) / part_count)
+    tokens_of_part = passage.tokens // part_count
+    for start in range(0, len(passage.text), part_length):
+        text = passage.text[start : start + part_length]
+        yield replace(passage, text=text, tokens=tokens_of_part)

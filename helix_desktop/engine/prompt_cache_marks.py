@@ -45,20 +45,20 @@ class MarkedRequest:
 
     def mark_next_request(self, blocks: Sequence[object]) -> "MarkedRequest":
         """Return where the next request is marked: what it shares with this one is cached."""
-        same = count_equal_first_blocks(self.blocks, blocks)
-        places = set(self.known).union(self.marks)
-        known = sorted(place for place in places if place <= same)
-        stable = max(known, default=0)
+        same_count = count_equal_first_blocks(self.blocks, blocks)
+        earlier_marks = set(self.known).union(self.marks)
+        marks_still_cached = sorted(mark for mark in earlier_marks if mark <= same_count)
+        stable = max(marks_still_cached, default=0)
         settled = self.settled
         base = self.base
-        if same < len(self.blocks):
-            settled = self._end_of_changed_part(blocks, same)
+        if same_count < len(self.blocks):
+            settled = self._end_of_changed_part(blocks, same_count)
             base = stable or 1
         marks = {stable, settled, len(blocks)}
         marks.discard(0)
         return MarkedRequest(
             blocks=blocks,
-            known=tuple(known[-REMEMBERED:]),
+            known=tuple(marks_still_cached[-REMEMBERED:]),
             marks=tuple(sorted(marks)),
             stable=stable,
             settled=settled,
@@ -69,39 +69,46 @@ class MarkedRequest:
         """Return the request with at most `count` marks. `near`: cached content is only
         found near its end.
         """
-        end = len(self.blocks)
-        known = self.stable or self.base
+        request_end = len(self.blocks)
+        end_of_cached = self.stable or self.base
         # The most important mark comes first, since only so many are allowed.
-        by_importance = (end, known, self.settled, self.base)
         if near:
-            by_importance = (end, self.settled, self.base, known)
-        places = [place for place in dict.fromkeys(by_importance) if 0 < place <= end]
-        return replace(self, marks=tuple(sorted(places[: max(0, count)])))
+            by_importance = (request_end, self.settled, self.base, end_of_cached)
+        else:
+            by_importance = (request_end, end_of_cached, self.settled, self.base)
+        marks = [mark for mark in dict.fromkeys(by_importance) if 0 < mark <= request_end]
+        return replace(self, marks=tuple(sorted(marks[: max(0, count)])))
 
-    def _end_of_changed_part(self, now: Sequence[object], same: int) -> int:
+    def _end_of_changed_part(self, next_blocks: Sequence[object], same_count: int) -> int:
         """Return where the changed part ends. Blocks after the last request's end are
         additions, not changes.
         """
         last_block = self.blocks[-1]
-        for end in range(len(now), same, -1):
-            if now[end - 1] == last_block:
-                same_at_end = count_equal_first_blocks(self.blocks[::-1], now[:end][::-1])
-                return max(same, end - same_at_end)
-        return min(self.settled, same)
+        for end in range(len(next_blocks), same_count, -1):
+            if next_blocks[end - 1] == last_block:
+                blocks_from_end = self.blocks[::-1]
+                next_blocks_from_end = next_blocks[:end][::-1]
+                same_at_end = count_equal_first_blocks(blocks_from_end, next_blocks_from_end)
+                return max(same_count, end - same_at_end)
+        return min(self.settled, same_count)
 
 
-def count_equal_first_blocks(before: Sequence[object], now: Sequence[object]) -> int:
+def count_equal_first_blocks(last_blocks: Sequence[object], next_blocks: Sequence[object]) -> int:
     """Count the first blocks that are equal to those of the last request."""
     # Most blocks are the same objects, and comparing their contents would take long.
-    same = count_same_first_objects(before, now)
-    shorter = min(len(before), len(now))
-    while same < shorter and before[same] == now[same]:
-        same += 1
-    return same
+    same_count = count_same_first_objects(last_blocks, next_blocks)
+    shorter_length = min(len(last_blocks), len(next_blocks))
+    while same_count < shorter_length and last_blocks[same_count] == next_blocks[same_count]:
+        same_count += 1
+    return same_count
 
 
-def count_same_first_objects(one: Sequence[object], other: Sequence[object]) -> int:
+def count_same_first_objects(last_objects: Sequence[object], next_objects: Sequence[object]) -> int:
+    """Count the first objects that are the same ones, and not only equal. Lists may be long,
+    so this runs without a step of Python for each object.
+    """
+    are_same = map(operator.is_, last_objects, next_objects)
     try:
-        return operator.indexOf(map(operator.is_, one, other), False)
-    except ValueError:
-        return min(len(one), len(other))
+        return operator.indexOf(are_same, False)
+    except ValueError:  # There is no difference.
+        return min(len(last_objects), len(next_objects))

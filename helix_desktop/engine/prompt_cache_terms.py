@@ -6,6 +6,7 @@ twice the input price; a rule for five minutes folded before pauses that would h
 nothing. What an agent asked for is seen in what its provider charges (`Usage`).
 """
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -74,10 +75,17 @@ UNKNOWN_TERMS = CacheTerms(re.compile(""), 1.0, USUAL_SECONDS, 4_096)
 def cache_terms_of_model(model: str, *, for_an_hour: bool = False) -> CacheTerms:
     """Return the terms of a model, also by the name that a provider in between gives it."""
     name = model.rpartition("/")[2].lower().removeprefix("anthropic.").removeprefix("us.anthropic.")
-    terms = next((row for row in CACHE_TERMS if row.models.match(name)), UNKNOWN_TERMS)
+    terms = _documented_terms(name)
     if for_an_hour:
         return replace(terms, write=facts.HOUR_WRITE_PRICE, seconds=HOUR_SECONDS, is_exact=True)
     return terms
+
+
+def _documented_terms(model_name: str) -> CacheTerms:
+    for terms in CACHE_TERMS:
+        if terms.models.match(model_name):
+            return terms
+    return UNKNOWN_TERMS
 
 
 def is_cached_for_an_hour(state: Moment) -> bool:
@@ -120,22 +128,19 @@ def cache_lifetime_seconds(state: Moment) -> float:
 
 def _learn_lifetime(state: Moment, assumed: float) -> float:
     """Move an assumed lifetime by the pauses that a cache outlived, or did not."""
-    outlived = 0.0
-    ended: list[float] = []
-    before: facts.Recorded | None = None
-    for step in _last_steps(state, LEARNED_FROM_STEPS):
-        if before is not None:
-            pause = _time_asked(step) - before.time
-            share = _share_read(before, step)
-            if share >= READ_SHARE:
-                outlived = max(outlived, pause)
-            elif share < LOST_SHARE and not _was_changed_between(state, before.seq, step.seq):
-                ended.append(pause)
-        before = step
-    lifetime = max(assumed, outlived)
-    for pause in ended:
+    longest_outlived = 0.0
+    pauses_that_ended_it: list[float] = []
+    for earlier, later in itertools.pairwise(_last_steps(state, LEARNED_FROM_STEPS)):
+        pause = _time_asked(later) - earlier.time
+        share_read = _share_read(earlier, later)
+        if share_read >= READ_SHARE:
+            longest_outlived = max(longest_outlived, pause)
+        elif share_read < LOST_SHARE and not _was_changed_between(state, earlier.seq, later.seq):
+            pauses_that_ended_it.append(pause)
+    lifetime = max(assumed, longest_outlived)
+    for pause in pauses_that_ended_it:
         # A miss after a pause that the cache outlives at other times has another reason.
-        if pause > outlived:
+        if pause > longest_outlived:
             lifetime = min(lifetime, pause)
     return lifetime
 
@@ -164,10 +169,10 @@ def _time_asked(step: facts.Recorded) -> float:
     return step.time - step.fact.seconds
 
 
-def _share_read(before: facts.Recorded, now: facts.Recorded) -> float:
-    """Return how much of the request before, a request has read from the cache."""
-    earlier = before.fact
-    later = now.fact
+def _share_read(earlier_step: facts.Recorded, later_step: facts.Recorded) -> float:
+    """Return which share of the earlier step's request the later one read from the cache."""
+    earlier = earlier_step.fact
+    later = later_step.fact
     if not isinstance(earlier, facts.ModelReplied) or not isinstance(later, facts.ModelReplied):
         return 1.0
     if earlier.model != later.model:
@@ -175,10 +180,12 @@ def _share_read(before: facts.Recorded, now: facts.Recorded) -> float:
     return later.usage.cache_read / earlier.usage.input
 
 
-def _was_changed_between(state: Moment, first: int, last: int) -> bool:
+def _was_changed_between(state: Moment, earlier_seq: int, later_seq: int) -> bool:
     """Whether what was sent before has changed, so that a cache could not be read anyway."""
     changes = (
         facts.Folded, facts.Unfolded, facts.Refolded, facts.Rewound, facts.DocumentEdited,
         facts.SystemSet, facts.ToolsOffered, facts.RulesSet, facts.ModelSet,
     )  # fmt: skip
-    return any(isinstance(one.fact, changes) for one in state.record.facts[first : last - 1])
+    # Facts count from 1, so this begins behind the earlier one and ends before the later one.
+    facts_between = state.record.facts[earlier_seq : later_seq - 1]
+    return any(isinstance(recorded.fact, changes) for recorded in facts_between)

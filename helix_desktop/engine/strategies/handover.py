@@ -62,9 +62,13 @@ def _covers_too_few_messages(situation: FoldSituation, span: Span) -> bool:
 
 
 def _is_cooling_down(situation: FoldSituation) -> bool:
-    last = situation.branch.last_handover
+    """Whether the policy does not want another summary so soon after the last one."""
+    last_handover = situation.branch.last_handover
+    if last_handover <= 0:
+        return False
     # The difference is negative if the computer's clock has been set back.
-    return last > 0 and 0 <= situation.now - last < situation.policy.handover_cooldown
+    seconds_since = situation.now - last_handover
+    return 0 <= seconds_since < situation.policy.handover_cooldown
 
 
 def least_tokens_for_paying_handover(situation: FoldSituation) -> float:
@@ -79,31 +83,41 @@ def least_tokens_for_paying_handover(situation: FoldSituation) -> float:
 
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
-    """Plan a handover once carrying its span has cost as much as the handover would."""
-    price = prices_of_main_model(situation.state)
+    """Plan a handover once carrying its span has cost as much as the handover would.
+
+    Carrying means to send messages again with each step. All costs are in input tokens.
+    """
+    prices = prices_of_main_model(situation.state)
     branch = situation.branch
     factor = situation.meter.factor
-    first = span.last + 1
-    covered = branch.total_tokens - sum(item.tokens for item in branch.items_from_fact(first))
-    # `paid`: what the covered tokens have cost so far. `saved`: what each further step would save.
-    paid = fold_economics.carrying_cost(round(branch.carried_token_steps(first) * factor), price)
-    less = round(covered * factor) - expected_document_tokens(situation)
-    saved = fold_economics.carrying_cost(less, price)
-    costs = expected_fold_cost(situation, span)
-    rewritten = 0.0
+    first_kept = span.last + 1
+    tokens_kept = sum(item.tokens for item in branch.items_from_fact(first_kept))
+    covered_tokens = round((branch.total_tokens - tokens_kept) * factor)
+    tokens_carried_so_far = round(branch.carried_token_steps(first_kept) * factor)
+    paid_so_far = fold_economics.carrying_cost(tokens_carried_so_far, prices)
+    freed_tokens = covered_tokens - expected_document_tokens(situation)
+    saved_by_step = fold_economics.carrying_cost(freed_tokens, prices)
+    writing_cost = expected_fold_cost(situation, span)
+    rewriting_cost = 0.0
     payback_share = fold_economics.HANDOVER_PAYBACK_SHARE
     if situation.is_pausing:
-        rewritten = fold_economics.expected_rewriting_cost(less, price)
+        rewriting_cost = fold_economics.expected_rewriting_cost(freed_tokens, prices)
         # After the pause all is written again anyway, so there is less to repay.
         payback_share = fold_economics.PAYBACK_SHARE
-    more = max(0, situation.meter.parts[ContextKind.SYSTEM] - fold_economics.USUAL_SETTINGS_TOKENS)
-    recalls = fold_economics.carrying_cost(fold_economics.RECALLS_OF_HANDOVER * more, price)
-    whole_cost = costs + recalls - rewritten
+    # Each recall that a summary leads to sends the system prompt and the tools once more.
+    system_tokens = situation.meter.parts[ContextKind.SYSTEM]
+    unusual_tokens = max(0, system_tokens - fold_economics.USUAL_SETTINGS_TOKENS)
+    recalls_cost = fold_economics.carrying_cost(
+        fold_economics.RECALLS_OF_HANDOVER * unusual_tokens, prices
+    )
+    whole_cost = writing_cost + recalls_cost - rewriting_cost
     experience = measure_fold_experience(situation)
-    if not fold_economics.handover_pays(paid, saved, whole_cost, experience, payback_share):
+    if not fold_economics.handover_pays(
+        paid_so_far, saved_by_step, whole_cost, experience, payback_share
+    ):
         return None
-    why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a summary would cost {costs:,.0f}"
-    if rewritten:
+    why = f"keeping these messages has cost {paid_so_far:,.0f} input tokens so far, and a summary would cost {writing_cost:,.0f}"
+    if rewriting_cost:
         why += "; after this pause, they would have to be written to the provider's cache again"
     return FoldPlan(FoldKind.HANDOVER, span, why)
 
@@ -210,14 +224,18 @@ def split_handover_sections(text: str) -> dict[str, str]:
 
 def _strip_code_fence(lines: list[str]) -> list[str]:
     """Remove a code fence around the document. One without an end was cut off."""
-    first_heading = next((n for n, line in enumerate(lines) if _section_of_heading(line)), 0)
+    headings = [number for number, line in enumerate(lines) if _section_of_heading(line)]
     fences = [number for number, line in enumerate(lines) if line.startswith(FENCE)]
+    first_heading = 0
+    if headings:
+        first_heading = headings[0]
     if not fences or fences[0] > first_heading:
         return lines
-    around = {fences[0]}
+    fences_of_document = {fences[0]}
+    # Of an odd number of fences, the one that would close the document is missing.
     if len(fences) % 2 == 0:
-        around.add(fences[-1])
-    return [line for number, line in enumerate(lines) if number not in around]
+        fences_of_document.add(fences[-1])
+    return [line for number, line in enumerate(lines) if number not in fences_of_document]
 
 
 def has_handover_heading(text: str) -> bool:
@@ -229,8 +247,11 @@ def find_missing_sections(found: Mapping[str, str]) -> list[str]:
 
 
 def _section_of_heading(line: str) -> str:
-    said = line.strip(_HEADING_MARKS).casefold()
-    return next((name for name in SECTIONS if name.casefold() == said), "")
+    words = line.strip(_HEADING_MARKS).casefold()
+    for name in SECTIONS:
+        if name.casefold() == words:
+            return name
+    return ""
 
 
 STRATEGY = FoldStrategy(
