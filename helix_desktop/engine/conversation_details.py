@@ -183,19 +183,25 @@ def merge_details(found: Iterable[Detail]) -> list[Detail]:
 
 
 def _list_known_details(known: Known) -> list[Detail]:
-    return [detail for alike in known.values() for detail in alike.values()]
+    details: list[Detail] = []
+    for details_of_kind in known.values():
+        details += details_of_kind.values()
+    return details
 
 
 def _merge_detail_and_count_new_characters(known: Known, detail: Detail) -> int:
     """Return how many characters the detail adds to an entry: none if it is known."""
-    alike = known.setdefault(detail.kind, {})
-    before = alike.get(detail.text)
-    if before is not None:
-        seq = max(before.seq, detail.seq)
-        times = before.times + detail.times
-        alike[detail.text] = Detail(detail.kind, detail.text, seq, times)
+    details_of_kind = known.setdefault(detail.kind, {})
+    earlier = details_of_kind.get(detail.text)
+    if earlier is not None:
+        details_of_kind[detail.text] = Detail(
+            detail.kind,
+            detail.text,
+            seq=max(earlier.seq, detail.seq),
+            times=earlier.times + detail.times,
+        )
         return 0
-    alike[detail.text] = detail
+    details_of_kind[detail.text] = detail
     if detail.kind in WORDS:
         return len(detail.text) + 1  # Words of one message share a line.
     return len(detail.text) + LEAST_LINE
@@ -213,7 +219,8 @@ def merge_details_and_replace_todos(
 def names_a_file(written: str) -> bool:
     """Whether a detail names a file. Earlier versions took words of a command for files."""
     path = _DONE.sub("", written)
-    return "/" in path or "." in path or "\\" in path or written != path
+    says_what_was_done = path != written
+    return says_what_was_done or _may_be_path(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,18 +288,18 @@ class DetailCollector:
 
     def inherit_details(self, before: Iterable[Detail]) -> list[Detail]:
         """Take over what later messages may settle. Return the other details of a document."""
-        others = []
+        settled = []
         for detail in before:
             if detail.kind == "rule":
                 self._preferences.add_demand(detail.text, detail.seq, detail.times)
             elif detail.kind == "works":
                 self._proofs[detail.text] = (detail.seq, detail.text)
             elif detail.kind == "failure" and " failed: " in detail.text:
-                label, _, why = detail.text.partition(" failed: ")
-                self._failures[label, why] = (detail.seq, detail.text)
+                label, _, error = detail.text.partition(" failed: ")
+                self._failures[label, error] = (detail.seq, detail.text)
             elif detail.kind != "written" or names_a_file(detail.text):
-                others.append(detail)
-        return others
+                settled.append(detail)
+        return settled
 
     def finish_collecting(self) -> list[Detail]:
         self._collect_from_last_message_without_calls()
@@ -325,8 +332,8 @@ class DetailCollector:
     def _add_demand(self, text: str, seq: int) -> None:
         line = _join_lines(text)
         if line:
-            shown = tool_result_reading.shorten_with_mark(line, LONGEST_SENTENCE)
-            self._preferences.add_demand(shown, seq)
+            demand = tool_result_reading.shorten_with_mark(line, LONGEST_SENTENCE)
+            self._preferences.add_demand(demand, seq)
 
     def add_detail(self, detail: Detail) -> None:
         """Add a detail. Discard the least important if there are far more than an entry
@@ -350,17 +357,18 @@ class DetailCollector:
         text = source.text.strip()
         if text:
             self.add_detail(Detail("message", text[:LONGEST_MESSAGE], source.seq))
-        confirmed = self._asked and len(text) < LONGEST_SENTENCE and _YES.match(text)
-        demands = stated_rules_and_decisions.states_a_rule(text)
-        if confirmed:
-            answer = text
-            if demands:
+        is_short = len(text) < LONGEST_SENTENCE
+        confirms_question = bool(self._asked and is_short and _YES.match(text))
+        states_a_rule = stated_rules_and_decisions.states_a_rule(text)
+        if confirms_question:
+            confirmation = text
+            if states_a_rule:
                 # What follows the agreement is a demand of its own.
-                answer = split_sentences(text)[0]
-            self._add_detail_line("decision", f"{self._asked} — {answer}", source.seq)
+                confirmation = split_sentences(text)[0]
+            self._add_detail_line("decision", f"{self._asked} — {confirmation}", source.seq)
         if len(text) > BRIEF_MESSAGE:
             self._collect_demands(source)
-        elif demands or not (confirmed or _is_no_demand(text)):
+        elif states_a_rule or not (confirms_question or _is_no_demand(text)):
             self._add_demand(text, source.seq)
         for name in source.names:
             self._add_detail_line("artifact", name, source.seq)
@@ -396,38 +404,38 @@ class DetailCollector:
 
     def _collect_from_last_message_without_calls(self) -> None:
         """Keep the report and conclusions of the last message, unless it called a tool."""
-        answer = self._said
+        message = self._said
         self._said = None
-        if answer is None:
+        if message is None:
             return
-        calls_a_tool = bool(self._called) and self._last_call == answer.seq
+        calls_a_tool = bool(self._called) and self._last_call == message.seq
         if calls_a_tool:
             return
         report = ""
         if self._acted:
-            report = agent_findings.extract_report(answer.text)
+            report = agent_findings.extract_report(message.text)
             self._preferences.add_answer()
-        rest = answer.text[len(report) :]
-        if report and rest.rstrip():
-            self._add_detail_line("report", report + tool_result_reading.CUT, answer.seq)
+        text_after_report = message.text[len(report) :]
+        if report and text_after_report.rstrip():
+            self._add_detail_line("report", report + tool_result_reading.CUT, message.seq)
         else:
-            self._add_detail_line("report", report, answer.seq)
-        for text in agent_findings.find_conclusions(rest):
-            self._add_detail_line("lesson", text, answer.seq)
+            self._add_detail_line("report", report, message.seq)
+        for conclusion in agent_findings.find_conclusions(text_after_report):
+            self._add_detail_line("lesson", conclusion, message.seq)
 
     def _remember_attempted_call(self, source: DetailSource) -> None:
-        given = tool_result_reading.parse_call_arguments(source.text)
-        command = tool_result_reading.command_of_call(source.tool, given, source.text)
+        arguments = tool_result_reading.parse_call_arguments(source.text)
+        command = tool_result_reading.command_of_call(source.tool, arguments, source.text)
         paths = tuple(
-            tool_result_reading.find_changed_paths(source.tool, given, command, source.text)
+            tool_result_reading.find_changed_paths(source.tool, arguments, command, source.text)
         )
-        tasks = tool_result_reading.find_open_tasks(given)
+        tasks = tool_result_reading.find_open_tasks(arguments)
         if tasks is not None:
             self._open["given"] = (source.seq, tasks)
         if paths or tool_result_reading.is_verifying_command(command):
             self._acted = True
         self._keep_finding_beside_call(source.seq, changes=bool(paths))
-        subject = tool_result_reading.key_shared_by_attempts(source.tool, given, command)
+        subject = tool_result_reading.key_shared_by_attempts(source.tool, arguments, command)
         self._tried[self._called] = _AttemptedCall(source.seq, subject, command, paths)
 
     def _keep_finding_beside_call(self, seq: int, *, changes: bool) -> None:
@@ -442,10 +450,15 @@ class DetailCollector:
     def _collect_written_paths(
         self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()
     ) -> None:
-        recorded = [change.path for change in changes]
+        recorded_paths = [change.path for change in changes]
         for path in tried.paths:
             self._preferences.add_changed_file(path)
-            if not any(path.endswith(known) or known.endswith(path) for known in recorded):
+            # One of the two may be relative to a folder.
+            is_recorded = any(
+                path.endswith(recorded_path) or recorded_path.endswith(path)
+                for recorded_path in recorded_paths
+            )
+            if not is_recorded:
                 self._add_detail_line("written", path, tried.seq)
 
     def _collect_from_call(self, source: DetailSource) -> None:
@@ -463,35 +476,37 @@ class DetailCollector:
             self._answered += 1
         for change in source.changes:
             self._preferences.add_changed_file(change.path)
-            done = describe_change(before=change.before, after=change.after)
-            self._add_detail_line("written", f"{done} {change.path}", source.seq)
+            verb = describe_change(before=change.before, after=change.after)
+            self._add_detail_line("written", f"{verb} {change.path}", source.seq)
         for name in source.names:
             self._add_detail_line("artifact", name, source.seq)
         for error in find_error_lines(source.text):
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
         is_command = bool(tried.line) or not has_call
-        why = tool_result_reading.describe_failure(source.text, ok=source.ok, command=is_command)
+        failure = tool_result_reading.describe_failure(
+            source.text, ok=source.ok, command=is_command
+        )
         refusal = None
         if not source.ok:
             refusal = tool_result_reading.read_refusal(source.text)
         if refusal is not None:
             self._add_demand(refusal, source.seq)
-        elif not why:
+        elif not failure:
             self._collect_written_paths(tried, source.changes)
-        if why:
-            self._remember_failure(tried, source.seq, why, was_refused=refusal is not None)
+        if failure:
+            self._remember_failure(tried, source.seq, failure, was_refused=refusal is not None)
         else:
             self._settle_failures(tried, source.seq)
 
     def _remember_failure(
-        self, tried: _AttemptedCall, seq: int, why: str, *, was_refused: bool
+        self, tried: _AttemptedCall, seq: int, failure: str, *, was_refused: bool
     ) -> None:
         label = _show_command(tried.line) or tried.subject
         if was_refused:
             # Only the same command shows that what was not run works after all.
-            self._add_newest_failure((label, why), seq, f"{label}: {why}")
+            self._add_newest_failure((label, failure), seq, f"{label}: {failure}")
             return
-        self._add_newest_failure((tried.subject, why), seq, f"{label} failed: {why}")
+        self._add_newest_failure((tried.subject, failure), seq, f"{label} failed: {failure}")
         self._proofs.pop(tried.subject, None)
         self._proofs.pop(label, None)
 
@@ -502,15 +517,21 @@ class DetailCollector:
     def _settle_failures(self, tried: _AttemptedCall, seq: int) -> None:
         """Turn the failures that this call solves into lessons, or note what it proves."""
         label = _show_command(tried.line) or tried.subject
-        solved = [key for key in self._failures if key[0] in (tried.subject, label)]
-        for key in solved:
+        solved_failures = []
+        for subject, error in self._failures:
+            if subject in (tried.subject, label):
+                solved_failures.append((subject, error))
+        for key in solved_failures:
             failed_seq, failure = self._failures.pop(key)
-            worked = f"worked: {label}"
+            solution = f"worked: {label}"
             if failure.startswith((f"{label} failed", f"{label}: ")):
-                worked = "it worked"
-            shown = tool_result_reading.shorten_with_mark(failure, LONGEST_FAILURE)
-            self._add_detail_line("lesson", f"{shown} — then {worked}", max(failed_seq, seq))
-        if not solved and tried.line and tool_result_reading.is_verifying_command(tried.line):
+                solution = "it worked"
+            failure_line = tool_result_reading.shorten_with_mark(failure, LONGEST_FAILURE)
+            lesson = f"{failure_line} — then {solution}"
+            self._add_detail_line("lesson", lesson, max(failed_seq, seq))
+        if solved_failures or not tried.line:
+            return
+        if tool_result_reading.is_verifying_command(tried.line):
             self._proofs[tried.subject] = (seq, label)
 
     def _collect_references(self, source: DetailSource) -> None:
@@ -521,12 +542,13 @@ class DetailCollector:
         self._collect_names(source.excerpt, source.seq)
         self._collect_names(source.text, source.seq, UNSEEN)
 
-    def _collect_names(self, whole: str, seq: int, kind: str = "") -> None:
+    def _collect_names(self, text: str, seq: int, kind: str = "") -> None:
         """Collect a text's addresses, paths and identifiers, all as one kind if it is given."""
         self._shapes.clear()
-        for text in split_into_pieces_at_line_ends(whole):
-            words = dict.fromkeys(text.split())
-            for url in _find_in_words(_URL, (word for word in words if "://" in word)):
+        for piece in split_into_pieces_at_line_ends(text):
+            words = dict.fromkeys(piece.split())
+            words_with_address = [word for word in words if "://" in word]
+            for url in _find_in_words(_URL, words_with_address):
                 self._add_detail_line(kind or "url", url, seq, LONGEST_REFERENCE)
             paths = _find_in_words(_PATH, filter(_may_be_path, words))
             for path in paths:
@@ -572,8 +594,8 @@ def _join_lines(text: str) -> str:
 
 def _show_command(line: str) -> str:
     """Return a command as a document shows it: whole, or with a mark where it was cut."""
-    shown = tool_result_reading.strip_here_documents(line, mark=tool_result_reading.CUT)
-    return tool_result_reading.shorten_with_mark(_join_lines(shown), SHOWN_COMMAND)
+    command = tool_result_reading.strip_here_documents(line, mark=tool_result_reading.CUT)
+    return tool_result_reading.shorten_with_mark(_join_lines(command), SHOWN_COMMAND)
 
 
 def describe_change(*, before: object, after: object) -> str:
@@ -606,36 +628,38 @@ def format_argument_values(arguments: str) -> str:
 
 def _iterate_json_leaves(value: object) -> Iterator[str]:
     if isinstance(value, dict):
-        for key, inner in value.items():
-            for leaf in _iterate_json_leaves(inner):
+        for key, field_value in value.items():
+            for leaf in _iterate_json_leaves(field_value):
                 yield f"{key}: {leaf}"
     elif isinstance(value, list):
-        for inner in value:
-            yield from _iterate_json_leaves(inner)
+        for element in value:
+            yield from _iterate_json_leaves(element)
     else:
         yield str(value)
 
 
 def split_into_pieces_at_line_ends(text: str) -> Iterator[str]:
-    start = 0
-    while start < len(text):
-        end = start + SEARCHED_PIECE
-        if end < len(text):
-            end = text.rfind("\n", start, end) + 1 or end
-        yield text[start:end]
-        start = end
+    piece_start = 0
+    while piece_start < len(text):
+        piece_end = piece_start + SEARCHED_PIECE
+        if piece_end < len(text):
+            last_line_end = text.rfind("\n", piece_start, piece_end)
+            if last_line_end >= 0:
+                piece_end = last_line_end + 1
+        yield text[piece_start:piece_end]
+        piece_start = piece_end
 
 
 def find_error_lines(text: str) -> Iterator[str]:
     """Yield an output's lines that look like errors, each once."""
-    seen: set[str] = set()
+    error_lines: set[str] = set()
     pieces = split_into_pieces_at_line_ends(text)
     lines = chain.from_iterable(map(_blank_harmless_lines, pieces))
-    for line in islice(lines, LINES_READ):
-        shown = line.strip()[:ERROR_LINE]
-        if shown and shown not in seen and _ERROR.search(shown):
-            seen.add(shown)
-            yield shown
+    for whole_line in islice(lines, LINES_READ):
+        line = whole_line.strip()[:ERROR_LINE]
+        if line and line not in error_lines and _ERROR.search(line):
+            error_lines.add(line)
+            yield line
 
 
 def _blank_harmless_lines(piece: str) -> Iterator[str]:
@@ -643,23 +667,25 @@ def _blank_harmless_lines(piece: str) -> Iterator[str]:
     ten times slower.
     """
     if piece.isascii():
-        small = piece.lower()
+        lower_piece = piece.lower()
     else:
         # The pattern ignores case, so Turkish letters i match, too.
-        small = piece.casefold().replace("ı", "i").replace("\u0307", "")
-    tells = [tell for tell in _TELLS if tell in small]
-    for line, small_line in zip(piece.splitlines(), small.splitlines(), strict=True):
-        may_be_error = small_line.lstrip()[1:2].isspace()
-        if may_be_error or any(map(small_line.__contains__, tells)):
+        lower_piece = piece.casefold().replace("ı", "i").replace("\u0307", "")
+    # Most words are nowhere in the piece, and need not be searched in each of its lines.
+    tells_in_piece = [tell for tell in _TELLS if tell in lower_piece]
+    for line, lower_line in zip(piece.splitlines(), lower_piece.splitlines(), strict=True):
+        is_second_character_space = lower_line.lstrip()[1:2].isspace()
+        if is_second_character_space or any(map(lower_line.__contains__, tells_in_piece)):
             yield line
         else:
             yield ""
 
 
-def sort_details(found: Iterable[Detail]) -> list[Detail]:
+def sort_details(details: Iterable[Detail]) -> list[Detail]:
     """Sort details as in an entry: by kind, newest first."""
     order = {kind: index for index, kind in enumerate(KINDS)}
-    return sorted(found, key=lambda detail: (order[detail.kind], -detail.seq))
+    newest_first = sorted(details, key=lambda detail: detail.seq, reverse=True)
+    return sorted(newest_first, key=lambda detail: order[detail.kind])
 
 
 # --- Finding the details that a document lacks ---
@@ -680,11 +706,11 @@ SHARE_BY_KIND: Mapping[str, float] = {
 LEFTOVER_SHARES: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
 
 
-def find_missing_critical_details(found: Iterable[Detail], text: str) -> list[Detail]:
+def find_missing_critical_details(details: Iterable[Detail], text: str) -> list[Detail]:
     """Return those that the text does not contain word for word."""
     flat_text = " ".join(text.split())
     missing = []
-    for detail in found:
+    for detail in details:
         if detail.is_critical and " ".join(detail.text.split()) not in flat_text:
             missing.append(detail)
     return missing
@@ -694,22 +720,25 @@ def choose_fitting_details(
     lacking: Sequence[Detail], room: int, tokens: TokenCounter
 ) -> list[Detail]:
     """Choose the most repeated and newest of each kind, up to its share; then fill the rest."""
-    taken: dict[int, Detail] = {}
-    newest = sorted(lacking, key=lambda detail: (-detail.times, -detail.seq))
-    ranked = {kind: [detail for detail in newest if detail.kind == kind] for kind in CRITICAL}
-    left = room
-    for share in (SHARE_BY_KIND, LEFTOVER_SHARES):
-        for kind, details in ranked.items():
-            kind_left = min(left, int(room * share[kind]))
+    best_first = sorted(lacking, key=lambda detail: (detail.times, detail.seq), reverse=True)
+    best_of_kind: dict[str, list[Detail]] = {kind: [] for kind in CRITICAL}
+    for detail in best_first:
+        if detail.is_critical:
+            best_of_kind[detail.kind].append(detail)
+    chosen: dict[int, Detail] = {}
+    tokens_left = room
+    for shares in (SHARE_BY_KIND, LEFTOVER_SHARES):
+        for kind, details in best_of_kind.items():
+            kind_tokens_left = min(tokens_left, int(room * shares[kind]))
             for detail in details:
-                if id(detail) in taken or kind_left <= 0:
+                if id(detail) in chosen or kind_tokens_left <= 0:
                     continue
-                size = tokens.count_tokens(format_document_line(detail)) + 1
-                if size <= kind_left:
-                    taken[id(detail)] = detail
-                    kind_left -= size
-                    left -= size
-    return sorted(taken.values(), key=lambda detail: detail.seq)
+                line_tokens = tokens.count_tokens(format_document_line(detail)) + 1
+                if line_tokens <= kind_tokens_left:
+                    chosen[id(detail)] = detail
+                    kind_tokens_left -= line_tokens
+                    tokens_left -= line_tokens
+    return sorted(chosen.values(), key=lambda detail: detail.seq)
 
 
 def format_document_line(detail: Detail) -> str:

@@ -63,31 +63,34 @@ def mark_text(text: str) -> str:
 
 
 def marked_lines(text: str) -> Iterator[str]:
-    start = 0
-    while start <= len(text):
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        line = _mark_trailing_space(_mark_suspect_characters_of_line(text[start:end])).replace(
-            "\t", "→\t"
-        )
+    line_start = 0
+    while line_start <= len(text):
+        line_end = text.find("\n", line_start)
+        if line_end < 0:
+            line_end = len(text)
+        line = _mark_suspect_characters_of_line(text[line_start:line_end])
+        line = _mark_trailing_space(line)
+        line = line.replace("\t", "→\t")
         yield from map(_keep_left_to_right, _break_long_line(line))
-        start = end + 1
+        line_start = line_end + 1
 
 
 def mark_on_one_line(text: str) -> str:
     """Return the text on one line, with line ends and tabs marked."""
     line = _mark_trailing_space(_mark_suspect_characters_of_line(text))
-    return _keep_left_to_right(
-        line.replace("\n", _mark_of_char("\n")).replace("\t", _mark_of_char("\t"))
-    )
+    line = line.replace("\n", _mark_of_char("\n"))
+    line = line.replace("\t", _mark_of_char("\t"))
+    return _keep_left_to_right(line)
 
 
 def count_marked_characters(text: str) -> int:
-    return sum(found[1] is not None for found in _MARK.finditer(text))
+    return sum(mark[1] is not None for mark in _MARK.finditer(text))
 
 
 def _mark_trailing_space(line: str) -> str:
-    return line[:-1] + _MARKED_SPACE if line.endswith(" ") else line
+    if not line.endswith(" "):
+        return line
+    return line[:-1] + _MARKED_SPACE
 
 
 def _break_long_line(line: str) -> Iterator[str]:
@@ -108,23 +111,26 @@ def _break_long_line(line: str) -> Iterator[str]:
 def _mark_suspect_characters_of_line(text: str) -> str:
     if _SPECIAL.search(text) is None:
         return text
-    marked = []
-    at = 0
+    marked_pieces = []
+    position = 0
     for number, piece in enumerate(_WORDS.split(text)):
         is_word = number % 2 == 1  # Words and what is between them take turns.
-        marked.append(
-            _mark_word(piece, text, at) if is_word else _mark_suspect_characters(piece, text, at)
-        )
-        at += len(piece)
-    return _RIGHT_TO_LEFT.sub(lambda run: run.group() + _APART, "".join(marked))
+        if is_word:
+            marked_pieces.append(_mark_word(piece, text, position))
+        else:
+            marked_pieces.append(_mark_suspect_characters(piece, text, position))
+        position += len(piece)
+    return _RIGHT_TO_LEFT.sub(lambda run: run.group() + _APART, "".join(marked_pieces))
 
 
 def _keep_left_to_right(line: str) -> str:
     """Keep the words of a line in order even if it begins with a Hebrew or Arabic letter."""
-    return _APART + line if _RIGHT_TO_LEFT.search(line) else line
+    if not _RIGHT_TO_LEFT.search(line):
+        return line
+    return _APART + line
 
 
-def _mark_word(word: str, text: str, at: int) -> str:
+def _mark_word(word: str, text: str, position: int) -> str:
     """Mark the letters that could pass for Latin ones: beside these, or if all of them could."""
     if word.isascii():
         return word
@@ -135,22 +141,24 @@ def _mark_word(word: str, text: str, at: int) -> str:
         if looks_latin or (is_mixed and _is_other_alphabet(sign)):
             marked.append(_mark_of_char(sign))
         else:
-            marked.append(_mark_char_at(text, at + number))
+            marked.append(_mark_char_at(text, position + number))
     return "".join(marked)
 
 
-def _mark_suspect_characters(piece: str, text: str, at: int) -> str:
+def _mark_suspect_characters(piece: str, text: str, position: int) -> str:
+    """Mark a piece of the text that begins at a position."""
     if _SPECIAL.search(piece) is None:
         return piece
-    return "".join(_mark_char_at(text, at + number) for number in range(len(piece)))
+    piece_end = position + len(piece)
+    return "".join(_mark_char_at(text, number) for number in range(position, piece_end))
 
 
-def _mark_char_at(text: str, at: int) -> str:
-    sign = text[at]
-    is_usual_in_cjk = _is_wide(sign) and _is_beside_cjk(text, at)
+def _mark_char_at(text: str, position: int) -> str:
+    sign = text[position]
+    is_usual_in_cjk = _is_wide(sign) and _is_beside_cjk(text, position)
     if _is_suspect(sign) and not is_usual_in_cjk:
         return _mark_of_char(sign)
-    if _is_combining(sign) and not _is_usual_combination(text, at):
+    if _is_combining(sign) and not _is_usual_combination(text, position):
         return _mark_of_char(sign)
     return sign
 
@@ -196,11 +204,9 @@ def _is_invisible(sign: str) -> bool:
 @lru_cache(maxsize=4096)
 def _is_other_alphabet(sign: str) -> bool:
     """Whether a letter or digit could be mistaken for a Latin one beside Latin ones."""
-    return (
-        not sign.isascii()
-        and _script_of(sign) not in {"LATIN", "FEMININE", "MASCULINE", "MICRO"}
-        and not _is_wide(sign)
-    )
+    if sign.isascii() or _is_wide(sign):
+        return False
+    return _script_of(sign) not in {"LATIN", "FEMININE", "MASCULINE", "MICRO"}
 
 
 def _script_of(sign: str) -> str:
@@ -211,27 +217,34 @@ def _is_wide(sign: str) -> bool:
     return unicodedata.east_asian_width(sign) in "WF" and not _is_invisible(sign)
 
 
-def _is_beside_cjk(text: str, at: int) -> bool:
-    around = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
-    return any(
-        unicodedata.east_asian_width(sign) == "W" and sign not in _ALIKE_ALONE for sign in around
-    )
+def _is_beside_cjk(text: str, position: int) -> bool:
+    """Whether a Chinese, Japanese or Korean character is directly before or after."""
+    before = text[max(0, position - 1) : position]
+    after = text[position + 1 : position + 2]
+    for neighbour in before + after:
+        is_wide_letter = unicodedata.east_asian_width(neighbour) == "W"
+        if is_wide_letter and neighbour not in _ALIKE_ALONE:
+            return True
+    return False
 
 
 def _is_combining(sign: str) -> bool:
     return unicodedata.category(sign) in {"Mn", "Me", "Mc"}
 
 
-def _is_usual_combination(text: str, at: int) -> bool:
+def _is_usual_combination(text: str, position: int) -> bool:
     """Whether a combining mark follows a letter of a script that uses it, in the usual order."""
-    base = at - 1
-    while base > max(0, at - _MOST_CARRIED) and _is_combining(text[base]):
-        base -= 1
-    whole = text[max(base, 0) : at + 1]
-    if len(whole) < 2 or not whole[0].isalpha() or unicodedata.normalize("NFC", whole) != whole:
+    letter_position = position - 1
+    first_position = max(0, position - _MOST_CARRIED)
+    while letter_position > first_position and _is_combining(text[letter_position]):
+        letter_position -= 1
+    letter_with_marks = text[max(letter_position, 0) : position + 1]
+    if len(letter_with_marks) < 2 or not letter_with_marks[0].isalpha():
         return False
-    script = _script_of(whole[0])
-    if unicodedata.category(text[at]) == "Mc":
+    if unicodedata.normalize("NFC", letter_with_marks) != letter_with_marks:
+        return False
+    script = _script_of(letter_with_marks[0])
+    if unicodedata.category(text[position]) == "Mc":
         # Such a mark takes room of its own, like a colon or a vowel's stroke.
-        return _script_of(text[at]) == script
+        return _script_of(text[position]) == script
     return script not in {"LATIN", "GREEK", "CYRILLIC"}

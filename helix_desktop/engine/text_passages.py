@@ -73,9 +73,9 @@ def find_passages(
         return ""
     characters = sum(map(len, lines))
     if characters <= limit * CHARACTERS_OF_LONG_TOKENS:
-        whole = "\n".join(lines)
-        if tokens.count_tokens(whole) <= limit:
-            return whole
+        whole_text = "\n".join(lines)
+        if tokens.count_tokens(whole_text) <= limit:
+            return whole_text
     only_text = _TextAmongOthers("", LineSpan(1, len(lines)))
     choice = _PassageChoice(tokens, lines, hits, [only_text], limit)
     choice.choose_passages(MOST_IN_ONE_TEXT)
@@ -111,10 +111,11 @@ def find_passages_in_texts(
     rows = []
     for span in choice.passages_in_order():
         text_of_span = choice.text_with_line(span.first)
-        before = text_of_span.span.first - 1
-        whole = text_of_span.span.last - before
-        place = f"lines {span.first - before}-{span.last - before} of {whole:,}"
-        rows.append(f"[{place} of {text_of_span.name}]")
+        lines_before_text = text_of_span.span.first - 1
+        first_line = span.first - lines_before_text
+        last_line = span.last - lines_before_text
+        line_count = text_of_span.span.last - lines_before_text
+        rows.append(f"[lines {first_line}-{last_line} of {line_count:,} of {text_of_span.name}]")
         rows += _lines_of_passage(lines, span, hits)
     return "\n".join(rows)
 
@@ -193,15 +194,17 @@ class _PassageChoice:
     def _fit_passage(self, hit: int) -> LineSpan | None:
         """Return as many lines around a hit as there is room for. The best hit is always shown."""
         bounds = self.text_with_line(hit).span
-        first = bounds.first
-        last = bounds.last
-        for span in self.passages:
-            if span.last < hit:
-                first = max(first, span.last + 1)
-            if span.first > hit:
-                last = min(last, span.first - 1)
-        for around in (MOST_LINES_AROUND, MOST_LINES_AROUND // 2, MOST_LINES_AROUND // 4, 0):
-            span = LineSpan(max(first, hit - around), min(last, hit + around))
+        first_free = bounds.first
+        last_free = bounds.last
+        for passage in self.passages:
+            if passage.last < hit:
+                first_free = max(first_free, passage.last + 1)
+            if passage.first > hit:
+                last_free = min(last_free, passage.first - 1)
+        for lines_around in (MOST_LINES_AROUND, MOST_LINES_AROUND // 2, MOST_LINES_AROUND // 4, 0):
+            first_line = max(first_free, hit - lines_around)
+            last_line = min(last_free, hit + lines_around)
+            span = LineSpan(first_line, last_line)
             if self._count_passage_tokens(span, {}) <= self.free_tokens:
                 return span
         if self.passages:
@@ -258,14 +261,18 @@ def _weigh_hits_with_neighbours(hits: Hits) -> Hits:
     words_around: dict[int, Mapping[str, float]] = {}
     for number, rarities in hits.items():
         weights = dict(rarities)
-        for away in range(1, NEARBY_LINES + 1):
-            share = NEARBY_WORTH / (1 + away / 2)
-            _raise_weights(weights, hits.get(number - away, {}), share)
-            _raise_weights(weights, hits.get(number + away, {}), share)
+        for distance in range(1, NEARBY_LINES + 1):
+            share = NEARBY_WORTH / (1 + distance / 2)
+            _raise_weights(weights, hits.get(number - distance, {}), share)
+            _raise_weights(weights, hits.get(number + distance, {}), share)
         words_around[number] = weights
-    worths = {number: sum(weights.values()) for number, weights in words_around.items()}
-    least = WORTH_SHOWING * max(worths.values(), default=0)
-    return {number: weights for number, weights in words_around.items() if worths[number] >= least}
+    worth_of_line = {number: sum(weights.values()) for number, weights in words_around.items()}
+    best_worth = max(worth_of_line.values(), default=0)
+    lines_worth_showing: dict[int, Mapping[str, float]] = {}
+    for number, weights in words_around.items():
+        if worth_of_line[number] >= WORTH_SHOWING * best_worth:
+            lines_worth_showing[number] = weights
+    return lines_worth_showing
 
 
 def _raise_weights(weights: dict[str, float], neighbour: Mapping[str, float], share: float) -> None:
@@ -284,24 +291,25 @@ def _shorten_line(line: str, words: Iterable[str]) -> str:
     """Return a line, or the part of a very long line around a word, with its position."""
     if len(line) <= LONGEST_LINE:
         return line
-    folded = line.casefold()
-    places = [place for place in map(folded.find, words) if place >= 0]
-    start = max(0, min(places, default=0) - LONGEST_LINE // 2)
+    folded_line = line.casefold()
+    positions = [position for position in map(folded_line.find, words) if position >= 0]
+    first_position = min(positions, default=0)
+    start = max(0, first_position - LONGEST_LINE // 2)
     end = start + LONGEST_LINE
     return f"[characters {start + 1:,}-{end:,} of {len(line):,}] {line[start:end]}"
 
 
 def _describe_other_hits(hits: Iterable[int], passages: Sequence[LineSpan]) -> str:
     """Say where else the words are, and how to ask for these lines."""
-    others = []
+    other_lines = []
     for number in sorted(hits):
         if not any(span.has_line(number) for span in passages):
-            others.append(number)
+            other_lines.append(number)
     next_line = max(span.last for span in passages) + 1
     way_on = f'go on with lines="{next_line}-"'
-    if not others:
+    if not other_lines:
         return f"[{way_on}]"
-    listed = ", ".join(map(str, others[:MOST_OTHER_HITS]))
-    if len(others) > MOST_OTHER_HITS:
-        listed += f", … {len(others) - MOST_OTHER_HITS} more"
+    listed = ", ".join(map(str, other_lines[:MOST_OTHER_HITS]))
+    if len(other_lines) > MOST_OTHER_HITS:
+        listed += f", … {len(other_lines) - MOST_OTHER_HITS} more"
     return f"[also in lines {listed}; {way_on}]"
