@@ -199,38 +199,46 @@ def list_files_of_history(found: FoundHistories) -> Sequence[Path]:
 
 def _history_in_file(kind: str, file: Path) -> Iterator[FoundHistories]:
     try:
-        about = file.stat()
+        status = file.stat()
     except OSError:
         return
-    if about.st_size:
-        folder, begun = _read_folder_and_time(kind, file)
-        first = begun or about.st_mtime
-        yield FoundHistories(kind, file, folder, 1, about.st_size, first, about.st_mtime)
+    if status.st_size:
+        folder, start_time = _read_folder_and_time(kind, file)
+        first_time = start_time or status.st_mtime
+        yield FoundHistories(kind, file, folder, 1, status.st_size, first_time, status.st_mtime)
 
 
 def _read_folder_and_time(kind: str, file: Path, copy: Path | None = None) -> tuple[str, float]:
-    """Return the working folder and the time of the start, from the file's first lines."""
+    """Return the working folder and the time of the start, from the first lines of the file or its
+    copy. What they do not say is "" or 0.
+    """
     folder = ""
     if kind == gemini_cli_history.KIND:
         folder = gemini_cli_history.read_gemini_project_folder(file)
     try:
-        with (copy or file).open("rb") as opened:
-            beginning = opened.read(_LOOKED_AT)
+        with (copy or file).open("rb") as opened_file:
+            beginning = opened_file.read(_LOOKED_AT)
     except OSError:
         return folder, 0.0
     if kind == cline_history.KIND:
-        named = text_at(cline_history.read_about_cline_session(file), "cwd")
-        text = beginning.decode("utf-8", "replace")
-        return named or cline_history.working_folder_in_cline_text(text), 0.0
-    time = 0.0
+        return _read_cline_folder(file, beginning), 0.0
+    start_time = 0.0
     for line in beginning.split(b"\n"):
-        value = object_at(parse_json_or_none(line))
-        named = first_text(value, "cwd", "working_dir") or text_at(value, "payload", "cwd")
-        folder = folder or named
-        time = time or parse_time(value.get("timestamp", value.get("startTime")))
-        if folder and time:
+        row = object_at(parse_json_or_none(line))
+        if not folder:
+            folder = first_text(row, "cwd", "working_dir") or text_at(row, "payload", "cwd")
+        if not start_time:
+            start_time = parse_time(row.get("timestamp", row.get("startTime")))
+        if folder and start_time:
             break
-    return folder, time
+    return folder, start_time
+
+
+def _read_cline_folder(file: Path, beginning: bytes) -> str:
+    folder = text_at(cline_history.read_about_cline_session(file), "cwd")
+    if folder:
+        return folder
+    return cline_history.working_folder_in_cline_text(beginning.decode("utf-8", "replace"))
 
 
 def _find_opencode_histories(data: Path) -> Iterator[FoundHistories]:
@@ -271,28 +279,30 @@ def _histories_in_database(kind: str, path: Path) -> Iterator[FoundHistories]:
     """
     if not foreign_sqlite.is_sqlite_file(path):
         return
-    sessions: dict[str, list[SessionTimes]] = {}
+    times_by_folder: dict[str, list[SessionTimes]] = {}
     try:
         with foreign_sqlite.open_foreign_database(path) as connection:
             tables = foreign_sqlite.ordinary_table_names(connection)
-            unknown = foreign_sqlite.count_rows_of_tables(connection, unknown_tables(kind, tables))
+            rows_of_unknown_tables = foreign_sqlite.count_rows_of_tables(
+                connection, unknown_tables(kind, tables)
+            )
             for query in _queries_of_sessions(kind, tables):
                 for row in foreign_sqlite.query_rows(connection, query):
                     folder, begun, ended = row.values()
                     times = SessionTimes(parse_time(begun), parse_time(ended))
-                    sessions.setdefault(str(folder or ""), []).append(times)
+                    times_by_folder.setdefault(str(folder or ""), []).append(times)
     except sqlite3.Error:
         return
-    about = path.stat()
-    if not sessions and any(unknown.values()):
-        yield FoundHistories(kind, path, "", 0, about.st_size, about.st_mtime, about.st_mtime)
-    whole = max(1, sum(map(len, sessions.values())))
-    for folder, times_of_sessions in sorted(sessions.items()):
+    status = path.stat()
+    if not times_by_folder and any(rows_of_unknown_tables.values()):
+        yield FoundHistories(kind, path, "", 0, status.st_size, status.st_mtime, status.st_mtime)
+    session_count = sum(map(len, times_by_folder.values()))
+    for folder, times_of_sessions in sorted(times_by_folder.items()):
         count = len(times_of_sessions)
-        first = min(times.begun for times in times_of_sessions)
-        last = max(times.ended for times in times_of_sessions)
-        size = about.st_size * count // whole
-        yield FoundHistories(kind, path, folder, count, size, first, last)
+        first_time = min(times.begun for times in times_of_sessions)
+        last_time = max(times.ended for times in times_of_sessions)
+        size = status.st_size * count // session_count
+        yield FoundHistories(kind, path, folder, count, size, first_time, last_time)
 
 
 @dataclass(frozen=True, slots=True)

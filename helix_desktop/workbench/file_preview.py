@@ -56,25 +56,23 @@ class PreviewedFile:
 
 
 async def read_previewed_file(roots: WorkspaceRoots, written_path: str) -> PreviewedFile:
-    place = await asyncio.to_thread(_find_written_path, roots, written_path)
-    content = await asyncio.to_thread(
-        workspace_roots.read_whole_file, roots, place, LARGEST_PREVIEW
-    )
-    shown = roots.display_path(place)
-    document_kind = await asyncio.to_thread(document_kinds.find_document_kind, shown, content)
-    kind = _choose_preview_kind(shown, content, document_kind)
-    if kind is PreviewKind.OTHER or document_kind is None:
-        text = (
-            ""
-            if kind in (PreviewKind.OTHER, PreviewKind.PICTURE)
-            else _decode_preview_text(content)
-        )
-        return PreviewedFile(shown, place.full_path, kind, content, text)
-    if kind not in (PreviewKind.PAGES, PreviewKind.DOCUMENT):
-        return PreviewedFile(shown, place.full_path, kind, content, _decode_preview_text(content))
-    document = await read_document_pages(shown, content, document_kind)
+    """Read a file for the preview, and the pages of a document. A path that names no file, or
+    several, raises an error.
+    """
+    path = await asyncio.to_thread(_find_written_path, roots, written_path)
+    content = await asyncio.to_thread(workspace_roots.read_whole_file, roots, path, LARGEST_PREVIEW)
+    shown_path = roots.display_path(path)
+    document_kind = await asyncio.to_thread(document_kinds.find_document_kind, shown_path, content)
+    kind = _choose_preview_kind(shown_path, content, document_kind)
+    if kind is PreviewKind.OTHER or (kind is PreviewKind.PICTURE and document_kind is None):
+        return PreviewedFile(shown_path, path.full_path, kind, content)
+    if document_kind is None or kind not in (PreviewKind.PAGES, PreviewKind.DOCUMENT):
+        text = _decode_preview_text(content)
+        return PreviewedFile(shown_path, path.full_path, kind, content, text)
+    document = await read_document_pages(shown_path, content, document_kind)
     text = "\n\n".join(page.text for page in document.pages)
-    return PreviewedFile(shown, place.full_path, kind, content, text, len(document.pages))
+    page_count = len(document.pages)
+    return PreviewedFile(shown_path, path.full_path, kind, content, text, page_count)
 
 
 def _choose_preview_kind(
@@ -102,45 +100,49 @@ def _find_written_path(roots: WorkspaceRoots, written_path: str) -> RootPath:
     first_error: HelixError | None = None
     for spelling in _spellings_of(written_path):
         try:
-            place = roots.resolve_path(spelling)
-            if not _names_a_folder(roots, place):
-                return place
+            path = roots.resolve_path(spelling)
+            if not _names_a_folder(roots, path):
+                return path
             first_error = first_error or InvalidInput(f"{spelling} is a folder.")
         except HelixError as error:
             first_error = first_error or error
-    found = _find_by_end_of_path(roots, written_path)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(roots.display_path(place) for place in found[:_MOST_NAMED])
+    candidates = _find_by_end_of_path(roots, written_path)
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        names = ", ".join(roots.display_path(path) for path in candidates[:_MOST_NAMED])
         raise InvalidInput(f"Several files are called {written_path}: {names}.")
     raise first_error or NotFound(f"There is no file {written_path} in this workspace.")
 
 
 def _spellings_of(written_path: str) -> list[str]:
-    plain = written_path.replace("\\", "/")
-    spellings = [written_path, plain, plain.removeprefix("./")]
-    if plain.startswith(("a/", "b/")):
-        spellings.append(plain[2:])
+    """Return what a path may mean, each once: as it stands, and without the `a/` or `b/` that a
+    difference puts before it.
+    """
+    with_slashes = written_path.replace("\\", "/")
+    spellings = [written_path, with_slashes, with_slashes.removeprefix("./")]
+    for prefix in ("a/", "b/"):
+        if with_slashes.startswith(prefix):
+            spellings.append(with_slashes.removeprefix(prefix))
     return list(dict.fromkeys(spellings))
 
 
-def _names_a_folder(roots: WorkspaceRoots, place: RootPath) -> bool:
-    workspace_roots.stat_path(roots, place)
-    return place.full_path.is_dir()
+def _names_a_folder(roots: WorkspaceRoots, path: RootPath) -> bool:
+    workspace_roots.stat_path(roots, path)  # Raises an error if nothing is there.
+    return path.full_path.is_dir()
 
 
 def _find_by_end_of_path(roots: WorkspaceRoots, written_path: str) -> list[RootPath]:
-    wanted = written_path.replace("\\", "/").lstrip("./")
-    if not wanted:
+    end_of_path = written_path.replace("\\", "/").lstrip("./")
+    if not end_of_path:
         return []
-    found: list[RootPath] = []
-    looked = 0
+    matches: list[RootPath] = []
+    file_count = 0
     for folder in roots.folders:
-        for inside, _ in workspace_roots.walk_files(roots, RootPath(folder, "")):
-            looked += 1
-            if looked > _MOST_LOOKED_AT:
-                return found
-            if inside == wanted or inside.endswith(f"/{wanted}"):
-                found.append(RootPath(folder, inside))
-    return found
+        for path_in_folder, _ in workspace_roots.walk_files(roots, RootPath(folder, "")):
+            file_count += 1
+            if file_count > _MOST_LOOKED_AT:
+                return matches
+            if f"/{path_in_folder}".endswith(f"/{end_of_path}"):
+                matches.append(RootPath(folder, path_in_folder))
+    return matches

@@ -20,17 +20,21 @@ class UserAnswer:
 
     def as_permission(self, why: str) -> str:
         """`why`: the text that the user has read. The answer is for this text alone."""
-        return f"{'once' if self.allowed else 'denied'}:{Digest.of_content(why.encode()).hex}:{self.words}"
+        answer = "once" if self.allowed else "denied"
+        digest = Digest.of_content(why.encode()).hex
+        return f"{answer}:{digest}:{self.words}"
 
 
 def find_user_answer(permissions: Collection[str], why: str) -> PermissionAnswer | None:
     """Return the user's last answer to the question with this text."""
     digest = Digest.of_content(why.encode()).hex
-    for kind, asked, words in reversed(
-        [one.split(":", 2) for one in permissions if one.count(":") >= 2]
-    ):
-        if kind in ("once", "denied") and asked == digest:
-            return PermissionAnswer(kind == "once", words=words)
+    for permission in reversed(tuple(permissions)):
+        if permission.count(":") < 2:
+            # The name of a tool or a group, which answers no single question.
+            continue
+        answer, digest_of_question, words = permission.split(":", 2)
+        if answer in ("once", "denied") and digest_of_question == digest:
+            return PermissionAnswer(answer == "once", words=words)
     return None
 
 
@@ -48,8 +52,21 @@ def describe_missing_permission(question: PermissionQuestion) -> str:
 
 
 def is_allowed_unattended(question: PermissionQuestion, allowed: Collection[str]) -> bool:
-    """Whether `allowed` has the tool, its group or "all". A separate permission needs its name."""
-    name = question.call.name
-    group = "edits" if name in EDITS else "commands" if name == ToolName.RUN_COMMAND else ""
-    wanted = {"all", name_to_allow(question), *(set() if question.apart else {group})}
-    return not wanted.isdisjoint(allowed) and not question.form
+    """Whether `allowed` has the tool, its group or "all". A separate permission needs its name, and
+    a form is for a person to fill in.
+    """
+    if question.form:
+        return False
+    sufficient_names = {"all", name_to_allow(question)}
+    if not question.apart:
+        sufficient_names.add(_group_of_tool(question.call.name))
+    return not sufficient_names.isdisjoint(allowed)
+
+
+def _group_of_tool(name: str) -> str:
+    """Return the name by which several tools are allowed at once, or an empty string."""
+    if name in EDITS:
+        return "edits"
+    if name == ToolName.RUN_COMMAND:
+        return "commands"
+    return ""
