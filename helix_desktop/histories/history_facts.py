@@ -92,12 +92,20 @@ def build_started_fact(
 
 def title_of_recording(recording: RecordedSession) -> str:
     """Return its title, or the beginning of the first message that a person typed."""
-    typed = (one for one in recording.messages if one.role == "user" and not one.beside)
-    said = (split_off_agent_additions((facts.Text(one.text[:20_000]),))[0] for one in typed)
-    text = (recording.title or next(filter(None, said), ""))[:2_000]
-    for key in find_keys(text):  # Titles are shown in many places, so they must not contain keys.
-        text = text.replace(key, mask_key(key))
-    return " ".join(text.lstrip("#").split())[:TITLE]
+    title = (recording.title or _beginning_of_typed_message(recording))[:2_000]
+    for key in find_keys(title):  # Titles are shown in many places, so they must not contain keys.
+        title = title.replace(key, mask_key(key))
+    return " ".join(title.lstrip("#").split())[:TITLE]
+
+
+def _beginning_of_typed_message(recording: RecordedSession) -> str:
+    for message in recording.messages:
+        if message.role == "user" and not message.beside:
+            beginning = facts.Text(message.text[:20_000])
+            words, _additions = split_off_agent_additions((beginning,))
+            if words:
+                return words
+    return ""
 
 
 def origin_of_recording(recording: RecordedSession) -> facts.Origin:
@@ -112,19 +120,20 @@ def draft_facts(
     """
     drafting = _FactDrafting(tokens, find_child, has_folds=bool(recording.compactions))
     compactions = {compaction.at: compaction for compaction in recording.compactions}
-    instructions = _count_instructions(recording)
-    if instructions:
-        texts = [message.text for message in recording.messages[:instructions]]
+    instruction_count = _count_instructions(recording)
+    if instruction_count:
+        texts = [message.text for message in recording.messages[:instruction_count]]
         text = "\n\n".join(texts)
         system = facts.SystemSet(text, tokens.count_tokens(text))
         drafting.add_draft(recording.messages[0].time, system)
     for position, message in enumerate(recording.messages):
         if position in compactions:
             drafting.draft_compaction(compactions[position])
-        if position >= instructions:
+        if position >= instruction_count:
             drafting.draft_message(position, message)
-    if len(recording.messages) in compactions:
-        drafting.draft_compaction(compactions[len(recording.messages)])
+    compaction_at_end = compactions.get(len(recording.messages))
+    if compaction_at_end is not None:
+        drafting.draft_compaction(compaction_at_end)
     drafting.end_last_turn()
     return drafting.drafts
 
@@ -208,8 +217,8 @@ class _FactDrafting:
             contents.append((picture.data, EntryOrigin("user", name, picture.media_type)))
         if parts:
             is_steering = message.beside and self.is_turn_running
-            said = facts.UserSaid(tuple(parts), steering=is_steering)
-            self.add_draft(message.time, said, tuple(contents))
+            user_said = facts.UserSaid(tuple(parts), steering=is_steering)
+            self.add_draft(message.time, user_said, tuple(contents))
             self.is_turn_running = True
             self.drafts[-1] = replace(self.drafts[-1], is_summary=message.is_summary)
 
@@ -234,20 +243,20 @@ class _FactDrafting:
         call = self.waiting.pop(message.answers, None)
         if call is None:
             parts = (
-                facts.Text("[An output that answers no call]", 8),
+                facts.Text("[An output that answers no call]", tokens=8),
                 facts.Attachment("output.txt", output, tokens),
             )
-            said = facts.UserSaid(parts, steering=self.is_turn_running)
-            self.add_draft(message.time, said, ((content, EntryOrigin("tool")),))
+            user_said = facts.UserSaid(parts, steering=self.is_turn_running)
+            self.add_draft(message.time, user_said, ((content, EntryOrigin("tool")),))
             return
-        about = EntryOrigin(call.name, describe_call_as_source(call.arguments))
-        contents = [(content, about)]
+        origin = EntryOrigin(call.name, describe_call_as_source(call.arguments))
+        contents = [(content, origin)]
         images = []
         for picture in message.pictures:
             if picture.media_type.startswith(IMAGES):
                 images.append(reference_to_content(picture.data, picture.media_type))
-                origin = EntryOrigin(about.tool, about.source, picture.media_type)
-                contents.append((picture.data, origin))
+                origin_of_picture = EntryOrigin(origin.tool, origin.source, picture.media_type)
+                contents.append((picture.data, origin_of_picture))
         head = ""
         if len(message.text) <= HEAD:
             head = message.text
@@ -268,23 +277,26 @@ class _FactDrafting:
             self._draft_excerpt(number, message, output, tokens)
 
     def _draft_excerpt(
-        self, number: int, message: RecordedMessage, output: facts.Stored, before: int
+        self, number: int, message: RecordedMessage, output: facts.Stored, output_tokens: int
     ) -> None:
-        """Draft what the other program showed instead of the output."""
+        """Draft what the other program showed instead of the output, if that is shorter: a fold
+        over the draft of this number.
+        """
         text = f'{message.shown}{EXCERPT_ENDS}"{output.digest}")]'
-        tokens = self.tokens.count_tokens(text)
-        if tokens < before:
-            fold = facts.Folded(
-                self._next_fold_name(facts.FoldKind.EXCERPT),
-                facts.FoldKind.EXCERPT,
-                facts.PartRef(number),
-                text,
-                tokens,
-                before,
-                entries=(output.digest,),
-                why=SHOWN_BY_OTHER,
-            )
-            self.add_draft(message.time, fold)
+        excerpt_tokens = self.tokens.count_tokens(text)
+        if excerpt_tokens >= output_tokens:
+            return
+        fold = facts.Folded(
+            self._next_fold_name(facts.FoldKind.EXCERPT),
+            facts.FoldKind.EXCERPT,
+            facts.PartRef(number),
+            text,
+            excerpt_tokens,
+            output_tokens,
+            entries=(output.digest,),
+            why=SHOWN_BY_OTHER,
+        )
+        self.add_draft(message.time, fold)
 
     def _draft_turn_end(self, time: float, reason: facts.TurnEnd, why: str = "") -> None:
         if self.is_turn_running:
@@ -303,15 +315,17 @@ class _FactDrafting:
         if cover is not None and self._draft_fold_of_compaction(compaction, cover):
             return
         tokens = self.tokens.count_tokens(f"{SUMMARY}\n{compaction.text}")
-        said = facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.is_turn_running)
-        self.add_draft(compaction.time, said)
+        summary = facts.Text(compaction.text, tokens)
+        user_said = facts.UserSaid((summary,), steering=self.is_turn_running)
+        self.add_draft(compaction.time, user_said)
         self.drafts[-1] = replace(self.drafts[-1], is_compaction=True)
 
     def _draft_fold_of_compaction(
         self, compaction: recorded_session.RecordedCompaction, cover: facts.Span
     ) -> bool:
         """Draft the fold, and return whether it is valid. One that is not is taken back."""
-        earlier = [one.fact for one in self.drafts if isinstance(one.fact, facts.Folded)]
+        folds = [draft.fact for draft in self.drafts if isinstance(draft.fact, facts.Folded)]
+        document_count = sum(fold.kind in DOCUMENTS for fold in folds)
         text = f"{SUMMARY}\n{compaction.text}"
         fold = facts.Folded(
             self._next_fold_name(facts.FoldKind.HANDOVER),
@@ -320,7 +334,7 @@ class _FactDrafting:
             text,
             self.tokens.count_tokens(text),
             self.state.branch.shown_tokens(cover),
-            number=1 + sum(other.kind in DOCUMENTS for other in earlier),
+            number=document_count + 1,
             why=compaction.why,
         )
         self.add_draft(compaction.time, fold)
@@ -337,26 +351,30 @@ class _FactDrafting:
         self, compaction: recorded_session.RecordedCompaction
     ) -> facts.Span | None:
         """Return the span of messages before the first one kept, or None if it cannot be folded."""
-        end = self.first_drafts.get(compaction.keep, len(self.drafts) + 1)
-        while end <= len(self.drafts) and isinstance(
-            self.drafts[end - 1].fact, facts.ToolReturned | facts.Folded
-        ):
-            end += 1
-        numbers = [number for number in self.state.branch.order if number < end]
-        if not numbers or self._separates_call_from_result(end):
+        first_kept = self.first_drafts.get(compaction.keep, len(self.drafts) + 1)
+        # A result, and the fold of one, are covered with the call that stands before them.
+        for draft in self.drafts[first_kept - 1 :]:
+            if not isinstance(draft.fact, facts.ToolReturned | facts.Folded):
+                break
+            first_kept += 1
+        covered_numbers = [number for number in self.state.branch.order if number < first_kept]
+        if not covered_numbers or self._separates_call_from_result(first_kept):
             return None
-        return facts.Span(numbers[0], numbers[-1])
+        return facts.Span(covered_numbers[0], covered_numbers[-1])
 
-    def _separates_call_from_result(self, end: int) -> bool:
-        """Whether a result behind the draft `end` answers a call before it."""
-        waiting: set[str] = set()
-        for draft in self.drafts[: end - 1]:
+    def _separates_call_from_result(self, first_kept: int) -> bool:
+        """Whether a result from the draft `first_kept` on answers a call before it."""
+        calls_without_result: set[str] = set()
+        for draft in self.drafts[: first_kept - 1]:
             if isinstance(draft.fact, facts.ModelReplied):
-                waiting |= {one.id for one in draft.fact.parts if isinstance(one, facts.ToolCall)}
+                for part in draft.fact.parts:
+                    if isinstance(part, facts.ToolCall):
+                        calls_without_result.add(part.id)
             elif isinstance(draft.fact, facts.ToolReturned):
-                waiting.discard(draft.fact.call)
-        for draft in self.drafts[end - 1 :]:
-            if isinstance(draft.fact, facts.ToolReturned) and draft.fact.call in waiting:
+                calls_without_result.discard(draft.fact.call)
+        for draft in self.drafts[first_kept - 1 :]:
+            fact = draft.fact
+            if isinstance(fact, facts.ToolReturned) and fact.call in calls_without_result:
                 return True
         return False
 

@@ -370,21 +370,23 @@ class FileChanges:
         for file in files:
             if file.path_of_change in removed:
                 sources |= dict.fromkeys(file.sources)
-        created = [
-            change.path_of_change
-            for change in await self.changes_with_folders(tuple(sources))
-            if change.change.before is None
-        ]
-        if not created:
+        created_paths: list[str] = []
+        for file_change in await self.changes_with_folders(tuple(sources)):
+            if file_change.change.before is None:
+                created_paths.append(file_change.path_of_change)
+        if not created_paths:
             return ()
-        known = self.workspace_checkpoints.folders.known_items()
-        remaining = known.keys() - removed
-        steps = []
-        for path in sorted(created, reverse=True):  # The deepest first.
-            is_folder = path in remaining and known[path].kind is PathKind.FOLDER
-            if is_folder and not any(other.startswith(f"{path}/") for other in remaining):
-                remaining.remove(path)
-                steps.append(change_restoring.RestoreStep(path, known[path], None))
+        known_items = self.workspace_checkpoints.folders.known_items()
+        remaining_paths = known_items.keys() - removed
+        steps: list[change_restoring.RestoreStep] = []
+        for path in sorted(created_paths, reverse=True):  # The deepest first.
+            if path not in remaining_paths or known_items[path].kind is not PathKind.FOLDER:
+                continue
+            beginning = f"{path}/"
+            if any(remaining.startswith(beginning) for remaining in remaining_paths):
+                continue
+            remaining_paths.remove(path)
+            steps.append(change_restoring.RestoreStep(path, known_items[path], target=None))
         return tuple(steps)
 
     async def undo_hunks(
@@ -392,28 +394,29 @@ class FileChanges:
     ) -> FileUndoResult:
         """Undo some hunks of a text. Later changes elsewhere in it stay."""
         await self.workspace_checkpoints.check_for_changes()
-        now = self.workspace_checkpoints.folders.last_item_at(file.path_of_change)
         if file.change.after is None:  # If the file was deleted, its only hunk is the entire file.
             return await self.undo_file_changes([file], conversation=conversation)
-        if now is None or now.kind is not PathKind.FILE:
+        present_item = self.workspace_checkpoints.folders.last_item_at(file.path_of_change)
+        if present_item is None or present_item.kind is not PathKind.FILE:
             raise ActionRefused(
                 f"{file.place} is no longer a file.", remedy="Undo all changes to the file."
             )
         before, after = await self.contents_of_both_versions(file)
-        current = await self.workspace_checkpoints.read_item_content(now)
+        present = await self.workspace_checkpoints.read_item_content(present_item)
         chosen_ids = set(ids)
-        hunks = diff_hunks.find_hunks(before, after)
-        chosen = [hunk for hunk in hunks if hunk.stable_id in chosen_ids]
-        content = await asyncio.to_thread(diff_hunks.revert_hunks, before, after, current, chosen)
+        all_hunks = diff_hunks.find_hunks(before, after)
+        hunks = [hunk for hunk in all_hunks if hunk.stable_id in chosen_ids]
+        content = await asyncio.to_thread(diff_hunks.revert_hunks, before, after, present, hunks)
         target: TreeItem | None = await change_restoring.store_merged_version(
-            self.workspace_checkpoints, content, now
+            self.workspace_checkpoints, content, present_item
         )
         if not content and file.change.before is None:
+            # The agent created the file, and nothing of it is left.
             target = None
-        wanted = [change_restoring.RestoreStep(file.path_of_change, now, target)]
-        done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted)
+        steps = [change_restoring.RestoreStep(file.path_of_change, present_item, target)]
+        result = await change_restoring.restore_paths(self.workspace_checkpoints, steps)
         undoes = turn_changes.seqs_to_name_in_undo(file.sources, conversation)
-        return await self._record_undo(done, wanted, [], conversation, undoes)
+        return await self._record_undo(result, steps, [], conversation, undoes)
 
     async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
         """Return a file before the agent's change, after it, and now, as choices for the user."""
@@ -423,11 +426,15 @@ class FileChanges:
     async def _record_undo(
         self,
         result: change_restoring.RestoreResult,
-        wanted: Sequence[change_restoring.RestoreStep],
+        steps: Sequence[change_restoring.RestoreStep],
         left_alone: Sequence[tuple[str, str]],
         conversation: str,
         undoes: Sequence[int],
     ) -> FileUndoResult:
+        """Append the fact about an undo, and count what came back and what was deleted.
+        `left_alone`: paths that were not undone, each with the reason. `undoes`: the numbers of
+        the facts whose changes were taken back.
+        """
         fact: FilesChanged | None = None
         if result.fact is not None:
             fact = replace(result.fact, undoes=tuple(undoes))
@@ -437,7 +444,7 @@ class FileChanges:
         restored = set(result.restored)
         files_back = 0
         files_deleted = 0
-        for step in wanted:
+        for step in steps:
             if step.path not in restored:
                 continue
             if step.target is None:
@@ -445,10 +452,10 @@ class FileChanges:
             else:
                 files_back += _is_no_folder(step.target)
         displayed = self.workspace_checkpoints.displayed_path
-        left = (*left_alone, *result.paths_left_alone)
+        all_left_alone = (*left_alone, *result.paths_left_alone)
         return FileUndoResult(
             tuple(displayed(path) for path in result.restored),
-            tuple((displayed(path), why) for path, why in left),
+            tuple((displayed(path), why) for path, why in all_left_alone),
             files_back,
             files_deleted,
             fact,
