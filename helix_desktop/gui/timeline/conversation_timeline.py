@@ -62,6 +62,8 @@ class TimelineEvent:
     last_time: float = 0.0
     saved_tokens: float = 0.0
     saved_dollars: float = 0.0
+    # What the requests that wrote the folds took. It is subtracted from the sums above.
+    writing: facts.Usage = field(default_factory=facts.Usage)
     saving_requests: int = 0  # The requests that were shorter since, which these sums are of.
 
     @property
@@ -313,21 +315,22 @@ class ConversationTimeline:
         self.credit_savings_to_folds(recorded.seq - 1)
         self._settled_seq = recorded.seq
         self._charge_last_fold(spent.usage)
-        self._writing = facts.Usage(
-            self._writing.input + spent.usage.input, cost=self._writing.cost + spent.usage.cost
-        )
+        self._writing = _add_usages(self._writing, spent.usage)
 
     def _charge_last_fold(self, usage: facts.Usage) -> None:
         if self.folded_events:
             last_event = self.folded_events[-1]
             last_event.saved_tokens -= usage.input
             last_event.saved_dollars -= usage.cost
+            last_event.writing = _add_usages(last_event.writing, usage)
 
     def _take_back_charge_of_last_fold(self, usage: facts.Usage) -> None:
         if self.folded_events:
             last_event = self.folded_events[-1]
             last_event.saved_tokens += usage.input
             last_event.saved_dollars += usage.cost
+            taken_back = facts.Usage(-usage.input, cost=-usage.cost)
+            last_event.writing = _add_usages(last_event.writing, taken_back)
 
     def find_event_of_fold(self, fold: str) -> TimelineEvent | None:
         return self._event_of.get(fold)
@@ -435,6 +438,10 @@ class ConversationTimeline:
         return event
 
 
+def _add_usages(first: facts.Usage, second: facts.Usage) -> facts.Usage:
+    return facts.Usage(first.input + second.input, cost=first.cost + second.cost)
+
+
 def _shares_of_savings(events: Sequence[TimelineEvent]) -> list[float]:
     """Returns each event's share by what its folds take out of the view, or equal shares if they
     take out nothing.
@@ -467,6 +474,7 @@ def _merge_two_events(earlier: TimelineEvent, later: TimelineEvent) -> TimelineE
         last_time=later.time,
         saved_tokens=earlier.saved_tokens + later.saved_tokens,
         saved_dollars=earlier.saved_dollars + later.saved_dollars,
+        writing=_add_usages(earlier.writing, later.writing),
     )
 
 

@@ -154,18 +154,37 @@ def _describe_change_of_event(event: TimelineEvent) -> str:
 def describe_saving(event: TimelineEvent) -> str:
     """Describes what the folds of an event have saved until now, in money if prices are known,
     and in how many requests. One output may save more than its length, once in each request.
+
+    What the requests that wrote the folds took is subtracted, which the sentence says.
     """
-    requests = format_count(event.saving_requests, "{n} request", "{n} requests")
     dollars = event.saved_dollars
-    if dollars >= LEAST_DOLLARS:
-        return tr("saved {amount} in {requests}", amount=format_dollars(dollars), requests=requests)
-    if dollars <= -LEAST_DOLLARS:
-        return tr("cost {amount} so far", amount=format_dollars(-dollars))
+    if abs(dollars) >= LEAST_DOLLARS:
+        writing = ""
+        if event.writing.cost >= LEAST_DOLLARS:
+            writing = format_dollars(event.writing.cost)
+        return _describe_gain_or_loss(event, format_dollars(abs(dollars)), writing, gain=dollars)
     tokens = round(event.saved_tokens)
-    if dollars or tokens <= 0:
+    if dollars or tokens == 0:
         return ""
-    amount = describe_token_count(tokens)
-    return tr("saved {amount} in {requests}", amount=amount, requests=requests)
+    writing = ""
+    if event.writing.input:
+        writing = describe_token_count(event.writing.input)
+    return _describe_gain_or_loss(event, describe_token_count(abs(tokens)), writing, gain=tokens)
+
+
+def _describe_gain_or_loss(event: TimelineEvent, amount: str, writing: str, *, gain: float) -> str:
+    """`writing`: what writing the folds took; empty if nothing."""
+    if gain < 0:
+        return tr("cost {amount} more so far", amount=amount)
+    requests = format_count(event.saving_requests, "{n} request", "{n} requests")
+    if not writing:
+        return tr("saved {amount} in {requests}", amount=amount, requests=requests)
+    return tr(
+        "saved {amount} in {requests}, after {writing} for shortening",
+        amount=amount,
+        requests=requests,
+        writing=writing,
+    )
 
 
 def describe_timeline(story: ConversationTimeline, dollars_of_agents: float = 0.0) -> str:

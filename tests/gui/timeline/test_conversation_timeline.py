@@ -6,6 +6,8 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -39,6 +41,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_cost_and_savings import compute_agent_figures
+from helix_desktop.gui.context_meter import describe_token_count
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
@@ -205,7 +208,7 @@ def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_b
     *_, second, third = [event.saved_dollars for event in story.events]
     assert (story.events[1].saved_dollars, second) == pytest.approx((markers, before))
     assert third == pytest.approx(-0.25)
-    assert fold_sentences.describe_saving(story.events[-1]) == "cost $0.250 so far"
+    assert fold_sentences.describe_saving(story.events[-1]) == "cost $0.250 more so far"
     totals = story.history.savings_until_moment()
     saved = totals.paid_without - totals.paid
     written.step(20_000)
@@ -213,6 +216,34 @@ def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_b
     story.credit_savings_to_folds()
     assert story.events[1].saved_tokens > 0, "a handover over markers leaves them what they save"
     assert story.history.savings_until_moment().paid_without - totals.paid > saved
+
+
+@given(st.integers(1_000, 90_000), st.integers(1, 999), st.integers(1, 9), st.integers(0, 99_999))
+def test_one_output_saves_its_difference_in_each_request_less_what_shortening_took(
+    before: int, after: int, requests: int, writing: int
+) -> None:
+    digest = Stored(Digest.of_content(b"long"), 4, before)
+    told: list[Fact] = [
+        UserSaid((Text("Read it.", 3),)),
+        ModelReplied((ToolCall("c", "read_file", "{}", 2),), "m", Stop.CALLS),
+        ToolReturned("c", digest, before, head="long"),
+    ]
+    if writing:
+        told.append(Spent(Purpose.ADMISSION, "m", Usage(input=writing)))
+    told.append(Folded("f", FoldKind.EXCERPT, PartRef(3), "short", after, before))
+    told += [ModelReplied((Text("So.", 2),), "m", Stop.END)] * requests
+    story = ConversationTimeline()
+    story.read_all_facts(Recorded("a", seq, seq, fact) for seq, fact in enumerate(told, 1))
+    story.credit_savings_to_folds()
+    (event,) = story.folded_events
+    gained = requests * (before - after) - writing
+    assert round(event.saved_tokens) == gained
+    assert event.saving_requests == requests
+    words = fold_sentences.describe_saving(event)
+    assert ("more so far" in words) == (gained < 0)
+    if gained > 0:
+        assert words.startswith(f"saved {describe_token_count(gained)} in ")
+        assert ("for shortening" in words) == (writing > 0)
 
 
 def test_panel_timeline_and_agents_say_the_same_of_histories_made_by_chance() -> None:
