@@ -84,10 +84,10 @@ def _check_no_proxy_gets_requests(agent: KnownAgent, environ: Mapping[str, str])
     """
     if agent.name == "claude":
         return  # Its settings get NO_PROXY together with the address.
-    lists = [environ[name] for name in NO_PROXY if environ.get(name)]
-    if not lists and agent.name == "gemini":
+    exceptions = [environ[name] for name in NO_PROXY if environ.get(name)]
+    if not exceptions and agent.name == "gemini":
         return  # Where NO_PROXY is not set, it reads it from its own file, which gets it, too.
-    if lists and all(map(_excepts_this_computer, lists)):
+    if exceptions and all(map(_excepts_this_computer, exceptions)):
         return
     for name in environ:
         if name.lower() in ("http_proxy", "https_proxy", "all_proxy") and environ[name]:
@@ -116,12 +116,12 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
     check_not_connected(KNOWN_AGENTS[change.agent], config)
     note = config / FOLDER / f"{change.agent}.json"
     registration = change.registration or GatewayRegistration("")
-    before: str | None = None  # The file did not exist.
+    encoded_before: str | None = None  # The file did not exist.
     if change.before is not None:
-        before = base64.b64encode(change.before).decode()
-    known = {
+        encoded_before = base64.b64encode(change.before).decode()
+    install_note = {
         "file": str(change.file),
-        "before": before,
+        "before": encoded_before,
         "after": base64.b64encode(change.after or b"").decode(),
         "token": registration.token,
         "port": change.port,
@@ -129,7 +129,7 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
         "headers": registration.headers,
         "created": [str(folder) for folder in change.file.parents if not folder.exists()],
     }
-    atomic_files.write_file_atomically(note, json.dumps(known), private=True)
+    atomic_files.write_file_atomically(note, json.dumps(install_note), private=True)
     try:
         _write_settings_if_unchanged(change)
     except HelixError:
@@ -143,26 +143,28 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
     """
     note = config / FOLDER / f"{agent.name}.json"
     try:
-        kept = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
-        file = Path(kept["file"])
-        after = base64.b64decode(kept["after"])
-        before: bytes | None = None
-        if kept["before"] is not None:
-            before = base64.b64decode(kept["before"])
-        created = tuple(map(Path, kept.get("created", [str(file.parent)])))
+        install_note = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
+        file = Path(install_note["file"])
+        installed_content = base64.b64decode(install_note["after"])
+        original_content: bytes | None = None
+        if install_note["before"] is not None:
+            original_content = base64.b64decode(install_note["before"])
+        created = tuple(map(Path, install_note.get("created", [str(file.parent)])))
     except FileNotFoundError:
         raise NotFound(f"{agent.title} was not connected by Helix Desktop.") from None
     except (InvalidInput, OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
         raise StoreFailed(
             f"{note} could not be read, so the previous settings are unknown."
         ) from error
-    now = _read_settings_or_none(file)
-    if now != after:
+    current_content = _read_settings_or_none(file)
+    if current_content != installed_content:
         raise ActionRefused(
             f"The settings file {file} was changed after the agent was connected. Nothing was written.",
             remedy=f"Remove the gateway's address from the settings file yourself, and delete {note}.",
         )
-    return AgentSettingsChange(agent.name, file, now, before, created=created)
+    return AgentSettingsChange(
+        agent.name, file, before=current_content, after=original_content, created=created
+    )
 
 
 def remove_address(change: AgentSettingsChange, config: Path) -> None:
@@ -202,17 +204,18 @@ def _delete_install_note(note: Path) -> None:
 
 def remove_all_addresses(config: Path) -> tuple[list[str], list[str]]:
     """Remove all addresses. Return the agents without one, and why others still have one."""
-    removed: list[str] = []
-    left: list[str] = []
+    disconnected_agents: list[str] = []
+    complaints: list[str] = []
     for note in sorted((config / FOLDER).glob("*.json")):
         agent = KNOWN_AGENTS.get(note.stem)
+        if agent is None:  # This version does not know it, so its note stays.
+            continue
         try:
-            if agent is not None:
-                remove_address(plan_address_removal(agent, config), config)
-                removed.append(agent.title)
+            remove_address(plan_address_removal(agent, config), config)
+            disconnected_agents.append(agent.title)
         except HelixError as error:
-            left.append(str(error))
-    return removed, left
+            complaints.append(str(error))
+    return disconnected_agents, complaints
 
 
 def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
@@ -224,35 +227,33 @@ def read_written_registrations(config: Path) -> dict[GatewayRegistration, int]:
     ports: dict[GatewayRegistration, int] = {}
     for note in sorted((config / FOLDER).glob("*.json")):
         with suppress(InvalidInput, OSError, ValueError, TypeError, KeyError):
-            known = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
-            if known.get("token"):
+            install_note = json.loads(atomic_files.read_small_file(note, LARGEST_SETTINGS_BYTES))
+            if install_note.get("token"):
                 registration = GatewayRegistration(
-                    known["token"],
-                    known.get("upstream", ""),
+                    install_note["token"],
+                    install_note.get("upstream", ""),
                     agent=note.stem,
-                    headers=tuple(known.get("headers", ())),
+                    headers=tuple(install_note.get("headers", ())),
                 )
-                ports[registration] = int(known["port"])
+                ports[registration] = int(install_note["port"])
     return ports
 
 
 def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> list[AgentUpstream]:
     """Replace this gateway's address in the agent's settings by where that address leads."""
-    resolved = list(upstreams)
+    usual = upstreams[0]
+    others = list(upstreams[1:])
     for registration in read_written_registrations(config):
-        mark = f"/t/{registration.token}"
-        usual = resolved[0]
-        if mark in usual.address:
+        path_of_own_address = f"/t/{registration.token}"
+        if path_of_own_address in usual.address:
             usual = replace(
                 usual,
                 provider="",
                 address=registration.upstream,
                 source="its configuration from before wrap --install",
             )
-        others = [upstream for upstream in resolved[1:] if mark not in upstream.address]
-        resolved = [usual]
-        resolved.extend(others)
-    return resolved
+        others = [upstream for upstream in others if path_of_own_address not in upstream.address]
+    return [usual, *others]
 
 
 def _read_settings_or_none(file: Path) -> bytes | None:

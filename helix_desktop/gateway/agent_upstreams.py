@@ -181,10 +181,10 @@ def claude_settings_files(where: AgentSurroundings) -> list[Path]:
 
 def _claude_settings_in_arguments(where: AgentSurroundings) -> dict[str, Any]:
     """Return the settings that `--settings` gives Claude Code, as JSON or in a file."""
-    given = _first_option_value(where.arguments, "--settings").strip()
-    if given and not given.startswith("{"):
-        return _read_json_settings(where.folder / given)
-    return parse_commented_json(given, "--settings")
+    json_or_file = _first_option_value(where.arguments, "--settings").strip()
+    if json_or_file and not json_or_file.startswith("{"):
+        return _read_json_settings(where.folder / json_or_file)
+    return parse_commented_json(json_or_file, "--settings")
 
 
 def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str, str]:
@@ -192,12 +192,12 @@ def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str,
     environ = dict(where.environ)
     if agent != "claude":
         return environ
-    trusts = where.folder == where.home or _is_folder_trusted(where)
-    layers = [
-        _read_json_settings(file)
-        for file in reversed(claude_settings_files(where))
-        if trusts or file.parent.parent != where.folder
-    ]
+    is_trusted = where.folder == where.home or _is_folder_trusted(where)
+    layers: list[dict[str, Any]] = []
+    for file in reversed(claude_settings_files(where)):  # The strongest comes last, and wins.
+        is_of_project = file.parent.parent == where.folder
+        if is_trusted or not is_of_project:
+            layers.append(_read_json_settings(file))
     layers.append(_claude_settings_in_arguments(where))
     for settings in layers:
         for name, value in object_at(settings, "env").items():
@@ -210,19 +210,20 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     for argument in where.arguments:
         if argument.partition("=")[0] in elsewhere:
             raise _refusal("Claude Code", f"with {argument} it does not run in this terminal")
-    given = object_at(_claude_settings_in_arguments(where), "env")
-    if given.get("ANTHROPIC_BASE_URL"):
+    variable = "ANTHROPIC_BASE_URL"
+    variables_in_arguments = object_at(_claude_settings_in_arguments(where), "env")
+    if variables_in_arguments.get(variable):
         raise _refusal("Claude Code", "its arguments name an address (--settings)")
     _refuse_signed_requests(where)
-    found = _find_claude_variable("ANTHROPIC_BASE_URL", where)
-    if found.file is None:
-        if not found.value:
-            return [AgentUpstream()]
-        return [_upstream_of_variable("ANTHROPIC_BASE_URL", {"ANTHROPIC_BASE_URL": found.value})]
-    place = _locate_in_file(found.file, "ANTHROPIC_BASE_URL")
-    _refuse_address_that_stays(found.file, place, where)
-    address = _checked_address(found.value, place)
-    return [AgentUpstream("", address, f"ANTHROPIC_BASE_URL in {place}")]
+    address = _find_claude_variable(variable, where)
+    if address.file is not None:
+        place = _locate_in_file(address.file, variable)
+        _refuse_address_that_stays(address.file, place, where)
+        checked_address = _checked_address(address.value, place)
+        return [AgentUpstream(address=checked_address, source=f"{variable} in {place}")]
+    if address.value:
+        return [_upstream_of_variable(variable, {variable: address.value})]
+    return [AgentUpstream()]
 
 
 def _find_claude_variable(name: str, where: AgentSurroundings) -> FoundVariable:
@@ -230,18 +231,18 @@ def _find_claude_variable(name: str, where: AgentSurroundings) -> FoundVariable:
         value = object_at(_read_json_settings(file), "env").get(name)
         if value:
             return FoundVariable(str(value), file)
-    given = object_at(_claude_settings_in_arguments(where), "env")
-    return FoundVariable(str(given.get(name) or where.environ.get(name, "")))
+    variables_in_arguments = object_at(_claude_settings_in_arguments(where), "env")
+    return FoundVariable(str(variables_in_arguments.get(name) or where.environ.get(name, "")))
 
 
 def _refuse_signed_requests(where: AgentSurroundings) -> None:
     """Raise if requests are signed: a changed one would be refused."""
     for name, title in read_table("known_agents")["claude_signs_for"].items():
-        found = _find_claude_variable(f"CLAUDE_CODE_USE_{name}", where)
-        if found.value.casefold() not in ("", "0", "false"):
+        variable = _find_claude_variable(f"CLAUDE_CODE_USE_{name}", where)
+        if variable.value.casefold() not in ("", "0", "false"):
             place = ""
-            if found.file is not None:
-                place = f" in {_locate_in_file(found.file, name)}"
+            if variable.file is not None:
+                place = f" in {_locate_in_file(variable.file, name)}"
             reason = f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})"
             raise _refusal("Claude Code", reason)
 
@@ -288,10 +289,11 @@ def read_codex_settings(where: AgentSurroundings) -> list[SettingsLayer]:
     file = _codex_folder(where) / "config.toml"
     system = CODEX_SYSTEM_FOLDER / "config.toml"
     profile = _first_option_value(where.arguments, "-p", "--profile")
-    whole = _read_toml(file)
-    layers = [SettingsLayer(system, _read_toml(system)), SettingsLayer(file, whole)]
-    in_file = object_at(whole, "profiles", profile or whole.get("profile", ""))
-    layers.append(SettingsLayer(file, in_file))
+    settings = _read_toml(file)
+    layers = [SettingsLayer(system, _read_toml(system)), SettingsLayer(file, settings)]
+    chosen_profile = profile or settings.get("profile", "")
+    profile_settings = object_at(settings, "profiles", chosen_profile)
+    layers.append(SettingsLayer(file, profile_settings))
     if profile:
         profile_file = file.with_name(f"{profile}.config.toml")
         layers.append(SettingsLayer(profile_file, _read_toml(profile_file)))

@@ -60,24 +60,24 @@ class CodexWorkspaceRoutes:
         login = headers.get("authorization", "")
         if not account or not _is_chatgpt(base_url):
             return WorkspaceRoute(base_url)
-        name = hashlib.sha256(f"{base_url}\n{account}\n{login}".encode()).digest()
-        route = self._find_known_route(name)
+        login_hash = hashlib.sha256(f"{base_url}\n{account}\n{login}".encode()).digest()
+        route = self._find_known_route(login_hash)
         if route is not None:
             return route
         async with self._asking:
-            route = self._find_known_route(name)  # Another request may have asked meanwhile.
+            route = self._find_known_route(login_hash)  # Another request may have asked meanwhile.
             if route is None:
                 route = await _ask_for_route(base_url, account, login, client)
-                self._known[name] = (time.monotonic(), route)
+                self._known[login_hash] = (time.monotonic(), route)
                 if len(self._known) > _MOST_KNOWN:
                     self._known.popitem(last=False)
         return route
 
-    def _find_known_route(self, name: bytes) -> WorkspaceRoute | None:
-        asked, route = self._known.get(name, (0.0, None))
-        if route is None or time.monotonic() - asked > _KNOWN_SECONDS:
+    def _find_known_route(self, login_hash: bytes) -> WorkspaceRoute | None:
+        time_of_answer, route = self._known.get(login_hash, (0.0, None))
+        if route is None or time.monotonic() - time_of_answer > _KNOWN_SECONDS:
             return None
-        self._known.move_to_end(name)
+        self._known.move_to_end(login_hash)
         return route
 
 

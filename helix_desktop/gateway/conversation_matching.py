@@ -69,10 +69,12 @@ class KnownMessages:
 
     def rewind_known_messages(self, chain: Sequence[str], seqs: Sequence[int]) -> None:
         """Continue from these messages, and remember the last facts of the others."""
-        common = 0
+        common_count = 0
         if self.chain[: len(chain)] == list(chain):
-            common = len(chain)
-        self.left.update(zip(self.chain[common:], self.seqs[common:], strict=True))
+            common_count = len(chain)
+        left_chain = self.chain[common_count:]
+        left_seqs = self.seqs[common_count:]
+        self.left.update(zip(left_chain, left_seqs, strict=True))
         self.chain[:] = chain
         self.seqs[:] = seqs
 
@@ -141,48 +143,52 @@ class ConversationMatcher:
         self._all_lines: list[KnownMessages] = []
 
     def find_known_messages(self, conversation: str) -> KnownMessages | None:
-        for track in reversed(self._all_lines):
-            if track.conversation == conversation:
-                return track
+        for line in reversed(self._all_lines):
+            if line.conversation == conversation:
+                return line
         return None
 
-    def add_known_messages(self, track: KnownMessages) -> KnownMessages:
-        self._all_lines.append(track)
-        if track.session:
-            self._lines_by_session.setdefault(track.session, []).append(track)
-        for hashed in track.chain:
-            self._index_message(track, hashed)
-        return track
+    def add_known_messages(self, line: KnownMessages) -> KnownMessages:
+        self._all_lines.append(line)
+        if line.session:
+            self._lines_by_session.setdefault(line.session, []).append(line)
+        for message_hash in line.chain:
+            self._index_message(line, message_hash)
+        return line
 
     def remove_known_messages(self, conversation: str) -> None:
         self._all_lines = _lines_of_others(self._all_lines, conversation)
-        for hashed, lines in list(self._lines_by_hash.items()):
-            rest = _lines_of_others(lines, conversation)
-            if not rest:
-                del self._lines_by_hash[hashed]
-            elif len(rest) < len(lines):
-                self._lines_by_hash[hashed] = tuple(rest)
+        for message_hash, lines in list(self._lines_by_hash.items()):
+            other_lines = _lines_of_others(lines, conversation)
+            if not other_lines:
+                del self._lines_by_hash[message_hash]
+            elif len(other_lines) < len(lines):
+                self._lines_by_hash[message_hash] = tuple(other_lines)
         for session, lines_of_session in self._lines_by_session.items():
             self._lines_by_session[session] = _lines_of_others(lines_of_session, conversation)
 
-    def append_message_hash(self, track: KnownMessages, hashed: str, seq: int) -> None:
-        track.chain.append(hashed)
-        track.seqs.append(seq)
-        self._index_message(track, hashed)
+    def append_message_hash(self, line: KnownMessages, message_hash: str, seq: int) -> None:
+        line.chain.append(message_hash)
+        line.seqs.append(seq)
+        self._index_message(line, message_hash)
 
-    def assign_session(self, track: KnownMessages, session: str, head: str) -> None:
-        track.head = head
-        track.heads.add(head)
-        if session and track not in self._lines_by_session.get(session, ()):
-            self._lines_by_session.setdefault(session, []).append(track)
-            track.session = session
+    def assign_session(self, line: KnownMessages, session: str, head: str) -> None:
+        line.head = head
+        line.heads.add(head)
+        if session and line not in self._lines_by_session.get(session, ()):
+            self._lines_by_session.setdefault(session, []).append(line)
+            line.session = session
 
-    def _index_message(self, track: KnownMessages, hashed: str) -> None:
-        others = tuple(line for line in self._lines_by_hash.get(hashed, ()) if line is not track)
-        lines = track.alone
-        if others:
-            lines = others + track.alone
-        self._lines_by_hash[hashed] = lines
+    def _index_message(self, line: KnownMessages, message_hash: str) -> None:
+        """Put the line last among those that have the message, as the newest one."""
+        other_lines: list[KnownMessages] = []
+        for other_line in self._lines_by_hash.get(message_hash, ()):
+            if other_line is not line:
+                other_lines.append(other_line)
+        if other_lines:
+            self._lines_by_hash[message_hash] = (*other_lines, line)
+        else:
+            self._lines_by_hash[message_hash] = line.alone
 
     def find_request_position(
         self, sender: RequestSender, chain: Sequence[str], head: str
@@ -191,19 +197,21 @@ class ConversationMatcher:
         it may continue has, or else the conversation of its session.
         """
         # Each hash stands for all messages before it. Looking up 73,825 new ones took 23 ms.
-        known_count = bisect_left(chain, True, key=lambda hashed: hashed not in self._lines_by_hash)
-        for at in range(known_count - 1, -1, -1):
-            for track in reversed(self._lines_by_hash.get(chain[at], ())):
-                if self._may_continue_known_messages(track, sender, chain, at):
-                    return self._position_in_known_messages(track, chain, at)
-        tracks = self._lines_of_session(sender.agent, sender.session)
-        if tracks and head in tracks[0].heads:  # The agent shortened its history or started anew.
-            return RequestPosition(tracks[0])
-        above = tracks or self._lines_of_session(sender.agent, sender.parent)
-        parent = ""
-        if above:
-            parent = above[0].conversation
-        return RequestPosition(None, parent=parent)
+        known_count = bisect_left(
+            chain, True, key=lambda message_hash: message_hash not in self._lines_by_hash
+        )
+        for position in range(known_count - 1, -1, -1):
+            for line in reversed(self._lines_by_hash.get(chain[position], ())):
+                if self._may_continue_known_messages(line, sender, chain, position):
+                    return self._position_in_known_messages(line, chain, position)
+        lines_of_session = self._lines_of_session(sender.agent, sender.session)
+        if lines_of_session and head in lines_of_session[0].heads:
+            # The agent shortened its history or started anew.
+            return RequestPosition(lines_of_session[0])
+        parent_lines = lines_of_session or self._lines_of_session(sender.agent, sender.parent)
+        if not parent_lines:
+            return RequestPosition(None)
+        return RequestPosition(None, parent=parent_lines[0].conversation)
 
     def _lines_of_session(self, agent: str, session: str) -> list[KnownMessages]:
         if not session:
@@ -211,25 +219,34 @@ class ConversationMatcher:
         return [line for line in self._lines_by_session.get(session, ()) if line.agent == agent]
 
     def _may_continue_known_messages(
-        self, track: KnownMessages, sender: RequestSender, chain: Sequence[str], at: int
+        self, line: KnownMessages, sender: RequestSender, chain: Sequence[str], position: int
     ) -> bool:
-        if track.agent != sender.agent:
+        """Whether the line may go on with this request. `position`: the last message in common."""
+        if line.agent != sender.agent:
             return False
-        lines = self._lines_of_session(sender.agent, sender.session)
-        if track.session == sender.session or track in lines:
+        lines_of_session = self._lines_of_session(sender.agent, sender.session)
+        if line.session == sender.session or line in lines_of_session:
             return True
-        if not sender.session or lines or sender.is_below_another:
+        if not sender.session or lines_of_session or sender.is_below_another:
             return False
         # An agent that resumes a session may give it another name, and says all of it.
-        ends_with_it = at + 1 == len(track.chain) and track.chain[at] == chain[at]
-        return ends_with_it and 1 <= at < len(chain) - 1
+        is_last_of_line = (
+            position + 1 == len(line.chain) and line.chain[position] == chain[position]
+        )
+        has_more_in_common_than_first = position >= 1
+        has_new_messages = position + 1 < len(chain)
+        return is_last_of_line and has_more_in_common_than_first and has_new_messages
 
     def _position_in_known_messages(
-        self, track: KnownMessages, chain: Sequence[str], at: int
+        self, line: KnownMessages, chain: Sequence[str], position: int
     ) -> RequestPosition:
-        if at < len(track.chain) and track.chain[at] == chain[at]:
-            return RequestPosition(track, at + 1, tuple(track.seqs[: at + 1]))
-        seqs = dict(track.left)
-        seqs.update(zip(track.chain, track.seqs, strict=True))
-        known_seqs = tuple(seqs.get(hashed, 0) for hashed in chain[: at + 1])
-        return RequestPosition(track, at + 1, known_seqs, is_on_current_line=False)
+        known_count = position + 1
+        if position < len(line.chain) and line.chain[position] == chain[position]:
+            return RequestPosition(line, known_count, tuple(line.seqs[:known_count]))
+        # The line was rewound from these messages.
+        seqs_by_hash = dict(line.left)
+        seqs_by_hash.update(zip(line.chain, line.seqs, strict=True))
+        known_seqs = tuple(
+            seqs_by_hash.get(message_hash, 0) for message_hash in chain[:known_count]
+        )
+        return RequestPosition(line, known_count, known_seqs, is_on_current_line=False)

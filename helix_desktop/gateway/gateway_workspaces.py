@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from helix_desktop import concurrency, running_instance
 from helix_desktop.errors import NotFound, StoreBusy
@@ -19,6 +20,7 @@ from helix_desktop.workbench.all_workbenches import WorkspaceService, open_singl
 
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
+OPEN_PAUSE_SECONDS = 0.1  # The pause before another try.
 OPEN_AT_MOST = 8  # If more workspaces than this are open, unused ones are closed.
 ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceService | None]]
 
@@ -57,9 +59,9 @@ class GatewayWorkspaces:
         """Yield a workspace's engine, which stays open meanwhile. Without a name, the
         usual workspace.
         """
-        wanted = name or self._usual or USUAL_WORKSPACE_NAME
-        conversations = await self._find_or_open_conversations(wanted)
-        identity = self._ids_by_name[wanted]
+        requested_name = name or self._usual or USUAL_WORKSPACE_NAME
+        conversations = await self._find_or_open_conversations(requested_name)
+        identity = self._ids_by_name[requested_name]
         self._request_counts[identity] += 1
         stack = self._stacks_by_id.pop(identity, None)
         if stack is not None:  # It is now the one used last.
@@ -123,7 +125,7 @@ class GatewayWorkspaces:
 
         A command has a workspace only for a moment, and serves no agents: it is waited for.
         """
-        until = asyncio.get_running_loop().time() + OPEN_TIMEOUT_SECONDS
+        give_up_at = asyncio.get_running_loop().time() + OPEN_TIMEOUT_SECONDS
         while True:
             try:
                 return await self._open_in_this_process(identity)
@@ -133,9 +135,9 @@ class GatewayWorkspaces:
                     conversations = RemoteAgentConversations(owner, self._ask)
                     if await conversations.serves_agents():
                         return conversations
-                if asyncio.get_running_loop().time() > until:
+                if asyncio.get_running_loop().time() > give_up_at:
                     raise
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(OPEN_PAUSE_SECONDS)
 
     async def _open_in_this_process(self, identity: str) -> AgentConversations:
         async with AsyncExitStack() as undo:
@@ -146,15 +148,15 @@ class GatewayWorkspaces:
             if serving is not None:
                 undo.push_async_callback(serving.finish_requests)
             self._stacks_by_id[identity] = undo.pop_all()
+        # The first text that is counted loads the vocabulary, so that no request waits for it.
         counting = asyncio.to_thread(bench.token_counter.count_tokens, USUAL_WORKSPACE_NAME)
         self._tasks.spawn_task(counting, name="load the vocabulary")
-
-        def close_when_asked() -> None:
-            closing = self._close_for_other_process(identity)
-            self._tasks.spawn_task(closing, name="let a workspace go")
-
-        _release_handlers[identity] = close_when_asked
+        _release_handlers[identity] = partial(self._begin_to_close, identity)
         return LocalAgentConversations(bench, self._ask)
+
+    def _begin_to_close(self, identity: str) -> None:
+        closing = self._close_for_other_process(identity)
+        self._tasks.spawn_task(closing, name="let a workspace go")
 
     async def _close_for_other_process(self, identity: str) -> None:
         """Close a workspace because another process, such as the window, wants to open it."""

@@ -71,8 +71,12 @@ async def _compare_with_imported(
     seqs = await asyncio.to_thread(find_facts_of_messages, recorded_facts, messages)
     if not seqs:
         return None
-    starts = [one.fact for one in recorded_facts if isinstance(one.fact, facts.ConversationStarted)]
-    return ImportedSession(conversation, seqs, starts[-1], row.archived)
+    start_facts = [
+        recorded.fact
+        for recorded in recorded_facts
+        if isinstance(recorded.fact, facts.ConversationStarted)
+    ]
+    return ImportedSession(conversation, seqs, start_facts[-1], is_archived=row.archived)
 
 
 async def _list_conversations_that_begin_alike(
@@ -81,19 +85,20 @@ async def _list_conversations_that_begin_alike(
     """Return the imported conversations of an agent that names no sessions, by their first words
     and the first reply.
     """
-    imported = [row for row in bench.list_conversations() if row.recorded_from == agent]
-    if not imported:
+    imported_rows = [row for row in bench.list_conversations() if row.recorded_from == agent]
+    if not imported_rows:
         return []
-    imported.sort(key=lambda row: -row.updated)
+    imported_rows.sort(key=lambda row: row.updated, reverse=True)
     # In a thread: the first message may be long, and others are to be answered meanwhile.
     beginning = await asyncio.to_thread(_facts_of_beginning, agent, messages)
-    name = names_of_session(beginning)
-    alike: list[str] = []
-    for row in imported[:MOST_LOOKED_AT]:
+    names = names_of_session(beginning)
+    similar_conversations: list[str] = []
+    for row in imported_rows[:MOST_LOOKED_AT]:
         first_facts = await bench.workspace.journal.read_facts(row.id, limit=NEWEST)
-        if name & names_of_session([recorded.fact for recorded in first_facts]):
-            alike.append(row.id)
-    return alike
+        names_of_row = names_of_session([recorded.fact for recorded in first_facts])
+        if not names.isdisjoint(names_of_row):
+            similar_conversations.append(row.id)
+    return similar_conversations
 
 
 def _facts_of_beginning(agent: str, messages: Sequence[Wired]) -> list[facts.Fact]:

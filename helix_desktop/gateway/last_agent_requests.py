@@ -66,12 +66,12 @@ class LastAgentRequests:
             self.by_conversation.popitem(last=False)
 
     def forget_requests_of_closed_workspaces(self, still_open: Collection[object]) -> None:
-        closed = []
-        for name, last in self.by_conversation.items():
-            if last.conversations not in still_open:
-                closed.append(name)
-        for name in closed:
-            del self.by_conversation[name]
+        closed_conversations: list[str] = []
+        for conversation, last_request in self.by_conversation.items():
+            if last_request.conversations not in still_open:
+                closed_conversations.append(conversation)
+        for conversation in closed_conversations:
+            del self.by_conversation[conversation]
 
     def find_conversation_beside(
         self, request: ParsedRequest, conversations: AgentConversations
@@ -162,12 +162,12 @@ def _build_fold_question(
         if "max_tokens" in body:
             body["max_tokens"] = limit or MOST_TOKENS_OF_FOLD
         message = wire.user_message(f"{system}\n\n{question}")
-        alone = with_messages(wire.NAME, body, wire.merge_added_messages([(message, True)]))
-        return [orjson.dumps(alone)]
-    together = [(unit, False) for unit in _units_of_body(wire, body)]
-    together.append((wire.user_message(question), True))
-    body = with_messages(wire.NAME, body, wire.merge_added_messages(together))
-    return last.request.body.encode_changed_body(body)
+        question_alone = wire.merge_added_messages([(message, True)])
+        return [orjson.dumps(with_messages(wire.NAME, body, question_alone))]
+    units = [(unit, False) for unit in _units_of_body(wire, body)]
+    units.append((wire.user_message(question), True))
+    body_with_question = with_messages(wire.NAME, body, wire.merge_added_messages(units))
+    return last.request.body.encode_changed_body(body_with_question)
 
 
 def _units_of_body(wire: Any, body: dict[str, Json]) -> Sequence[Json]:

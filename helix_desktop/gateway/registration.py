@@ -68,12 +68,12 @@ class GatewayRegistration:
         Those that have their usual value are left out, since a process of an older version
         may not know them.
         """
-        usual = GatewayRegistration("")
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if name != "key" and value != getattr(usual, name)
-        }
+        usual_fields = asdict(GatewayRegistration(""))
+        fields: dict[str, Any] = {}
+        for name, value in asdict(self).items():
+            if name != "key" and value != usual_fields[name]:
+                fields[name] = value
+        return fields
 
 
 def new_token() -> str:
@@ -108,12 +108,12 @@ class GatewayRegistrations:
             return (
                 "The address of this gateway is 127.0.0.1. A request for another host is refused."
             )
-        if "origin" in headers or headers.get("sec-fetch-site", "none") not in (
-            "none",
-            "same-origin",
-        ):
+        # Browsers send these with what a page asks for. What a person opens has neither.
+        site_of_page = headers.get("sec-fetch-site", "none")
+        if "origin" in headers or site_of_page not in ("none", "same-origin"):
             return "A web page asked. Pages in a browser are refused."
-        return self.find_by_token(token_in_path or headers.get(TOKEN_HEADER, "")) or NOT_ADMITTED
+        token = token_in_path or headers.get(TOKEN_HEADER, "")
+        return self.find_by_token(token) or NOT_ADMITTED
 
 
 class RegisteredConversations:
@@ -127,21 +127,22 @@ class RegisteredConversations:
         if file is None:
             return
         with suppress(OSError, ValueError, TypeError):  # A later gateway only lacks figures.
-            for token, own in dict(json.loads(file.read_bytes())).items():
-                if isinstance(own, dict):
-                    self._known[token] = own
+            for token_hash, conversations in dict(json.loads(file.read_bytes())).items():
+                if isinstance(conversations, dict):
+                    self._known[token_hash] = conversations
 
     def remember_conversation_of_token(self, token: str, conversation: str, workspace: str) -> None:
-        own = self._known.setdefault(_digest_of_token(token).hex(), {})
-        if own.get(conversation) == workspace:
+        conversations = self._known.setdefault(_digest_of_token(token).hex(), {})
+        if conversations.get(conversation) == workspace:
             return
-        own[conversation] = workspace
+        conversations[conversation] = workspace
         if self._file is None:
             return
-        fresh = self._file.with_suffix(".new")
+        # Written beside the file and renamed, so that a killed gateway leaves no half of it.
+        new_file = self._file.with_suffix(".new")
         try:
-            fresh.write_text(json.dumps(self._known), "utf-8")
-            fresh.replace(self._file)
+            new_file.write_text(json.dumps(self._known), "utf-8")
+            new_file.replace(self._file)
         except OSError as error:
             # A later gateway will lack figures, but the agent is still served.
             log.warning("what a registration's conversations are was not kept: %s", error.strerror)

@@ -30,6 +30,7 @@ from helix_desktop.workbench.open_workbench import Workbench
 log = logging.getLogger(__name__)
 ARGUMENTS = ("gateway", "--engine")
 CLOSED = "The program that had the workspace open has closed."
+DISTANT_FUTURE = 1e12  # In seconds since 1970.
 
 
 class RemoteAgentConversations:
@@ -62,7 +63,7 @@ class RemoteAgentConversations:
     async def serves_agents(self) -> bool:
         """Return False if the other process has the workspace open only for a moment."""
         with suppress(HelixError):
-            await self.figures_since(1e12)  # No conversation has any of that time.
+            await self.figures_since(DISTANT_FUTURE)  # No conversation has any of that time.
         return self._exit_code != running_instance.LATER
 
     async def read_input(self) -> bytes:
@@ -75,10 +76,10 @@ class RemoteAgentConversations:
             return
         kind, number, value = decode_line(self._incoming_line)
         self._incoming_line.clear()
-        if kind == "sent":
-            same, sent = value
+        if kind == "sent":  # An answer of which only the entries that are new were sent.
+            known_entries, sent = value
             conversation = sent.ticket.conversation
-            entries = self._last_values.restore_value(conversation, same, sent.entries)
+            entries = self._last_values.restore_value(conversation, known_entries, sent.entries)
             value = replace(sent, entries=entries)
         self._talk.handle_message(kind, number, value)
 
@@ -102,10 +103,10 @@ class RemoteAgentConversations:
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """Send only messages that the other process lacks."""
-        known = await self.count_known_messages(arrival)
+        known_count = await self.count_known_messages(arrival)
         shortened = self._shorten_arrival(arrival)
-        new_messages = tuple(messages[known:])
-        sent: Sent = await self._call_other_process("arrive", *shortened, known, new_messages)
+        new_messages = tuple(messages[known_count:])
+        sent: Sent = await self._call_other_process("arrive", *shortened, known_count, new_messages)
         return sent
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
@@ -117,11 +118,10 @@ class RemoteAgentConversations:
         """Return the arrival with only new hashes and tools, and how many of each are
         already known there.
         """
-        session = arrival.session
         split = self._last_values.split_known_start
-        known_hashes, chain = split(f"{session} chain", arrival.chain)
-        known_tools, tools = split(f"{session} tools", arrival.tools)
-        return replace(arrival, chain=chain, tools=tools), known_hashes, known_tools
+        known_hashes, new_hashes = split(f"{arrival.session} chain", arrival.chain)
+        known_tools, new_tools = split(f"{arrival.session} tools", arrival.tools)
+        return replace(arrival, chain=new_hashes, tools=new_tools), known_hashes, known_tools
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
@@ -149,13 +149,16 @@ class RemoteAgentConversations:
 
 
 async def serve_gateway_process(bench: Workbench, console: Console) -> int:
-    async with aclosing(_GatewayProcessServer(bench, console)) as far:
-        while content := await console.read_input():
-            far.handle_line(content)
+    """Serve the gateway that has connected to this process, until it disconnects."""
+    async with aclosing(_GatewayProcessServer(bench, console)) as server:
+        while line := await console.read_input():
+            server.handle_line(line)
     return 0
 
 
 class _GatewayProcessServer:
+    """Runs the engine here for a gateway in another process, which asks a line at a time."""
+
     def __init__(self, bench: Workbench, console: Console) -> None:
         self._console = console
         self._room = LocalAgentConversations(bench, self._ask_gateway_process)
@@ -172,20 +175,22 @@ class _GatewayProcessServer:
         self._talk.handle_message(kind, number, value)
 
     def _restore_arrival(
-        self, arrival: Arrival, known: int, same: int, *more: Any
+        self, arrival: Arrival, known_hashes: int, known_tools: int, *more: Any
     ) -> Sequence[Any]:
-        chain = self._last_values.restore_value(f"{arrival.session} chain", known, arrival.chain)
-        tools = self._last_values.restore_value(f"{arrival.session} tools", same, arrival.tools)
+        """Return the arguments of a question with all hashes and tools of its arrival."""
+        restore = self._last_values.restore_value
+        chain = restore(f"{arrival.session} chain", known_hashes, arrival.chain)
+        tools = restore(f"{arrival.session} tools", known_tools, arrival.tools)
         return replace(arrival, chain=chain, tools=tools), *more
 
     async def _run_call(self, kind: str, value: Sequence[Any]) -> Any:
         room = self._room
         if kind == "arrive":
-            arrival, known, messages = value
-            return await room.receive_request(arrival, messages, known_count=known)
+            arrival, known_count, messages = value
+            return await room.receive_request(arrival, messages, known_count=known_count)
         if kind == "look":
-            arrival, count = value
-            return await room.preview_request(arrival, (UNSENT_MESSAGE,) * count)
+            arrival, message_count = value
+            return await room.preview_request(arrival, (UNSENT_MESSAGE,) * message_count)
         answers: Mapping[str, Callable[..., Awaitable[Any]]] = {
             "known": room.count_known_messages,
             "hidden": room.answer_hidden_calls,
@@ -199,14 +204,16 @@ class _GatewayProcessServer:
         text, usage, model = await self._talk.ask("ask", question)
         return text, usage, model
 
-    async def _send_line(self, value: tuple[str, int, Any]) -> None:
+    async def _send_line(self, message: tuple[str, int, Any]) -> None:
+        kind, number, value = message
         async with self._writing:
-            sent = value[2]
-            if isinstance(sent, Sent):
-                conversation = sent.ticket.conversation
-                same, entries = self._last_values.split_known_start(conversation, sent.entries)
-                value = ("sent", value[1], (same, replace(sent, entries=entries)))
-            await self._console.write_output(encode_line(value))
+            if isinstance(value, Sent):  # Entries that the gateway knows are not sent again.
+                known_entries, new_entries = self._last_values.split_known_start(
+                    value.ticket.conversation, value.entries
+                )
+                kind = "sent"
+                value = (known_entries, replace(value, entries=new_entries))
+            await self._console.write_output(encode_line((kind, number, value)))
 
     async def aclose(self) -> None:
         self._talk.fail_all_questions(StoppedByUser("The gateway is no longer running."))

@@ -35,12 +35,16 @@ class TakenOutMessages:
         chain = arrival.chain
         if not self._known and not taken_out:
             return  # Usually: most users take nothing out, and a chain may be long.
-        hashes = frozenset(chain)
-        known = {hashed: message for hashed, message in self._known.items() if hashed not in hashes}
+        hashes_of_request = frozenset(chain)
+        messages_by_hash: dict[str, TakenOutMessage] = {}
+        for message_hash, message in self._known.items():
+            if message_hash not in hashes_of_request:
+                messages_by_hash[message_hash] = message
         for change in taken_out:
             if change.at < len(chain):
-                known[chain[change.at]] = TakenOutMessage(arrival.session, change)
-        self._known = known
+                message_hash = chain[change.at]
+                messages_by_hash[message_hash] = TakenOutMessage(arrival.session, change)
+        self._known = messages_by_hash
 
     def build_body_without_taken_out(
         self, request: ParsedRequest
@@ -56,8 +60,8 @@ class TakenOutMessages:
             return None, parsed.value
         try:
             entries: list[Entry] = []
-            for position, hashed in enumerate(chain):
-                message = self._known.get(hashed)
+            for position, message_hash in enumerate(chain):
+                message = self._known.get(message_hash)
                 if message is None:
                     entries.append(As(position))
                 else:

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -302,13 +303,7 @@ class HistoryRecorder:
         """
         everything = FolderWatch()
         everything.forget_changes_before_walk()
-
-        def watch_folder(folder: str | Path) -> None:
-            with suppress(OSError):  # It does not exist.
-                handle = os.open(folder, os.O_RDONLY)
-                everything.watch_listed_folder(str(folder), handle)
-                os.close(handle)
-
+        watch_folder = partial(_watch_folder_if_exists, everything)
         watch_folder(self._where.settings_file.parent)
         folders_above_home = set(self._places.home.parents)
         folders_above_histories: set[Path] = set()
@@ -524,6 +519,13 @@ def _list_changed_histories(folders: Folders, changed_paths: set[Path]) -> set[P
             if history is not None:
                 histories.add(history)
     return histories
+
+
+def _watch_folder_if_exists(watch: FolderWatch, folder: str | Path) -> None:
+    with suppress(OSError):  # It does not exist.
+        handle = os.open(folder, os.O_RDONLY)
+        watch.watch_listed_folder(str(folder), handle)
+        os.close(handle)
 
 
 def _is_in_any_folder(names: Iterable[str], folders: Folders) -> bool:
