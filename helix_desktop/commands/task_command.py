@@ -30,6 +30,8 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 TaskAction = Callable[[Namespace, FleetTaskList, Console], Awaitable[int]]
 _TASK_NAME = "the task's ID, or the first part of it"
 ONCE = "once"  # The word for `--allow` that stands for the one call that a task waits for.
+# In these states, a task has an answer to what it asked for.
+_ANSWERED = (fleet_tasks.FleetTaskState.WAITING, fleet_tasks.FleetTaskState.RUNNING)
 WAIT_SECONDS = 0.5  # The pause between two checks of a task's state.
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "text": str, "agent": str, "model": str, "priority": int, "after": list, "budget": (int, float), "deadline": str,
@@ -157,6 +159,9 @@ async def _print_tasks(
         by = f" (on {task.worker})" if task.worker else ""
         where = f" -w {shlex.quote(arguments.workspace)}" if arguments.workspace else ""
         why = task.result.why
+        is_answered = task.state in _ANSWERED and bool(task.result.asked)
+        if is_answered:
+            why = ""  # The question that the user has answered.
         if task.state is fleet_tasks.FleetTaskState.NEEDS_YOU:
             # What is to be allowed is shown exactly, and all of it.
             why = mark_text(why)
