@@ -37,6 +37,7 @@ class ViewActions(QObject):
         self._declare_page_actions()
         self._declare_look_actions()
         self._declare_settings_and_help()
+        frame.side_left.connect(sides.focus_current_composer)
         frame.top.page_chosen.connect(frame.switch_to_page)
         parts.requests.page_wanted.connect(frame.switch_to_page)
         pages.page_made.connect(self._connect_built_page)

@@ -1120,6 +1120,32 @@ def test_a_tight_window_gives_the_inspector_s_room_to_the_chat_until_asked(
     assert window._splitter.sizes()[1] >= 360
 
 
+def test_after_the_side_panel_was_closed_the_message_is_written_on(window: MainWindow) -> None:
+    window.toggle_side_panel()
+    window.pages.inspector.close_button.setFocus()
+    window.pages.inspector.close_button.click()
+    assert not window.is_side_panel_shown
+    assert window.focusWidget() is window.chat.composer.text
+
+
+def test_after_the_agent_was_stopped_the_message_is_written_on(window: MainWindow) -> None:
+    composer = window.chat.composer
+    composer.show_run_state(ConversationActivity.TOOLS)
+    composer._stop.setFocus()
+    assert window.focusWidget() is composer._stop
+    composer.show_run_state(ConversationActivity.IDLE)
+    assert window.focusWidget() is composer.text
+
+
+def test_after_a_preview_was_closed_the_message_is_written_on(window: MainWindow) -> None:
+    preview = window.pages.preview
+    window.show_preview(preview)
+    preview.lines.setFocus()
+    preview.close_preview()
+    assert not window.is_preview_shown
+    assert window.focusWidget() is window.chat.composer.text
+
+
 def test_drafts_belong_to_their_conversation(window: MainWindow) -> None:
     QTest.keyClicks(window.chat.composer.text, "half a sentence")
     window.sides.go_to_conversation("flaky")

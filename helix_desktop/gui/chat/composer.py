@@ -265,7 +265,10 @@ class Composer(QWidget):
         self._running = running
         self.price.offer_folding_only_if_idle(idle=running is ConversationActivity.IDLE)
         works = running in WORKING_STATES
-        self._stop.setVisible(works or is_folding)
+        can_stop = works or is_folding
+        if self.window().focusWidget() is self._stop and not can_stop:
+            self.text.setFocus()  # Qt would move the focus from the hidden button to the far left.
+        self._stop.setVisible(can_stop)
         if is_folding and not works:
             stop_hint = tr("Stop shortening (Esc)")
         else:

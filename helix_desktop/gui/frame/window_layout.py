@@ -7,7 +7,7 @@ Widths and hidden parts are saved for each workspace in `WindowStateFile`.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QSplitter, QStackedWidget, QWidget
 
@@ -35,6 +35,8 @@ NARROW_WINDOW_WIDTH = 1_160
 
 class WindowFrame(QWidget):
     """The content of the window. Pages and panels may be built only when they are first shown."""
+
+    side_left = Signal()
 
     def __init__(
         self, theme: Theme, state_file: WindowStateFile, parent: QWidget | None = None
@@ -135,20 +137,30 @@ class WindowFrame(QWidget):
         self._update_visible_sides()
 
     def hide_preview(self) -> None:
+        had_focus = self._is_focus_in_side()
         if self._preview is not None:
             self._side.removeWidget(self._preview)
             self._preview.hide()
         self._preview = None
         self._update_visible_sides()
+        if had_focus:
+            self.side_left.emit()
+
+    def _is_focus_in_side(self) -> bool:
+        focused = self.window().focusWidget()
+        return focused is not None and self._side.isAncestorOf(focused)
 
     def toggle_side_panel(self) -> None:
         if self._preview is not None:
             self.hide_preview()
             return
+        had_focus = self._is_focus_in_side()
         self._wants_side = not self.is_side_panel_shown
         self._inspector_wanted_when_narrow = self._wants_side and self._is_narrow
         self._update_visible_sides()
         self.save_window_layout()
+        if had_focus:
+            self.side_left.emit()
 
     def _save_dragged_widths(self, _at: int, _index: int) -> None:
         self._is_dragging_splitter = True
