@@ -28,15 +28,17 @@ def find_keys(text: str) -> Iterator[str]:
     for start in range(0, len(text), _AT_ONCE):
         end = start + _AT_ONCE
         if any(mark.search(text, start, end + _OVERLAP) for mark in _MARKS):
-            found = _KEY.finditer(text, start, end + _OVERLAP)
-            yield from (match[0] for match in found if match.start() < end)
+            for match in _KEY.finditer(text, start, end + _OVERLAP):
+                # What begins in the overlap is found in the next part.
+                if match.start() < end:
+                    yield match[0]
 
 
-def find_keys_in_facts(recorded: Iterable[Recorded], contents: Iterable[bytes]) -> list[str]:
+def find_keys_in_facts(recorded_facts: Iterable[Recorded], contents: Iterable[bytes]) -> list[str]:
     """Return each key once, as it was written: in facts, and in arguments of calls,
     line ends are escaped.
     """
-    texts = [encode_fact(one.fact) for one in recorded]
+    texts = [encode_fact(recorded.fact) for recorded in recorded_facts]
     texts += [content.decode("utf-8", "replace") for content in contents]
     keys: dict[str, None] = {}
     for text in texts:

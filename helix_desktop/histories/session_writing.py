@@ -16,16 +16,16 @@ SessionItem = recorded_session.RecordedMessage | recorded_session.RecordedCompac
 
 def list_session_items(session: recorded_session.RecordedSession) -> Iterator[SessionItem]:
     """Yield messages in order, each compaction before the message it precedes."""
-    compactions = {one.at: one for one in session.compactions}
-    taken: set[str] = set()
-    names: dict[str, str] = {}
-    for at in range(len(session.messages) + 1):
-        if at in compactions:
-            yield compactions[at]
-        yield from (
-            _with_unique_call_ids(message, taken, names)
-            for message in session.messages[at : at + 1]
-        )
+    compactions = {compaction.at: compaction for compaction in session.compactions}
+    taken_ids: set[str] = set()
+    new_ids: dict[str, str] = {}
+    for position, message in enumerate(session.messages):
+        if position in compactions:
+            yield compactions[position]
+        yield _with_unique_call_ids(message, taken_ids, new_ids)
+    compaction_at_end = compactions.get(len(session.messages))
+    if compaction_at_end is not None:
+        yield compaction_at_end
 
 
 def _with_unique_call_ids(
@@ -33,17 +33,17 @@ def _with_unique_call_ids(
 ) -> recorded_session.RecordedMessage:
     """Make call ids unique, as some servers repeat them in each reply and providers refuse that."""
     parts = list(message.parts)
-    for at, part in enumerate(parts):
+    for position, part in enumerate(parts):
         if isinstance(part, ToolCall):
-            name = plain = plain_call_id(part.id)
-            while name in taken_ids:
-                name = f"{plain[:54]}_{len(taken_ids)}"
-            taken_ids.add(name)
-            new_ids[part.id] = name
-            parts[at] = replace(part, id=name)
-    return replace(
-        message, parts=tuple(parts), answers=new_ids.get(message.answers, message.answers)
-    )
+            plain_id = plain_call_id(part.id)
+            unique_id = plain_id
+            while unique_id in taken_ids:
+                unique_id = f"{plain_id[:54]}_{len(taken_ids)}"
+            taken_ids.add(unique_id)
+            new_ids[part.id] = unique_id
+            parts[position] = replace(part, id=unique_id)
+    answered_call = new_ids.get(message.answers, message.answers)
+    return replace(message, parts=tuple(parts), answers=answered_call)
 
 
 def list_items_with_results(
@@ -52,13 +52,14 @@ def list_items_with_results(
     """Return each item with its results by call, for formats in which a reply contains
     its results.
     """
-    found: list[tuple[SessionItem, dict[str, recorded_session.RecordedMessage]]] = []
+    items: list[tuple[SessionItem, dict[str, recorded_session.RecordedMessage]]] = []
     for item in list_session_items(session):
-        if isinstance(item, recorded_session.RecordedMessage) and item.role == "tool" and found:
-            found[-1][1][item.answers] = item
+        if items and isinstance(item, recorded_session.RecordedMessage) and item.role == "tool":
+            _last_item, results_by_call = items[-1]
+            results_by_call[item.answers] = item
         else:
-            found.append((item, {}))
-    return found
+            items.append((item, {}))
+    return items
 
 
 def plain_call_id(call: str) -> str:

@@ -82,15 +82,19 @@ class FleetOverview:
         """Call `show` with all workspaces that have tasks, now and after each change,
         until this is cancelled.
         """
-        shown: dict[str, Mapping[str, Any]] | None = None
+        shown_states: dict[str, Mapping[str, Any]] | None = None
         while True:
-            known = await asyncio.to_thread(self._list_workspaces_with_tasks)
-            last_states = shown or {}
-            reading = [self._read_if_changed(one, last_states.get(one.id, {})) for one in known]
-            states = await asyncio.gather(*reading)
-            found = {state["workspace"]: state for state in states}
-            if found != shown:
-                shown = found
+            workspaces = await asyncio.to_thread(self._list_workspaces_with_tasks)
+            last_states = shown_states or {}
+            states = await asyncio.gather(
+                *(
+                    self._read_if_changed(workspace, last_states.get(workspace.id, {}))
+                    for workspace in workspaces
+                )
+            )
+            states_by_workspace = {state["workspace"]: state for state in states}
+            if states_by_workspace != shown_states:
+                shown_states = states_by_workspace
                 show(states)
             self._wanted.clear()
             with suppress(TimeoutError):
@@ -98,12 +102,12 @@ class FleetOverview:
                     await self._wanted.wait()
 
     def _list_workspaces_with_tasks(self) -> list[KnownWorkspace]:
-        known = self._known.list_workspaces()
-        return [
-            one
-            for one in known
-            if self._is_shared(one) or (one.folder / fleet_task_files.NAME).exists()
-        ]
+        with_tasks: list[KnownWorkspace] = []
+        for workspace in self._known.list_workspaces():
+            task_file = workspace.folder / fleet_task_files.NAME
+            if self._is_shared(workspace) or task_file.exists():
+                with_tasks.append(workspace)
+        return with_tasks
 
     def _is_shared(self, known: KnownWorkspace) -> bool:
         opened = self._known.workspaces_open_here().get(known.id)
@@ -114,19 +118,16 @@ class FleetOverview:
     async def _read_if_changed(
         self, known: KnownWorkspace, last_state: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        about = {"workspace": known.id, "name": known.name}
+        id_and_name = {"workspace": known.id, "name": known.name}
         try:
             async with self._open_list(known) as tasks:
-                seen = (self._most_shown, await tasks.read_fingerprint())
-                if last_state.get("fingerprint") == seen:
+                fingerprint = (self._most_shown, await tasks.read_fingerprint())
+                if last_state.get("fingerprint") == fingerprint:
                     return last_state
-                return {
-                    **about,
-                    "fingerprint": seen,
-                    **await collect_fleet_state(tasks, FleetTaskState, self._most_shown),
-                }
+                state = await collect_fleet_state(tasks, FleetTaskState, self._most_shown)
+                return {**id_and_name, "fingerprint": fingerprint, **state}
         except HelixError as error:
-            return {**about, "trouble": str(error)}
+            return {**id_and_name, "trouble": str(error)}
 
     @asynccontextmanager
     async def _open_list(self, known: KnownWorkspace) -> AsyncIterator[FleetTaskList]:
