@@ -10,7 +10,7 @@ from helix_desktop.engine.tool_result_reading import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.common.figure_formats import format_byte_size, format_time_ago
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import format_number, tr, translate_name
 
 LONGEST_TOOL = 200  # Longer names of tools are cut to this many characters.
 LONGEST_SOURCE = 400
@@ -55,8 +55,14 @@ def _source_on_one_line(row: EntryRow, _now: float) -> str:
     return make_safe_text(source[:LONGEST_SOURCE]).replace("\n", " ")
 
 
+def name_of_writer(tool: str) -> str:
+    """What wrote an entry: a tool's name, or a word for what the program or the user stored."""
+    name = translate_name("writer of a stored output", tool, otherwise=tool)
+    return make_safe_text(name[:LONGEST_TOOL])
+
+
 def _tool(row: EntryRow, _now: float) -> str:
-    return make_safe_text(row.about.tool[:LONGEST_TOOL])
+    return name_of_writer(row.about.tool)
 
 
 def _size(row: EntryRow, _now: float) -> str:
@@ -105,7 +111,7 @@ LOOK_BY_COLUMN: dict[EntryColumn, ColumnLook] = {
     ),
     # The viewer shows an entry's hash, too.
     EntryColumn.HASH: ColumnLook(
-        lambda: tr("SHA-256"), _short_hash, 160, 132, is_code=True, hidden_first=3
+        lambda: tr("Hash"), _short_hash, 160, 132, is_code=True, hidden_first=3
     ),
 }
 COLUMNS_HIDDEN_FIRST = sorted(

@@ -10,6 +10,7 @@ from PySide6.QtGui import QActionGroup, QKeyEvent, Qt
 from PySide6.QtWidgets import QBoxLayout, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.cache_entry_rows import EntryFilter
+from helix_desktop.gui.cache.entry_columns import name_of_writer
 from helix_desktop.gui.common.widgets import (
     add_menu_choice,
     build_line_edit,
@@ -83,11 +84,11 @@ class EntryFilterBar(QWidget):
         if tools and [name for name, _ in tools] == [name for name, _ in self._tools]:
             return
         self._tools = tools
-        choices = [
-            (f"{name or tr('(none)')}  ({format_number(number)})", name, name)
-            for name, number in tools
-            if name
-        ]
+        choices: list[tuple[str, str, str]] = []
+        for tool, number in tools:
+            if tool:
+                name = name_of_writer(tool)
+                choices.append((f"{name}  ({format_number(number)})", name, tool))
         self._fill_filter_menu(
             self._tool_button,
             tr("All tools"),

@@ -8,17 +8,16 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
-from helix_desktop.engine.messages import Image, MessagePart, Request, ToolResult
+from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.common.figure_formats import format_byte_size
 from helix_desktop.gui.rows_and_columns import build_column, build_row
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.translation import format_count, tr, translate_name
 from helix_desktop.gui.views.large_text_view import TextLineView
 
-ProviderBody = tuple[
-    str, Mapping[str, Any]
-]  # A model's name, and the body of the request that its provider receives.
+# A model's name, and the body of the request that its provider receives.
+ProviderBody = tuple[str, Mapping[str, Any]]
 
 
 class RequestDialog(widgets.TransientDialog):
@@ -86,7 +85,7 @@ def format_request_as_text(request: Request) -> list[str]:
     """Formats a whole request as text. A line before each message names its role."""
     texts = [f"── {tr('system')} ──", request.system]
     for number, message in enumerate(request.messages, 1):
-        texts.append(f"── {number} · {message.role.value} ──")
+        texts.append(f"── {number} · {_name_message(message)} ──")
         texts += [_format_message_part(part) for part in message.parts]
         if number == request.stable:
             texts.append(f"── {tr('the provider may have cached everything up to here')} ──")
@@ -94,6 +93,14 @@ def format_request_as_text(request: Request) -> list[str]:
         texts.append(f"── {tr('tools')} ──")
         texts += [f"{tool.name}: {tool.description}\n{tool.schema}" for tool in request.tools]
     return "\n".join(texts).split("\n")  # A text may have several lines.
+
+
+def _name_message(message: Message) -> str:
+    """Who says the message. Outputs of tools are sent under the user's name."""
+    role = message.role
+    if all(isinstance(part, ToolResult) for part in message.parts):
+        role = Role.TOOL
+    return translate_name("message of a request", role.value, otherwise=role.value)
 
 
 def _format_message_part(part: MessagePart) -> str:

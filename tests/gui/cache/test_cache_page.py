@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QMenu, QMessageBox
 from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryUse
 from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.cache.content_shapes import ContentShape
-from helix_desktop.gui.cache.entry_columns import EntryColumn
+from helix_desktop.gui.cache.entry_columns import EntryColumn, name_of_writer
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, RecallEntry, ShowInChat
 from helix_desktop.gui.translation import set_translations
@@ -712,3 +712,12 @@ def test_letters_typed_into_the_table_look_for_nothing(page: CachePage) -> None:
     before = page.table.current_row
     QTest.keyClicks(page.table, "outp")
     assert page.table.current_row == before
+
+
+def test_what_no_tool_wrote_is_named_in_the_users_words() -> None:
+    """The column said "handover", a word that the window explains nowhere."""
+    assert [name_of_writer(tool) for tool in ("handover", "user", "read_file")] == [
+        "summary",
+        "you",
+        "read_file",
+    ]

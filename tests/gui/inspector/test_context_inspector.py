@@ -22,10 +22,18 @@ from helix_desktop.engine.facts import (
     Included,
     Pinned,
     Text,
+    ToolCall,
     Unpinned,
     UserSaid,
 )
-from helix_desktop.engine.messages import ContextKind, Request, TextDelta
+from helix_desktop.engine.messages import (
+    ContextKind,
+    Message,
+    Request,
+    Role,
+    TextDelta,
+    ToolResult,
+)
 from helix_desktop.engine.session_events import FactAppended, FoldProgress, ReplyStreamed
 from helix_desktop.gui import sentence_translation
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -317,3 +325,18 @@ def test_while_an_answer_streams_nothing_is_worked_out_anew(
     settle()
     assert panel._parts is not parts
     assert len(panel._steps) == steps
+
+
+def test_a_readable_request_names_who_says_each_message() -> None:
+    """Outputs of tools stood under "user", as if the user had written them."""
+    request = Request(
+        model="local/tiny",
+        system="Be brief.",
+        messages=(
+            Message(Role.USER, (Text("list"),)),
+            Message(Role.ASSISTANT, (ToolCall("c1", "run_command", "{}"),)),
+            Message(Role.USER, (ToolResult("c1", "a.txt"),)),
+        ),
+    )
+    heads = [line for line in format_request_as_text(request) if line.startswith("──")]
+    assert heads == ["── system ──", "── 1 · You ──", "── 2 · Agent ──", "── 3 · Tool outputs ──"]
