@@ -475,7 +475,8 @@ def _build_file_changes_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     item = at.item
     undone = page.items.is_changes_line_undone(item)
     act = OpenChanges(item.fact_seq)
-    yield FoldLineBox(page.ink, page.width, item.text, tr("Review"), act, undone=undone)
+    words = page.items.describe_changes_line(item)
+    yield FoldLineBox(page.ink, page.width, words, tr("Review"), act, undone=undone)
 
 
 def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:

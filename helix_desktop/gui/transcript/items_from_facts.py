@@ -103,6 +103,8 @@ class TranscriptItems:
     # Keyed by the turn's last fact.
     _changes_of_line: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _undone_changes: set[int] = field(default_factory=set)
+    # The changes of which the user has undone or redone a part, and not the whole.
+    _partly_undone_changes: set[int] = field(default_factory=set)
 
     def add_many_facts(self, recorded_facts: Iterable[facts.Recorded]) -> None:
         """Adds many facts, as at opening, without garbage collection: nothing created
@@ -659,13 +661,29 @@ class TranscriptItems:
         # A line counts as undone only once none of its changes is left.
         if fact.is_whole:
             self._undone_changes = self._undone_changes | undone_seqs
+            self._partly_undone_changes = self._partly_undone_changes - undone_seqs
         else:
             self._undone_changes = self._undone_changes - undone_seqs
+            self._partly_undone_changes = self._partly_undone_changes | undone_seqs
         changed: list[int] = []
         for turn_end_seq, change_seqs in self._changes_of_line.items():
             if undone_seqs.intersection(change_seqs):
                 changed.append(bisect_right(self._seqs, turn_end_seq) - 1)
         return changed
+
+    def describe_changes_line(self, item: TranscriptItem) -> str:
+        """Returns the words of a line of changed files, as what was undone since leaves them."""
+        change_seqs = self._changes_of_line.get(item.fact_seq, ())
+        touched_changes = self._undone_changes | self._partly_undone_changes
+        # A line whose changes are all undone is drawn so, and says what they were.
+        if self._undone_changes.issuperset(change_seqs) or touched_changes.isdisjoint(change_seqs):
+            return item.text
+        changes: list[facts.FilesChanged] = []
+        for seq in change_seqs:
+            fact = self.history.facts[seq - 1].fact  # Numbers of facts begin at 1.
+            if isinstance(fact, facts.FilesChanged):
+                changes.append(fact)
+        return describe_changed_files(changes, is_partly_undone=True)
 
     def is_changes_line_undone(self, item: TranscriptItem) -> bool:
         change_seqs = self._changes_of_line.get(item.fact_seq)

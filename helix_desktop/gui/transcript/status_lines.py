@@ -51,7 +51,12 @@ def _describe_automatic_message(fact: facts.UserSaid) -> str:
     return words
 
 
-def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
+def describe_changed_files(
+    recorded_facts: Sequence[facts.FilesChanged], *, is_partly_undone: bool = False
+) -> str:
+    """Describes which files changed and by how many lines. After an undo of a part, only the
+    page of the changes knows how many lines are left, so no number of lines is said.
+    """
     if not recorded_facts:
         return ""
     named_files: set[str] = set()
@@ -70,7 +75,10 @@ def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
     file_count = len(named_files) + unnamed_files
     if file_count:
         words = format_count(file_count, "{n} file changed", "{n} files changed")
-        words += f" +{format_number(added_lines)} −{format_number(removed_lines)}"
+        if is_partly_undone:
+            words += " · " + tr("parts were undone or redone since")
+        else:
+            words += f" +{format_number(added_lines)} −{format_number(removed_lines)}"
         sentences.append(words)
     if left_out:
         names = ", ".join(map(printable_path, sorted(left_out)))

@@ -73,6 +73,7 @@ def test_changes_of_which_nothing_is_left_are_undone_until_they_are_redone() -> 
     line = items.all[-1]
     assert line.kind is TranscriptItemKind.CHANGES
     undo = replace(change, by="undo", undoes=(seqs[0],), is_whole=True)
+    assert items.describe_changes_line(line) == line.text == "2 files changed +6 −2"
     for fact, undone in (
         (undo, False),
         (replace(undo, undoes=(seqs[1],), is_whole=False), False),
@@ -83,6 +84,10 @@ def test_changes_of_which_nothing_is_left_are_undone_until_they_are_redone() -> 
         assert items.show_fact(told.facts[-1]).changed_items == {len(items.all) - 1}
         assert items.is_changes_line_undone(line) is undone
         assert grown(told.facts).is_changes_line_undone(line) is undone
+        words = items.describe_changes_line(line)
+        assert grown(told.facts).describe_changes_line(line) == words
+        assert ("+6 −2" in words) is undone, "only the page of the changes knows what is left"
+        assert words.endswith("parts were undone or redone since") is not undone
 
 
 ACTS = st.lists(
