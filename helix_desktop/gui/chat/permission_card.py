@@ -48,6 +48,7 @@ NAMED = 5  # At most this many of the paths that an undo would not restore are l
 COMMANDS = ("run_command",)
 ONE_LINE = 440  # Words of at most this many pixels stand on one line in every window.
 SHORT_TITLE = 48  # A title of at most this many characters fits one line of every window.
+LONGEST_NAMED_RULE = 40  # A longer rule stands above the buttons alone.
 MOST_NAMED_PROGRAMS = 3  # A button names at most this many programs; the row above it names all.
 LONGEST_FOLDER = 32  # Of a longer folder's path, a button shows only the end.
 LONGEST = 2_000  # At most this many characters of a sub-agent's task are shown.
@@ -411,13 +412,20 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         return button
 
     def _describe_lasting_answer(self, scope: str) -> str:
-        """The words on a button: "Always" names the programs that the rules would add."""
+        """The words on a button: "Always" names what the chosen rule would allow."""
         plain = translate_name("permission scope", scope, otherwise=scope)
         if scope == "always" and self._chosen_rule < len(self.question.rule_folders):
             return describe_allowed_folder(self.question.rule_folders[self._chosen_rule])
         missing = [program.name for program in self.question.programs if not program.is_allowed]
         if scope != "always" or not missing or not self.question.rules:
             return plain
+        rule = self.question.rules[self._chosen_rule]
+        covers_whole_programs = rule == ", ".join(f"{name} *" for name in missing)
+        if not covers_whole_programs:
+            # Fewer commands than the programs' names would say.
+            if len(rule) > LONGEST_NAMED_RULE:
+                return tr("Always allow by this rule")
+            return tr("Always allow {programs} here", programs=mark_on_one_line(rule))
         if len(missing) > MOST_NAMED_PROGRAMS:
             number = format_number(len(missing))
             return tr("Always allow these {n} programs here", n=number)

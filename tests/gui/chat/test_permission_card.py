@@ -920,21 +920,41 @@ def test_a_command_line_is_shown_as_the_programs_that_it_starts(theme: Theme) ->
         AskedProgram("tail", is_allowed=True),
         AskedProgram("tee", writes=("timings\u202e.txt",)),
     )
-    question = replace(COMMAND, preview="pytest | tail | tee t", programs=programs, rules=("pytest *, tee t",))  # fmt: skip
+    question = replace(COMMAND, preview="pytest | tail | tee t", programs=programs, rules=("pytest *, tee *",))  # fmt: skip
     panel = PermissionQuestionPanel(theme)
     panel.show_waiting_questions({1: question})
     words = [label.text() for label in panel.findChildren(QLabel) if label.text()]
-    shown = {"Runs", "pytest", "✓ tail", "tee", "writes timings⟨202E⟩.txt", "pytest *, tee t"}
+    shown = {"Runs", "pytest", "✓ tail", "tee", "writes timings⟨202E⟩.txt", "pytest *, tee *"}
     assert shown <= set(words)
     assert "Always allow pytest and tee here" in buttons(panel)
     assert list(buttons(panel))[-1] == "Deny", "what allows stands before it"
     many = tuple(AskedProgram(name) for name in "abcd")
-    panel.show_waiting_questions({2: replace(question, programs=many)})
+    rules = ("a *, b *, c *, d *",)
+    panel.show_waiting_questions({2: replace(question, programs=many, rules=rules)})
     assert "Always allow these 4 programs here" in buttons(panel)
     exact_only = replace(question, scopes=("once",), rules=())
     last = PermissionQuestionPanel(theme)
     last.show_waiting_questions({3: exact_only})
     assert set(buttons(last)) == {"Deny", "Allow once"}
+
+
+def test_the_button_says_what_the_chosen_rule_allows(theme: Theme) -> None:
+    """It said "Always allow seq here", also when the rule was about `seq 1` alone."""
+    long_rule = "seq " + " ".join(map(str, range(100)))
+    rules = ("seq 1 *", "seq *", long_rule)
+    question = replace(COMMAND, preview="seq 1 9", programs=(AskedProgram("seq"),), rules=rules)
+    panel = PermissionQuestionPanel(theme)
+    panel.show_waiting_questions({1: question})
+    (choice,) = panel.findChildren(QComboBox)
+    said: list[str] = []
+    for number in range(len(rules)):
+        choice.setCurrentIndex(number)
+        said += [words for words in words_in_sight(panel) if words.startswith("Always")]
+    assert said == [
+        "Always allow seq 1 * here",
+        "Always allow seq here",
+        "Always allow by this rule",
+    ]
 
 
 def test_what_does_not_fit_opens_in_full_size_and_counts_as_seen_there(theme: Theme) -> None:
