@@ -49,26 +49,31 @@ class PaletteItem:
     is_similar: bool = False
 
 
-def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
+def match_palette_items(items: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
     """Returns items with every word or its stem: first what is no help page, then what
     begins with the text.
     """
-    wanted = words.casefold().split()
-    if not wanted:
-        return list(finds[:MAX_MATCHES])
-    stems = [stem_of_word(word) for word in wanted]
-    whole = " ".join(wanted)
-    found: list[PaletteItem] = []
-    for find in finds:
-        text = f"{find.text} {find.note}".casefold()
-        if all(stem in text for stem in stems):
-            found.append(find)
+    searched_words = words.casefold().split()
+    if not searched_words:
+        return list(items[:MAX_MATCHES])
+    stems = [stem_of_word(word) for word in searched_words]
+    searched_text = " ".join(searched_words)
+    matching: list[PaletteItem] = []
+    for item in items:
+        item_text = f"{item.text} {item.note}".casefold()
+        if all(stem in item_text for stem in stems):
+            matching.append(item)
 
-    def rank(find: PaletteItem) -> list[bool]:
-        begins = map(find.text.casefold().startswith, (whole, wanted[0]))
-        return [find.kind != "entry", *begins, find.note.casefold() == whole]
+    def rank(item: PaletteItem) -> tuple[bool, ...]:
+        text = item.text.casefold()
+        return (
+            item.kind != "entry",
+            text.startswith(searched_text),
+            text.startswith(searched_words[0]),
+            item.note.casefold() == searched_text,
+        )
 
-    return sorted(found, key=rank, reverse=True)[:MAX_MATCHES]
+    return sorted(matching, key=rank, reverse=True)[:MAX_MATCHES]
 
 
 class PaletteRows(ListRowModel[PaletteItem]):
@@ -78,13 +83,13 @@ class PaletteRows(ListRowModel[PaletteItem]):
         return Qt.ItemFlag.NoItemFlags
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        find = self.items[index.row()]
+        item = self.items[index.row()]
         if role == Qt.ItemDataRole.UserRole:
-            return find
+            return item
         if role == Qt.ItemDataRole.DisplayRole:
-            return find.text
+            return item.text
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return ", ".join(filter(None, [find.text, find.note, find.key]))
+            return ", ".join(filter(None, [item.text, item.note, item.key]))
         return None
 
 
@@ -94,38 +99,40 @@ class PaletteRowPainter(RowPainter):
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         theme = self._theme
         px = theme.zoomed_pixels
-        find: PaletteItem = index.data(Qt.ItemDataRole.UserRole)
-        rect = QRect(option.rect).adjusted(px(8), 0, -px(8), 0)
+        item: PaletteItem = index.data(Qt.ItemDataRole.UserRole)
+        surface = QRect(option.rect).adjusted(px(8), 0, -px(8), 0)
         if option.state & QtWidgets.QStyle.StateFlag.State_Selected:
-            theme.fill_surface(painter, rect, "selected", 6)
-        inner = rect.adjusted(px(10), 0, -px(10), 0)
-        middle = inner.center().y()
-        if find.kind != HEADING:
-            icon = build_icon(find.kind, theme.colour_of_token("muted"))
-            icon.paint(painter, QRect(inner.left(), middle - px(8), px(16), px(16)))
-            inner.setLeft(inner.left() + px(26))
-        inner.setRight(self._draw_shortcut_or_note_and_return_text_end(painter, inner, find))
+            theme.fill_surface(painter, surface, "selected", 6)
+        text_rect = surface.adjusted(px(10), 0, -px(10), 0)
+        if item.kind != HEADING:
+            icon_top = text_rect.center().y() - px(8)
+            icon = build_icon(item.kind, theme.colour_of_token("muted"))
+            icon.paint(painter, QRect(text_rect.left(), icon_top, px(16), px(16)))
+            text_rect.setLeft(text_rect.left() + px(26))
+        text_end = self._draw_shortcut_or_note_and_return_text_end(painter, text_rect, item)
+        text_rect.setRight(text_end)
         painter.setFont(theme.build_font())
-        colour = "text"
-        if not find.enabled:
-            colour = "faint"
-        painter.setPen(theme.colour_of_token(colour))
-        marked = theme.colour_of_token("found")
-        draw_text_with_found_words(painter, inner, find.text, find.needles, marked)
+        if item.enabled:
+            painter.setPen(theme.colour_of_token("text"))
+        else:
+            painter.setPen(theme.colour_of_token("faint"))
+        found_colour = theme.colour_of_token("found")
+        draw_text_with_found_words(painter, text_rect, item.text, item.needles, found_colour)
 
     def _draw_shortcut_or_note_and_return_text_end(
-        self, painter: QPainter, inner: QRect, find: PaletteItem
+        self, painter: QPainter, row_rect: QRect, item: PaletteItem
     ) -> int:
         """Draws the shortcut, or where the item was found. Returns the right edge for the text."""
         painter.setFont(self._theme.build_font(11))
         painter.setPen(self._theme.colour_of_token("faint"))
         metrics = QFontMetrics(painter.font())
         text = metrics.elidedText(
-            find.key or find.note, Qt.TextElideMode.ElideMiddle, inner.width() // 2
+            item.key or item.note, Qt.TextElideMode.ElideMiddle, row_rect.width() // 2
         )
-        width = metrics.horizontalAdvance(text)
-        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, text)
-        return inner.right() - width - self._theme.zoomed_pixels(12)
+        at_right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
+        painter.drawText(row_rect, at_right, text)
+        gap = self._theme.zoomed_pixels(12)
+        return row_rect.right() - metrics.horizontalAdvance(text) - gap
 
 
 class CommandPalette(SearchPopup):
@@ -186,9 +193,10 @@ class CommandPalette(SearchPopup):
             self._found = finds
             chosen = self.list.currentIndex().row()
             self._refill_palette()
-            self._nothing.setText(tr("Nothing found"))
             if more:
                 self._nothing.setText(tr("Searching for “{words}”…", words=words))
+            else:
+                self._nothing.setText(tr("Nothing found"))
             self._nothing.adjustSize()
             self._nothing.setVisible(bool(words) and not self._model.rowCount())
             self._nothing.move(self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8))
@@ -205,7 +213,7 @@ class CommandPalette(SearchPopup):
         act()
 
     def selectable_rows(self) -> list[int]:
-        return [at for at, find in enumerate(self._model.items) if find.enabled]
+        return [row for row, item in enumerate(self._model.items) if item.enabled]
 
     def _refill_palette_and_schedule_search(self, words: str) -> None:
         if not words.strip():
@@ -225,10 +233,11 @@ class CommandPalette(SearchPopup):
                 self.show_search_results(words, ())
 
     def _refill_palette(self) -> None:
-        self._model.replace_rows(
-            [*match_palette_items(self._known, self.line.text()), *self._found]
-        )
-        self.highlight_row(next(iter(self.selectable_rows()), 0))
+        rows = match_palette_items(self._known, self.line.text())
+        rows += self._found
+        self._model.replace_rows(rows)
+        first_selectable_row = next(iter(self.selectable_rows()), 0)
+        self.highlight_row(first_selectable_row)
         self.place_popup()
 
     def place_popup(self) -> None:

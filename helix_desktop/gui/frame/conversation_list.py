@@ -48,15 +48,15 @@ class ConversationGroupHeading:
 
 def format_age(updated: float, now: float) -> str:
     """Formats an age in a few characters: now, 5m, 3h, Tue, 4 Mar."""
-    past = max(now - updated, 0)
-    if past < 60:
+    age_seconds = max(now - updated, 0)
+    if age_seconds < 60:
         return tr("now")
-    if past < 3_600:
-        return tr("{n}m", n=int(past // 60))
+    if age_seconds < 3_600:
+        return tr("{n}m", n=int(age_seconds // 60))
     moment_of_change = datetime.fromtimestamp(updated).astimezone()
     moment_now = datetime.fromtimestamp(now).astimezone()
     if moment_of_change.date() == moment_now.date():
-        return tr("{n}h", n=int(past // 3_600))
+        return tr("{n}h", n=int(age_seconds // 3_600))
     return format_short_day(updated, now)
 
 
@@ -67,13 +67,13 @@ def group_conversations(
     "archived" or "trashed".
     """
     wanted_words = words.casefold().split()
-    shown: list[ConversationListRow] = []
+    matching: list[ConversationListRow] = []
     for row in rows:
         if _is_in_place(row, place) and _has_words_in_title(row, wanted_words):
-            shown.append(row)
-    shown.sort(key=lambda row: row.updated, reverse=True)
+            matching.append(row)
+    matching.sort(key=lambda row: row.updated, reverse=True)
     lines: list[ConversationGroupHeading | ConversationListRow] = []
-    for name, group in _split_into_groups(shown, place, now):
+    for name, group in _split_into_groups(matching, place, now):
         if group:
             lines.append(ConversationGroupHeading(name))
             lines.extend(group)
@@ -185,9 +185,9 @@ class ConversationListModel(QAbstractListModel):
         return self._fetched_count < len(self._lines)
 
     def fetchMore(self, parent: Index) -> None:
-        more = min(ROWS_PER_FETCH, len(self._lines) - self._fetched_count)
-        self.beginInsertRows(QModelIndex(), self._fetched_count, self._fetched_count + more - 1)
-        self._fetched_count += more
+        new_count = min(self._fetched_count + ROWS_PER_FETCH, len(self._lines))
+        self.beginInsertRows(QModelIndex(), self._fetched_count, new_count - 1)
+        self._fetched_count = new_count
         self.endInsertRows()
 
     def flags(self, index: Index) -> Qt.ItemFlag:
@@ -267,14 +267,14 @@ def _title_with_second_line(row: ConversationListRow, running: ConversationActiv
 
 def _are_same_lines_in_order(
     lines: Sequence[ConversationGroupHeading | ConversationListRow],
-    others: Sequence[ConversationGroupHeading | ConversationListRow],
+    new_lines: Sequence[ConversationGroupHeading | ConversationListRow],
 ) -> bool:
     """Whether both lists have the same headings and conversations, whatever these show."""
-    if len(lines) != len(others):
+    if len(lines) != len(new_lines):
         return False
-    for line, other in zip(lines, others, strict=True):
+    for line, new_line in zip(lines, new_lines, strict=True):
         # Most lines are the same object, and that is the cheapest comparison for a long list.
-        if line is not other and _key_of_line(line) != _key_of_line(other):
+        if line is not new_line and _key_of_line(line) != _key_of_line(new_line):
             return False
     return True
 
@@ -335,9 +335,10 @@ class ConversationRowPainter(RowPainter):
         theme = self._theme
         px = theme.zoomed_pixels
         if isinstance(line, ConversationGroupHeading):
-            box = rect.adjusted(px(16), px(10), -px(16), -px(4))
+            heading_rect = rect.adjusted(px(16), px(10), -px(16), -px(4))
             alignment = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
-            theme.draw_words(painter, box, line.text, theme.build_font(11), "faint", alignment)
+            font = theme.build_font(11)
+            theme.draw_words(painter, heading_rect, line.text, font, "faint", alignment)
             return
         running = ConversationActivity(index.data(ConversationListRole.RUNNING))
         card = rect.adjusted(px(8), 0, -px(8), 0)
@@ -345,33 +346,37 @@ class ConversationRowPainter(RowPainter):
             theme.fill_surface(painter, card, "selected", 8)
         elif option.state & QtWidgets.QStyle.StateFlag.State_MouseOver:
             theme.fill_surface(painter, card, "rail", 8)
-        inner = card.adjusted(px(10), px(7), -px(10), -px(7))
-        self._draw_conversation_title(painter, inner, line)
+        text_rect = card.adjusted(px(10), px(7), -px(10), -px(7))
+        self._draw_conversation_title(painter, text_rect, line)
         if has_second_line(line, running):
-            self._draw_second_line(painter, inner, line, running)
+            self._draw_second_line(painter, text_rect, line, running)
 
     def _draw_conversation_title(
-        self, painter: QPainter, inner: QRect, row: ConversationListRow
+        self, painter: QPainter, text_rect: QRect, row: ConversationListRow
     ) -> None:
+        """Draws the title, a pin, and the age at the end. The rectangles are computed as for
+        languages that are read from left to right, and mirrored for the others.
+        """
         theme = self._theme
         px = theme.zoomed_pixels
-        box = QRect(inner.left(), inner.top(), inner.width(), px(19.5))
+        first_line = QRect(text_rect.left(), text_rect.top(), text_rect.width(), px(19.5))
         painter.setFont(theme.build_font(11))
         painter.setPen(theme.colour_of_token("faint"))
         age = format_age(row.updated, time.time())
-        width = QFontMetrics(painter.font()).horizontalAdvance(age) + px(1)
-        place = QRect(box.right() - width, box.top(), width + px(1), box.height())
-        painter.drawText(
-            self._mirror_for_reading_direction(inner, place), Qt.AlignmentFlag.AlignVCenter, age
-        )
-        box.setRight(place.left() - px(8))
+        age_width = QFontMetrics(painter.font()).horizontalAdvance(age) + px(1)
+        age_left = first_line.right() - age_width
+        age_rect = QRect(age_left, first_line.top(), age_width + px(1), first_line.height())
+        mirrored_age = self._mirror_for_reading_direction(text_rect, age_rect)
+        painter.drawText(mirrored_age, Qt.AlignmentFlag.AlignVCenter, age)
+        title_right = age_left - px(8)
         if row.pinned:
-            pin = QRect(box.right() - px(12), box.top() + px(4), px(12), px(12))
-            build_icon("pin", theme.colour_of_token("faint")).paint(
-                painter, self._mirror_for_reading_direction(inner, pin)
-            )
-            box.setRight(pin.left() - px(4))
-        box = self._mirror_for_reading_direction(inner, box)
+            pin_rect = QRect(title_right - px(12), first_line.top() + px(4), px(12), px(12))
+            pin = build_icon("pin", theme.colour_of_token("faint"))
+            pin.paint(painter, self._mirror_for_reading_direction(text_rect, pin_rect))
+            title_right = pin_rect.left() - px(4)
+        title_rect = QRect(first_line)
+        title_rect.setRight(title_right)
+        title_rect = self._mirror_for_reading_direction(text_rect, title_rect)
         painter.setFont(theme.build_font(13))
         painter.setPen(theme.colour_of_token("text"))
         title = row.title or tr("New conversation")
@@ -382,32 +387,34 @@ class ConversationRowPainter(RowPainter):
         elide_mode = Qt.TextElideMode.ElideRight
         if title.endswith(")"):
             elide_mode = Qt.TextElideMode.ElideMiddle
-        shown = QFontMetrics(painter.font()).elidedText(title, elide_mode, box.width())
-        painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, shown)
+        elided = QFontMetrics(painter.font()).elidedText(title, elide_mode, title_rect.width())
+        alignment = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
+        painter.drawText(title_rect, alignment, elided)
         painter.setLayoutDirection(usual_direction)
 
     def _draw_second_line(
         self,
         painter: QPainter,
-        inner: QRect,
+        text_rect: QRect,
         row: ConversationListRow,
         running: ConversationActivity,
     ) -> None:
         theme = self._theme
-        px = theme.zoomed_pixels
-        line = QRect(inner.left(), inner.bottom() + 1 - px(16.5), inner.width(), px(16.5))
+        height = theme.zoomed_pixels(16.5)
+        line_top = text_rect.bottom() + 1 - height
+        line = QRect(text_rect.left(), line_top, text_rect.width(), height)
         painter.setFont(theme.build_font(11))
         metrics = QFontMetrics(painter.font())
-        left = line.left()
+        part_left = line.left()
         for words, colour_name in _list_parts_of_second_line(row, running):
             painter.setPen(theme.colour_of_token(colour_name))
-            shown = metrics.elidedText(words, Qt.TextElideMode.ElideRight, line.right() - left)
-            width = metrics.horizontalAdvance(shown) + 1
-            place = self._mirror_for_reading_direction(
-                line, QRect(left, line.top(), width, line.height())
-            )
-            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, shown)
-            left += width
+            room = line.right() - part_left
+            elided = metrics.elidedText(words, Qt.TextElideMode.ElideRight, room)
+            part_width = metrics.horizontalAdvance(elided) + 1
+            part_rect = QRect(part_left, line_top, part_width, height)
+            mirrored_part = self._mirror_for_reading_direction(line, part_rect)
+            painter.drawText(mirrored_part, Qt.AlignmentFlag.AlignVCenter, elided)
+            part_left += part_width
 
     def _mirror_for_reading_direction(self, within: QRect, rect: QRect) -> QRect:
         return QtWidgets.QStyle.visualRect(self._view.layoutDirection(), within, rect)

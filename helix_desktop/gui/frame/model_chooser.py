@@ -72,9 +72,10 @@ def _pick_models(models: Sequence[ModelChoice], names: Sequence[str]) -> list[Mo
     return [by_name[name] for name in names if name in by_name]
 
 
-def _model_matches_words(model: ModelChoice, wanted: Sequence[str]) -> bool:
-    text = f"{model.name} {model.provider} {' '.join(model_abilities(model))}".casefold()
-    return all(word in text for word in wanted)
+def _model_matches_words(model: ModelChoice, searched_words: Sequence[str]) -> bool:
+    abilities = " ".join(model_abilities(model))
+    searched_text = f"{model.name} {model.provider} {abilities}".casefold()
+    return all(word in searched_text for word in searched_words)
 
 
 def model_abilities(model: ModelChoice) -> list[str]:
@@ -164,65 +165,69 @@ class ModelRowPainter(RowPainter):
         px = self._theme.zoomed_pixels
         side = px(14)
         if row.model is None:
-            inner = rect.adjusted(side, px(8), -side, 0)
-            self._draw_provider_heading(painter, inner, row.heading, first=index.row() == 0)
+            heading_rect = rect.adjusted(side, px(8), -side, 0)
+            is_first = index.row() == 0
+            self._draw_provider_heading(painter, heading_rect, row.heading, first=is_first)
             return
         if option.state & QtWidgets.QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, self._theme.colour_of_token("accent_soft"))
         self._draw_model_row(painter, rect.adjusted(side, 0, -side, 0), row, row.model)
 
     def _draw_provider_heading(
-        self, painter: QPainter, inner: QRect, heading: str, *, first: bool
+        self, painter: QPainter, heading_rect: QRect, heading: str, *, first: bool
     ) -> None:
-        self._theme.draw_words(painter, inner, heading, self._theme.build_font(11), "muted")
+        """Draws a heading. The first one also says what the columns are."""
+        font = self._theme.build_font(11)
+        self._theme.draw_words(painter, heading_rect, heading, font, "muted")
         if first:
             words = tr("context window · input / output price per million tokens")
-            painter.drawText(
-                inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words
-            )
+            at_right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
+            painter.drawText(heading_rect, at_right, words)
 
     def _draw_model_row(
         self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice
     ) -> None:
         theme = self._theme
         px = theme.zoomed_pixels
-        right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
+        at_right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
         if row.favourite:
             theme.draw_words(painter, rect, "★", theme.build_font(), "accent")
         else:
             theme.draw_words(painter, rect, "☆", theme.build_font(), "muted")
-        theme.draw_words(
-            painter, rect, format_model_price(model), theme.build_font(12), "muted", right
-        )
+        price = format_model_price(model)
+        theme.draw_words(painter, rect, price, theme.build_font(12), "muted", at_right)
         window = format_model_window(model)
-        painter.drawText(rect.adjusted(0, 0, -px(PRICE), 0), right, window)
-        taken = max(QFontMetrics(painter.font()).horizontalAdvance(window) + px(12), px(WINDOW))
-        names = rect.adjusted(px(STAR), 0, -px(PRICE) - taken, 0)
+        painter.drawText(rect.adjusted(0, 0, -px(PRICE), 0), at_right, window)
+        drawn_width = QFontMetrics(painter.font()).horizontalAdvance(window) + px(12)
+        window_width = max(drawn_width, px(WINDOW))
+        name_rect = rect.adjusted(px(STAR), 0, -px(PRICE) - window_width, 0)
         painter.setFont(theme.build_font())
         painter.setPen(theme.colour_of_token("text"))
-        text = QFontMetrics(painter.font()).elidedText(
-            model.id, Qt.TextElideMode.ElideMiddle, names.width()
-        )
-        painter.drawText(names, Qt.AlignmentFlag.AlignVCenter, text)
-        left = names.left() + QFontMetrics(painter.font()).horizontalAdvance(text)
-        self._draw_ability_chips(painter, names, left, model)
+        metrics = QFontMetrics(painter.font())
+        name = metrics.elidedText(model.id, Qt.TextElideMode.ElideMiddle, name_rect.width())
+        painter.drawText(name_rect, Qt.AlignmentFlag.AlignVCenter, name)
+        name_end = name_rect.left() + metrics.horizontalAdvance(name)
+        self._draw_ability_chips(painter, name_rect, name_end, model)
 
     def _draw_ability_chips(
-        self, painter: QPainter, rect: QRect, left: int, model: ModelChoice
+        self, painter: QPainter, rect: QRect, name_end: int, model: ModelChoice
     ) -> None:
+        """Draws chips behind the name, as many as there is room for."""
         px = self._theme.zoomed_pixels
         painter.setFont(self._theme.build_font(11))
         metrics = QFontMetrics(painter.font())
+        chip_top = rect.center().y() - px(9)
+        last_end = name_end
         for words in model_abilities(model):
             width = metrics.horizontalAdvance(words) + px(14)
-            chip = QRect(left + px(8), rect.center().y() - px(9), width, px(19))
+            chip = QRect(last_end + px(8), chip_top, width, px(19))
             if chip.right() > rect.right():
                 return
             painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
             painter.drawRoundedRect(chip, px(5), px(5))
             painter.setPen(self._theme.colour_of_token("muted"))
             painter.drawText(chip, Qt.AlignmentFlag.AlignCenter, words)
-            left = chip.right()
+            last_end = chip.right()
 
 
 class ModelChooser(SearchPopup):
@@ -365,8 +370,9 @@ class ModelChooser(SearchPopup):
         self.connect_wanted.emit()
 
     def _remembered_model_names(self, list_name: str) -> list[str]:
-        kept: list[object] = self._state_file.get_remembered("models", list_name, default=[])
-        return [name for name in kept if isinstance(name, str)]
+        # The file may have been edited, so anything but names is left out.
+        remembered: list[object] = self._state_file.get_remembered("models", list_name, default=[])
+        return [name for name in remembered if isinstance(name, str)]
 
     # --- Keys and mouse clicks in the popup
 
@@ -391,8 +397,8 @@ class ModelChooser(SearchPopup):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.list.viewport() and isinstance(event, QMouseEvent):
-            star = event.position().x() < self._theme.zoomed_pixels(14 + STAR)
-            if event.type() == QEvent.Type.MouseButtonRelease and star:
+            is_on_star = event.position().x() < self._theme.zoomed_pixels(14 + STAR)
+            if event.type() == QEvent.Type.MouseButtonRelease and is_on_star:
                 self.list.setCurrentIndex(self.list.indexAt(event.position().toPoint()))
                 self.toggle_favourite()
                 return True
@@ -404,11 +410,11 @@ class ModelChooser(SearchPopup):
         favourites = self._remembered_model_names("favourites")
         recent = self._remembered_model_names("recent")
         self._model.replace_rows(group_models(self._models, favourites, recent, words))
-        wanted = keep
+        model_to_highlight = keep
         # While the user searches, the first match is highlighted, not the model in use.
-        if not wanted and not words:
-            wanted = self._current
-        self.highlight_row(self._find_row_of_model_or_first(wanted))
+        if not keep and not words:
+            model_to_highlight = self._current
+        self.highlight_row(self._find_row_of_model_or_first(model_to_highlight))
         self.place_popup()
         self._show_count_and_status()
 
@@ -429,18 +435,21 @@ class ModelChooser(SearchPopup):
             return
         self.setGeometry(parent.rect())
         width = min(px(WIDTH), parent.width() - 16)
+        # In the middle of the window, unless it hangs from a button there.
         top = px(80)
         right = (parent.width() + width) // 2
         if self._anchor is not None and self._anchor.window() is self.window():
-            below = self._anchor.mapTo(parent, self._anchor.rect().bottomRight())
-            top = below.y() + px(4)
-            right = max(below.x(), width + 8)
-        rows = min(max(self._model.rowCount(), 1), SHOWN)
-        height = min(px(ROW) * rows + px(96), parent.height() - top - 8)
+            anchor_corner = self._anchor.mapTo(parent, self._anchor.rect().bottomRight())
+            top = anchor_corner.y() + px(4)
+            right = max(anchor_corner.x(), width + 8)
+        visible_rows = min(max(self._model.rowCount(), 1), SHOWN)
+        wanted_height = px(ROW) * visible_rows + px(96)
+        height = min(wanted_height, parent.height() - top - 8)
         self.box.setGeometry(right - width, top, width, height)
         self._place_refresh_status()
 
     def _place_refresh_status(self) -> None:
         self._state.adjustSize()
-        room = self.box.width() - self._state.width() - self._theme.zoomed_pixels(16)
-        self._state.move(room, (self.line.sizeHint().height() - self._state.height()) // 2)
+        left = self.box.width() - self._state.width() - self._theme.zoomed_pixels(16)
+        top = (self.line.sizeHint().height() - self._state.height()) // 2
+        self._state.move(left, top)

@@ -73,10 +73,11 @@ class WindowFrame(QWidget):
         self._middle.setMinimumWidth(360)
         self._side.setMinimumWidth(240)
         self._splitter.setHandleWidth(1)
-        for at, widget in enumerate((self.sidebar, self._middle, self._side)):
+        for widget in (self.sidebar, self._middle, self._side):
             self._splitter.addWidget(widget)
-            self._splitter.setCollapsible(at, False)
-            self._splitter.setStretchFactor(at, 1 if widget is self._middle else 0)
+            self._splitter.setStretchFactor(self._splitter.indexOf(widget), 0)
+        self._splitter.setStretchFactor(self._splitter.indexOf(self._middle), 1)
+        self._splitter.setChildrenCollapsible(False)
         build_row(self.rail, (self._splitter, 1), owner=self, margins=0, spacing=0)
         self._side.hide()
 
@@ -84,10 +85,10 @@ class WindowFrame(QWidget):
         if self._is_changing_page:  # The new page itself decides what gets the focus.
             return True
         areas = (*self.areas_in_tab_order(), *self.findChildren(QWidget, "tour"))
-        here = self.window().focusWidget()
-        return tab_order.focus_next_stop(
-            areas, here, forward=following
-        ) or super().focusNextPrevChild(following)
+        focused = self.window().focusWidget()
+        if tab_order.focus_next_stop(areas, focused, forward=following):
+            return True
+        return super().focusNextPrevChild(following)
 
     def areas_in_tab_order(self) -> Sequence[QWidget]:
         return self.rail, self.sidebar, self._middle, self._side
@@ -179,21 +180,26 @@ class WindowFrame(QWidget):
 
     def _update_visible_sides(self) -> None:
         """Shows and hides the sides as the user wants, if there is room."""
-        has_room = not self._is_narrow or self._inspector_wanted_when_narrow
         is_chat = self.showing.page == "chat"
-        shows_inspector = self._wants_side and has_room and is_chat and self._preview is None
-        shows_preview = self._preview is not None and is_chat
+        shows_preview = is_chat and self._preview is not None
+        shows_inspector = is_chat and self._preview is None and self._should_show_inspector()
         if shows_inspector and "inspector" in self.page_factories:
             self._side.addWidget(self.page_factories.pop("inspector")())
         if self._preview is not None:
             self._side.setCurrentWidget(self._preview)
         self._side.setVisible(shows_inspector or shows_preview)
         # In a narrow window, the conversation and the file need the room of the list.
-        hides_sidebar = shows_preview and self._is_narrow
-        is_page = self.showing.page in PAGES
-        self.sidebar.setVisible(self._wants_sidebar and is_page and not hides_sidebar)
+        needs_room_of_sidebar = shows_preview and self._is_narrow
+        has_sidebar = self.showing.page in PAGES and not needs_room_of_sidebar
+        self.sidebar.setVisible(self._wants_sidebar and has_sidebar)
         self._distribute_widths()
         self.top.show_sidebar_button(needed=not self._wants_sidebar)
+
+    def _should_show_inspector(self) -> bool:
+        """Whether the user wants the inspector, and in a narrow window has asked for it there."""
+        if not self._wants_side:
+            return False
+        return not self._is_narrow or self._inspector_wanted_when_narrow
 
     def _distribute_widths(self) -> None:
         """Gives the sides their saved widths and the page the rest, never less than it needs."""
@@ -201,20 +207,22 @@ class WindowFrame(QWidget):
         whole_width = self._splitter.width()
         sidebar_width = 0
         if self.is_sidebar_shown:
-            widest = max(round(whole_width * MAX_SIDEBAR_SHARE), self.sidebar.minimumWidth())
-            usual = min(self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1, widest)
-            sidebar_width = saved_width("sidebar-width", default=usual)
+            most = max(round(whole_width * MAX_SIDEBAR_SHARE), self.sidebar.minimumWidth())
+            usual_sidebar = min(self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1, most)
+            sidebar_width = saved_width("sidebar-width", default=usual_sidebar)
         # A pixel between two sides belongs to the splitter's handle.
-        room = whole_width - sidebar_width - 1
+        remaining_width = whole_width - sidebar_width - 1
         side_width = 0
         if self.is_side_panel_shown:
-            usual = self.theme.zoomed_pixels(SIDE_WIDTH) - 1
-            if self._preview is not None:
-                usual = round(room * PREVIEW_SHARE)
-            wanted = saved_width("side-width", self._side_name, default=usual)
-            widest = max(round(room * MAX_SIDE_SHARE), self._side.minimumWidth())
-            side_width = min(wanted, widest)
-        self._splitter.setSizes([sidebar_width, room - side_width - 1, side_width])
+            if self._preview is None:
+                usual_side = self.theme.zoomed_pixels(SIDE_WIDTH) - 1
+            else:
+                usual_side = round(remaining_width * PREVIEW_SHARE)
+            wanted_side = saved_width("side-width", self._side_name, default=usual_side)
+            most = max(round(remaining_width * MAX_SIDE_SHARE), self._side.minimumWidth())
+            side_width = min(wanted_side, most)
+        page_width = remaining_width - side_width - 1
+        self._splitter.setSizes([sidebar_width, page_width, side_width])
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -232,17 +240,20 @@ class WindowFrame(QWidget):
 
     def restore_window_layout(self, workspace: str) -> None:
         self._workspace = workspace
-        get = self.state_file.get_remembered
-        self._wants_sidebar = get("layout", workspace, "sidebar", default=True)
-        self._wants_side = get("layout", workspace, "side-panel", default=False)
-        self.switch_to_page(get("layout", workspace, "page", default="chat"))
+        get_saved = partial(self.state_file.get_remembered, "layout", workspace)
+        self._wants_sidebar = get_saved("sidebar", default=True)
+        self._wants_side = get_saved("side-panel", default=False)
+        self.switch_to_page(get_saved("page", default="chat"))
 
     def save_window_layout(self) -> None:
-        put = self.state_file.remember_value
-        first, _, last = self._splitter.sizes()
-        put("layout", self._workspace, "sidebar", value=self._wants_sidebar)
-        put("layout", self._workspace, "side-panel", value=self._wants_side)
-        if self.is_sidebar_shown and first and self._is_dragging_splitter:
-            put("layout", self._workspace, "sidebar-width", value=first)
-        if self.is_side_panel_shown and last and self._is_dragging_splitter:
-            put("layout", self._workspace, "side-width", self._side_name, value=last)
+        """Saves which sides the user wants, and their widths after a drag."""
+        save = partial(self.state_file.remember_value, "layout", self._workspace)
+        sidebar_width, _page_width, side_width = self._splitter.sizes()
+        save("sidebar", value=self._wants_sidebar)
+        save("side-panel", value=self._wants_side)
+        if not self._is_dragging_splitter:
+            return
+        if self.is_sidebar_shown and sidebar_width:
+            save("sidebar-width", value=sidebar_width)
+        if self.is_side_panel_shown and side_width:
+            save("side-width", self._side_name, value=side_width)
