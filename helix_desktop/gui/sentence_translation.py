@@ -80,18 +80,19 @@ def install_sentence_table(table: Mapping[str, str], percent: str = "{n}%") -> N
     _plain_sentences.clear()
     _templates.clear()
     translate_sentences.cache_clear()
-    for text, other in sorted(
-        table.items(), key=lambda row: -len("".join(_literals_of_template(row[0])))
-    ):
-        around = _literals_of_template(text)
-        if len(around) == 1:
-            _plain_sentences[_lower_first_letter(text)] = other
+    # The template with the most literal text is tried first: it fits the fewest sentences.
+    for text in sorted(table, key=_count_literal_characters, reverse=True):
+        translation = table[text]
+        literals = list(_literals_of_template(text))
+        if len(literals) == 1:
+            _plain_sentences[_lower_first_letter(text)] = translation
         else:
-            names = tuple(name for _, name, _, _ in string.Formatter().parse(text) if name)
-            first = _lower_first_letter(around[0])
-            _templates.setdefault(first[:1], []).append(
-                SentenceTemplate((first, *around[1:]), names, other)
-            )
+            pieces = string.Formatter().parse(text)
+            names = tuple(name for _literal, name, _format, _conversion in pieces if name)
+            literals[0] = _lower_first_letter(literals[0])
+            first_character = literals[0][:1]
+            template = SentenceTemplate(tuple(literals), names, translation)
+            _templates.setdefault(first_character, []).append(template)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -192,11 +193,11 @@ def _localize_figure(value: str) -> str:
     return number
 
 
-def _capitalize_like(text: str, other: str) -> str:
+def _capitalize_like(text: str, translation: str) -> str:
     """Capitalizes a translated phrase if the original begins a sentence."""
     if not text[:1].isupper():
-        return other
-    return other[:1].upper() + other[1:]
+        return translation
+    return translation[:1].upper() + translation[1:]
 
 
 def _templates_for_first_letter(text: str) -> Iterator[SentenceTemplate]:
@@ -206,12 +207,19 @@ def _templates_for_first_letter(text: str) -> Iterator[SentenceTemplate]:
 
 
 def _literals_of_template(text: str) -> tuple[str, ...]:
-    parts = list(string.Formatter().parse(text))
-    literals = [literal for literal, _, _, _ in parts]
+    literals: list[str] = []
+    ends_with_placeholder = False
+    for literal, name, _format, _conversion in string.Formatter().parse(text):
+        literals.append(literal)
+        ends_with_placeholder = name is not None
     # After a placeholder at the end there is an empty literal.
-    if parts and parts[-1][1] is not None:
+    if ends_with_placeholder:
         literals.append("")
     return tuple(literals)
+
+
+def _count_literal_characters(text: str) -> int:
+    return sum(map(len, _literals_of_template(text)))
 
 
 def _lower_first_letter(text: str) -> str:

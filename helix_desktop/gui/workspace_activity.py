@@ -135,40 +135,41 @@ class WorkspaceActivity(QObject):
         self._unrecorded[event.conversation] = tuple(unrecorded + left_queue)
         self._queued[event.conversation] = event.messages
 
-    def _remove_recorded_message(self, recorded: facts.Recorded, said: facts.UserSaid) -> None:
+    def _remove_recorded_message(self, recorded: facts.Recorded, message: facts.UserSaid) -> None:
         """Forgets a queued message once it is recorded. Long texts are recorded in another form."""
         conversation = recorded.conversation
-        left = list(self._unrecorded.get(conversation, ()))
-        removed = said.parts
-        if said.parts in left:
-            left.remove(said.parts)
-        elif left and not said.by:
-            removed = left.pop(0)
-        self._unrecorded[conversation] = tuple(left)
+        unrecorded = list(self._unrecorded.get(conversation, ()))
+        removed_parts = message.parts
+        if message.parts in unrecorded:
+            unrecorded.remove(message.parts)
+        elif unrecorded and not message.by:  # It was recorded in another form.
+            removed_parts = unrecorded.pop(0)
+        self._unrecorded[conversation] = tuple(unrecorded)
         # Otherwise an equal message that still waits would be taken for this one after a crash.
         waiting: list[WaitingMessage] = []
-        for message in self._waiting.get(conversation, ()):
-            if message.parts == removed:
-                waiting.append(replace(message, after_seq=recorded.seq))
+        for waiting_message in self._waiting.get(conversation, ()):
+            if waiting_message.parts == removed_parts:
+                waiting.append(replace(waiting_message, after_seq=recorded.seq))
             else:
-                waiting.append(message)
+                waiting.append(waiting_message)
         self._waiting[conversation] = waiting
         self._save_unrecorded_messages(conversation)
 
     def _save_unrecorded_messages(self, conversation: str) -> None:
-        known = list(self._waiting.get(conversation, ()))
+        saved_before = list(self._waiting.get(conversation, ()))
         waiting: list[WaitingMessage] = []
         unrecorded = self._unrecorded.get(conversation, ())
         for parts in unrecorded + self._queued.get(conversation, ()):
-            message = next((one for one in known if one.parts == parts), None)
+            message = _find_message_with_parts(saved_before, parts)
             if message is None:
                 message = WaitingMessage(parts, time.time())
             else:
-                known.remove(message)
+                saved_before.remove(message)  # Of equal messages, each is found once.
             waiting.append(message)
         self._waiting[conversation] = waiting
         encoded = [
-            encode_queued_message(one.parts, one.queued_at, one.after_seq) for one in waiting
+            encode_queued_message(message.parts, message.queued_at, message.after_seq)
+            for message in waiting
         ]
         self._state_file.remember_value("waiting", self.bench.id, conversation, value=encoded)
         # What left the message box is nowhere else until it is recorded.
@@ -184,25 +185,25 @@ class WorkspaceActivity(QObject):
 
     def _set_state_and_notify(self, event: ActivityChanged) -> None:
         parents = self.bench.conversations_above(event.conversation)
-        before = self._states.get(event.conversation, ConversationActivity.IDLE)
-        works = event.running in WORKING_STATES
+        state_before = self._states.get(event.conversation, ConversationActivity.IDLE)
         # The user need not know that a sub-agent ended whose parent is working.
         is_no_news = any(self._states.get(parent) in WORKING_STATES for parent in parents)
-        self._states[event.conversation] = event.running
-        if is_no_news and not works:
+        if is_no_news and event.running not in WORKING_STATES:
             self._states[event.conversation] = ConversationActivity.IDLE
+        else:
+            self._states[event.conversation] = event.running
         self._seen_failures.discard(event.conversation)
         for parent in parents:
             self.state_changed.emit(parent, self._state_with_agents(parent))
         if is_no_news:
             return
-        if ConversationActivity.FAILED in (before, event.running):
+        if ConversationActivity.FAILED in (state_before, event.running):
             failed = list(self.conversations_in(ConversationActivity.FAILED))
             self._state_file.remember_value("failed", self.bench.id, value=failed)
-        if event.running is before:
+        if event.running is state_before:
             return
         self.state_changed.emit(event.conversation, self._state_with_agents(event.conversation))
-        ended = before in WORKING_STATES and event.running is ConversationActivity.IDLE
+        ended = state_before in WORKING_STATES and event.running is ConversationActivity.IDLE
         if ended or event.running in (ConversationActivity.ASKING, ConversationActivity.FAILED):
             self.activity_ended.emit(event.conversation, event.running, event.why)
 
@@ -246,6 +247,15 @@ def _changes_row_of_list(event: Event) -> bool:
     if isinstance(event, session_events.FactAppended):
         return isinstance(event.recorded.fact, _FACTS_THAT_CHANGE_ROWS)
     return isinstance(event, session_events.MeterChanged | session_events.ConversationReplaced)
+
+
+def _find_message_with_parts(
+    messages: Iterable[WaitingMessage], parts: tuple[facts.UserPart, ...]
+) -> WaitingMessage | None:
+    for message in messages:
+        if message.parts == parts:
+            return message
+    return None
 
 
 def _remove_each_once(

@@ -79,12 +79,12 @@ class StoragePage(SettingsPage):
         self._doing.run_in_background(work, then=self._show_storage, owner=self)
 
     def _show_storage(self, measured: tuple[CacheEntryFigures, float]) -> None:
-        kept, backup = measured
+        cache, backup = measured
         figures = tr(
             "{entries}, {size}, compressed to {taken}",
-            entries=format_count(kept.entries, "{n} stored output", "{n} stored outputs"),
-            size=format_byte_size(kept.size),
-            taken=format_byte_size(kept.kept),
+            entries=format_count(cache.entries, "{n} stored output", "{n} stored outputs"),
+            size=format_byte_size(cache.size),
+            taken=format_byte_size(cache.kept),
         )
         last_backup = tr("none")
         if backup:
@@ -92,7 +92,7 @@ class StoragePage(SettingsPage):
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last_backup)}")
         self._folder.setText(str(self._bench.workspace.folder))
         limit = self._bench.workspace.settings.limit
-        excess = kept.kept - limit
+        excess = cache.kept - limit
         is_over_limit = bool(limit) and excess > 0
         if is_over_limit:
             words = tr(
@@ -111,32 +111,35 @@ class StoragePage(SettingsPage):
             estimate, then=self._ask_to_free_space, owner=self, failed=show_estimate_failure
         )
 
-    def _ask_to_free_space(self, going: SpaceToFree) -> None:
-        if not going.entries:
-            words = tr("Nothing to free up.")
-            if going.over:
+    def _ask_to_free_space(self, estimate: SpaceToFree) -> None:
+        if not estimate.entries:
+            if estimate.over:
                 words = tr(
                     "Every stored output is used by a conversation. Empty the trash, or raise the limit."
                 )
+            else:
+                words = tr("Nothing to free up.")
             self._status_label.setText(words)
             return
-        names = "\n".join(going.names)
-        if going.entries > len(going.names):
+        names = "\n".join(estimate.names)
+        if estimate.entries > len(estimate.names):
             names += "\n…"
         what_goes = format_count(
-            going.entries,
+            estimate.entries,
             "{n} stored output that no conversation uses will be removed:",
             "{n} stored outputs that no conversation uses will be removed:",
         )
         what_stays = tr(
             "{size} will be freed. The content can no longer be recalled, but its description is kept.",
-            size=format_byte_size(going.freed),
+            size=format_byte_size(estimate.freed),
         )
-        excess = tr("{size} over the limit.", size=format_byte_size(going.over))
+        excess = tr("{size} over the limit.", size=format_byte_size(estimate.over))
         paragraphs = [excess, what_goes, names, what_stays]
-        if going.left:
-            left = format_byte_size(going.left)
-            paragraphs.append(tr("The cache would still be {size} over the limit.", size=left))
+        if estimate.left:
+            remaining_excess = format_byte_size(estimate.left)
+            paragraphs.append(
+                tr("The cache would still be {size} over the limit.", size=remaining_excess)
+            )
         question = "\n\n".join(paragraphs)
         ask_to_confirm(self, tr("Free up space"), question, tr("Remove"), self._free_space)
 
@@ -167,9 +170,9 @@ class StoragePage(SettingsPage):
         would see the result.
         """
 
-        def show_maintenance_result(said: str) -> None:
+        def show_maintenance_result(words: str) -> None:
             button.setEnabled(True)
-            self._status_label.setText(said)
+            self._status_label.setText(words)
             self.refresh_storage()
 
         button.setEnabled(False)
