@@ -121,6 +121,6 @@ async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) ->
 def _policy_outcomes_from_json(found: Mapping[str, Mapping[str, Any]]) -> list[PolicyOutcome]:
     totals = {name: result["total"] for name, result in found.items()}
     return [
-        PolicyOutcome(name, each["effective"], each["peak"], each["retention_plain"])
+        PolicyOutcome(name, each["effective"], each["peak"], each["retention_plain"], each["sent"])
         for name, each in totals.items()
     ]

@@ -343,7 +343,11 @@ class FakeInstallation:
             raise StoreFailed(self.replay_error)
         return [
             PolicyOutcome(
-                name, 50_000 if name in self.cheapest else 60_000, self.peaks.get(name, 0.8), 0.9
+                name,
+                50_000 if name in self.cheapest else 60_000,
+                self.peaks.get(name, 0.8),
+                0.9,
+                sent=90_000 if name in self.cheapest else 120_000,
             )
             for name in policies
         ]

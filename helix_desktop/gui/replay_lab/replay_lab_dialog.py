@@ -10,14 +10,14 @@ from functools import partial
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QProgressBar, QPushButton, QWidget
 
-from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
 from helix_desktop.gui.common.widgets import TransientDialog, build_plain_label, build_push_button
-from helix_desktop.gui.model_setup_port import has_unknown_price
 from helix_desktop.gui.replay_lab.preset_costs import (
+    ComparedBy,
     PresetCost,
+    choose_comparison,
     compute_preset_costs,
     describe_preset_cost,
     find_baseline,
@@ -55,7 +55,7 @@ class ReplayLabDialog(TransientDialog):
         self._costs: dict[str, PresetCost] = {}
         self._names = dict(policies)
         self._window = conversations[0].window
-        self._lacks_price = _is_price_of_main_model_unknown(bench)
+        self._compared_by = choose_comparison(bench.models.model_facts(), self._paid)
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
@@ -96,9 +96,12 @@ class ReplayLabDialog(TransientDialog):
         self._bar.hide()
         policy_in_use = self._bench.policy_name
         self._baseline = find_baseline(outcomes, policy_in_use)
-        self._costs = compute_preset_costs(outcomes, policy_in_use, self._paid)
+        self._costs = compute_preset_costs(outcomes, policy_in_use, self._paid, self._compared_by)
         self.answer.setText(self._describe_cheapest(self._find_cheapest(outcomes)))
-        headings = (tr("Preset"), tr("Cost"), tr("Peak"), tr("In view"), "")
+        compared = tr("Cost")
+        if self._compared_by is not ComparedBy.COST:
+            compared = tr("Sent")
+        headings = (tr("Preset"), compared, tr("Peak"), tr("In view"), "")
         for column, heading in enumerate(headings):
             label = build_plain_label(heading, "faint", self, wraps=False)
             self._table.addWidget(label, 0, column)
@@ -123,9 +126,12 @@ class ReplayLabDialog(TransientDialog):
         return self._costs[outcome.policy].share
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
-        if self._lacks_price:
+        if self._compared_by is ComparedBy.TOKENS_AS_FREE:
+            alone = tr("The model in use is free, so there are no costs to compare. The table compares the tokens that would have been sent.")  # fmt: skip
+            several = alone
+        elif self._compared_by is ComparedBy.TOKENS_AS_PRICE_UNKNOWN:
             # Without a price, less text is no saving that anybody could name.
-            alone = tr("No price is known for the model in use, so costs cannot be compared. The table compares how much text would have been sent.")  # fmt: skip
+            alone = tr("No price is known for the model in use, so costs cannot be compared. The table compares the tokens that would have been sent.")  # fmt: skip
             several = alone
         elif outcome is self._baseline:
             alone = tr("No other preset would have cost less here.")
@@ -181,10 +187,3 @@ class ReplayLabDialog(TransientDialog):
         self._runner.run_in_background(
             work, then=report_adopted_policy, owner=self, failed=self._show_replay_error
         )
-
-
-def _is_price_of_main_model_unknown(bench: Workbench) -> bool:
-    for model in bench.models.model_facts():
-        if model.role is ModelRole.MAIN and has_unknown_price(model):
-            return True
-    return False

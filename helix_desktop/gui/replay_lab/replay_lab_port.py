@@ -16,9 +16,11 @@ RunReplay = Callable[
 class PolicyOutcome:
     """What one policy would have cost, in tokens at the input price. `peak`: the window's share of
     the largest request, refused above 1. `in_view`: how much of what was needed again was in view.
+    `sent`: the plain tokens of all its requests, which are compared if nothing has a price.
     """
 
     policy: str
     billed: int
     peak: float
     in_view: float
+    sent: int = 0

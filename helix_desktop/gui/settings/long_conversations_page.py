@@ -23,7 +23,11 @@ from helix_desktop.gui.common.setting_fields import FieldDeclaration
 from helix_desktop.gui.common.widgets import build_plain_label, build_surface
 from helix_desktop.gui.deep_links import open_in_desktop_program
 from helix_desktop.gui.model_setup_port import has_unknown_price
-from helix_desktop.gui.replay_lab.preset_costs import compute_preset_costs, describe_preset_cost
+from helix_desktop.gui.replay_lab.preset_costs import (
+    choose_comparison,
+    compute_preset_costs,
+    describe_preset_cost,
+)
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.rows_and_columns import build_column
 from helix_desktop.gui.sentence_translation import translate_sentences
@@ -147,12 +151,13 @@ class LongConversationsPage(WorkspaceSettingsPage):
             self._say_about_comparison(tr("There is no conversation to replay yet."))
             return
         paid = sum(row.cost for row in recent)
+        compared_by = choose_comparison(self._bench.models.model_facts(), paid)
 
         def show_comparison_progress(done: int, total: int) -> None:
             self._say_about_comparison(tr("Comparing: {done} of {total}", done=done, total=total))
 
         def show_compared_costs(outcomes: Sequence[PolicyOutcome]) -> None:
-            costs = compute_preset_costs(outcomes, self._bench.policy_name, paid)
+            costs = compute_preset_costs(outcomes, self._bench.policy_name, paid, compared_by)
             count = format_count(len(recent), "{n} conversation", "{n} conversations")
             for preset, cost in costs.items():
                 words = describe_preset_cost(cost)

@@ -167,3 +167,24 @@ def test_without_a_price_nothing_is_called_cheap(
     QApplication.processEvents()
     assert "No price is known" in lab.answer.text()
     assert "cost less" not in lab.answer.text()
+    assert_tokens_are_compared(lab)
+
+
+def assert_tokens_are_compared(lab: ReplayLabDialog) -> None:
+    cells = [label.text() for label in lab.findChildren(QLabel)]
+    assert "Cost" not in cells
+    assert "Sent" in cells
+    assert cells[cells.index(lab._names["helix"]) + 1] == "90K tokens · 75%"
+    assert cells[cells.index(lab._names["layered"]) + 1] == "120K tokens · 100%"
+
+
+def test_for_a_free_model_tokens_are_compared_and_the_answer_says_so(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    bench.models.chosen = [ModelSet(ModelRole.MAIN, "own/scripted", 32_000, is_free=True)]
+    window.window_actions["lab"].trigger()
+    (lab,) = window.findChildren(ReplayLabDialog)
+    QApplication.processEvents()
+    assert "The model in use is free" in lab.answer.text()
+    assert "cost" not in lab.answer.text().replace("no costs to compare", "")
+    assert_tokens_are_compared(lab)
