@@ -12,6 +12,7 @@ from helix_desktop.engine.facts import Recorded, ToolReturned
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.sha256_digest import Digest
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.common.agent_titles import describe_agent_to_continue_in
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_to_choose_one, show_text_box
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
@@ -88,7 +89,8 @@ class ConversationExport:
 
     def ask_where_to_continue(self) -> None:
         ways = []
-        for agent, title in AGENTS_TO_CONTINUE_IN.items():
+        for agent in AGENTS_TO_CONTINUE_IN:
+            title = describe_agent_to_continue_in(agent)
             ways.append((title, partial(self.offer_to_continue, agent)))
         words = tr("The conversation stays here, and the other agent gets a copy.")
         ask_to_choose_one(self.parts.widget, tr("Continue in another agent"), words, "", ways)

@@ -171,6 +171,7 @@ class ConnectAgentsDialog(widgets.TransientDialog):
         self._show_missing = widgets.build_push_button(
             tr("Show these agents"), self, self._show_missing_agents, "link"
         )
+        self._once_title = widgets.build_plain_label(tr("Just once, from a terminal"), "heading")
         self._once_line = CopyableCommandLine(self)
         self._other_program_line = CopyableCommandLine(self)
         self._lay_out_gateway_dialog()
@@ -193,13 +194,14 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             margins=MARGINS,
             spacing=14,
         )
+        other_title = widgets.build_plain_label(tr("Any other program"), "heading")
         lines_to_copy = (
-            (tr("Just once, from a terminal"), self._once_line),
-            (tr("Any other program"), self._other_program_line),
+            (self._once_title, self._once_line),
+            (other_title, self._other_program_line),
         )
         for heading, line in lines_to_copy:
             column.addSpacing(4)
-            column.addWidget(widgets.build_plain_label(heading, "heading"))
+            column.addWidget(heading)
             column.addWidget(line)
         column.addStretch(1)
         build_column(widgets.build_scroll_area(page, self), owner=self, margins=0)
@@ -232,9 +234,11 @@ class ConnectAgentsDialog(widgets.TransientDialog):
             setting = ""
         self._other_program_line.show_command_line(setting)
         self._show_figures_of_today(connections)
-        installed = (row.start_command for row in connections.agents if row.installed)
-        example = next(installed, connections.agents[0].start_command)
-        self._once_line.show_command_line(example)
+        installed = [row.start_command for row in connections.agents if row.installed]
+        self._once_title.setVisible(bool(installed))
+        self._once_line.setVisible(bool(installed))
+        if installed:
+            self._once_line.show_command_line(installed[0])
 
     def _hide_or_show_missing_agents(
         self, agents: Sequence[connected_agents.ConnectedAgentRow]

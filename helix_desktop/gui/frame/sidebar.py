@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QPushButton, QWidge
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.gui.common import widgets
+from helix_desktop.gui.common.agent_titles import describe_agent_to_continue_in
 from helix_desktop.gui.common.elided_label import ElidedLabel
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
 from helix_desktop.gui.rows_and_columns import build_column, build_row
@@ -237,7 +238,8 @@ class Sidebar(QWidget):
     def _add_continue_menu(self, menu: QMenu, conversation: str) -> None:
         """Adds where a conversation can go on: in another agent, or in a copy of the files."""
         places = menu.addMenu(tr("Continue in"))
-        for agent, title in AGENTS_TO_CONTINUE_IN.items():
+        for agent in AGENTS_TO_CONTINUE_IN:
+            title = describe_agent_to_continue_in(agent)
             places.addAction(f"{title}…").triggered.connect(
                 partial(self.conversation_action_wanted.emit, f"continue-{agent}", conversation)
             )

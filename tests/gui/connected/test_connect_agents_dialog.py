@@ -80,6 +80,26 @@ def test_nothing_empty_is_shown_before_the_agents_are_known(window: MainWindow) 
     )
 
 
+class NoAgents(Agents):
+    """A computer on which none of the known agents is installed."""
+
+    async def list_agent_connections(self) -> AgentConnections:
+        connections = await super().list_agent_connections()
+        (row,) = connections.agents
+        return replace(connections, agents=[replace(row, installed=False)])
+
+
+def test_no_agent_that_is_not_installed_is_offered_to_be_started(window: MainWindow) -> None:
+    """The line offered `wrap claude` below "Not found on this computer: Claude Code"."""
+    dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, NoAgents())
+    dialog.open()
+    dialog.refresh_connections()
+    assert "Not found on this computer: Claude Code" in words(dialog)
+    assert "wrap claude" not in words(dialog)
+    assert not dialog._once_line.isVisible()
+    assert not dialog._once_title.isVisible()
+
+
 def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: MainWindow) -> None:
     agents = Agents()
     dialog = ConnectAgentsDialog(window.theme, window, window.background_runner, agents)

@@ -178,3 +178,18 @@ def test_the_open_conversation_stays_marked_when_the_menu_of_another_was_open(
     QTest.mouseClick(shown.viewport(), button, pos=other)
     assert shown.selected_conversation_id() == "a"
     assert [shown._conversation_id_at(index) for index in shown.selectedIndexes()] == ["a"]
+
+
+def test_the_menu_says_which_agents_are_not_installed(
+    sidebar: Sidebar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "codex"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    offered(sidebar, "a")
+    places = next(action.menu() for action in newest_menu(sidebar).actions() if action.menu())
+    assert isinstance(places, QMenu)
+    words = [action.text() for action in places.actions()]
+    assert "Codex…" in words
+    assert "Claude Code (not installed)…" in words
