@@ -269,9 +269,9 @@ def _weigh_hits_with_neighbours(hits: Hits) -> Hits:
     worth_of_line = {number: sum(weights.values()) for number, weights in words_around.items()}
     best_worth = max(worth_of_line.values(), default=0)
     lines_worth_showing: dict[int, Mapping[str, float]] = {}
-    for number, weights in words_around.items():
+    for number, weights_around in words_around.items():
         if worth_of_line[number] >= WORTH_SHOWING * best_worth:
-            lines_worth_showing[number] = weights
+            lines_worth_showing[number] = weights_around
     return lines_worth_showing
 
 

@@ -58,8 +58,9 @@ def is_allowed_unattended(question: PermissionQuestion, allowed: Collection[str]
     if question.form:
         return False
     sufficient_names = {"all", name_to_allow(question)}
-    if not question.apart:
-        sufficient_names.add(_group_of_tool(question.call.name))
+    group = _group_of_tool(question.call.name)
+    if group and not question.apart:
+        sufficient_names.add(group)
     return not sufficient_names.isdisjoint(allowed)
 
 
