@@ -78,20 +78,22 @@ class AgentFollower:
         branch = self.conversation.state.branch
         if not branch.turn.running or not branch.steps:
             return False
-        last = self.conversation.fact_at(branch.steps[-1])
+        last_reply = self.conversation.fact_at(branch.steps[-1])
         reason = facts.TurnEnd.DONE
-        if isinstance(last, facts.ModelReplied) and last.stop is facts.Stop.CALLS:
+        if isinstance(last_reply, facts.ModelReplied) and last_reply.stop is facts.Stop.CALLS:
             reason = facts.TurnEnd.STOPPED
         await self.conversation.append_facts(facts.TurnEnded(reason))
         self.folding.start_folds_after_turn()
         return True
 
     async def apply_folds_and_get_view(self) -> View:
-        shown = list(self.conversation.state.branch.items)
+        # Held until they are let go in parts: freed at once, what a fold covers would delay
+        # other tasks.
+        items_before_folds = list(self.conversation.state.branch.items)
         await self.waiting(self.folding.apply_due_folds())
         self.conversation.current_view()
-        while len(shown) > FREED_TOGETHER:  # Freed at once, what a fold covers would delay others.
-            del shown[-FREED_TOGETHER:]
+        while len(items_before_folds) > FREED_TOGETHER:
+            del items_before_folds[-FREED_TOGETHER:]
             await asyncio.sleep(0)
         return self.conversation.current_view()
 
@@ -101,8 +103,8 @@ class AgentFollower:
         """
         parts = tuple(self.with_token_count(part) for part in written.parts)
         reply = replace(written, parts=parts, saw=newest_seq)
-        recorded, *_ = await self.conversation.append_facts(reply)
-        return recorded
+        recorded_facts = await self.conversation.append_facts(reply)
+        return recorded_facts[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
         """Record outputs of the last reply's calls. Output without a call becomes a message."""
@@ -132,8 +134,8 @@ class AgentFollower:
     ) -> facts.ToolReturned:
         stored = output.stored or await self.store_output(output.text, call)
         self.stored(stored, output.text)
-        before = self._remember_read_and_find_earlier(call, stored.digest)
-        if before > 0:
+        seq_of_same_output = self._remember_read_and_find_earlier(call, stored.digest)
+        if seq_of_same_output > 0:
             self.repeats += 1
         head = ""
         if len(output.text) <= HEAD:
@@ -145,22 +147,22 @@ class AgentFollower:
             ok=output.ok,
             head=head,
             images=output.images,
-            repeat_of=before,
+            repeat_of=seq_of_same_output,
         )
 
     def _remember_read_and_find_earlier(self, call: facts.ToolCall, digest: Digest) -> int:
         """Return the last output with this content if an equal call returned it before, or 0."""
         state = self.conversation.state
-        before = state.seq_of_last_output_with_content(digest)
-        if not before:
+        earlier_seq = state.seq_of_last_output_with_content(digest)
+        if not earlier_seq:
             return 0
-        answered = state.branch.answered[before].call
-        self._reads.add((answered.name, answered.arguments, digest.raw))
-        read = (call.name, call.arguments, digest.raw)
-        if read in self._reads:
-            return before
+        earlier_call = state.branch.answered[earlier_seq].call
+        self._reads.add((earlier_call.name, earlier_call.arguments, digest.raw))
+        this_read = (call.name, call.arguments, digest.raw)
+        if this_read in self._reads:
+            return earlier_seq
         # Another call has happened to return the same, so this is no repetition yet.
-        self._reads.add(read)
+        self._reads.add(this_read)
         return 0
 
     def with_token_count(self, part: Any) -> Any:
@@ -174,5 +176,6 @@ class AgentFollower:
 
 async def _encode_in_slices(text: str) -> AsyncIterator[bytes]:
     """Encode a long text in pieces, letting other tasks run."""
-    for at in range(0, len(text), SLICE):
-        yield text[at : at + SLICE].encode("utf-8", "surrogatepass")
+    for slice_start in range(0, len(text), SLICE):
+        text_slice = text[slice_start : slice_start + SLICE]
+        yield text_slice.encode("utf-8", "surrogatepass")

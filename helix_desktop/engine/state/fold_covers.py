@@ -11,26 +11,26 @@ def first_and_last(cover: Cover) -> tuple[int, int]:
     return cover.first, cover.last
 
 
-def covers_overlap(one: Cover, other: Cover) -> bool:
-    first, last = first_and_last(one)
-    other_first, other_last = first_and_last(other)
+def covers_overlap(cover: Cover, other_cover: Cover) -> bool:
+    first, last = first_and_last(cover)
+    other_first, other_last = first_and_last(other_cover)
     return first <= other_last and other_first <= last
 
 
 def cover_contains(outer: Cover, inner: Cover) -> bool:
     if isinstance(outer, PartRef):
         return outer == inner
-    first, last = first_and_last(inner)
-    return outer.first <= first and last <= outer.last
+    inner_first, inner_last = first_and_last(inner)
+    return outer.first <= inner_first and inner_last <= outer.last
 
 
-def covers_nest(one: Cover, other: Cover) -> bool:
+def covers_nest(cover: Cover, other_cover: Cover) -> bool:
     """Whether two covers are apart or one is inside the other, so that both can be folded."""
-    if not covers_overlap(one, other):
+    if not covers_overlap(cover, other_cover):
         return True
-    if first_and_last(one) == first_and_last(other):
+    if first_and_last(cover) == first_and_last(other_cover):
         return True
-    return cover_contains(one, other) or cover_contains(other, one)
+    return cover_contains(cover, other_cover) or cover_contains(other_cover, cover)
 
 
 def is_covered_by_any(refs: Collection[Cover], ref: PartRef) -> bool:

@@ -164,46 +164,47 @@ class SummaryBaseline:
 
     def bill_step(self, shown: int, whole: int, sent: int, read: int) -> BilledStep:
         """Return a step's tokens, with a summary before it if needed."""
-        read_here = min(max(0, read), sent)
-        as_sent = BilledStep(sent, read_here)
+        tokens_read = min(max(0, read), sent)
+        as_sent = BilledStep(sent, tokens_read)
         if not shown or not whole:
             return as_sent
         if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
         factor = sent / shown
         # What the step would have sent without folds, in tokens as we count them.
-        usual = whole - self._left_out
-        cached = self._in_cache
-        if not cached:
+        sent_unfolded = whole - self._left_out
+        cached_unfolded = self._in_cache
+        if not cached_unfolded:
             # Without folds, the first step would have read as much from the cache.
-            cached = max(0, read) * shown // max(1, sent)
-        asked = 0
-        written = 0
+            cached_unfolded = max(0, read) * shown // max(1, sent)
+        summary: _Summary | None = None
         limit = max(self.window, sent)
-        if self.window and round(usual * factor) > limit:
-            new_tokens = max(0, usual - cached)
-            summary = _summarise_if_that_makes_room(cached, new_tokens, factor, limit)
+        if self.window and round(sent_unfolded * factor) > limit:
+            new_tokens = max(0, sent_unfolded - cached_unfolded)
+            summary = _summarise_if_that_makes_room(cached_unfolded, new_tokens, factor, limit)
             if summary is None:
                 # What is new is shortened, as it is here.
-                usual = shown
+                sent_unfolded = shown
             else:
-                asked = summary.asked
-                written = summary.written
-                usual = summary.left + new_tokens
-                cached = 0
+                sent_unfolded = summary.left + new_tokens
+                cached_unfolded = 0
         self._whole = whole
-        self._left_out = whole - usual
-        self._in_cache = usual
-        if usual == shown and not written:
+        self._left_out = whole - sent_unfolded
+        self._in_cache = sent_unfolded
+        billed_sent = round(sent_unfolded * factor)
+        billed_cached = 0
+        if sent_unfolded:
+            cached_unfolded = min(cached_unfolded, sent_unfolded)
+            billed_cached = round(billed_sent * cached_unfolded / sent_unfolded)
+        has_summary = summary is not None and summary.written > 0
+        if sent_unfolded == shown and not has_summary:
             return as_sent
-        sent_without = round(usual * factor)
-        cached_without = 0
-        if usual:
-            cached_without = round(sent_without * min(cached, usual) / usual)
+        if summary is None:
+            return BilledStep(billed_sent, billed_cached)
         return BilledStep(
-            sent=asked + sent_without,
-            cached=asked + cached_without,
-            summary=written,
+            sent=summary.asked + billed_sent,
+            cached=summary.asked + billed_cached,
+            summary=summary.written,
         )
 
 

@@ -99,18 +99,18 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     branch = situation.branch
     meter = situation.meter
     end = first_seq_of_tail(situation)
-    standing = _measure_context_parts(situation, end)
-    total = sum(part.frees for part in standing)
-    if total <= 0:
+    context_parts = _measure_context_parts(situation, end)
+    clearable_tokens = sum(part.frees for part in context_parts)
+    if clearable_tokens <= 0:
         return None
     if is_cache_cold(situation):
-        share = situation.policy.caching_cold_share
-        if not fold_economics.pays_to_clear_when_cold(total, meter.used, share):
+        least_share = situation.policy.caching_cold_share
+        if not fold_economics.pays_to_clear_when_cold(clearable_tokens, meter.used, least_share):
             return None
-        why = f"the provider's cache has expired, and {total:,} tokens are freed"
+        why = f"the provider's cache has expired, and {clearable_tokens:,} tokens are freed"
         return PlannedClearing(branch.order[0], end, why)
     index = fold_economics.find_clearing_start(
-        standing,
+        context_parts,
         clearable_tokens_per_step(branch) * meter.factor,
         prices_of_main_model(situation.state),
         chance_of_cold_cache(situation),
@@ -119,10 +119,10 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     )
     if index is None:
         return None
-    first = standing[index].first
-    freed = sum(part.frees for part in standing[index:])
-    why = f"replacing outputs from #{first} onward frees {freed:,} tokens and saves money"
-    return PlannedClearing(first, end, why)
+    first_cleared = context_parts[index].first
+    freed_tokens = sum(part.frees for part in context_parts[index:])
+    why = f"replacing outputs from #{first_cleared} onward frees {freed_tokens:,} tokens and saves money"
+    return PlannedClearing(first_cleared, end, why)
 
 
 def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedClearing | None:
@@ -155,33 +155,40 @@ def _measure_context_parts(situation: FoldSituation, end: int) -> list[Clearable
     first_examined = 0
     if items:
         first_examined = items[0].first
-    parts = [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
+    context_parts = [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
     for group in _group_older_items(branch, first_examined):
-        tokens = round(group.tokens * factor)
-        parts.append(ClearablePart(tokens, round(group.frees * factor), group.first))
-    plain = branch.plain_outputs
-    old = frozenset(plain[bisect_left(plain, first_examined) : bisect_left(plain, end)])
+        billed_tokens = round(group.tokens * factor)
+        billed_frees = round(group.frees * factor)
+        context_parts.append(ClearablePart(billed_tokens, billed_frees, group.first))
+    outputs_to_clear = _plain_outputs_between(branch, first_examined, end)
     for item in items:
-        frees = 0
-        if item.first in old:
-            frees = sum(tokens for _, tokens in tokens_freed_by_part(situation, item, least))
-        tokens = round(item.tokens * factor)
-        parts.append(ClearablePart(tokens, round(frees * factor), item.first))
-    return parts
+        freed_tokens = 0
+        if item.first in outputs_to_clear:
+            freed_tokens = sum(tokens for _, tokens in tokens_freed_by_part(situation, item, least))
+        billed_tokens = round(item.tokens * factor)
+        billed_frees = round(freed_tokens * factor)
+        context_parts.append(ClearablePart(billed_tokens, billed_frees, item.first))
+    return context_parts
 
 
-def _group_older_items(branch: ConversationBranch, before: int) -> list[ClearablePart]:
-    """Return the items before `before` in groups that grow with their age, in counted tokens."""
+def _plain_outputs_between(branch: ConversationBranch, first: int, end: int) -> frozenset[int]:
+    """Return the messages with a part worth a marker, from `first` to before `end`."""
+    outputs = branch.plain_outputs
+    return frozenset(outputs[bisect_left(outputs, first) : bisect_left(outputs, end)])
+
+
+def _group_older_items(branch: ConversationBranch, before_seq: int) -> list[ClearablePart]:
+    """Return the items before a message in groups that grow with their age, in counted tokens."""
     groups = []
-    stop = branch.message_position(before)
-    width = EXAMINED_ITEMS
-    while stop > 0:
-        start = max(0, stop - width)
-        tokens = branch.token_sums.sum_between(start, stop)
-        frees = branch.freed_sums.sum_between(start, stop)
-        groups.append(ClearablePart(tokens, frees, branch.order[start]))
-        stop = start
-        width *= 2
+    group_end = branch.message_position(before_seq)
+    group_size = EXAMINED_ITEMS
+    while group_end > 0:
+        group_start = max(0, group_end - group_size)
+        tokens = branch.token_sums.sum_between(group_start, group_end)
+        freed_tokens = branch.freed_sums.sum_between(group_start, group_end)
+        groups.append(ClearablePart(tokens, freed_tokens, branch.order[group_start]))
+        group_end = group_start
+        group_size *= 2
     groups.reverse()
     return groups
 
@@ -201,10 +208,9 @@ def tokens_freed_between(
     long_items = [item for item in items if item.tokens >= least]
     if not long_items:  # Few are long, and finding them is fast.
         return
-    plain = branch.plain_outputs
-    chosen = frozenset(plain[bisect_left(plain, first) : bisect_left(plain, end)])
+    outputs_to_clear = _plain_outputs_between(branch, first, end)
     for item in long_items:
-        if item.first in chosen:
+        if item.first in outputs_to_clear:
             yield from tokens_freed_by_part(situation, item, least)
 
 
@@ -235,19 +241,22 @@ def _must_stay_whole(situation: FoldSituation, block: Block, ref: PartRef) -> bo
 def measure_fold_experience(situation: FoldSituation) -> FoldExperience:
     branch = situation.branch
     ledger = situation.state.record.ledger
-    price = prices_of_main_model(situation.state)
+    """Return how much of what folds saved in the last steps was spent on recalls."""
+    prices = prices_of_main_model(situation.state)
     saved = 0.0
-    recalls = 0.0
+    cost_of_recalls = 0.0
     for seq in branch.steps[-RECALL_STEPS:]:
-        shown = ledger.shown[seq - 1]
+        view_tokens = ledger.shown[seq - 1]
+        view_tokens_without_folds = ledger.whole[seq - 1]
         calls = branch.calls_of_reply(seq)
-        if calls and all(pending.call.name in RECALLS for pending in calls):
-            recalls += fold_economics.recall_cost(shown, len(calls), price)
+        only_recalls = bool(calls) and all(pending.call.name in RECALLS for pending in calls)
+        if only_recalls:
+            cost_of_recalls += fold_economics.recall_cost(view_tokens, len(calls), prices)
         else:
-            saved += price.read * max(0, ledger.whole[seq - 1] - shown)
-    next_recall = fold_economics.recall_cost(situation.meter.used, 1, price)
+            saved += prices.read * max(0, view_tokens_without_folds - view_tokens)
+    next_recall = fold_economics.recall_cost(situation.meter.used, 1, prices)
     return FoldExperience(
-        fold_economics.recall_cost_share(saved, recalls),
+        fold_economics.recall_cost_share(saved, cost_of_recalls),
         len(branch.steps),
         fold_economics.RECALLS_EXPECTED * next_recall,
     )
@@ -284,8 +293,12 @@ def seconds_until_cold(situation: FoldSituation) -> float:
     lifetime = cache_lifetime_seconds(situation.state)
     if not branch.steps:
         return lifetime
-    refreshes = context_usage.keep_alive_times_and_usages_since(situation.state, branch.steps[-1])
-    last_used = max([branch.step_times[-1], *(time for time, _ in refreshes)])
+    last_used = branch.step_times[-1]
+    # A keep-alive request renews the cache, too.
+    for time, _ in context_usage.keep_alive_times_and_usages_since(
+        situation.state, branch.steps[-1]
+    ):
+        last_used = max(last_used, time)
     return lifetime - (situation.now - last_used)
 
 
@@ -349,8 +362,10 @@ def summarise_arguments(arguments: str) -> str:
     if not isinstance(values, dict):
         return shorten_to_line(str(values), LONGEST_ARGUMENT)
     texts = [str(value) for value in values.values() if isinstance(value, str | int | float)]
-    short = " ".join(text for text in texts if len(text) <= LONGEST_ARGUMENT)
-    return shorten_to_line(short or " ".join(texts), LONGEST_ARGUMENT)
+    short_texts = " ".join(text for text in texts if len(text) <= LONGEST_ARGUMENT)
+    if short_texts:
+        return shorten_to_line(short_texts, LONGEST_ARGUMENT)
+    return shorten_to_line(" ".join(texts), LONGEST_ARGUMENT)
 
 
 def format_size(stored: Stored) -> str:
