@@ -88,26 +88,26 @@ async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> Cach
 
 async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
     """Return the digest that a name means. For a whole hash, there may be no entry."""
-    plain = name.strip().strip("\"'`").lower()
+    unquoted_name = name.strip().strip("\"'`").lower()
     # The model may have copied the hash with some text of the marker.
-    whole = _WHOLE_HASH.search(plain)
-    if whole:
-        return Digest.from_hex(whole.group())
-    if not HASH_BEGINNING.fullmatch(plain):
+    whole_hash = _WHOLE_HASH.search(unquoted_name)
+    if whole_hash:
+        return Digest.from_hex(whole_hash.group())
+    if not HASH_BEGINNING.fullmatch(unquoted_name):
         raise InvalidInput(
-            f"{plain[:80]!r} is not a hash.",
+            f"{unquoted_name[:80]!r} is not a hash.",
             remedy="A hash has 64 hexadecimal digits. Give at least the first 4.",
         )
-    return await cache.resolve_prefix(plain)
+    return await cache.resolve_prefix(unquoted_name)
 
 
 async def _suggest_near_entry(cache: ContentCache, name: str) -> str:
     """Name an entry whose hash begins in the same way, in case a later digit was mistyped."""
     try:
-        near = await cache.resolve_prefix(name[:8])
+        similar_digest = await cache.resolve_prefix(name[:8])
     except NotFound:
         return " None begins alike; search_cached_content finds entries by their words."
-    return f" Near it is {near.hex}."
+    return f" Near it is {similar_digest.hex}."
 
 
 async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's tool.
@@ -185,11 +185,13 @@ async def recall_entries(  # noqa: PLR0913  # Most are parameters of the agent's
             remedy="Use find with words for several entries.",
         )
     # Together they may be as long as one entry that is returned whole.
-    most = (whole_tokens or most_tokens_recalled_whole()) // len(split_names)
+    tokens_for_each = (whole_tokens or most_tokens_recalled_whole()) // len(split_names)
     answers = []
     for name in split_names:
         try:
-            text = await recall_entry(cache, tokens, name, words=words, whole_tokens=most)
+            text = await recall_entry(
+                cache, tokens, name, words=words, whole_tokens=tokens_for_each
+            )
         except (InvalidInput, NotFound) as error:
             text = f"[{error}]"  # The other entries are still worth having.
         answers.append(f"[{name[:SHORT_HASH]}]\n{text}")
@@ -230,17 +232,18 @@ async def _recall_lines(
     if not last:
         # Without a last line the agent has not said that it needs so many.
         limit = min(whole, LINES_TOKENS)
-    text, until = cut_to_page_with_last_line_number(tokens, wanted_lines, first, limit)
-    total = max(stored.lines, until)
-    shown = text
+    text, last_shown = cut_to_page_with_last_line_number(tokens, wanted_lines, first, limit)
+    line_count = max(stored.lines, last_shown)
+    answer = text
     if not text.strip():
-        shown = "(empty lines)"
-    is_whole_entry = first == 1 and until >= total
+        answer = "(empty lines)"
+    is_whole_entry = first == 1 and last_shown >= line_count
     if not is_whole_entry:
-        shown = f"[lines {first}-{until} of {total:,}]\n{shown}"
-    if until < min(last or total, total):
-        shown += f'\n[go on with lines="{until + 1}-{last or ""}"]'
-    return shown
+        answer = f"[lines {first}-{last_shown} of {line_count:,}]\n{answer}"
+    last_asked = min(last or line_count, line_count)
+    if last_shown < last_asked:
+        answer += f'\n[go on with lines="{last_shown + 1}-{last or ""}"]'
+    return answer
 
 
 def most_tokens_recalled_whole(
@@ -289,18 +292,19 @@ async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: Cach
     """Return an entry's beginning, and an outline of the rest whose lines can be asked for."""
     stored = entry.stored
     first_lines = _split_lines(entry.beginning, is_end=len(entry.beginning) >= stored.size)
-    text, until = cut_to_page_with_last_line_number(tokens, first_lines, 1, BEGINNING_TOKENS)
-    total = max(stored.lines, until)
-    if until >= total:
+    text, last_shown = cut_to_page_with_last_line_number(tokens, first_lines, 1, BEGINNING_TOKENS)
+    line_count = max(stored.lines, last_shown)
+    if last_shown >= line_count:
         page, _ = cut_to_page_with_last_line_number(tokens, first_lines, 1)
         return page
     piece = await cache.read_range(stored.digest, 0, min(PIECE_BYTES, stored.size))
-    searched = piece.decode("utf-8", "replace")
+    text_to_outline = piece.decode("utf-8", "replace")
     outline = await asyncio.to_thread(
-        text_preview.outline_text, searched, until + 1, OUTLINE_TOKENS
+        text_preview.outline_text, text_to_outline, last_shown + 1, OUTLINE_TOKENS
     )
-    way_on = f'[go on with lines="{until + 1}-"]'
-    return f"[lines 1-{until} of {total:,}]\n{text}\n[the rest, by line:]\n{outline}\n{way_on}"
+    beginning = f"[lines 1-{last_shown} of {line_count:,}]\n{text}"
+    way_on = f'[go on with lines="{last_shown + 1}-"]'
+    return f"{beginning}\n[the rest, by line:]\n{outline}\n{way_on}"
 
 
 async def _recall_passages(
@@ -314,14 +318,16 @@ async def _recall_passages(
     if len(lines) > 1 and not lines[-1]:
         lines.pop()
     if len(content) > IN_A_THREAD:
-        shown = await asyncio.to_thread(text_passages.find_passages, tokens, lines, words)
+        passages = await asyncio.to_thread(text_passages.find_passages, tokens, lines, words)
     else:
-        shown = text_passages.find_passages(tokens, lines, words)
-    if not shown:
-        shown = f"[none of these words is in it; it has {stored.lines:,} lines]"
-    if stored.size > FIND_BYTES:
-        shown += f"\n[only the first {len(lines):,} lines were searched; grep searches all of it]"
-    return shown
+        passages = text_passages.find_passages(tokens, lines, words)
+    if not passages:
+        passages = f"[none of these words is in it; it has {stored.lines:,} lines]"
+    if stored.size <= FIND_BYTES:
+        return passages
+    return (
+        f"{passages}\n[only the first {len(lines):,} lines were searched; grep searches all of it]"
+    )
 
 
 async def search_entries(
@@ -352,12 +358,12 @@ def _format_hit(hit: SearchHit, lines_around: str) -> str:
     name = f"message {hit.seq}"
     if hit.digest is not None:
         name = hit.digest.hex
-    about = f"{hit.about.tool} {hit.about.source}".strip()
-    shown = lines_around
-    if not shown:
+    origin = f"{hit.about.tool} {hit.about.source}".strip()
+    text_of_hit = lines_around
+    if not text_of_hit:
         snippet = " ".join(hit.snippet.split())
-        shown = f"    {snippet[:SNIPPET_CHARACTERS]}"
-    return f"{name}  {about}  line {hit.line}\n{shown}"
+        text_of_hit = f"    {snippet[:SNIPPET_CHARACTERS]}"
+    return f"{name}  {origin}  line {hit.line}\n{text_of_hit}"
 
 
 async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> str:

@@ -89,13 +89,14 @@ async def append_note_on_undone_files(
     state = conversation.state
     rewinds = state.record.rewinds
     last_undo = state.last_undo
-    newest = last_undo
+    newest_undo_or_rewind = last_undo
     if rewinds:
-        newest = max(newest, rewinds[-1])
-    last_note, _ = state.branch.notes.get(UNDO, (0, ""))
+        newest_undo_or_rewind = max(last_undo, rewinds[-1])
+    last_note_seq, _ = state.branch.notes.get(UNDO, (0, ""))
     # Reading the files' versions takes long, so it is done once for each undo and rewind.
-    examined = (last_undo, len(rewinds))
-    if newest <= last_note or examined == conversation.examined_undo:
+    undo_and_rewinds = (last_undo, len(rewinds))
+    was_told = newest_undo_or_rewind <= last_note_seq
+    if was_told or undo_and_rewinds == conversation.examined_undo:
         return
     undone_files = await read_undone_files(state, services.cache)
     news = undone_files.describe_news()
@@ -111,7 +112,7 @@ async def append_note_on_undone_files(
         return note
 
     await conversation.append_facts_from(note_if_still_true)
-    conversation.examined_undo = examined
+    conversation.examined_undo = undo_and_rewinds
 
 
 def set_expected_request_settings(
@@ -320,12 +321,13 @@ class TurnLoop:
                 return await self._stream_and_record_reply()
             except errors.ContextTooLong as error:
                 failure = error
-                before = self._conversation.current_meter()
+                meter_before = self._conversation.current_meter()
                 # The provider's refusal may have revealed the real size of the model's window.
                 await record_changed_settings(self._services, self._conversation)
                 await self._folding.apply_due_folds(overflowed=True)
-                after = self._conversation.current_meter()
-                if after.used >= before.used and after.window == before.window:
+                meter_after = self._conversation.current_meter()
+                is_no_shorter = meter_after.used >= meter_before.used
+                if is_no_shorter and meter_after.window == meter_before.window:
                     break
         raise failure
 
@@ -385,9 +387,9 @@ class TurnLoop:
                 model,
                 reply.stop,
                 reply.usage,
-                asked.saw,
-                seconds,
-                asked.digest,
+                saw=asked.saw,
+                seconds=seconds,
+                request=asked.digest,
                 stable=asked.request.stable,
                 settled=asked.request.settled,
                 room=asked.request.room,

@@ -8,6 +8,7 @@ blocks, and a fold the facts it covers.
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import field
+from itertools import chain
 
 from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.state.fenwick_tree import FenwickTree
@@ -240,10 +241,12 @@ class ConversationBranch(LiveFolds):
         if isinstance(cover, facts.PartRef):
             return True
         # Usually the ends of the cover are those of items, and then no span has to be compared.
-        low, high = self.item_positions(cover)
-        if low >= high:
+        first_position, end_position = self.item_positions(cover)
+        if first_position >= end_position:
             return True
-        if cover.first <= self.items[low].first and self.items[high - 1].last <= cover.last:
+        begins_with_item = cover.first <= self.items[first_position].first
+        ends_with_item = self.items[end_position - 1].last <= cover.last
+        if begins_with_item and ends_with_item:
             return True
         return all(covers_nest(cover, span) for span in self.by_span)
 
@@ -338,23 +341,26 @@ class ConversationBranch(LiveFolds):
         return self.steps[position - 1]
 
     def _rebuild_items_of(self, cover: facts.Cover) -> None:
-        low, high = self.item_positions(cover)
-        if low >= high:
+        first_position, end_position = self.item_positions(cover)
+        if first_position >= end_position:
             return
         # A cover may begin or end within an item, such as a longer fold that is now undone.
-        first, last = first_and_last(cover)
-        first = min(first, self.items[low].first)
-        last = max(last, self.items[high - 1].last)
-        self.replace_items(low, high, list(self.build_items(facts.Span(first, last))))
+        cover_first, cover_last = first_and_last(cover)
+        rebuilt_span = facts.Span(
+            first=min(cover_first, self.items[first_position].first),
+            last=max(cover_last, self.items[end_position - 1].last),
+        )
+        rebuilt_items = list(self.build_items(rebuilt_span))
+        self.replace_items(first_position, end_position, rebuilt_items)
 
     def count_pinned_tokens(self, *more: facts.Cover) -> int:
         """Return the tokens of pinned parts, with `more` pinned, too."""
         # A part may be within several pins.
-        pinned: set[facts.PartRef] = set()
-        for ref in (*self.pins, *more):
-            pinned.update(self.parts_within(ref))
+        pinned_parts: set[facts.PartRef] = set()
+        for cover in chain(self.pins, more):
+            pinned_parts.update(self.parts_within(cover))
         tokens = 0
-        for part in pinned:
+        for part in pinned_parts:
             if not self.is_excluded(part):
                 message = self.message_at(part.seq)
                 tokens += message_blocks.build_original_block(message, part, self.ids).tokens
