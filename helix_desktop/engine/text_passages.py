@@ -258,7 +258,7 @@ def _is_followed_by(line: str, word: str, next_word: str) -> bool:
 
 def _weigh_hits_with_neighbours(hits: Hits) -> Hits:
     """Return the lines worth showing, with the words in and near each of them."""
-    words_around: dict[int, Mapping[str, float]] = {}
+    words_around: dict[int, dict[str, float]] = {}
     for number, rarities in hits.items():
         weights = dict(rarities)
         for distance in range(1, NEARBY_LINES + 1):

@@ -191,21 +191,25 @@ class SummaryBaseline:
         self._whole = whole
         self._left_out = whole - sent_unfolded
         self._in_cache = sent_unfolded
-        billed_sent = round(sent_unfolded * factor)
-        billed_cached = 0
-        if sent_unfolded:
-            cached_unfolded = min(cached_unfolded, sent_unfolded)
-            billed_cached = round(billed_sent * cached_unfolded / sent_unfolded)
-        has_summary = summary is not None and summary.written > 0
-        if sent_unfolded == shown and not has_summary:
+        without_folds = _bill_counted_tokens(sent_unfolded, cached_unfolded, factor)
+        if summary is not None:
+            return BilledStep(
+                sent=summary.asked + without_folds.sent,
+                cached=summary.asked + without_folds.cached,
+                summary=summary.written,
+            )
+        if sent_unfolded == shown:
             return as_sent
-        if summary is None:
-            return BilledStep(billed_sent, billed_cached)
-        return BilledStep(
-            sent=summary.asked + billed_sent,
-            cached=summary.asked + billed_cached,
-            summary=summary.written,
-        )
+        return without_folds
+
+
+def _bill_counted_tokens(sent: int, cached: int, factor: float) -> BilledStep:
+    """Return the billed tokens of a step from its tokens as we count them."""
+    billed_sent = round(sent * factor)
+    if not sent:
+        return BilledStep(billed_sent, cached=0)
+    billed_cached = round(billed_sent * min(cached, sent) / sent)
+    return BilledStep(billed_sent, billed_cached)
 
 
 @dataclass(slots=True)
