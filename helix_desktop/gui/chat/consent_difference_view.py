@@ -8,6 +8,7 @@ from helix_desktop.engine import hidden_characters
 from helix_desktop.gui.common.consent_text_view import ExactTextView, describe_exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
+from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.difference_view import DifferenceView
 
 LEAST, END = 2, 6  # The minimum number of visible lines, and the pixels below the last line.
@@ -35,7 +36,10 @@ class ExactDifferenceView(DifferenceView):
     def describe_length_and_warnings(self) -> str:
         """The number of lines, and a warning if something is hidden or not yet shown."""
         lines = [line.text for line in self.shown_lines if line.mark]
-        return describe_exact_text("\n".join(lines), self._marks, end_seen=self.is_end_seen)
+        length = describe_exact_text("\n".join(lines), self._marks, end_seen=self.is_end_seen)
+        if not length:
+            return ""
+        return tr("Shown, with unchanged lines around: {length}", length=length)
 
     def show_next_part(self) -> None:
         self.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderPageStepAdd)

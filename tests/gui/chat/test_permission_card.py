@@ -306,7 +306,9 @@ def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: The
     QApplication.processEvents()
     (view,) = made.findChildren(ExactDifferenceView)
     assert not buttons(made)["Allow once"].isEnabled()
-    assert "400 hidden or look-alike characters" in view.describe_length_and_warnings()
+    words = view.describe_length_and_warnings()
+    assert "400 hidden or look-alike characters" in words
+    assert words.startswith("Shown, with unchanged lines around: 400 lines · ")
     for _ in range(400):
         view.show_next_part()
         QApplication.processEvents()
