@@ -42,7 +42,9 @@ class ConversationExport:
             (tr("OpenAI messages"), lambda: self.ask_where_to_and_export("openai")),
         ]
         words = tr("Markdown is for reading. JSON has every record of the conversation. OpenAI messages are for other programs.")  # fmt: skip
-        ask_to_choose_one(self.parts.widget, tr("Export conversation"), words, "", ways)
+        ask_to_choose_one(
+            self.parts.widget, tr("Export conversation"), words, "", ways, has_main_way=True
+        )
 
     def ask_where_to_and_export(self, form: str) -> None:
         """Asks where to save, and writes the file in a thread."""
@@ -104,7 +106,7 @@ class ConversationExport:
     def _offer_ways(self, agent: str, compactions: int) -> None:
         save = partial(self._save_session, agent)
         ways = [(tr("Save the session"), partial(save, 0))]
-        words = tr("Save the session as it was before compaction {n}")
+        words = tr("Save the session as it was before summary {n}")
         for n in range(compactions, max(0, compactions - OFFERED_COMPACTIONS), -1):
             ways.append((words.format(n=n), partial(save, n)))
         ways.append((tr("Shorten older parts first"), partial(save, 0, is_folded=True)))
@@ -112,7 +114,9 @@ class ConversationExport:
         text = tr("“{title}” is saved as a new session where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name, title=self.row.title)  # fmt: skip
         more = tr("Shortening older parts may incur a charge from your provider, and adds this workspace's MCP server to the agent's settings, so that the agent can read the originals.")  # fmt: skip
         title = tr("Continue in {agent}", agent=name)
-        ask_to_choose_one(self.parts.widget, title, f"{text}\n\n{more}", "", ways)
+        ask_to_choose_one(
+            self.parts.widget, title, f"{text}\n\n{more}", "", ways, has_main_way=True
+        )
 
     def _save_session(self, agent: str, compaction: int, *, is_folded: bool = False) -> None:
         def show_saved_or_offer_folding(saved: tuple[Sequence[str], str] | None) -> None:

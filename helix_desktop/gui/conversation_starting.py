@@ -40,7 +40,9 @@ class ConversationStarter(QObject):
             (tr("Another agent"), self._ask_agent_and_begin),
         ]
         words = tr("In a copy, your own files change only when you bring the changes back. Another agent works with its own tools and account.")  # fmt: skip
-        ask_to_choose_one(self._parts.widget, tr("New conversation with…"), words, "", ways)
+        ask_to_choose_one(
+            self._parts.widget, tr("New conversation with…"), words, "", ways, has_main_way=True
+        )
 
     def _ask_to_begin_in_copy(self) -> None:
         bench = self._showing.bench
@@ -59,7 +61,7 @@ class ConversationStarter(QObject):
         ]
         text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
         title = tr("New conversation in a copy of the repository")
-        ask_to_choose_one(self._parts.widget, title, text, "", ways)
+        ask_to_choose_one(self._parts.widget, title, text, "", ways, has_main_way=True)
 
     def _ask_agent_and_begin(self) -> None:
         """Asks which agent on this computer (Agent Client Protocol) works in a new conversation."""
@@ -81,7 +83,7 @@ class ConversationStarter(QObject):
             text = tr("No agent that supports the Agent Client Protocol was found on this computer. You can add one in the settings.")  # fmt: skip
             open_settings = partial(self._parts.requests.settings_wanted.emit, "servers")
             ways.append((tr("Open settings"), open_settings))
-        ask_to_choose_one(self._parts.widget, title, text, "", ways)
+        ask_to_choose_one(self._parts.widget, title, text, "", ways, has_main_way=True)
 
     def _begin_and_show(self, bench: Workbench, work: Coroutine[Any, Any, Session]) -> None:
         def show_begun_conversation(session: Session) -> None:

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QLabel, QLineEdit, QMes
 
 from helix_desktop.console import escape_control_characters
 from helix_desktop.gui.screen_fitting import keep_on_screen
+from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import tr
 
 LONGEST_NAME = 200  # A longer line that the user enters is cut to this many characters.
@@ -63,16 +64,25 @@ def ask_to_choose_one(
     text: str,
     cancel_label: str,
     ways: Sequence[tuple[str, Callable[[], object]]],
+    *,
+    has_main_way: bool = False,
 ) -> QMessageBox:
-    """Offers several ways, each with a button and its action. `cancel_label` does nothing."""
+    """Offers several ways, each with a button and its action. `cancel_label` does nothing.
+    `has_main_way`: the first way is the usual one and does no harm. Return takes it.
+    """
     box = _build_message_box(parent, title, text, QMessageBox.StandardButton.Cancel)
     box.setDefaultButton(QMessageBox.StandardButton.Cancel)
     if cancel_label:
         box.button(QMessageBox.StandardButton.Cancel).setText(cancel_label)
     for words, act in ways:
-        box.addButton(words, QMessageBox.ButtonRole.AcceptRole).clicked.connect(
-            lambda _checked=False, a=act: a()
-        )
+        # Of several buttons with AcceptRole, Qt puts some to the left of Cancel on Linux and
+        # macOS.
+        button = box.addButton(words, QMessageBox.ButtonRole.YesRole)
+        button.clicked.connect(lambda _checked=False, a=act: a())
+        is_main_way = has_main_way and words == ways[0][0]
+        if is_main_way:
+            set_widget_look(button, "primary")
+            box.setDefaultButton(button)
     box.open()
     return box
 

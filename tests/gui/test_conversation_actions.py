@@ -136,10 +136,8 @@ def test_a_session_is_given_back_as_it_was_before_any_of_its_last_compactions(
     monkeypatch.setattr(conversation_exporting, "_count_compactions", count_five)
     window.window_actions["continue-codex"].trigger()
     (question,) = window.findChildren(QMessageBox)
-    offered = [
-        button.text() for button in question.buttons() if "before compaction" in button.text()
-    ]
-    assert offered == [f"Save the session as it was before compaction {n}" for n in (5, 4, 3)]
+    offered = [button.text() for button in question.buttons() if "before summary" in button.text()]
+    assert offered == [f"Save the session as it was before summary {n}" for n in (5, 4, 3)]
 
 
 def test_what_is_too_long_for_an_agent_is_folded_only_after_a_question(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QItemSelectionModel, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
+    QApplication,
     QFileDialog,
     QFileSystemModel,
     QLabel,
@@ -78,3 +80,32 @@ def test_a_long_text_of_a_question_is_wrapped_before_the_box_is_fitted_to_the_sc
     label = box.findChild(QLabel, "qt_msgbox_label")
     assert label is not None
     assert label.height() >= 3 * label.fontMetrics().height()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+# Windows, macOS, KDE and GNOME.
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+def test_cancel_never_stands_between_the_ways(application: object, count: int, order: int) -> None:
+    """On Linux it stood between them, so that a habit pressed the wrong button."""
+    parent = QWidget()
+    ways: list[tuple[str, Callable[[], object]]] = [(f"Way {n}", str) for n in range(count)]
+    box = question_dialogs.ask_to_choose_one(parent, "T", "Text", "", ways, has_main_way=True)
+    box.setStyleSheet(f"QDialogButtonBox {{ button-layout: {order}; }}")
+    box.show()
+    QApplication.processEvents()
+    places = sorted((button.x(), button.text()) for button in box.buttons())
+    names = [name for _, name in places]
+    assert "Cancel" in (names[0], names[-1])
+    main = next(button for button in box.buttons() if button.text() == "Way 0")
+    assert box.defaultButton() is main
+    assert main.property("look") == "primary"
+    box.reject()
+
+
+def test_what_cannot_be_undone_is_not_done_by_return(application: object) -> None:
+    parent = QWidget()
+    done: list[str] = []
+    box = question_dialogs.ask_to_confirm(parent, "T", "Gone?", "Delete", lambda: done.append("x"))
+    assert box.defaultButton().text() == "Cancel"
+    box.reject()
+    assert not done
