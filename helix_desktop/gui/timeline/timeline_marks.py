@@ -2,7 +2,7 @@
 each kind of event.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -24,7 +24,7 @@ MARK_GAP = 4  # The minimum distance in pixels between marks in the same lane.
 REACH = 6  # The pointer is on a mark that is at most so many pixels away.
 RING = 4.5  # The radius of a fold's mark, in pixels.
 CHOSEN_RING = 6.5  # That of the chosen fold's mark.
-MOST_EVENTS_IN_REACH = 40  # So many events are examined for the one that the pointer is on.
+
 LANE_COLOURS = {
     TimelineLane.YOU: "conversation",
     TimelineLane.FILES: "output",
@@ -117,16 +117,14 @@ class TimelineMarks:
 
     def find_fold_mark(self, point: float, reach: float = 0.5) -> TimelineEvent | None:
         """Returns the event with folds nearest to a point, if it is within `reach` points."""
-        events = self._story.events
-        first = bisect_left(events, point - reach, key=_point_of_event)
-        nearest: TimelineEvent | None = None
-        for event in events[first : first + MOST_EVENTS_IN_REACH]:
-            distance = abs(event.point - point)
-            if not event.current_folds or distance > reach:
-                continue
-            if nearest is None or distance < abs(nearest.point - point):
-                nearest = event
-        return nearest
+        events = self._story.folded_events
+        first_in_reach = bisect_left(events, point - reach, key=_point_of_event)
+        end_of_reach = bisect_right(events, point + reach, key=_point_of_event)
+        return min(
+            events[first_in_reach:end_of_reach],
+            key=lambda event: abs(event.point - point),
+            default=None,
+        )
 
     def find_lane_mark(self, point: int, y: float, scale: PlotScale) -> LaneMark | None:
         """Finds the mark nearest to a point, within reach, in the lane at this height."""

@@ -185,3 +185,14 @@ def test_of_many_marks_each_visible_one_is_drawn(theme: Theme, first: int, last:
     row = [picture.pixelColor(x, y).value() > 60 for x in range(640)]
     begins = [x for x in range(1, 640) if row[x] and not row[x - 1]]
     assert len(begins) == 20
+
+
+def test_of_many_folds_the_nearest_is_found(theme: Theme) -> None:
+    """Of those within reach, the first forty were looked at."""
+    story = ConversationTimeline()
+    history = story.history
+    events = [TimelineEvent(history, number, 0.0, number) for number in range(1_000)]
+    story.folded_events.extend(events)
+    marks = TimelineMarks(story, theme)
+    assert marks.find_fold_mark(500.2, reach=100) is events[500]
+    assert marks.find_fold_mark(500.2, reach=0.1) is None
