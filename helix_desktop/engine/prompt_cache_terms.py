@@ -68,13 +68,15 @@ CACHE_TERMS = (
     CacheTerms(re.compile(r"gemini-"), 1.0, 300.0, 2_048, source=GOOGLE),
     CacheTerms(re.compile(r"deepseek-"), 1.0, 3_600.0, 64, source=DEEPSEEK),
 )
+# Amazon Bedrock's names begin with the maker, and before that with a region: `eu.anthropic.`
+_BEDROCK_PREFIX = re.compile(r"^(?:[a-z-]+\.)?anthropic\.")
 # All providers cache the beginning of a request that has so many tokens.
 UNKNOWN_TERMS = CacheTerms(re.compile(""), 1.0, USUAL_SECONDS, 4_096)
 
 
 def cache_terms_of_model(model: str, *, for_an_hour: bool = False) -> CacheTerms:
     """Return the terms of a model, also by the name that a provider in between gives it."""
-    name = model.rpartition("/")[2].lower().removeprefix("anthropic.").removeprefix("us.anthropic.")
+    name = _BEDROCK_PREFIX.sub("", model.rpartition("/")[2].lower())
     terms = _documented_terms(name)
     if for_an_hour:
         return replace(terms, write=facts.HOUR_WRITE_PRICE, seconds=HOUR_SECONDS, is_exact=True)
