@@ -47,6 +47,8 @@ from helix_desktop.gui.workbench_types import PreviewedFile, Workbench
 MOST_TABS = 6
 WIDEST_PICTURE = 4_000
 _DRAWN_KINDS = frozenset({"markdown", "picture", "svg", "pages", "table", "html", "document"})
+# Files of these kinds can name scripts or pictures elsewhere.
+_KINDS_WITH_SCRIPTS = frozenset({"markdown", "svg", "pages", "html", "document"})
 _KINDS_WITHOUT_SOURCE = frozenset({"picture", "pages", "document", "other"})
 
 
@@ -209,7 +211,9 @@ class PreviewPane(QWidget):
             self._hint.setText("")
             self._show_source(opened)
             return
-        self._hint.setText(tr("Drawn without scripts and network."))
+        self._hint.setText("")
+        if kind in _KINDS_WITH_SCRIPTS:
+            self._hint.setText(tr("Drawn without scripts and network."))
         show: dict[str, Callable[[OpenedFile], None]] = {
             "markdown": self._show_drawn_text,
             "document": self._show_drawn_text,

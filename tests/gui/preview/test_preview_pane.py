@@ -152,3 +152,19 @@ def test_a_narrow_pane_hides_the_oldest_tabs_and_never_the_shown_one(
     assert shown == ["a_long_name_of_a_file_5.py"]
     pane.resize(2_000, 600)
     assert not any(tab.isHidden() for tab in pane._tab_widgets)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_said"),
+    [
+        ("a.html", b"<h1>Hi</h1>", True),
+        ("a.svg", SVG, True),
+        ("a.csv", b"a,b\n1,2\n", False),
+        ("a.bin", b"\0\1", False),
+    ],
+)
+def test_only_of_what_can_have_scripts_it_is_said_that_none_ran(
+    pane: PreviewPane, tmp_path: Path, name: str, content: bytes, is_said: bool
+) -> None:
+    show(pane, tmp_path, name, content)
+    assert bool(pane._hint.text()) is is_said
