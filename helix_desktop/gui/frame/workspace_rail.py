@@ -298,13 +298,15 @@ class WorkspaceRail(QWidget):
 
     def show_workspace_menu(self, workspace: str, at: QPoint) -> None:
         menu = widgets.build_popup_menu(self)
-        for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
-            menu.addAction(text).triggered.connect(partial(self.move_workspace, workspace, steps))
-        menu.addSeparator()
         for what, text in read_shown_names()["action of a workspace"].items():
             menu.addAction(tr(text)).triggered.connect(
                 partial(self.workspace_action_wanted.emit, what, workspace)
             )
+        if len(self._buttons) > 1:
+            menu.addSeparator()
+            for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
+                move = partial(self.move_workspace, workspace, steps)
+                menu.addAction(text).triggered.connect(move)
         menu.popup(at)
 
     def _show_add_menu(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QMenu, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.frame.top_level_window import RAIL_SQUARE, RAIL_WIDTH, rail_width
@@ -172,3 +172,19 @@ def test_squares_and_tools_grow_with_the_text_at_once_and_after_a_restart(theme:
         "small text leaves them large enough for a finger"
     )
     theme.set_zoom(1.0)
+
+
+def offered_of_first(rail: WorkspaceRail) -> list[str]:
+    rail.show_workspace_menu("storage-engine", QPoint(0, 0))
+    menu = rail.findChildren(QMenu)[-1]
+    return [action.text() for action in menu.actions() if action.text()]
+
+
+def test_moving_stands_last_in_a_workspace_s_menu_and_not_where_there_is_one(theme: Theme) -> None:
+    rail = WorkspaceRail(theme)
+    workspaces = FakeDesk().list_workspaces()
+    rail.show_workspace_buttons(workspaces, "storage-engine")
+    assert offered_of_first(rail)[-2:] == ["Move up", "Move down"]
+    alone = WorkspaceRail(theme)
+    alone.show_workspace_buttons(workspaces[:1], "storage-engine")
+    assert "Move up" not in offered_of_first(alone)
