@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QButtonGroup, QPushButton, QStackedWidget, QWidget
+from PySide6.QtWidgets import QButtonGroup, QLabel, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.gui.common import widgets
 from helix_desktop.gui.main_window import MainWindow
@@ -61,6 +61,7 @@ class SettingsDialog(widgets.TransientDialog):
         self._page_factories: dict[str, Callable[[], SettingsGroupPage]] = {}
         self._pages: dict[str, SettingsGroupPage] = {}
         self._buttons: dict[str, QPushButton] = {}
+        self._names_below_heading: dict[QLabel, list[str]] = {}
         self._stack = QStackedWidget(self)
         self._page_list = build_column(margins=(8, 12, 8, 12), spacing=2)
         self._search = widgets.build_line_edit(tr("Search settings"), tr("Search settings"), self)
@@ -117,6 +118,7 @@ class SettingsDialog(widgets.TransientDialog):
         if not words:
             for button in self._buttons.values():
                 button.show()
+            self._hide_empty_headings()
             return
         is_first = True
         for name, button in self._buttons.items():
@@ -127,6 +129,13 @@ class SettingsDialog(widgets.TransientDialog):
                 self._stack.setCurrentWidget(self._pages[name])
                 self._pages[name].scroll_to_row(row)
                 button.setChecked(True)
+        self._hide_empty_headings()
+
+    def _hide_empty_headings(self) -> None:
+        """Shows a heading of the list only above pages that are shown."""
+        for heading, names in self._names_below_heading.items():
+            is_used = any(not self._buttons[name].isHidden() for name in names)
+            heading.setVisible(is_used)
 
     def _open_page_or_run_action(self, name: str) -> None:
         if name in self._page_factories or name in GROUP_OF_SECTION:
@@ -210,6 +219,7 @@ class SettingsDialog(widgets.TransientDialog):
         label = widgets.build_plain_label(text, "faint", self, wraps=False)
         label.setContentsMargins(10, 10, 0, 2)
         self._page_list.addWidget(label)
+        self._names_below_heading[label] = []
 
     def _add_settings_page(self, name: str, sections: SettingsSections) -> None:
         title = translate_name("page of the settings", name)
@@ -224,6 +234,8 @@ class SettingsDialog(widgets.TransientDialog):
         self._group.addButton(button)
         self._page_list.addWidget(button)
         self._buttons[name] = button
+        names_below_last_heading = list(self._names_below_heading.values())[-1]
+        names_below_last_heading.append(name)
 
     def _set_known_models(self, models: Sequence[ModelChoice]) -> None:
         """Shows the models that are known, also where the page was built before they arrived."""

@@ -60,3 +60,14 @@ def test_a_search_shows_the_pages_that_say_it(dialog: SettingsDialog) -> None:
     assert all(button.isHidden() for button in dialog._buttons.values())
     dialog._search.clear()
     assert not any(button.isHidden() for button in dialog._buttons.values())
+
+
+def test_no_heading_stands_above_pages_that_the_search_hid(dialog: SettingsDialog) -> None:
+    dialog._search.setText("font")
+    for heading, names in dialog._names_below_heading.items():
+        is_used = any(not dialog._buttons[name].isHidden() for name in names)
+        assert heading.isHidden() is not is_used, heading.text()
+    dialog._search.setText("no such words anywhere")
+    assert all(heading.isHidden() for heading in dialog._names_below_heading)
+    dialog._search.clear()
+    assert not any(heading.isHidden() for heading in dialog._names_below_heading)
