@@ -64,9 +64,12 @@ class ProgramSettingsPage(SettingsPage):
         unset = ""
         if setting.font:
             unset = tr("Default")
+        title = tr(setting.title)
+        if title == self.title:
+            title = ""  # The heading above says it already.
         declared = FieldDeclaration(
             setting.key,
-            tr(setting.title),
+            title,
             sentence,
             self._settings[setting],
             setting.choices,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.settings_dialog import GROUP_OF_SECTION, SettingsDialog
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
 
@@ -71,3 +72,14 @@ def test_no_heading_stands_above_pages_that_the_search_hid(dialog: SettingsDialo
     assert all(heading.isHidden() for heading in dialog._names_below_heading)
     dialog._search.clear()
     assert not any(heading.isHidden() for heading in dialog._names_below_heading)
+
+
+def test_no_setting_is_called_as_the_heading_above_it(dialog: SettingsDialog) -> None:
+    for name in dialog._buttons:
+        page = dialog._build_page(name)
+        for section in page.sections:
+            title = page.sections[section].title
+            if not isinstance(page.sections[section], ProgramSettingsPage):
+                continue  # A switch for a whole section is called as the section.
+            labels = page._contents[section].findChildren(QLabel)
+            assert [label.text() for label in labels].count(title) <= 1, title
