@@ -112,6 +112,23 @@ def describe_asking_agent(question: PermissionQuestion) -> str:
     return words
 
 
+def describe_allowed_programs(rule: str, programs: Sequence[str]) -> str:
+    """The words of the button that adds this rule, which is for these programs."""
+    covers_whole_programs = rule == ", ".join(f"{name} *" for name in programs)
+    if not covers_whole_programs:
+        # The rule allows fewer commands than the programs' names would say.
+        if len(rule) > LONGEST_NAMED_RULE:
+            return tr("Always allow by this rule")
+        return tr("Always allow {programs} here", programs=mark_on_one_line(rule))
+    if len(programs) > MOST_NAMED_PROGRAMS:
+        return tr("Always allow these {n} programs here", n=format_number(len(programs)))
+    names = [mark_on_one_line(name) for name in programs]
+    listed = names[0]
+    if len(names) > 1:
+        listed = tr("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
+    return tr("Always allow {programs} here", programs=listed)
+
+
 def describe_allowed_folder(folder: str) -> str:
     """The words on the button that allows edits in a folder from now on. ".": the workspace."""
     if folder == ".":
@@ -419,21 +436,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         missing = [program.name for program in self.question.programs if not program.is_allowed]
         if scope != "always" or not missing or not self.question.rules:
             return plain
-        rule = self.question.rules[self._chosen_rule]
-        covers_whole_programs = rule == ", ".join(f"{name} *" for name in missing)
-        if not covers_whole_programs:
-            # Fewer commands than the programs' names would say.
-            if len(rule) > LONGEST_NAMED_RULE:
-                return tr("Always allow by this rule")
-            return tr("Always allow {programs} here", programs=mark_on_one_line(rule))
-        if len(missing) > MOST_NAMED_PROGRAMS:
-            number = format_number(len(missing))
-            return tr("Always allow these {n} programs here", n=number)
-        names = [mark_on_one_line(name) for name in missing]
-        listed = names[0]
-        if len(names) > 1:
-            listed = tr("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
-        return tr("Always allow {programs} here", programs=listed)
+        return describe_allowed_programs(self.question.rules[self._chosen_rule], missing)
 
     def _build_columns_button(self, difference: "ExactDifferenceView") -> QtWidgets.QPushButton:
         button = self._build_answer_button(tr("Side by side"), "", "link")
