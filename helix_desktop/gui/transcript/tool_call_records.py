@@ -37,6 +37,8 @@ class ToolCallRecords:
     )  # The item of each running call, by the call's id.
     # The item of each call of the last reply that has returned, by the call's id.
     _returned: dict[str, int] = field(default_factory=dict)
+    # The item of each call that an interruption ended, until the turn goes on with it.
+    _ended: dict[str, int] = field(default_factory=dict)
     _by_question: dict[int, str] = field(default_factory=dict)  # The call id of each open question.
     item_by_result: dict[int, int] = field(default_factory=dict)
 
@@ -55,6 +57,7 @@ class ToolCallRecords:
 
     def record_running_call(self, call: ToolCall, index: int) -> None:
         self._open[call.id] = index
+        self._ended.pop(call.id, None)  # Some providers use an id again in a later reply.
 
     def forget_returned_calls_of_last_reply(self) -> None:
         self._returned.clear()
@@ -64,6 +67,7 @@ class ToolCallRecords:
         stopped = self.open_items
         for index in stopped:
             self._ensure_record(index).printed = ""
+        self._ended.update(self._open)
         self._open.clear()
         return stopped
 
@@ -91,7 +95,14 @@ class ToolCallRecords:
 
     def set_call_of_question(self, number: int, call: str) -> tuple[int, ...]:
         self._by_question[number] = call
+        self._reopen_ended_call(call)
         return self._items_of_open_call(call)
+
+    def _reopen_ended_call(self, call: str) -> None:
+        """A continued turn asks again about a call that was interrupted, without a new reply."""
+        index = self._ended.pop(call, None)
+        if index is not None:
+            self._open[call] = index
 
     def mark_call_running_after_answer(self, number: int, now: float) -> tuple[int, ...]:
         """Starts the call's time if it was allowed."""

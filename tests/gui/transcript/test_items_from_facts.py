@@ -397,6 +397,20 @@ def test_a_refusal_is_known_also_when_it_is_recorded_after_the_result() -> None:
     assert items.tool_call_state(1).decided is None
 
 
+def test_a_call_that_is_asked_about_again_after_an_interruption_waits_for_the_user() -> None:
+    """The row said "not finished" while the card waited for an answer."""
+    told = Told()
+    told.reply("", call(1))
+    items = grown(told.facts)
+    items.calls.mark_running_calls_ended()
+    items.set_run_state(ConversationActivity.ASKING)
+    assert items.calls.set_call_of_question(7, "c1") == (0,)
+    state = items.tool_call_state(0)
+    assert (state.waiting, state.running) == (True, True)
+    items.calls.mark_call_running_after_answer(7, 5_000.0)
+    assert items.tool_call_state(0).running
+
+
 def test_a_call_that_waits_for_the_user_or_another_does_not_run_and_its_time_begins_when_it_does() -> (
     None
 ):
