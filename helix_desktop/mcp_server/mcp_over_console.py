@@ -84,7 +84,7 @@ def _request_id_of(request: Any) -> types.RequestId | None:
         return None
     number = request.get("id")
     if type(number) in {int, str} and str(number).isprintable():
-        return number  # type: ignore[no-any-return]
+        return number
     return None
 
 

@@ -160,9 +160,9 @@ def _write_slides(path: Path, chance: random.Random) -> Words:
         title = _sentence(chance, 4)
         body = _sentence(chance, 24)
         notes = _sentence(chance, 8)
-        slide.shapes[0].text_frame.text = title  # type: ignore[attr-defined]  # a placeholder
-        slide.shapes[1].text_frame.text = body  # type: ignore[attr-defined]
-        slide.notes_slide.notes_text_frame.text = notes  # type: ignore[union-attr]
+        slide.shapes[0].text_frame.text = title  # a placeholder
+        slide.shapes[1].text_frame.text = body
+        slide.notes_slide.notes_text_frame.text = notes
         texts += [title, body, notes]
     presentation.save(str(path))
     return _count_words(texts)

@@ -63,7 +63,7 @@ async def browser(devices: PairedDevices, hosts: OpenHosts) -> AsyncIterator[htt
     """A browser that is not paired."""
     page = PhonePage(devices, hosts, "workstation", is_encrypted=False)
     guard = PageGuard(page.app, devices, LOOPBACK_NAMES, is_encrypted=False)
-    transport = httpx.ASGITransport(app=guard)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=guard)
     async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
         yield client
 

@@ -81,11 +81,12 @@ async def new_host(
 ) -> AsyncIterator[NewHost]:
     """Opens a further client of the same host."""
     run = tmp_path / "run"
-    opening = {
+    opening_by_way: dict[str, Callable[..., Awaitable[WorkspaceHost]]] = {
         "in the process": open_in_process,
         "over a socket": open_over_socket,
         "at the owner": partial(open_at_owner, run=run),
-    }[request.param]
+    }
+    opening = opening_by_way[request.param]
     running_instance.check_private_folder(run)
     async with AsyncExitStack() as until_closed:
         yield partial(opening, bench, until_closed)
