@@ -195,7 +195,7 @@ def allowed(screen: Screen, what: str, done: Callable[[], object]) -> None:
 
 def quit_program(screen: Screen, process: subprocess.Popen[str], seconds: float = 3.5) -> None:
     """Quit. While an agent works, the program asks first; Cancel has the focus, and
-    “Stop them” is two Tabs behind it.
+    “Stop them” stands beside it.
     """
     screen.key("ctrl+q")
     wait_for(
@@ -204,7 +204,7 @@ def quit_program(screen: Screen, process: subprocess.Popen[str], seconds: float 
         seconds=seconds,
     )
     if process.poll() is None:
-        screen.key("Tab", "Tab")
+        screen.key("Tab")
         screen.key("Return")
 
 
