@@ -122,7 +122,7 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     _find_results(ranked, stems, rarity)
     for candidate in ranked:
         candidate.lines = _find_matching_lines(candidate.folded, candidate.counted, rarity)
-    _weigh_places(ranked, words, stems, whole=sum(rarity.values()))
+    _weigh_places(ranked, words, stems, rarity_of_all_words=sum(rarity.values()))
     _rank_with_conversations(ranked)
     best_first = _put_new_lines_first(_best_of_each(ranked))
     return [_show_result(candidate, words, len(stems)) for candidate in best_first]
@@ -137,36 +137,43 @@ def _find_results(
     ranked: Sequence[_RankedPlace], stems: Stems, rarity: Mapping[str, float]
 ) -> None:
     """Note each place's share of the words, and whether it is enough for a result."""
-    whole = sum(rarity.values())
-    least = 0.0
+    rarity_of_all_words = sum(rarity.values())
+    smallest_share_of_result = 0.0
     for candidate in ranked:
-        candidate.share = sum(rarity[stem] for stem in candidate.stems) / whole
-        has_all = len(candidate.stems) == len(stems)
-        if has_all and _worth_of_origin(candidate.place) > LIST_OF_DETAILS:
-            least = LEAST_SHARE
+        rarity_of_its_words = sum(rarity[stem] for stem in candidate.stems)
+        candidate.share = rarity_of_its_words / rarity_of_all_words
+        has_all_words = len(candidate.stems) == len(stems)
+        is_list_of_details = _worth_of_origin(candidate.place) <= LIST_OF_DETAILS
+        if has_all_words and not is_list_of_details:
+            smallest_share_of_result = LEAST_SHARE
     for candidate in ranked:
-        candidate.is_result = candidate.share >= least
+        candidate.is_result = candidate.share >= smallest_share_of_result
         # Entries with less are no results. Facts with less raise the ranks of facts beside them.
         if candidate.is_result or not candidate.place.is_entry:
             candidate.counted = {stem: stems[stem] for stem in candidate.stems}
 
 
 def _weigh_places(
-    ranked: Sequence[_RankedPlace], words: Mapping[str, float], stems: Stems, *, whole: float
+    ranked: Sequence[_RankedPlace],
+    words: Mapping[str, float],
+    stems: Stems,
+    *,
+    rarity_of_all_words: float,
 ) -> None:
     """Weigh each place by what it says itself."""
-    _find_copied_pages_and_weigh_origins(ranked, next(iter(stems)))
+    first_stem = next(iter(stems))
+    _find_copied_pages_and_weigh_origins(ranked, first_stem)
     _weigh_older_outputs_less(ranked)
-    mean = sum(len(candidate.folded) for candidate in ranked) / max(1, len(ranked))
+    mean_length = sum(len(candidate.folded) for candidate in ranked) / max(1, len(ranked))
     for candidate in ranked:
         place = candidate.place
-        frequency = _rank_by_frequency(candidate.folded, candidate.counted, words, mean)
+        frequency = _rank_by_frequency(candidate.folded, candidate.counted, words, mean_length)
         candidate.weight *= place.worth * frequency**BY_FREQUENCY * candidate.share**BY_SHARE
-        candidate.weight *= _gain_by_lines(candidate.lines, whole)
+        candidate.weight *= _gain_by_lines(candidate.lines, rarity_of_all_words)
         if place.is_entry:
             length = len(candidate.folded)
-            as_written = _share_as_written(place.text, candidate.counted, words)
-            candidate.weight *= length / (length + TINY) * (1 + AS_WRITTEN * as_written)
+            share_as_written = _share_as_written(place.text, candidate.counted, words)
+            candidate.weight *= length / (length + TINY) * (1 + AS_WRITTEN * share_as_written)
 
 
 def _rank_with_conversations(ranked: Sequence[_RankedPlace]) -> None:
@@ -199,21 +206,27 @@ def _show_result(candidate: _RankedPlace, words: Mapping[str, float], stem_count
 
 def _put_new_lines_first(best_first: Sequence[_RankedPlace]) -> list[_RankedPlace]:
     """Return the places in a new order. Lines that an earlier place has count less."""
-    left = list(best_first[:REORDERED])
-    known: set[str] = set()
+    not_yet_placed = list(best_first[:REORDERED])
+    lines_of_earlier_places: set[str] = set()
 
     def rank_by_new_lines(candidate: _RankedPlace) -> float:
-        squares = {line: weight * weight for line, weight in candidate.lines.weights.items()}
-        shown = sum(squares[line] for line in squares.keys() & known)
-        return candidate.rank * (1 - KNOWN * shown / (sum(squares.values()) or 1))
+        return _rank_without_known_lines(candidate, lines_of_earlier_places)
 
     reordered = []
-    while left:
-        best = max(left, key=rank_by_new_lines)
-        left.remove(best)
-        known.update(best.lines.weights)
+    while not_yet_placed:
+        best = max(not_yet_placed, key=rank_by_new_lines)
+        not_yet_placed.remove(best)
+        lines_of_earlier_places.update(best.lines.weights)
         reordered.append(best)
     return reordered + list(best_first[REORDERED:])
+
+
+def _rank_without_known_lines(candidate: _RankedPlace, known_lines: set[str]) -> float:
+    """Return the place's rank, less the share of its lines that an earlier place has."""
+    squares = {line: weight * weight for line, weight in candidate.lines.weights.items()}
+    known_squares = sum(squares[line] for line in squares.keys() & known_lines)
+    all_squares = sum(squares.values()) or 1  # A place may have no such line.
+    return candidate.rank * (1 - KNOWN * known_squares / all_squares)
 
 
 def _without_copies_in_forks(places: Sequence[FoundPlace]) -> list[FoundPlace]:
@@ -228,20 +241,24 @@ def _without_copies_in_forks(places: Sequence[FoundPlace]) -> list[FoundPlace]:
 
 
 def _stems_of_place(place: FoundPlace, folded: str, stems: Stems) -> list[str]:
-    known = set(map(stem_of_word, place.words))
+    """Return the stems that the index found here, or that are in the text or name its call."""
+    stems_from_index = set(map(stem_of_word, place.words))
     call = f"{place.hit.about.tool} {place.hit.about.source}".casefold()
     return [
         stem
         for stem, pattern in stems.items()
-        if stem in known or stem in call or pattern.search(folded)
+        if stem in stems_from_index or stem in call or pattern.search(folded)
     ]
 
 
-def _rank_by_frequency(text: str, stems: Stems, words: Mapping[str, float], mean: float) -> float:
+def _rank_by_frequency(
+    text: str, stems: Stems, words: Mapping[str, float], mean_length: float
+) -> float:
     """Return BM25, with less weight for length. A whole word counts twice: also as a stem."""
+    # The constants that BM25 calls k1 and b: 1.2 and, instead of its usual 0.75, 0.4.
     length = 1.2
-    if mean:
-        length *= 0.6 + 0.4 * len(text) / mean
+    if mean_length:
+        length *= 0.6 + 0.4 * len(text) / mean_length
     stem_weights = {stem_of_word(word): weight for word, weight in words.items()}
     rank = 0.0
     for stem, weight in stem_weights.items():
@@ -299,26 +316,28 @@ def _find_matching_lines(text: str, stems: Stems, rarity: Mapping[str, float]) -
     weights: dict[str, float] = {}
     starts: dict[str, int] = {}
     pairs: dict[tuple[str, str], float] = {}
-    left = (1 + FOLLOWING) * sum(rarity[stem] for stem in stems)
+    # What a line can weigh at most that has only words not looked for yet.
+    most_of_other_words = (1 + FOLLOWING) * sum(rarity[stem] for stem in stems)
     for stem in sorted(stems, key=rarity.__getitem__, reverse=True):
-        better = sum(weight > left for weight in weights.values())
-        if better >= BEST_LINES:
+        better_line_count = sum(weight > most_of_other_words for weight in weights.values())
+        if better_line_count >= BEST_LINES:
             break  # Lines with the other words alone cannot be among the best.
-        left -= (1 + FOLLOWING) * rarity[stem]
-        position = 0
+        most_of_other_words -= (1 + FOLLOWING) * rarity[stem]
+        search_start = 0
         for _ in range(LINES):
-            match = stems[stem].search(text, position)
+            match = stems[stem].search(text, search_start)
             if match is None:
                 break
             line = _line_around(text, match.start())
-            position = line.end
-            if line.text not in weights:
-                ends = _ends_of_stems(line.text, stems)
-                following = _pairs_in_line(line.text, ends, stems, rarity)
-                pairs |= following
-                gain = FOLLOWING * sum(following.values())
-                weights[line.text] = sum(rarity[one] for one in ends) + gain
-                starts[line.text] = match.start()
+            search_start = line.end
+            if line.text in weights:
+                continue
+            stem_ends = _ends_of_stems(line.text, stems)
+            pairs_in_line = _pairs_in_line(line.text, stem_ends, stems, rarity)
+            pairs |= pairs_in_line
+            gain_by_pairs = FOLLOWING * sum(pairs_in_line.values())
+            weights[line.text] = sum(rarity[found_stem] for found_stem in stem_ends) + gain_by_pairs
+            starts[line.text] = match.start()
     if not weights:
         return _MatchingLines({}, 0.0, -1)
     best_first = sorted(weights, key=weights.__getitem__, reverse=True)
@@ -337,21 +356,26 @@ def _ends_of_stems(line: str, stems: Stems) -> dict[str, int]:
 
 
 def _pairs_in_line(
-    line: str, ends: Mapping[str, int], stems: Stems, rarity: Mapping[str, float]
+    line: str, stem_ends: Mapping[str, int], stems: Stems, rarity: Mapping[str, float]
 ) -> dict[tuple[str, str], float]:
     """Return words of the line that follow each other there as in the query, and their weights."""
     pairs = {}
-    for first, second in pairwise(ends):
-        match = stems[second].search(line, ends[first])
-        if match is not None and match.start() - ends[first] <= BESIDE:
-            pairs[first, second] = min(rarity[first], rarity[second])
+    for first_stem, second_stem in pairwise(stem_ends):
+        end_of_first = stem_ends[first_stem]
+        match = stems[second_stem].search(line, end_of_first)
+        if match is not None and match.start() - end_of_first <= BESIDE:
+            pairs[first_stem, second_stem] = min(rarity[first_stem], rarity[second_stem])
     return pairs
 
 
-def _gain_by_lines(found: _MatchingLines, whole: float) -> float:
-    best = list(found.weights.values())[:BEST_LINES]
-    lines = sum(NEXT_LINE**place * (weight / whole) ** 2 for place, weight in enumerate(best))
-    return 1 + IN_LINE * lines + IN_PAIRS * found.pairs / whole
+def _gain_by_lines(lines: _MatchingLines, rarity_of_all_words: float) -> float:
+    """Return a factor above 1 by the share of the words in the best lines, and in pairs."""
+    best_weights = list(lines.weights.values())[:BEST_LINES]
+    share_in_lines = 0.0
+    for number_of_better, weight in enumerate(best_weights):
+        share_in_lines += NEXT_LINE**number_of_better * (weight / rarity_of_all_words) ** 2
+    share_in_pairs = lines.pairs / rarity_of_all_words
+    return 1 + IN_LINE * share_in_lines + IN_PAIRS * share_in_pairs
 
 
 # --- What else was found
@@ -408,17 +432,19 @@ def _add_what_is_near(ranked: Sequence[_RankedPlace]) -> None:
     """Set each rank to the weight, increased by neighbouring facts and by the rest of the
     conversation.
     """
-    known = {(each.conversation, each.place.hit.seq): each.weight for each in ranked}
+    weights_of_facts: dict[tuple[str, int], float] = {}
+    for candidate in ranked:
+        weights_of_facts[candidate.conversation, candidate.place.hit.seq] = candidate.weight
     ranks_of_conversations: dict[str, list[float]] = {}
     for candidate in ranked:
         candidate.rank = candidate.weight
         seq = candidate.place.hit.seq
         if seq:
-            beside = (
-                share * known.get((candidate.conversation, seq + step), 0.0)
-                for step, share in NEAR.items()
-            )
-            candidate.rank += FOLLOWING * sum(beside)
+            weight_of_neighbours = 0.0
+            for distance, share in NEAR.items():
+                neighbour = (candidate.conversation, seq + distance)
+                weight_of_neighbours += share * weights_of_facts.get(neighbour, 0.0)
+            candidate.rank += FOLLOWING * weight_of_neighbours
         ranks_of_conversations.setdefault(candidate.conversation, []).append(candidate.rank)
     ranks_of_conversations.pop("", None)  # Entries belong to no conversation.
     companions = {
@@ -435,17 +461,19 @@ def _fit_of_conversations(ranked: Iterable[_RankedPlace]) -> Mapping[str, float]
     for candidate in ranked:
         counts.setdefault(candidate.conversation, Counter()).update(candidate.stems)
     counts.pop("", None)  # Entries belong to no conversation.
-    having = Counter(stem for stems in counts.values() for stem in stems)
-    rarity = {
-        stem: math.log(1 + (len(counts) + 1) / (count + 0.5)) for stem, count in having.items()
-    }
-    fits = {}
-    for conversation, stems in counts.items():
+    conversations_with_stem: Counter[str] = Counter()
+    for stem_counts in counts.values():
+        conversations_with_stem.update(stem_counts.keys())
+    rarity: dict[str, float] = {}
+    for stem, conversation_count in conversations_with_stem.items():
+        rarity[stem] = math.log(1 + (len(counts) + 1) / (conversation_count + 0.5))
+    fits: dict[str, float] = {}
+    for conversation, stem_counts in counts.items():
         fits[conversation] = sum(
-            rarity[stem] * count / (count + 1) for stem, count in stems.items()
+            rarity[stem] * count / (count + 1) for stem, count in stem_counts.items()
         )
-    best = max(fits.values(), default=0) or 1.0
-    return {name: (1 + FITTING * fit / best) / (1 + FITTING) for name, fit in fits.items()}
+    best_fit = max(fits.values(), default=0) or 1.0
+    return {name: (1 + FITTING * fit / best_fit) / (1 + FITTING) for name, fit in fits.items()}
 
 
 def show_line(place: FoundPlace, words: Iterable[str], start: int) -> SearchHit:

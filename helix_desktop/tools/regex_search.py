@@ -18,6 +18,7 @@ from helix_desktop.tools import regex_search_worker
 
 SECONDS = 10.0
 _LONGEST_PATTERN = 10_000
+_LONGEST_ANSWER = PAGE_BYTES // 2  # In characters, of the matching lines of an entry.
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,8 @@ async def _send_pieces(
     try:
         stdin.write(json.dumps(options).encode() + b"\n")
         async for piece in pieces:
-            about = {"name": piece.name, "size": len(piece.content), "more": piece.has_more}
-            stdin.write(json.dumps(about).encode() + b"\n")
+            header = {"name": piece.name, "size": len(piece.content), "more": piece.has_more}
+            stdin.write(json.dumps(header).encode() + b"\n")
             stdin.write(piece.content)
             await stdin.drain()
         stdin.close()
@@ -106,14 +107,23 @@ async def _send_pieces(
 
 async def _receive_found_lines(process: Process, pattern: str, lines: list[FoundLine]) -> int:
     async for row in cast(asyncio.StreamReader, process.stdout):
-        said = json.loads(row)
-        if "error" in said:
+        message = json.loads(row)
+        if "error" in message:
             raise InvalidInput(
-                f"{pattern[:100]!r} is not a valid regular expression: {said['error']}."
+                f"{pattern[:100]!r} is not a valid regular expression: {message['error']}."
             )
-        if "hits" in said:
-            return int(said["hits"])
-        lines.append(FoundLine(said["name"], said["line"], said["text"], said["hit"]))
+        # The worker process counts the matching lines last.
+        if "hits" in message:
+            return int(message["hits"])
+        lines.append(
+            FoundLine(
+                name=message["name"],
+                number=message["line"],
+                text=message["text"],
+                is_match=message["hit"],
+            )
+        )
+    # The worker process ended before it had counted.
     return sum(line.is_match for line in lines)
 
 
@@ -129,35 +139,44 @@ async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context:
     """Implement `engine.content_recall.Grep` in a killable process. Returns up to a
     page of lines.
     """
-    found = format_found_lines(
-        await grep_pieces(pattern, wrap_chunks_for_grep("", content), context=context)
-    )
-    if len(found) <= PAGE_BYTES // 2:
-        return found
-    return found[: PAGE_BYTES // 2] + "\n[… there is more; use a narrower pattern, or lines]"
+    pieces = wrap_chunks_for_grep("", content)
+    result = await grep_pieces(pattern, pieces, context=context)
+    matching_lines = format_found_lines(result)
+    if len(matching_lines) > _LONGEST_ANSWER:
+        matching_lines = matching_lines[:_LONGEST_ANSWER]
+        matching_lines += "\n[… there is more; use a narrower pattern, or lines]"
+    return matching_lines
 
 
-def format_found_lines(found: GrepResult) -> str:
+def _format_found_line(line: FoundLine) -> str:
+    mark = ":" if line.is_match else "-"
+    numbered_line = f"{line.number}{mark} {line.text}"
+    # The lines of a single entry have no name before them.
+    if not line.name:
+        return numbered_line
+    return f"{line.name}{mark}{numbered_line}"
+
+
+def format_found_lines(result: GrepResult) -> str:
     """Format matches as `name:12: the line` and lines near them as `name-11- the line`,
     in groups.
     """
     rows: list[str] = []
-    last = ("", 0)
-    for line in found.lines:
-        if (
-            rows
-            and (line.name, line.number) != (last[0], last[1] + 1)
-            and any(not one.is_match for one in found.lines)
-        ):
-            rows.append("--")
-        mark = ":" if line.is_match else "-"
-        prefix = f"{line.name}{mark}" if line.name else ""
-        rows.append(f"{prefix}{line.number}{mark} {line.text}")
-        last = (line.name, line.number)
-    shown_hits = sum(line.is_match for line in found.lines)
-    if found.match_count > shown_hits:
-        rows.append(f"[… {found.match_count - shown_hits:,} more matching lines]")
-    if found.is_cut_by_time:
+    # Matches alone need no groups: it is the lines near them that would run together.
+    has_lines_near_matches = any(not line.is_match for line in result.lines)
+    previous_line: FoundLine | None = None
+    for line in result.lines:
+        if has_lines_near_matches and previous_line is not None:
+            is_same_source = line.name == previous_line.name
+            is_next_line = is_same_source and line.number == previous_line.number + 1
+            if not is_next_line:
+                rows.append("--")
+        rows.append(_format_found_line(line))
+        previous_line = line
+    shown_match_count = sum(line.is_match for line in result.lines)
+    if result.match_count > shown_match_count:
+        rows.append(f"[… {result.match_count - shown_match_count:,} more matching lines]")
+    if result.is_cut_by_time:
         rows.append(
             "[the search was stopped: it took too long. Use a simpler pattern or fewer files.]"
         )

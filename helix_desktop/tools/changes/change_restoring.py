@@ -60,13 +60,23 @@ async def plan_undo_of_changes(
     await checkpoints.check_for_changes()
     planned = []
     for change in changes:
-        now = checkpoints.folders.last_item_at(change.path)
-        how = UndoOutlook.CONFLICT
-        if now == change.before:
-            how = UndoOutlook.ALREADY
-        elif now == change.after and change.path not in changed_between:
-            how = UndoOutlook.RESTORE
-        planned.append(PlannedUndo(change.path, change.before, change.after, now, how))
+        current_item = checkpoints.folders.last_item_at(change.path)
+        was_changed_by_others = current_item != change.after or change.path in changed_between
+        if current_item == change.before:
+            outlook = UndoOutlook.ALREADY
+        elif was_changed_by_others:
+            outlook = UndoOutlook.CONFLICT
+        else:
+            outlook = UndoOutlook.RESTORE
+        planned.append(
+            PlannedUndo(
+                path=change.path,
+                before=change.before,
+                after=change.after,
+                now=current_item,
+                how=outlook,
+            )
+        )
     return tuple(planned)
 
 
@@ -76,21 +86,21 @@ async def merge_with_other_changes(
     """Return the current file without the agent's change, or None if others changed the
     same lines.
     """
-    now = planned.now
-    for item in (planned.before, planned.after, now):
+    current_item = planned.now
+    for item in (planned.before, planned.after, current_item):
         if item is None or item.kind is not PathKind.FILE:
             return None
-    if now is None:
+    if current_item is None:
         return None
     before_agent = await checkpoints.read_item_content(planned.before)
     after_agent = await checkpoints.read_item_content(planned.after)
-    current = await checkpoints.read_item_content(now)
-    if diff_hunks.is_binary(before_agent, after_agent, current):
+    current_content = await checkpoints.read_item_content(current_item)
+    if diff_hunks.is_binary(before_agent, after_agent, current_content):
         return None
-    with suppress(ActionRefused):
+    with suppress(ActionRefused):  # Others changed the same lines.
         hunks = diff_hunks.find_hunks(before_agent, after_agent)
-        merged = diff_hunks.revert_hunks(before_agent, after_agent, current, hunks)
-        return await store_merged_version(checkpoints, merged, now)
+        merged = diff_hunks.revert_hunks(before_agent, after_agent, current_content, hunks)
+        return await store_merged_version(checkpoints, merged, current_item)
     return None
 
 
@@ -122,26 +132,27 @@ async def restore_paths(
     checkpoints: Checkpoints, steps: Sequence[RestoreStep], *, already: Sequence[PlannedUndo] = ()
 ) -> RestoreResult:
     """Restore these paths. If the program ends meanwhile, another run continues from there."""
-    done = RestoreResult()
-    window = await checkpoints.begin_step("", "", "undo")
-    if window is None:
+    result = RestoreResult()
+    # While this step is open, what changes at its paths counts as changed by the undo.
+    open_step = await checkpoints.begin_step("", "", "undo")
+    if open_step is None:
         raise _no_checkpoints_error(checkpoints)
     try:
         await remove_undo_leftovers(checkpoints, steps)
-        await _PathRestorer(checkpoints, done).restore_all_steps(steps)
+        await _PathRestorer(checkpoints, result).restore_all_steps(steps)
         await checkpoints.check_for_changes()
         paths = {step.path for step in steps}
-        checkpoints.steps.claim_unowned_changes(window.since_check, paths)
+        checkpoints.steps.claim_unowned_changes(open_step.since_check, paths)
         changes = _changes_of_undo(checkpoints, steps, already)
-        now = checkpoints.latest_checkpoint
-        if now is not None and changes:
-            done.fact = await checkpoints.build_change_fact(
-                changes, window.checkpoint, now, call="", by="undo"
+        checkpoint_after_undo = checkpoints.latest_checkpoint
+        if checkpoint_after_undo is not None and changes:
+            result.fact = await checkpoints.build_change_fact(
+                changes, open_step.checkpoint, checkpoint_after_undo, call="", by="undo"
             )
     finally:
-        checkpoints.steps.close_open_step(window)
+        checkpoints.steps.close_open_step(open_step)
         await checkpoints.save_open_steps()
-    return done
+    return result
 
 
 def _no_checkpoints_error(checkpoints: Checkpoints) -> ActionRefused:
@@ -181,16 +192,21 @@ async def remove_undo_leftovers(checkpoints: Checkpoints, steps: Sequence[Restor
     """
     if not checkpoints.leftovers:
         return
-    links = _targets_of_known_links(checkpoints, steps)
+    known_targets = _targets_of_known_links(checkpoints, steps)
     while checkpoints.leftovers:
-        above, _, name = checkpoints.leftovers.pop().rpartition("/")
-        with suppress(OSError, HelixError), checkpoints.reader.open_folder(above) as folder:
-            held = await asyncio.to_thread(atomic_swap.read_digest_or_link_target, folder, name)
-            known = held in links
-            if isinstance(held, bytes):
-                known = not await checkpoints.contents.find_missing_content([Digest(held)])
-            if known:
-                os.unlink(name, dir_fd=folder)
+        parent_path, _, name = checkpoints.leftovers.pop().rpartition("/")
+        # A leftover that cannot be read or removed stays: it does not prevent the undo.
+        with suppress(OSError, HelixError), checkpoints.reader.open_folder(parent_path) as parent:
+            digest_or_target = await asyncio.to_thread(
+                atomic_swap.read_digest_or_link_target, parent, name
+            )
+            if isinstance(digest_or_target, bytes):
+                digest = Digest(digest_or_target)
+                is_kept_elsewhere = not await checkpoints.contents.find_missing_content([digest])
+            else:
+                is_kept_elsewhere = digest_or_target in known_targets
+            if is_kept_elsewhere:
+                os.unlink(name, dir_fd=parent)
 
 
 class _PathRestorer:
@@ -248,10 +264,11 @@ class _PathRestorer:
                 if step.target is None or step.target.kind is not kind:
                     continue
                 if kind is PathKind.OTHER:
-                    why = "sockets, pipes and devices are not restored"
                     if step.target.content:
-                        why = "its content was not kept"
-                    self._done.paths_left_alone.append((step.path, why))
+                        reason = "its content was not kept"
+                    else:
+                        reason = "sockets, pipes and devices are not restored"
+                    self._done.paths_left_alone.append((step.path, reason))
                     continue
                 await self._try_restore_step(step, acts[kind])
                 if kind is PathKind.FOLDER:
@@ -294,11 +311,12 @@ class _PathRestorer:
                 except OSError as error:
                     if error.errno != errno.ENOTEMPTY or step.target is None:
                         raise
-                    aside = f"{name}.not-undone-{token_hex(3)}"
-                    os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
-                    self._done.paths_left_alone.append(
-                        (f"{step.path}", f"what was in its place and is not covered is now {aside}")
-                    )
+                    # The folder holds files that no checkpoint covers. They are kept beside it,
+                    # so that the path is free for what the undo restores there.
+                    name_of_kept = f"{name}.not-undone-{token_hex(3)}"
+                    os.rename(name, name_of_kept, src_dir_fd=folder, dst_dir_fd=folder)
+                    reason = f"what was in its place and is not covered is now {name_of_kept}"
+                    self._done.paths_left_alone.append((step.path, reason))
                 os.fsync(folder)
         except FileNotFoundError:
             return
@@ -411,32 +429,34 @@ class _PathRestorer:
         """Yield the parent folder and the name in it. Create a missing folder, and open
         one whose mode forbids writing.
         """
-        above, _, name = path.rpartition("/")
+        parent_path, _, name = path.rpartition("/")
         try:
-            folder = self._open_folder_granting_access(above)
+            parent = self._open_folder_granting_access(parent_path)
         except FileNotFoundError:
-            if "/" not in above:
+            # A root is not created: without it, the workspace's folder is missing.
+            if "/" not in parent_path:
                 raise
-            async with self._open_writable_parent(above) as (outer, inner):
-                os.mkdir(inner, 0o755, dir_fd=outer)
-            folder = self._open_folder_granting_access(above)
-        with closing_handle(folder):
-            if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
-                self._opened.setdefault(above, os.fstat(folder).st_mode & 0o7777)
-                os.fchmod(folder, OPENED)
-            yield folder, name
+            async with self._open_writable_parent(parent_path) as (grandparent, parent_name):
+                os.mkdir(parent_name, 0o755, dir_fd=grandparent)
+            parent = self._open_folder_granting_access(parent_path)
+        with closing_handle(parent):
+            if not os.access(f"/proc/self/fd/{parent}", os.W_OK | os.X_OK):
+                mode_to_restore = os.fstat(parent).st_mode & 0o7777
+                self._opened.setdefault(parent_path, mode_to_restore)
+                os.fchmod(parent, OPENED)
+            yield parent, name
 
     def _open_folder_granting_access(self, path: str) -> int:
         try:
             return self._checkpoints.reader.open_without_link(path, DIRECTORY)
         except PermissionError:
-            above, _, name = path.rpartition("/")
-            if not above:
+            parent_path, _, name = path.rpartition("/")
+            if not parent_path:
                 raise
-            with closing_handle(self._open_folder_granting_access(above)) as outer:
-                status = os.stat(name, dir_fd=outer, follow_symlinks=False)
+            with closing_handle(self._open_folder_granting_access(parent_path)) as parent:
+                status = os.stat(name, dir_fd=parent, follow_symlinks=False)
                 self._opened.setdefault(path, status.st_mode & 0o7777)
-                atomic_swap.set_entry_mode(outer, name, OPENED, PathKind.FOLDER)
+                atomic_swap.set_entry_mode(parent, name, OPENED, PathKind.FOLDER)
             return self._checkpoints.reader.open_without_link(path, DIRECTORY)
 
 
