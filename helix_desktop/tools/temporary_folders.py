@@ -25,15 +25,15 @@ def create_scratch_folder() -> tuple[Path, int]:
     is needed).
     """
     scratch = Path(tempfile.mkdtemp(prefix="helix-"))
-    given = scratch.with_name(f"{scratch.name}{GIVEN}")
-    given.mkdir(mode=0o700)
+    given_folder = scratch.with_name(f"{scratch.name}{GIVEN}")
+    given_folder.mkdir(mode=0o700)
     if sys.platform == "win32":  # On Windows, a program can't tell that another one has ended.
         return scratch, -1
-    lock = os.open(given / "new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    unlocked_file = given_folder / "new"
+    lock = os.open(unlocked_file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     lock_open_file(lock, waits=True)
-    (given / "new").rename(
-        given / _LOCK
-    )  # Nobody can find the file by this name before it is locked.
+    # Only now does the file get its name, so that nobody can find it before it is locked.
+    unlocked_file.rename(given_folder / _LOCK)
     return scratch, lock
 
 
@@ -46,24 +46,23 @@ def remove_scratch_folder(scratch: Path, lock: int = -1) -> None:
 
 def remove_abandoned_scratch_folders() -> None:
     """Remove the folders of this user's programs that were killed. Links are not followed."""
-    for given in (
-        Path(tempfile.gettempdir()).glob(f"helix-*{GIVEN}") if sys.platform != "win32" else ()
-    ):
-        with suppress(OSError):
-            found = given.lstat()
-            if (
-                _NAME.fullmatch(given.name)
-                and stat.S_ISDIR(found.st_mode)
-                and found.st_uid == os.geteuid()
-            ):
-                _remove_if_abandoned(given)
+    if sys.platform == "win32":
+        return  # There are no locks there, so nothing says which folders are abandoned.
+    for given_folder in Path(tempfile.gettempdir()).glob(f"helix-*{GIVEN}"):
+        with suppress(OSError):  # It is still in use, or was removed a moment ago.
+            status = given_folder.lstat()
+            is_folder = stat.S_ISDIR(status.st_mode)
+            is_own = status.st_uid == os.geteuid()
+            if _NAME.fullmatch(given_folder.name) and is_folder and is_own:
+                _remove_if_abandoned(given_folder)
 
 
-def _remove_if_abandoned(given: Path) -> None:
-    lock = os.open(given / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _remove_if_abandoned(given_folder: Path) -> None:
+    """Remove both folders, or raise OSError if a program that is running holds the lock."""
+    lock = os.open(given_folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         lock_open_file(lock)
-        scratch = given.with_name(given.name.removesuffix(GIVEN))
+        scratch = given_folder.with_name(given_folder.name.removesuffix(GIVEN))
         if not scratch.is_symlink():
             remove_scratch_folder(scratch)
     finally:

@@ -67,30 +67,34 @@ class FolderWatch:
         poll.poll()
 
     def pop_changed_folders(self) -> set[str]:
-        found: set[str] = set()
+        """Return the folders in which something changed since the last call."""
+        changed_folders: set[str] = set()
         while self.is_watching:
             try:
-                held = os.read(self._handle, _READ)
-            except OSError as error:
-                self.is_in_doubt = self.is_in_doubt or not isinstance(error, BlockingIOError)
+                events = os.read(self._handle, _READ)
+            except BlockingIOError:
+                break  # The kernel's queue is empty.
+            except OSError:
+                self.is_in_doubt = True
                 break
-            at = 0
-            while at < len(held):
-                number, mask, _, length = _EVENT.unpack_from(held, at)
-                at += _EVENT.size + length
-                self._apply_kernel_event(number, mask, found)
-        return found
+            event_start = 0
+            while event_start < len(events):
+                watch_number, mask, _, name_length = _EVENT.unpack_from(events, event_start)
+                event_start += _EVENT.size + name_length  # The name in an event is not needed.
+                self._apply_kernel_event(watch_number, mask, changed_folders)
+        return changed_folders
 
-    def _apply_kernel_event(self, number: int, mask: int, found: set[str]) -> None:
+    def _apply_kernel_event(self, watch_number: int, mask: int, changed_folders: set[str]) -> None:
+        """Add the event's folder to the changed ones, or note that more may have changed."""
         if mask & _OVERFLOW:
             self._mark_changes_missed()
         elif mask & _IGNORED:
-            self._watched.discard(self._folders.pop(number, ""))
-        elif number in self._folders:
-            found.add(self._folders[number])
-            if mask & _MOVED or (
-                mask & _FROM and mask & _FOLDER
-            ):  # Everything in a moved folder has a new path.
+            self._watched.discard(self._folders.pop(watch_number, ""))
+        elif watch_number in self._folders:
+            changed_folders.add(self._folders[watch_number])
+            is_folder_moved_from_here = mask & _FROM and mask & _FOLDER
+            if mask & _MOVED or is_folder_moved_from_here:
+                # Everything in a moved folder has a new path.
                 self._mark_changes_missed()
 
     def _mark_changes_missed(self) -> None:
