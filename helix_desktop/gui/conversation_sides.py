@@ -87,10 +87,11 @@ class ConversationSides(QObject):
         screen reader does it without the focus.
         """
 
-        def select_and_handle(*values: object) -> None:
+        def select_and_handle(*signal_values: object) -> None:
             self.select_side(side)
+            # A side that was closed meanwhile cannot be selected, so its signal is ignored.
             if side is self.current:
-                handler(*values)
+                handler(*signal_values)
 
         signal.connect(select_and_handle)
 
@@ -107,8 +108,8 @@ class ConversationSides(QObject):
         side.awaited_conversation = conversation
         self.unsent_messages.add_unsent_messages_of_state_file(place, sent)
         side.show_transcript_or_start(name, begun=conversation != NEW, loads=True)
-        page = self._state_file.get_remembered("layout", workspace, "page", default="chat")
-        if page == "chat":
+        last_page = self._state_file.get_remembered("layout", workspace, "page", default="chat")
+        if last_page == "chat":
             self._frame.restore_window_layout(workspace)
         self._show_draft_and_unsent_messages(side, place, name)
         self._parts.actions.update_enabled()
@@ -142,7 +143,8 @@ class ConversationSides(QObject):
         self._frame.sidebar.show_conversation_rows(self.list_rows())
         open_sides = [side for side in self.sides if side.session is not None]
         for side in open_sides:
-            row = self.find_listed_conversation(side.composer.draft_place[1])
+            _workspace, conversation = side.composer.draft_place
+            row = self.find_listed_conversation(conversation)
             if row is None or row.trashed:
                 self.close_side(side)
         self._frame.sidebar.list.select_conversation(self._showing.conversation_id)
@@ -159,9 +161,10 @@ class ConversationSides(QObject):
         bench = self._showing.bench
         if bench is None:
             return
-        its_side = self.find_side(conversation)
-        if its_side is not None and (beside or its_side is not self.current):
-            self.go_to_side(its_side)
+        side_showing_it = self.find_side(conversation)
+        # In the current side, the conversation is opened again unless it is wanted `beside`.
+        if side_showing_it is not None and (beside or side_showing_it is not self.current):
+            self.go_to_side(side_showing_it)
             then()
             return
         if beside:
@@ -171,20 +174,22 @@ class ConversationSides(QObject):
         side.wanted_conversation = conversation
 
         def show_opened_conversation(session: Session) -> None:
-            unsent = self.unsent_messages.pop_unsent_messages((bench.id, conversation))
-            is_wanted = side.wanted_conversation == conversation
-            if is_wanted and self.show_session_if_current(bench, session, side):
+            held_messages = self.unsent_messages.pop_unsent_messages((bench.id, conversation))
+            # The user may have gone to another conversation while this one was being opened.
+            is_still_wanted = side.wanted_conversation == conversation
+            if is_still_wanted and self.show_session_if_current(bench, session, side):
                 then()
-            self.conversation_opened.emit(bench, session, unsent)
+            self.conversation_opened.emit(bench, session, held_messages)
 
         def report_not_opened(error: HelixError) -> None:
             self.unsent_messages.turn_unsent_messages_into_draft((bench.id, conversation))
-            if self._showing.bench is bench and side.awaited_conversation == conversation:
+            is_still_awaited = side.awaited_conversation == conversation
+            if self._showing.bench is bench and is_still_awaited:
                 self.close_side(side)
             self._parts.notices.show_error_notice(error)
 
-        work = _open_and_prepare_session(bench, conversation, side)
-        self._parts.run_for_window(work, then=show_opened_conversation, failed=report_not_opened)
+        opening = _open_and_prepare_session(bench, conversation, side)
+        self._parts.run_for_window(opening, then=show_opened_conversation, failed=report_not_opened)
 
     def show_session_if_current(
         self, bench: Workbench, session: Session, side: ChatPage | None = None
@@ -199,10 +204,12 @@ class ConversationSides(QObject):
         """Shows a new conversation, instead of any that is still being opened."""
         side = self.current
         side.wanted_conversation = ""
-        if self._showing.bench is None and side.awaited_conversation:
-            box = self._state_file.get_remembered("box", default=dict[str, str]())
-            workspace = side.composer.draft_place[0]
-            self.show_composer_before_opening((workspace, NEW), box.get("name", ""))
+        is_workspace_opening = self._showing.bench is None and bool(side.awaited_conversation)
+        if is_workspace_opening:
+            last_message_box = self._state_file.get_remembered("box", default=dict[str, str]())
+            workspace_name = last_message_box.get("name", "")
+            workspace, _conversation = side.composer.draft_place
+            self.show_composer_before_opening((workspace, NEW), workspace_name)
         self.show_session_or_new(None)
 
     def show_session_or_new(
@@ -215,44 +222,49 @@ class ConversationSides(QObject):
         side = side or self.current
         if bench is None or side not in self.sides:
             return
-        name = awaited
-        if session is not None:
-            name = session.id
-        other_side = self.find_side(name)
-        if other_side is not None and other_side is not side:
-            self.go_to_side(other_side)
+        if session is None:
+            conversation = awaited
+        else:
+            conversation = session.id
+        side_showing_it = self.find_side(conversation)
+        # No conversation is shown on both sides.
+        if side_showing_it is not None and side_showing_it is not side:
+            self.go_to_side(side_showing_it)
             return
         side.leave_session()
         side.awaited_conversation = awaited
-        self._fill_side(side, bench, session, name)
+        self._fill_side(side, bench, session, conversation)
         self.conversation_shown.emit(side)
         side.measuring.start()
         if session is not None:
             side.bridge.listen_to_session(session.subscribe_to_events)
-            self._workspaces.shown_activity.mark_failure_seen(name)
+            self._workspaces.shown_activity.mark_failure_seen(conversation)
         if side is self.current:
             self.focus_current_composer()
 
     def _fill_side(
-        self, side: ChatPage, bench: Workbench, session: Session | None, name: str
+        self, side: ChatPage, bench: Workbench, session: Session | None, conversation: str
     ) -> None:
-        shown_name = _shorten_workspace_name(bench.name)
-        place = (bench.id, name or NEW)
+        workspace_name = _shorten_workspace_name(bench.name)
+        place = (bench.id, conversation or NEW)
         side.open_transcript_of(session, place)
-        self._show_draft_and_unsent_messages(side, place, shown_name)
+        self._show_draft_and_unsent_messages(side, place, workspace_name)
         if session is not None:
             activity = self._workspaces.shown_activity
             side.transcript.view.apply_events(activity.build_events_of_unfinished_work(session))
         if side is self.current:
             self._announce_current_side()
-            box = {"name": shown_name, "is_shown": not side.composer.isHidden()}
-            self._state_file.remember_value("box", value=box)
-        loads = bool(side.awaited_conversation)
-        model = bench.model_of_conversation("" if session is None else session.id)
+            message_box = {"name": workspace_name, "is_shown": not side.composer.isHidden()}
+            self._state_file.remember_value("box", value=message_box)
+        is_being_opened = bool(side.awaited_conversation)
+        if session is None:
+            model = bench.model_of_conversation("")
+        else:
+            model = bench.model_of_conversation(session.id)
         side.show_transcript_or_start(
-            shown_name,
-            begun=loads or self._has_messages(session),
-            loads=loads,
+            workspace_name,
+            begun=is_being_opened or self._has_messages(session),
+            loads=is_being_opened,
             scripted=model == DEMO_MODEL,
         )
 
@@ -275,19 +287,20 @@ class ConversationSides(QObject):
 
     def open_last_conversations(self, bench: Workbench) -> None:
         """Shows the conversations that were shown when the user last left this workspace."""
-        last = self._state_file.get_remembered("conversation", bench.id, default="")
-        beside = self._state_file.get_remembered("beside", bench.id, default="")
-        place = self._state_file.get_remembered("place-beside", bench.id, default="")
-        if not _can_be_shown(bench, last):
+        current_one = self._state_file.get_remembered("conversation", bench.id, default="")
+        other_one = self._state_file.get_remembered("beside", bench.id, default="")
+        place_of_other = self._state_file.get_remembered("place-beside", bench.id, default="")
+        # The conversation that is opened first comes on the left.
+        if not _can_be_shown(bench, current_one):
             self.show_session_or_new(None)
-        elif not _can_be_shown(bench, beside):
-            self._open_first_conversation(bench, last)
-        elif place == "left":
-            self._open_first_conversation(bench, beside)
-            self.go_to_conversation(last, beside=True)
+        elif not _can_be_shown(bench, other_one):
+            self._open_first_conversation(bench, current_one)
+        elif place_of_other == "left":
+            self._open_first_conversation(bench, other_one)
+            self.go_to_conversation(current_one, beside=True)
         else:
-            self._open_first_conversation(bench, last)
-            self.go_to_conversation(beside, beside=True)
+            self._open_first_conversation(bench, current_one)
+            self.go_to_conversation(other_one, beside=True)
             self.go_to_other_side()
 
     def _open_first_conversation(self, bench: Workbench, conversation: str) -> None:
@@ -302,8 +315,11 @@ class ConversationSides(QObject):
         """Returns the side that shows a conversation or waits for it. An empty name
         means a new conversation.
         """
-        place = (self._showing.workspace_id, conversation or NEW)
-        return next((side for side in self.sides if side.composer.draft_place == place), None)
+        wanted_place = (self._showing.workspace_id, conversation or NEW)
+        for side in self.sides:
+            if side.composer.draft_place == wanted_place:
+                return side
+        return None
 
     def select_side(self, side: ChatPage) -> None:
         """Makes this side, which everything around it then shows, the current one."""
@@ -320,21 +336,22 @@ class ConversationSides(QObject):
         self._showing.set_shown_conversation(self.current.session)
         if workspace:
             self._remember_shown("conversation", workspace, conversation)
-            beside = NEW
+            other_conversation = NEW
             for side in self.sides:
                 if side is not self.current:
-                    beside = side.composer.draft_place[1]
-            self._remember_shown("beside", workspace, beside)
-            place = ""
+                    _workspace, other_conversation = side.composer.draft_place
+            self._remember_shown("beside", workspace, other_conversation)
+            place_of_other = ""
             if self.current is not self.sides[0]:
-                place = "left"
-            self._state_file.remember_value("place-beside", workspace, value=place)
+                place_of_other = "left"
+            self._state_file.remember_value("place-beside", workspace, value=place_of_other)
         self.current_changed.emit()
 
     def _remember_shown(self, key: str, workspace: str, conversation: str) -> None:
-        if conversation == NEW:
-            conversation = ""
-        self._state_file.remember_value(key, workspace, value=conversation)
+        remembered = conversation
+        if conversation == NEW:  # It will not be there at the next start.
+            remembered = ""
+        self._state_file.remember_value(key, workspace, value=remembered)
 
     def _open_second_side(self) -> None:
         """Makes the other side the current one, and adds it if necessary."""
@@ -362,11 +379,11 @@ class ConversationSides(QObject):
             return
         titles: dict[ChatPage, str] = {}
         for side in self.sides:
-            row = self.find_listed_conversation(side.composer.draft_place[1])
-            title = ""
-            if row is not None:
-                title = row.title
-            titles[side] = title or tr("New conversation")
+            _workspace, conversation = side.composer.draft_place
+            row = self.find_listed_conversation(conversation)
+            titles[side] = tr("New conversation")
+            if row is not None and row.title:
+                titles[side] = row.title
         self._side_by_side.show_sides(titles, self.current)
 
     def go_to_other_side(self) -> None:
@@ -400,13 +417,14 @@ class ConversationSides(QObject):
         user who closed it.
         """
         workspace = self._showing.workspace_id
-        beside = self._state_file.get_remembered("beside", workspace, default="")
-        place = self._state_file.get_remembered("place-beside", workspace, default="")
-        others = [side for side in self.sides if side is not self.current]
-        for side in others:
+        other_conversation = self._state_file.get_remembered("beside", workspace, default="")
+        place_of_other = self._state_file.get_remembered("place-beside", workspace, default="")
+        other_sides = [side for side in self.sides if side is not self.current]
+        # To close a side makes the state file forget it, so both values are written back.
+        for side in other_sides:
             self.close_side(side)
-        self._state_file.remember_value("beside", workspace, value=beside)
-        self._state_file.remember_value("place-beside", workspace, value=place)
+        self._state_file.remember_value("beside", workspace, value=other_conversation)
+        self._state_file.remember_value("place-beside", workspace, value=place_of_other)
         self.current.leave_session()
 
     # --- Messages that are being written
@@ -432,6 +450,7 @@ class ConversationSides(QObject):
             if candidate.composer.is_message_of(place):
                 side = candidate
                 break
+        # If no side shows the message, the composer of the current side only keeps the parts.
         is_current = side is self.current
         is_shown = side.composer.add_and_tell_if_shown(place, parts, takes_focus=is_current)
         return is_shown and is_current

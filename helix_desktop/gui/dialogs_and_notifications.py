@@ -93,12 +93,13 @@ class DialogsAndNotifications(QObject):
         self._declare_dialog_actions()
 
     def _declare_dialog_actions(self) -> None:
-        on = self._parts.actions.set_action_handler
-        on("tour", self.start_window_tour)
-        on("lab", self.open_replay_lab, when=self._showing.has_workspace)
-        on("compare-presets", self._open_replay_lab_for_last, when=self._showing.has_workspace)
-        on("bring-in", self.open_import_dialog)
-        on("connect-agent", self.open_connect_agents)
+        set_handler = self._parts.actions.set_action_handler
+        has_workspace = self._showing.has_workspace
+        set_handler("tour", self.start_window_tour)
+        set_handler("lab", self.open_replay_lab, when=has_workspace)
+        set_handler("compare-presets", self._open_replay_lab_for_last, when=has_workspace)
+        set_handler("bring-in", self.open_import_dialog)
+        set_handler("connect-agent", self.open_connect_agents)
 
     def _connect_welcome_page(self) -> None:
         welcome = self._welcome
@@ -148,58 +149,63 @@ class DialogsAndNotifications(QObject):
         bench = self._showing.bench
         if bench is None:
             return
+        folder_check = asyncio.to_thread(_look_for_missing_folders, tuple(bench.allowed_folders))
+        self._parts.run_for_window(folder_check, then=partial(self._show_state_of_folders, bench))
 
-        def show_folders(folders: CheckedFolders) -> None:
-            if self._showing.bench is not bench:
-                return
-            self._sides.current.empty.show_suggestions_about_project(has_files=folders.has_files)
-            if folders.missing and not self._notices.shown_text:
-                words = tr("The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another one.", folder=folders.missing[0])  # fmt: skip
-                choose = self._parts.actions["workspace-folder"].trigger
-                self._notices.show_notice(
-                    words, button=tr("Choose a folder…"), act=choose, shown_ms=60_000
-                )
-
-        work = asyncio.to_thread(_look_for_missing_folders, tuple(bench.allowed_folders))
-        self._parts.run_for_window(work, then=show_folders)
+    def _show_state_of_folders(self, bench: Workbench, checked: "CheckedFolders") -> None:
+        if self._showing.bench is not bench:
+            return
+        self._sides.current.empty.show_suggestions_about_project(has_files=checked.has_files)
+        # A notice that is already there is not covered.
+        if checked.missing and not self._notices.shown_text:
+            warning = tr("The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another one.", folder=checked.missing[0])  # fmt: skip
+            choose_folder = self._parts.actions["workspace-folder"].trigger
+            self._notices.show_notice(
+                warning, button=tr("Choose a folder…"), act=choose_folder, shown_ms=60_000
+            )
 
     def _show_opening_notes_and_imported_settings(self) -> None:
         """Shows what was repaired while opening, and asks before imported settings take effect."""
         bench = self._showing.bench
         if bench is None:
             return
-        notes = (bench.id, *bench.opening_notes)
-        if bench.opening_notes and notes not in self._shown_notes:
-            self._shown_notes.add(notes)
+        workspace_and_notes = (bench.id, *bench.opening_notes)
+        if bench.opening_notes and workspace_and_notes not in self._shown_notes:
+            self._shown_notes.add(workspace_and_notes)
             self._offer_opening_notes(bench)
         question = bench.next_imported_question()
         if question is not None:
             self._ask_to_allow_imported_settings(bench, question)
 
     def _offer_opening_notes(self, bench: Workbench) -> None:
-        text = "\n\n".join(map(translate_sentences, bench.opening_notes))
-        words = tr(
+        all_notes = "\n\n".join(map(translate_sentences, bench.opening_notes))
+        summary = tr(
             "{name} was opened, but there were problems with some of its files.", name=bench.name
         )
         title = tr("What happened when the workspace was opened")
         self._notices.show_notice(
-            words,
+            summary,
             button=tr("Review"),
-            act=lambda: show_text_box(self._window, title, text),
+            act=lambda: show_text_box(self._window, title, all_notes),
             shown_ms=60_000,
         )
 
     def _ask_to_allow_imported_settings(self, bench: Workbench, question: ImportedQuestion) -> None:
         """Asks one question of the import. The next one follows when the workspace is reopened."""
 
-        def decide_and_reopen(accept: bool) -> None:  # noqa: FBT001 - a step of this very function
-            async def apply_decision() -> Workbench:
-                await bench.decide_imported_question(question, accept=accept)
-                return await self._workspaces.workbenches.reopen_workspace(bench.id)
+        async def decide_and_reopen(*, accept: bool) -> Workbench:
+            await bench.decide_imported_question(question, accept=accept)
+            return await self._workspaces.workbenches.reopen_workspace(bench.id)
 
-            self._workspaces.change_and_reopen_workspace(bench.id, apply_decision())
+        def allow_settings() -> None:
+            reopening = decide_and_reopen(accept=True)
+            self._workspaces.change_and_reopen_workspace(bench.id, reopening)
 
-        asked = ConsentQuestion(
+        def discard_settings() -> None:
+            reopening = decide_and_reopen(accept=False)
+            self._workspaces.change_and_reopen_workspace(bench.id, reopening)
+
+        consent_question = ConsentQuestion(
             tr("Imported settings"),
             translate_name("imported settings", question.topic),
             question.text,
@@ -207,9 +213,14 @@ class DialogsAndNotifications(QObject):
             tr("Discard"),
             tr("Decide later"),
         )
-        agreed = partial(decide_and_reopen, True)
-        refused = partial(decide_and_reopen, False)
-        ConsentDialog(self._parts.theme, asked, self._window, agreed, refused).open()
+        dialog = ConsentDialog(
+            self._parts.theme,
+            consent_question,
+            self._window,
+            agreed=allow_settings,
+            refused=discard_settings,
+        )
+        dialog.open()
 
     # --- Rules files that the user has not agreed to yet
 
@@ -217,34 +228,38 @@ class DialogsAndNotifications(QObject):
         """Shows new or changed rules files to the user before they are followed."""
         bench = self._showing.bench
         if bench is not None:
-            work = asyncio.to_thread(_find_untrusted_files, bench)
+            search = asyncio.to_thread(_find_untrusted_files, bench)
             self._parts.run_for_window(
-                work, then=partial(self._announce_untrusted_files_once, bench)
+                search, then=partial(self._announce_untrusted_files_once, bench)
             )
 
     def _announce_untrusted_files_once(
         self, bench: Workbench, files: Sequence[ProjectItem]
     ) -> None:
-        new = [
-            file for file in files if (file.settings_key, file.text) not in self._announced_files
-        ]
-        if new and self._showing.bench is bench:
-            self._announced_files.update((file.settings_key, file.text) for file in new)
+        new_files: list[ProjectItem] = []
+        for file in files:
+            # A file whose text has changed is announced again.
+            if (file.settings_key, file.text) not in self._announced_files:
+                new_files.append(file)
+        if new_files and self._showing.bench is bench:
+            self._announced_files.update((file.settings_key, file.text) for file in new_files)
             self._notices.show_notice(
-                describe_untrusted_items(new),
+                describe_untrusted_items(new_files),
                 button=tr("Review"),
-                act=lambda: self._open_trust_dialog(bench, new),
+                act=lambda: self._open_trust_dialog(bench, new_files),
                 shown_ms=30_000,
             )
 
     def _open_trust_dialog(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
-        def trust_reviewed_files(reviewed: Sequence[ProjectItem]) -> None:
-            names = ", ".join(file.name for file in reviewed[:SHOWN_FILES])
-            if len(reviewed) > SHOWN_FILES:
+        def trust_reviewed_files(reviewed_files: Sequence[ProjectItem]) -> None:
+            names = ", ".join(file.name for file in reviewed_files[:SHOWN_FILES])
+            if len(reviewed_files) > SHOWN_FILES:
                 names += " …"
-            words = tr("From the next step on, the agent will use: {names}", names=names)
-            work = bench.project.trust_items(*reviewed)
-            self._parts.run_for_window(work, then=lambda _done: self._notices.show_notice(words))
+            confirmation = tr("From the next step on, the agent will use: {names}", names=names)
+            trusting = bench.project.trust_items(*reviewed_files)
+            self._parts.run_for_window(
+                trusting, then=lambda _done: self._notices.show_notice(confirmation)
+            )
 
         TrustDialog(self._parts.theme, files, trust_reviewed_files, self._window).open()
 
@@ -276,22 +291,24 @@ class DialogsAndNotifications(QObject):
     # --- What other presets would have cost
 
     def open_replay_lab(self) -> None:
-        """Compares the cost of the current conversation, or the newest one, under other
-        policies.
+        """Computes what the current conversation, or the first in the list, would have cost under
+        other policies.
         """
         rows = self._conversations_to_replay()
-        chosen = rows[:1]
-        for row in rows:
-            if row.id == self._showing.conversation_id:
-                chosen = [row]
-        self._open_replay_lab_with(chosen)
+        current_rows = [row for row in rows if row.id == self._showing.conversation_id]
+        if current_rows:
+            self._open_replay_lab_with(current_rows)
+        else:
+            self._open_replay_lab_with(rows[:1])
 
     def _open_replay_lab_for_last(self) -> None:
         """Compares what the workspace's last conversations would have cost under each policy."""
-        newest_first = sorted(self._conversations_to_replay(), key=lambda row: -row.updated)
+        rows = self._conversations_to_replay()
+        newest_first = sorted(rows, key=lambda row: row.updated, reverse=True)
         self._open_replay_lab_with(newest_first[:LAST_CONVERSATIONS])
 
     def _conversations_to_replay(self) -> "list[ConversationListRow]":
+        """Leaves out the conversations of subagents, which have a parent."""
         rows = self._sides.list_rows()
         return [row for row in rows if not row.trashed and not row.parent]
 
@@ -317,42 +334,47 @@ class DialogsAndNotifications(QObject):
     def _find_histories_for_welcome_page(self) -> None:
         """Tells the user of an empty program which conversations can be imported."""
         if self._showing.page == "welcome":
-            work = self._find_and_describe_newest()
-            self._parts.run_for_window(work, then=self._show_histories_on_welcome)
+            search = self._find_and_describe_newest()
+            self._parts.run_for_window(search, then=self._show_histories_on_welcome)
 
     async def _find_and_describe_newest(self) -> "list[DescribedHistories]":
-        described: list[DescribedHistories] = []
-        for number, group in enumerate(await self._history_importer.find_history_groups()):
-            details = None
-            # Some of the newest may not be importable, so more are read than are shown.
-            if number < 2 * SHOWN_HISTORIES:
-                details = await self._history_importer.describe_history(group)
-            described.append(DescribedHistories(group, details))
-        return described
+        groups = await self._history_importer.find_history_groups()
+        # Some of the newest may not be importable, so more are read than are shown.
+        described_count = 2 * SHOWN_HISTORIES
+        histories: list[DescribedHistories] = []
+        for group in groups[:described_count]:
+            details = await self._history_importer.describe_history(group)
+            histories.append(DescribedHistories(group, details))
+        for group in groups[described_count:]:
+            histories.append(DescribedHistories(group, details=None))
+        return histories
 
-    def _show_histories_on_welcome(self, found: "Sequence[DescribedHistories]") -> None:
+    def _show_histories_on_welcome(self, histories: "Sequence[DescribedHistories]") -> None:
         now = time.time()
-        conversations = 0
+        conversation_count = 0
         programs: list[str] = []
         rows: list[tuple[str, str, str, str]] = []
-        for described in found:
-            group = described.group
-            details = described.details
-            conversations += group.conversations
+        for history in histories:
+            group = history.group
+            details = history.details
+            conversation_count += group.conversations
             if group.program not in programs:
                 programs.append(group.program)
-            if details is not None and not details.reason and len(rows) < SHOWN_HISTORIES:
+            if details is None or details.reason:
+                continue  # It was not read, or cannot be imported for this reason.
+            if len(rows) < SHOWN_HISTORIES:
                 age = format_age(details.last or group.last, now)
                 title = make_safe_text(details.title)
-                rows.append((group.program, title, Path(group.folder).name, age))
+                folder_name = Path(group.folder).name
+                rows.append((group.program, title, folder_name, age))
         self._welcome.recorder_box.setChecked(self._parts.settings[RECORDER])
-        self._welcome.show_importable_conversations(conversations, programs, rows)
+        self._welcome.show_importable_conversations(conversation_count, programs, rows)
 
-    def _turn_recorder_on_or_off(self, on: bool) -> None:  # noqa: FBT001 -- a signal's argument
+    def _turn_recorder_on_or_off(self, is_on: bool) -> None:  # noqa: FBT001 -- a signal's argument
         settings = self._parts.settings
         try:
-            if settings[RECORDER] != on:
-                settings.change_setting(RECORDER, on)
+            if settings[RECORDER] != is_on:
+                settings.change_setting(RECORDER, is_on)
         except HelixError as error:
             self._notices.show_error_notice(error)
             self._welcome.recorder_box.setChecked(settings[RECORDER])
@@ -397,32 +419,35 @@ class DialogsAndNotifications(QObject):
     def _notify_of_ended_turn(
         self, workspace: str, conversation: str, running: ConversationActivity, why: str
     ) -> None:
+        """Notifies the user outside the window, who need not look at it. The sound of a finished
+        turn, if wanted, is heard even while the window is active.
+        """
         reason = translate_sentences(why)
         match running:
             case ConversationActivity.ASKING:
                 setting = NOTIFY_WAITING
-                words = tr("The agent is waiting for you: {why}", why=reason)
+                message = tr("The agent is waiting for you: {why}", why=reason)
             case ConversationActivity.FAILED:
                 setting = NOTIFY_FAILED
-                words = tr("The agent stopped: {why}", why=reason)
+                message = tr("The agent stopped: {why}", why=reason)
             case _:
                 setting = NOTIFY_DONE
-                words = tr("The agent has finished.")
+                message = tr("The agent has finished.")
                 if self._parts.settings[SOUND_DONE]:
                     QApplication.beep()
         if self._window.isActiveWindow() or not self._parts.settings[setting]:
             return
         title = self._workspaces.title_of_conversation(workspace, conversation) or TITLE
         place = WindowPlace("conversation", workspace, conversation)
-        self._notifier.show_desktop_notification(title, words, format_deep_link(place))
+        self._notifier.show_desktop_notification(title, message, format_deep_link(place))
 
-    def _raise_window_and_go_to_link(self, place: str) -> None:
+    def _raise_window_and_go_to_link(self, deep_link: str) -> None:
         top_window = self._window.window()
         top_window.show()
         top_window.raise_()
         top_window.activateWindow()
-        if place:
-            self._parts.requests.place_wanted.emit(parse_deep_link(place))
+        if deep_link:
+            self._parts.requests.place_wanted.emit(parse_deep_link(deep_link))
 
     # --- The tour through the program
 
@@ -438,10 +463,10 @@ class DialogsAndNotifications(QObject):
             self._sides.begin_new_conversation()
             self._tour = WindowTour(self._window, self._forget_tour)
 
-        work = self._installation.open_tour_workbench(
+        opening = self._installation.open_tour_workbench(
             self._workspaces.workbenches, self._tour_folder
         )
-        self._parts.run_for_window(work, then=begin_tour_in)
+        self._parts.run_for_window(opening, then=begin_tour_in)
 
     def _forget_tour(self) -> None:
         self._tour = None
@@ -471,7 +496,7 @@ def _look_for_missing_folders(folders: Sequence[Path]) -> CheckedFolders:
             missing.append(folder)
         elif not has_files:
             try:
-                has_files = any(not inside.name.startswith(".") for inside in folder.iterdir())
+                has_files = any(not entry.name.startswith(".") for entry in folder.iterdir())
             except OSError:
                 has_files = True  # A folder that cannot be read may have files.
     return CheckedFolders(missing, has_files)

@@ -71,19 +71,19 @@ class MessageSender(QObject):
         self._show_shortcuts_on_answer_buttons()
 
     def _declare_message_actions(self) -> None:
-        on = self.parts.actions.set_action_handler
+        set_handler = self.parts.actions.set_action_handler
         showing = self._showing
-        on("compose", self._go_to_composer, when=showing.has_workspace)
-        on("attach", self._ask_files_to_attach, when=showing.has_workspace)
-        on("mode", self._open_mode_menu, when=showing.has_workspace)
-        on("stop", self._stop_turn_or_fold, when=self._can_stop)
-        on("resume", self._retry_and_resume, when=self._is_at_rest)
-        on("regenerate", self._regenerate, when=self._is_at_rest)
-        on("fold-marker", self._fold_to_markers, when=showing.has_conversation)
-        on("allow-once", lambda: self._allow("once"), when=self._is_asking)
-        on("allow-conversation", lambda: self._allow("conversation"), when=self._is_asking)
-        on("allow-always", lambda: self._allow("always"), when=self._is_asking)
-        on("refuse", self._refuse, when=self._is_asking)
+        set_handler("compose", self._go_to_composer, when=showing.has_workspace)
+        set_handler("attach", self._ask_files_to_attach, when=showing.has_workspace)
+        set_handler("mode", self._open_mode_menu, when=showing.has_workspace)
+        set_handler("stop", self._stop_turn_or_fold, when=self._can_stop)
+        set_handler("resume", self._retry_and_resume, when=self._is_at_rest)
+        set_handler("regenerate", self._regenerate, when=self._is_at_rest)
+        set_handler("fold-marker", self._fold_to_markers, when=showing.has_conversation)
+        set_handler("allow-once", lambda: self._allow("once"), when=self._is_asking)
+        set_handler("allow-conversation", lambda: self._allow("conversation"), when=self._is_asking)
+        set_handler("allow-always", lambda: self._allow("always"), when=self._is_asking)
+        set_handler("refuse", self._refuse, when=self._is_asking)
 
     def _serve_message_box(self, side: ChatPage) -> None:
         """Connects what is pressed on one side around its message box."""
@@ -156,68 +156,73 @@ class MessageSender(QObject):
     def _begin_conversation_with(self, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
         """Starts a conversation, unless its first message would cost too much for the user."""
         side = self.sides.current
-        give_back = self.build_message_returner(parts)
+        put_message_back = self.build_message_returner(parts)
         # Tells this new conversation from one that the user begins while it is being created.
-        waits = f"new {id(parts)}"
-        side.awaited_conversation = waits
+        awaited_name = f"new {id(parts)}"
+        side.awaited_conversation = awaited_name
 
         def give_first_message_back(error: HelixError | None) -> None:
-            if side.awaited_conversation == waits:
+            if side.awaited_conversation == awaited_name:
                 side.awaited_conversation = ""
                 side.composer.show_waiting_messages([])
-            give_back(error)
-            place = (bench.id, NEW)
-            for message in self.sides.unsent_messages.pop_unsent_messages(place):
-                self.sides.add_to_message_and_tell_if_current(place, message.parts)
+            put_message_back(error)
+            place_of_new = (bench.id, NEW)
+            # What the user wrote after the first message has no conversation either.
+            for later_message in self.sides.unsent_messages.pop_unsent_messages(place_of_new):
+                self.sides.add_to_message_and_tell_if_current(place_of_new, later_message.parts)
 
-        def create_and_send() -> None:
-            begun = partial(self._send_first_message, bench, side, parts, waits)
-            work = bench.start_users_conversation()
-            self.parts.run_for_window(work, then=begun, failed=give_first_message_back)
+        def create_conversation_and_send() -> None:
+            send_first = partial(self._send_first_message, bench, side, parts, awaited_name)
+            creation = bench.start_users_conversation()
+            self.parts.run_for_window(creation, then=send_first, failed=give_first_message_back)
 
-        def ask_about_price(unbegun: Session) -> None:
+        def send_or_ask_about_price(draft_session: Session) -> None:
             self.send_or_ask_if_expensive(
-                unbegun.context.estimate_cost_of_sending(parts),
-                create_and_send,
-                lambda: give_first_message_back(None),
+                draft_session.context.estimate_cost_of_sending(parts),
+                send_it=create_conversation_and_send,
+                if_declined=lambda: give_first_message_back(None),
             )
 
-        if self.parts.settings[ASK_ABOVE]:
-            work = bench.open_draft_session()
-            self.parts.run_for_window(work, then=ask_about_price, failed=give_first_message_back)
+        is_asked_about_price = bool(self.parts.settings[ASK_ABOVE])
+        if is_asked_about_price:
+            opening = bench.open_draft_session()
+            self.parts.run_for_window(
+                opening, then=send_or_ask_about_price, failed=give_first_message_back
+            )
         else:
-            create_and_send()
+            create_conversation_and_send()
 
     def _send_first_message(
         self,
         bench: Workbench,
         side: ChatPage,
         parts: tuple[UserPart, ...],
-        waits: str,
+        awaited_name: str,
         session: Session,
     ) -> None:
         """Sends the message in any case, and shows the conversation unless the user has
         opened something else meanwhile.
         """
-        unsent = self.sides.unsent_messages.pop_unsent_messages((bench.id, NEW))
-        if side.awaited_conversation == waits:
+        later_messages = self.sides.unsent_messages.pop_unsent_messages((bench.id, NEW))
+        if side.awaited_conversation == awaited_name:
             side.composer.move_draft_to_new_conversation(session.id)
             self.sides.show_session_if_current(bench, session, side)
-        message = MessageToSend(self, bench, session, parts, self.build_message_returner(parts))
+        not_sent = self.build_message_returner(parts)
+        message = MessageToSend(self, bench, session, parts, not_sent)
         if message.command_name:
-            give_back = message.trash_empty_conversation_and_give_back
-            replace(message, not_sent=give_back).expand_command_and_send()
+            command = replace(message, not_sent=message.trash_empty_conversation_and_give_back)
+            command.expand_command_and_send()
         else:
             message.send_now()
         self.sides.refresh_conversations()
-        self.send_held_messages(bench, session, unsent)
+        self.send_held_messages(bench, session, later_messages)
 
     def send_messages_held_for_workspace(self) -> None:
         """Sends messages that were written before their workspace was open."""
-        place = self.sides.current.composer.draft_place
-        _workspace, conversation = place
+        draft_place = self.sides.current.composer.draft_place
+        _workspace, conversation = draft_place
         if conversation == NEW:
-            for message in self.sides.unsent_messages.pop_unsent_messages(place):
+            for message in self.sides.unsent_messages.pop_unsent_messages(draft_place):
                 self.send_or_hold_message(message.parts, message.is_steering)
 
     def send_held_messages(
@@ -228,7 +233,8 @@ class MessageSender(QObject):
         for message in messages:
             not_sent = self.build_message_returner(message.parts, place)
             to_send = MessageToSend(self, bench, session, message.parts, not_sent)
-            if not (bench.main_model_name or session.conversation.state.acp_agent):
+            has_model_or_agent = bench.main_model_name or session.conversation.state.acp_agent
+            if not has_model_or_agent:
                 self.sides.add_to_message_and_tell_if_current(place, message.parts)
                 self.parts.requests.model_setup_wanted.emit()
             elif message.edited:
@@ -248,8 +254,8 @@ class MessageSender(QObject):
     def build_message_returner(
         self, parts: tuple[UserPart, ...], place: DraftPlace | None = None
     ) -> OnMessageNotSent:
-        """Returns a function that puts an unsent message back into its composer and shows the
-        error.
+        """Returns a function that puts an unsent message back into its message box and shows the
+        error. Without a `place`, the message box is the one that is current now.
         """
         draft_place = place or self.sides.current.composer.draft_place
 
@@ -268,26 +274,32 @@ class MessageSender(QObject):
         *,
         folding: tuple[float, Callable[[], object]] | None = None,
     ) -> None:
-        """Sends the message, after a question if it is expensive. `folding`: what folding
-        first saves, and how.
+        """Sends the message, after a question if it costs more than the user's limit.
+
+        `price` is in dollars. `folding`: the dollars saved if old outputs are shortened first,
+        and a function that shortens them and sends.
         """
         # The setting is in cents; 0 means that the user is never asked.
-        limit = self.parts.settings[ASK_ABOVE] / 100
-        if not limit or price <= limit:
+        dollar_limit = self.parts.settings[ASK_ABOVE] / 100
+        if not dollar_limit or price <= dollar_limit:
             send_it()
             return
-        words = tr(
+        question = tr(
             "This message would cost about {price}, which is more than your limit of {limit}. Nothing has been sent.",
-            price=format_dollars(price), limit=format_dollars(limit),
+            price=format_dollars(price), limit=format_dollars(dollar_limit),
         )  # fmt: skip
-        ways = [(tr("Send"), send_it)]
+        choices = [(tr("Send"), send_it)]
         if folding:
-            saving, fold_and_send = folding
-            saved = format_dollars(saving)
-            hint = tr("Shortening old outputs first saves about {saved}.", saved=saved)
-            words = f"{words} {hint}"
-            ways.insert(0, (tr("Shorten first, then send"), fold_and_send))
-        box = ask_to_choose_one(self.parts.widget, tr("Send this message?"), words, "", ways)
+            saved_dollars, fold_and_send = folding
+            hint = tr(
+                "Shortening old outputs first saves about {saved}.",
+                saved=format_dollars(saved_dollars),
+            )
+            question = f"{question} {hint}"
+            choices.insert(0, (tr("Shorten first, then send"), fold_and_send))
+        box = ask_to_choose_one(
+            self.parts.widget, tr("Send this message?"), question, cancel_label="", ways=choices
+        )
         box.rejected.connect(if_declined)
 
     # --- Attachments
@@ -304,14 +316,14 @@ class MessageSender(QObject):
 
     def put_failure_into_message(self, check: str, log: str) -> None:
         """Puts the log of a failed check into the message, as an entry. The user sends it."""
-        words = tr("The check “{name}” failed. Its log is attached. Find out why.", name=check)
+        message = tr("The check “{name}” failed. Its log is attached. Find out why.", name=check)
         self.sides.go_to_side(self.sides.current)
-        self.sides.current.composer.put_message_back((Text(words),))
-        name = tr("log of {name}.txt", name=make_safe_text(check))
-        self.attaching.attach_long_text(log, name)
+        self.sides.current.composer.put_message_back((Text(message),))
+        log_name = tr("log of {name}.txt", name=make_safe_text(check))
+        self.attaching.attach_long_text(log, log_name)
 
-    def _connect_failures_of_changes(self, name: str, page: Any) -> None:
-        if name == "changes":
+    def _connect_failures_of_changes(self, page_name: str, page: Any) -> None:
+        if page_name == "changes":
             page.failure_given.connect(self.put_failure_into_message)
 
     def _open_attached_picture(self, attachment: Attachment) -> None:
@@ -320,14 +332,14 @@ class MessageSender(QObject):
     # --- Messages that wait in the queue
 
     def _find_queue_as_shown(self) -> MessageQueue | None:
-        """Returns the queue, unless a message was sent since it was shown: another one would
-        have its place.
+        """Returns the queue, unless a message was sent since it was shown: then the index of a
+        row in the window would mean another message.
         """
         session = self._showing.session
         if session is None:
             return None
-        queued = tuple(waiting.parts for waiting in session.queue)
-        if queued != self.sides.current.composer.waiting.shown_messages:
+        queued_messages = tuple(waiting.parts for waiting in session.queue)
+        if queued_messages != self.sides.current.composer.waiting.shown_messages:
             return None
         return session.queue
 
@@ -350,9 +362,9 @@ class MessageSender(QObject):
         session = self._showing.session
         if session is None or self._find_queue_as_shown() is None:
             return
-        taken: tuple[UserPart, ...] = session.queue.take_back_queued(index)
+        removed_message: tuple[UserPart, ...] = session.queue.take_back_queued(index)
         self.parts.notices.show_notice(
-            tr("The message was removed."), act=lambda: session.send_message(taken)
+            tr("The message was removed."), act=lambda: session.send_message(removed_message)
         )
 
     # --- What the agent does, and what it asks
@@ -406,8 +418,10 @@ class MessageSender(QObject):
         for name in ACTIONS_THAT_ANSWER:
             shortcuts[name] = self.parts.actions.format_shortcut(name)
         for side in self.sides.sides:
-            shown = shortcuts if side is self.sides.current else {}
-            side.approvals.show_shortcuts_on_answers(shown)
+            if side is self.sides.current:
+                side.approvals.show_shortcuts_on_answers(shortcuts)
+            else:
+                side.approvals.show_shortcuts_on_answers({})
 
     def _open_mode_menu(self) -> None:
         self.sides.current.composer.open_mode_menu()
@@ -431,35 +445,37 @@ class MessageSender(QObject):
 async def find_files_to_undo(
     changes: FileChanges, conversation: str, seq: int
 ) -> tuple[Sequence[FileChange], str]:
-    """Returns what changed after a message, and words about it, or none if only folders did."""
-    files = await changes.changes_after_fact(conversation, seq)
-    shown = [file for file in files if not is_change_of_folder(file.change)]
-    if not shown:
-        return files, ""
-    names: list[str] = []
-    for file in shown:
+    """Returns what changed after the message at `seq`, and words about it, or none if only
+    folders did.
+    """
+    changed_items = await changes.changes_after_fact(conversation, seq)
+    changed_files = [item for item in changed_items if not is_change_of_folder(item.change)]
+    if not changed_files:
+        return changed_items, ""
+    names_with_causes: list[str] = []
+    for file in changed_files:
         cause = file.by
         if cause == "undo":
             cause = tr("undone")
-        names.append(f"{make_safe_text(file.place)} ({cause})")
+        names_with_causes.append(f"{make_safe_text(file.place)} ({cause})")
     description = format_count(
-        len(names),
+        len(names_with_causes),
         "{n} file changed since this message: ",
         "{n} files changed since this message: ",
     )
-    description += shorten_name_list(names)
+    description += shorten_name_list(names_with_causes)
     conflicting_paths: set[str] = set()
-    for planned in await changes.plan_undo(shown):
+    for planned in await changes.plan_undo(changed_files):
         if planned.how is UndoOutlook.CONFLICT:
             conflicting_paths.add(planned.path)
-    not_undone: list[str] = []
-    for file in shown:
+    names_not_undone: list[str] = []
+    for file in changed_files:
         if file.path_of_change in conflicting_paths:
-            not_undone.append(make_safe_text(file.place))
-    if not_undone:
-        names_of_kept = shorten_name_list(not_undone)
-        description += "\n" + tr("Changed later, so not undone: ") + names_of_kept
-    return files, description
+            names_not_undone.append(make_safe_text(file.place))
+    if names_not_undone:
+        description += "\n" + tr("Changed later, so not undone: ")
+        description += shorten_name_list(names_not_undone)
+    return changed_items, description
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,60 +501,77 @@ class MessageToSend:
         return command[1]
 
     def expand_command_and_send(self) -> None:
-        name = self.command_name
+        """Sends the message. A command that we know is replaced by its text first, and one that
+        nobody knows is asked about.
+        """
+        command_name = self.command_name
         commands = self.bench.slash_commands
         known_names = [item.name for item in commands.list_slash_commands(self.session.id)]
-        if name in known_names:
-
-            def send_expanded(parts: tuple[UserPart, ...]) -> None:
-                replace(self, parts=parts, steer=False).send_or_ask_about_price()
-
-            work = commands.expand_command_message(self.session, self.parts)
-            self.sender.parts.run_for_window(work, then=send_expanded, failed=self.not_sent)
+        is_for_foreign_agent = bool(self.session.conversation.state.acp_agent)
+        looks_like_command = re.fullmatch(r"[a-z][\w-]*", command_name) is not None
+        if command_name in known_names:
+            expansion = commands.expand_command_message(self.session, self.parts)
+            self.sender.parts.run_for_window(
+                expansion, then=self._send_expanded_command, failed=self.not_sent
+            )
         # A foreign agent has commands of its own, and "/etc/hosts" is a path and no command.
-        elif self.session.conversation.state.acp_agent or not re.fullmatch(r"[a-z][\w-]*", name):
+        elif is_for_foreign_agent or not looks_like_command:
             self.send_or_ask_about_price()
         else:
             self._ask_about_unknown_command(known_names)
 
+    def _send_expanded_command(self, expanded_parts: tuple[UserPart, ...]) -> None:
+        replace(self, parts=expanded_parts, steer=False).send_or_ask_about_price()
+
     def _ask_about_unknown_command(self, known_names: Sequence[str]) -> None:
-        name = self.command_name
+        unknown_name = self.command_name
         sentences: list[str] = []
-        if name not in search_suggestions.COMMANDS:
-            sentences.append(tr("There is no command /{name}.", name=name))
-        our_name = COMMANDS_ELSEWHERE.get(name, name)
+        if unknown_name not in search_suggestions.COMMANDS:
+            sentences.append(tr("There is no command /{name}.", name=unknown_name))
+        our_name = COMMANDS_ELSEWHERE.get(unknown_name, unknown_name)
         all_names = [*known_names, *search_suggestions.COMMANDS]
-        for similar_name in get_close_matches(our_name, all_names, 1):
+        for similar_name in get_close_matches(our_name, all_names, n=1):
             sentences.append(tr("Did you mean /{name}?", name=similar_name))
-        ways = [(tr("Send as text"), self.send_or_ask_about_price)]
+        choices = [(tr("Send as text"), self.send_or_ask_about_price)]
         box = ask_to_choose_one(
-            self.sender.parts.widget, tr("Unknown command"), " ".join(sentences), "", ways
+            self.sender.parts.widget,
+            tr("Unknown command"),
+            " ".join(sentences),
+            cancel_label="",
+            ways=choices,
         )
         box.rejected.connect(lambda: self.not_sent(None))
 
     def send_or_ask_about_price(self) -> None:
-        def fold_and_send() -> None:
-            folding = self.session.fold_on_request(FoldKind.MARKER)
-            self.sender.parts.run_for_window(
-                folding, then=lambda _done: self.send_now(), failed=self.not_sent
-            )
-
-        needed = self.session.context.estimate_needed_summary()
-        if needed is not None:
-            self._ask_to_summarize(needed)
+        """Sends the message, unless the user is first asked: to summarize a conversation that is
+        too long, or to pay a price above the limit.
+        """
+        needed_summary = self.session.context.estimate_needed_summary()
+        if needed_summary is not None:
+            self._ask_to_summarize(needed_summary)
             return
-        saving = self.session.context.estimate_saving_of_markers()
+        saved_dollars = self.session.context.estimate_saving_of_markers()
         price = self.session.context.estimate_cost_of_sending(self.parts)
         folding = None
-        if saving:
-            folding = (saving, fold_and_send)
+        if saved_dollars:
+            folding = (saved_dollars, self._fold_and_send)
         self.sender.send_or_ask_if_expensive(
-            price, self.send_now, lambda: self.not_sent(None), folding=folding
+            price,
+            send_it=self.send_now,
+            if_declined=lambda: self.not_sent(None),
+            folding=folding,
+        )
+
+    def _fold_and_send(self) -> None:
+        """Shortens old outputs to markers, and sends the message then."""
+        folding = self.session.fold_on_request(FoldKind.MARKER)
+        self.sender.parts.run_for_window(
+            folding, then=lambda _done: self.send_now(), failed=self.not_sent
         )
 
     def _ask_to_summarize(self, needed: NeededSummary) -> None:
         """Says what it takes until a conversation that is too long can go on, and asks."""
-        words = [
+        sentences = [
             tr(
                 "This conversation is too long for the model: {used} of {window} tokens.",
                 used=format_token_count(needed.used_tokens),
@@ -550,11 +583,12 @@ class MessageToSend:
             ),
         ]
         if needed.dollars:
-            words.append(tr("That costs about {price}.", price=format_dollars(needed.dollars)))
-        words.append(tr("Nothing is lost: everything can be searched and put back."))
-        ways = [(tr("Summarize and send"), self.send_now)]
+            sentences.append(tr("That costs about {price}.", price=format_dollars(needed.dollars)))
+        sentences.append(tr("Nothing is lost: everything can be searched and put back."))
+        title = tr("Summarize the older messages?")
+        choices = [(tr("Summarize and send"), self.send_now)]
         box = ask_to_choose_one(
-            self.sender.parts.widget, tr("Summarize the older messages?"), " ".join(words), "", ways
+            self.sender.parts.widget, title, " ".join(sentences), cancel_label="", ways=choices
         )
         box.rejected.connect(lambda: self.not_sent(None))
 
@@ -566,19 +600,21 @@ class MessageToSend:
         self.sender.sides.jump_to_end_of(self.session)
 
     def resend_edited(self, seq: int) -> None:
-        """Sends it instead of an earlier one. What followed that is rewound, its
-        changes to files if wanted.
+        """Sends the message instead of the earlier one at `seq`. What followed the earlier one
+        is rewound, its changes to files if wanted.
         """
         price = self.session.context.estimate_cost_of_sending(self.parts, instead_of=seq)
         self.sender.send_or_ask_if_expensive(
-            price, lambda: self._find_changes_and_resend(seq), lambda: self._edit_again(seq)
+            price,
+            send_it=lambda: self._find_changes_and_resend(seq),
+            if_declined=lambda: self._edit_again(seq),
         )
 
     def _find_changes_and_resend(self, seq: int) -> None:
         changes = self.bench.file_changes_of(self.session.id)
 
-        def ask_or_send(changed: tuple[Sequence[FileChange], str]) -> None:
-            files, description = changed
+        def ask_or_send(files_and_description: tuple[Sequence[FileChange], str]) -> None:
+            files, description = files_and_description
             if description:
                 self._ask_about_changed_files(seq, files, description)
                 return
@@ -597,12 +633,14 @@ class MessageToSend:
     def _ask_about_changed_files(
         self, seq: int, files: Sequence[FileChange], description: str
     ) -> None:
-        ways = [
+        choices = [
             (tr("Keep these changes"), lambda: self._resend(seq)),
             (tr("Undo these changes"), lambda: self._undo_and_resend(seq, files)),
         ]
         title = tr("Send the edited message")
-        box = ask_to_choose_one(self.sender.parts.widget, title, description, "", ways)
+        box = ask_to_choose_one(
+            self.sender.parts.widget, title, description, cancel_label="", ways=choices
+        )
         box.rejected.connect(lambda: self._edit_again(seq))
 
     def _undo_and_resend(self, seq: int, files: Sequence[FileChange]) -> None:
@@ -611,8 +649,8 @@ class MessageToSend:
 
         async def undo_changes() -> None:
             session.refuse_while_running("edit and resend")
-            undone = await changes.undo_file_changes(files, conversation=session.id)
-            self.sender.pages.changes.undo.report_undone(undone)
+            undo_result = await changes.undo_file_changes(files, conversation=session.id)
+            self.sender.pages.changes.undo.report_undone(undo_result)
 
         self.sender.parts.run_for_window(
             undo_changes(), then=lambda _done: self._resend(seq), failed=self.not_sent
@@ -639,24 +677,23 @@ class MessageToSend:
         """
         sides = self.sender.sides
         session = self.session
-        place = (self.bench.id, session.id)
+        place_of_session = (self.bench.id, session.id)
         place_of_new = (self.bench.id, NEW)
 
-        def give_command_back() -> None:
-            place_of_command = place
-            if not is_begun:
-                sides.current.composer.drafts.move_draft(place, place_of_new)
-                place_of_command = place_of_new
+        def put_command_back_at(place: DraftPlace) -> None:
             sides.refresh_conversations()
-            give_back = self.sender.build_message_returner(self.parts, place_of_command)
-            give_back(error)
+            put_message_back = self.sender.build_message_returner(self.parts, place)
+            put_message_back(error)
+
+        def put_command_into_new_conversation() -> None:
+            sides.current.composer.drafts.move_draft(place_of_session, place_of_new)
+            put_command_back_at(place_of_new)
 
         facts = session.conversation.state.facts
         has_message = any(isinstance(recorded.fact, UserSaid) for recorded in facts)
-        is_begun = has_message or bool(session.queue)
-        if is_begun:
-            give_command_back()
+        if has_message or session.queue:
+            put_command_back_at(place_of_session)
         else:
             self.sender.parts.run_for_window(
-                session.set_trashed(), then=lambda _done: give_command_back()
+                session.set_trashed(), then=lambda _done: put_command_into_new_conversation()
             )
