@@ -34,12 +34,13 @@ class FoundLine:
 @dataclass(slots=True)
 class GrepResult:
     """`match_count` counts all matching lines, even those not in `lines`.
-    `is_cut_by_time`: time ran out.
+    `is_cut_by_time`: time ran out. `is_broken_off`: the search ended before all was searched.
     """
 
     lines: list[FoundLine] = field(default_factory=list)
     match_count: int = 0
     is_cut_by_time: bool = False
+    is_broken_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,10 @@ async def grep_pieces(
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as both:
             both.create_task(_send_pieces(process, options, pieces))
             answer = both.create_task(_receive_found_lines(process, pattern, lines))
-        return GrepResult(lines, answer.result())
+        match_count = answer.result()
+        if match_count is not None:
+            return GrepResult(lines, match_count)
+        return GrepResult(lines, sum(line.is_match for line in lines), is_broken_off=True)
     except TimeoutError:
         return GrepResult(lines, sum(line.is_match for line in lines), is_cut_by_time=True)
     except ExceptionGroup as group:
@@ -105,7 +109,12 @@ async def _send_pieces(
         return  # The worker process has printed the reason.
 
 
-async def _receive_found_lines(process: Process, pattern: str, lines: list[FoundLine]) -> int:
+async def _receive_found_lines(
+    process: Process, pattern: str, lines: list[FoundLine]
+) -> int | None:
+    """Add the lines that the worker process finds. Return how many match in all, or None if it
+    ended before it had counted them, because the system killed it, for example.
+    """
     async for row in cast(asyncio.StreamReader, process.stdout):
         message = json.loads(row)
         if "error" in message:
@@ -123,8 +132,7 @@ async def _receive_found_lines(process: Process, pattern: str, lines: list[Found
                 is_match=message["hit"],
             )
         )
-    # The worker process ended before it had counted.
-    return sum(line.is_match for line in lines)
+    return None
 
 
 async def wrap_chunks_for_grep(
@@ -180,4 +188,6 @@ def format_found_lines(result: GrepResult) -> str:
         rows.append(
             "[the search was stopped: it took too long. Use a simpler pattern or fewer files.]"
         )
+    if result.is_broken_off:
+        rows.append("[the search broke off, so there may be more. Search again, in fewer files.]")
     return "\n".join(rows)

@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.errors import CacheCorrupt, InvalidInput
+from helix_desktop.processes.starter import Process, start_isolated_script
 from helix_desktop.tools import regex_search_worker
 from helix_desktop.tools.regex_search import (
     GrepPiece,
@@ -117,3 +119,27 @@ def test_the_process_that_matches_ends_by_itself_when_nobody_is_left_to_end_it()
         worker.stdin.write(f"{json.dumps(told)}\n{json.dumps(about)}\n{'a' * 60}b".encode())
         worker.stdin.flush()
         assert worker.wait() == -signal.SIGALRM
+
+
+async def test_a_search_whose_process_is_killed_says_that_it_broke_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What had been found until then looked like all there is."""
+    started: list[Process] = []
+
+    async def start_and_remember(script: Path, *, line_limit: int) -> Process:
+        process = await start_isolated_script(script, line_limit=line_limit)
+        started.append(process)
+        return process
+
+    async def killed_in_between() -> AsyncIterator[GrepPiece]:
+        yield GrepPiece("one", b"b1\n")
+        started[0].kill()
+        await started[0].wait()
+        yield GrepPiece("two", b"b2\n")
+
+    starting = "helix_desktop.tools.regex_search.start_isolated_script"
+    monkeypatch.setattr(starting, start_and_remember)
+    found = await grep_pieces(r"b\d", killed_in_between())
+    assert found.is_broken_off
+    assert "[the search broke off, so there may be more." in format_found_lines(found)
