@@ -337,7 +337,7 @@ class Walk:
         if not panel.isVisible():
             await key("ctrl+i")
         await until(lambda: panel.isVisible() and bool(panel._parts))
-        await hot(panel.view, "parts of the request")
+        await hot(panel.view, "outputs in the context")
         part = next(part for part in panel._parts if part.shown_name.words == "read src/pairs.py")
         name = part.shown_name.words
         for words, fact in (("Pin", Pinned), ("Exclude", Excluded)):
@@ -390,7 +390,7 @@ class Walk:
         """The policies are played over the conversation, and one becomes the workspace's."""
         await self._do("other settings have cost")
         dialog = await shown(ReplayLabDialog)
-        await until(lambda: "would have cost" in dialog.answer.text())
+        await until(lambda: "would have" in dialog.answer.text())
         await press(dialog, "Use this preset")
         await until(lambda: self.bench.policy_name == "helix")
         assert self.bench.workspace.settings.preset == "helix"
