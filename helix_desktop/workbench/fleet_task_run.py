@@ -298,7 +298,8 @@ class FleetTaskRun:
     # --- What came of it
 
     def _outcome_of_turn(self, session: Session) -> FleetTaskOutcome:
-        claimed, cost = self._claimed, self._task_cost()
+        claimed = self._claimed
+        cost = self._task_cost()
         if _is_done(session):
             answer = result_of_agent(session.conversation).answer[:LONGEST_ANSWER]
             return FleetTaskOutcome(FleetTaskState.DONE, FleetTaskResult("", answer, cost))

@@ -35,7 +35,8 @@ from helix_desktop.workbench.session_preparation import FileToRead, Prepared, Se
 # Called with the number of bytes read, the total number, and the file.
 Report = Callable[[int, int, str], object]
 # After each AHEAD bytes, the import waits until at most BEHIND items are missing from the index.
-AHEAD, BEHIND = 4 << 20, 2_000
+AHEAD = 4 << 20
+BEHIND = 2_000
 TOGETHER = 1_000  # Sessions are written at the same time until they have more facts than this.
 
 

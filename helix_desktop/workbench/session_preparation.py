@@ -4,7 +4,6 @@ If there is much to read, another process does this. In one process, it would ha
 writing, because both hold the interpreter most of the time. Unpacking holds it only briefly.
 """
 
-import itertools
 import logging
 import pickle
 import sys
@@ -192,10 +191,12 @@ def prepare_sessions_for_parent() -> int:
     preparation, files, encoding = pickle.load(sys.stdin.buffer)  # noqa: S301 -- from our own process
     if preparation.places is not None:
         load_extensions_in_thread(preparation.places)
-    tokens, out = token_counting.TiktokenCounter(encoding), sys.stdout.buffer
-    for one in itertools.chain(preparation.prepare_files(files, tokens, much=sys.maxsize), (None,)):
-        pickle.dump(one, out, pickle.HIGHEST_PROTOCOL)
-    out.flush()
+    tokens = token_counting.TiktokenCounter(encoding)
+    answers = sys.stdout.buffer
+    for prepared in preparation.prepare_files(files, tokens, much=sys.maxsize):
+        pickle.dump(prepared, answers, pickle.HIGHEST_PROTOCOL)
+    pickle.dump(None, answers, pickle.HIGHEST_PROTOCOL)  # Nothing follows.
+    answers.flush()
     return 0
 
 

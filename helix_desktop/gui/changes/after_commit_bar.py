@@ -295,7 +295,7 @@ class AfterCommitBar(QWidget):
         ways: list[tuple[str, Callable[[], object]]] = []
         for check in failed:
             ways.append((check.name, partial(self._give_failure_of, check)))
-        words = tr("Which failure does the agent get?")
+        words = tr("Which failed check should the agent look at?")
         ask_to_choose_one(self, tr("Give the failure to the agent"), words, "", ways)
 
     def _give_failure_of(self, check: BranchCheck) -> None:
