@@ -4,9 +4,9 @@ enforce a time limit.
 
 import asyncio
 import json
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +18,7 @@ from helix_desktop.tools import regex_search_worker
 
 SECONDS = 10.0
 _LONGEST_PATTERN = 10_000
-_LONGEST_ANSWER = PAGE_BYTES // 2  # In characters, of the matching lines of an entry.
+_PAGE_CHARACTERS = PAGE_BYTES // 2  # The lines shown of an entry have at most so many characters.
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,35 @@ async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context:
     """
     pieces = wrap_chunks_for_grep("", content)
     result = await grep_pieces(pattern, pieces, context=context)
-    matching_lines = format_found_lines(result)
-    if len(matching_lines) > _LONGEST_ANSWER:
-        matching_lines = matching_lines[:_LONGEST_ANSWER]
-        matching_lines += "\n[… there is more; use a narrower pattern, or lines]"
-    return matching_lines
+    return format_page_of_found_lines(result)
+
+
+def format_page_of_found_lines(result: GrepResult) -> str:
+    """Format the first lines found in an entry, as many as fit on a page. No line is cut."""
+    page = replace(result, lines=_find_lines_that_fit_on_page(result.lines))
+    return format_found_lines(page, advice="; use a narrower pattern, or lines")
+
+
+def _find_lines_that_fit_on_page(found_lines: Sequence[FoundLine]) -> list[FoundLine]:
+    """Return the first lines, without those before a match that does not fit itself."""
+    page: list[FoundLine] = []
+    lines_before_next_match: list[FoundLine] = []
+    free_characters = _PAGE_CHARACTERS
+    for line in found_lines:
+        free_characters -= len(_format_found_line(line)) + len("\n")
+        if free_characters < 0:
+            break
+        follows_last_line = bool(page) and line.number == page[-1].number + 1
+        if line.is_match or follows_last_line:
+            page += lines_before_next_match
+            page.append(line)
+            lines_before_next_match = []
+        else:
+            lines_before_next_match.append(line)
+    if not page:
+        # The lines before the first match already fill a page, but the match matters more.
+        page = [line for line in found_lines if line.is_match][:1]
+    return page
 
 
 def _format_found_line(line: FoundLine) -> str:
@@ -165,9 +189,9 @@ def _format_found_line(line: FoundLine) -> str:
     return f"{line.name}{mark}{numbered_line}"
 
 
-def format_found_lines(result: GrepResult) -> str:
+def format_found_lines(result: GrepResult, *, advice: str = "") -> str:
     """Format matches as `name:12: the line` and lines near them as `name-11- the line`,
-    in groups.
+    in groups. `advice`: what to do about matching lines that are not shown.
     """
     rows: list[str] = []
     # Matches alone need no groups: it is the lines near them that would run together.
@@ -183,7 +207,8 @@ def format_found_lines(result: GrepResult) -> str:
         previous_line = line
     shown_match_count = sum(line.is_match for line in result.lines)
     if result.match_count > shown_match_count:
-        rows.append(f"[… {result.match_count - shown_match_count:,} more matching lines]")
+        left_out = result.match_count - shown_match_count
+        rows.append(f"[… {left_out:,} more matching lines{advice}]")
     if result.is_cut_by_time:
         rows.append(
             "[the search was stopped: it took too long. Use a simpler pattern or fewer files.]"

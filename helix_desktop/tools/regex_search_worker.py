@@ -32,7 +32,7 @@ class LineMatcher:
 
     def _reset_for_next_content(self, content_name: str) -> None:
         self._name = content_name
-        self._number = 0
+        self._number = 1
         self._before: deque[tuple[int, str]] = deque(maxlen=self._context)
         self._after = 0
         self._rest = b""
@@ -40,18 +40,20 @@ class LineMatcher:
     def match_piece(self, name: str, content: bytes, *, more: bool) -> None:
         if name != self._name:
             self._reset_for_next_content(name)
-        *lines, self._rest = (self._rest + content).split(b"\n")
+        lines = (self._rest + content).split(b"\n")
+        self._rest = lines.pop()
         for line in lines:
             self._match_line(line)
+            self._number += 1
         if len(self._rest) > _LONGEST_LINE or not more:
             if self._rest:
+                # The next part of this line has the same number.
                 self._match_line(self._rest)
             self._rest = b""
         if not more:
             self._reset_for_next_content("")
 
     def _match_line(self, line: bytes) -> None:
-        self._number += 1
         text = line.decode("utf-8", "replace").rstrip("\r")
         match = self._pattern.search(text)
         if match:

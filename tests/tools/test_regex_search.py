@@ -12,12 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helix_desktop.engine.content_recall import PAGE_BYTES
 from helix_desktop.errors import CacheCorrupt, InvalidInput
 from helix_desktop.processes.starter import Process, start_isolated_script
 from helix_desktop.tools import regex_search_worker
 from helix_desktop.tools.regex_search import (
+    FoundLine,
     GrepPiece,
+    GrepResult,
     format_found_lines,
+    format_page_of_found_lines,
+    grep_entry_lines,
     grep_pieces,
     wrap_chunks_for_grep,
 )
@@ -83,6 +88,54 @@ async def test_a_line_without_an_end_costs_no_memory_and_is_cut_around_the_match
     assert found.match_count == 1
     assert "needle" in found.lines[0].text
     assert len(found.lines[0].text) < 900
+
+
+async def test_a_line_after_a_very_long_one_keeps_its_number() -> None:
+    """The number is what a recall of lines is then asked for."""
+    content = b"x" * 3_000_000 + b"\nneedle\n"
+    found = await grep_pieces("needle", wrap_chunks_for_grep("", parts(content, 1 << 16)))
+    assert [line.number for line in found.lines] == [2]
+
+
+async def test_too_many_lines_of_an_entry_are_cut_between_two_of_them() -> None:
+    """The cut went through a line, and through what had been searched for in it."""
+    lines = [f"{number} {'x' * 300} needle {'y' * 60}" for number in range(1, 151)]
+    content = "\n".join(lines).encode()
+    answer = await grep_entry_lines("needle", parts(content, 1 << 16), 0)
+    assert len(answer) < PAGE_BYTES
+    *shown_lines, note = answer.split("\n")
+    assert len(shown_lines) > 20
+    for number, shown_line in enumerate(shown_lines, 1):
+        assert shown_line == f"{number}: {lines[number - 1]}"
+    left_out = len(lines) - len(shown_lines)
+    assert note == f"[… {left_out} more matching lines; use a narrower pattern, or lines]"
+
+
+async def test_a_cut_shows_no_lines_around_a_match_that_it_leaves_out() -> None:
+    long_line = "x" * 380
+    lines = []
+    for number in range(60):
+        lines += [long_line, f"needle {number}", long_line, "", ""]
+    answer = await grep_entry_lines("needle", parts("\n".join(lines).encode(), 1 << 16), 1)
+    *shown_lines, _ = answer.split("\n")
+    # The last match is shown with the line after it, and without any of the next match.
+    assert ": needle" in shown_lines[-2]
+    assert shown_lines[-1].endswith(f"- {long_line}")
+
+
+def test_a_cut_answer_still_says_that_the_search_was_stopped() -> None:
+    """Otherwise the agent takes a part of an entry for all of it."""
+    lines = [FoundLine("", number, "x" * 390, is_match=True) for number in range(1, 101)]
+    answer = format_page_of_found_lines(GrepResult(lines, 100, is_cut_by_time=True))
+    assert "use a narrower pattern" in answer
+    assert "the search was stopped: it took too long" in answer
+
+
+async def test_a_match_is_shown_even_if_the_lines_before_it_fill_the_page() -> None:
+    lines = ["x" * 400] * 50
+    lines.append("the needle")
+    answer = await grep_entry_lines("needle", parts("\n".join(lines).encode(), 1 << 16), 50)
+    assert answer == "51: the needle"
 
 
 async def test_an_error_of_the_content_comes_through() -> None:
