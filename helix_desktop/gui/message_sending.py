@@ -597,6 +597,7 @@ class MessageToSend:
             self.session.send_message(self.parts, steer=self.steer)
         except HelixError as error:
             self.not_sent(error)
+            return
         self.sender.sides.jump_to_end_of(self.session)
 
     def resend_edited(self, seq: int) -> None:

@@ -54,7 +54,7 @@ from helix_desktop.engine.session_events import (
     ReplyStreamed,
 )
 from helix_desktop.engine.view import build_state
-from helix_desktop.errors import InvalidInput, StoreBusy, StoreFailed
+from helix_desktop.errors import ActionRefused, InvalidInput, StoreBusy, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.chat.composer import ALLOW_ALL
@@ -276,6 +276,25 @@ def test_before_an_imported_history_is_summarized_it_is_said_what_that_takes(
     assert "$" not in box.text()  # Where no price is known, no figure stands there.
     next(each for each in box.buttons() if each.text() == "Summarize and send").click()
     assert len(session.state.facts) > before
+
+
+def test_a_message_that_cannot_be_sent_leaves_the_reader_in_place(
+    window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: the transcript jumped to its end although nothing had been added there."""
+
+    def refuse(parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
+        raise ActionRefused("This is a conversation of Claude Code.", remedy="Continue here.")
+
+    canvas = window.chat.transcript.view
+    canvas.scrolling.set_following_end(following=False)
+    monkeypatch.setattr(session, "send_message", refuse)
+    write(window, "go on")
+    assert not canvas.scrolling.is_following_end
+    assert window.chat.composer.text.toPlainText() == "go on"
+    monkeypatch.undo()
+    window.chat.composer.send_composed_message(steer=False)
+    assert canvas.scrolling.is_following_end
 
 
 def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not_sent(
