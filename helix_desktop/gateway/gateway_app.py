@@ -21,6 +21,7 @@ from helix_desktop.gateway import request_forwarding, request_routes
 from helix_desktop.gateway.agent_cost_and_savings import Figures
 from helix_desktop.gateway.gateway_memory import GatewayMemory, OpenConversations
 from helix_desktop.gateway.incremental_parsing import BodyBytes
+from helix_desktop.gateway.last_agent_requests import LastAgentRequests
 from helix_desktop.gateway.provider_choice import ProviderChoice
 from helix_desktop.gateway.registration import (
     GatewayRegistration,
@@ -52,13 +53,17 @@ class GatewayApp:
         registrations: GatewayRegistrations,
         opener: OpenConversations,
         conversations_file: Path | None = None,
+        last_requests: LastAgentRequests | None = None,
     ) -> None:
+        if last_requests is None:
+            last_requests = LastAgentRequests()
         self._registrations = registrations
         self._tasks = OwnedTasks("gateway")
         self._providers = ProviderChoice()
         self.memory = GatewayMemory(
             use_conversations=opener,
             registered_conversations=RegisteredConversations(conversations_file),
+            last_requests=last_requests,
             tasks=self._tasks,
         )
         self._running_requests = 0

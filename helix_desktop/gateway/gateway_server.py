@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO
 
 import uvicorn
 
@@ -21,6 +21,7 @@ from helix_desktop.bounded_http_protocol import BoundedHttpProtocol
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.conversations_port import AgentConversations, AskAgentModel
 from helix_desktop.gateway.gateway_app import GatewayApp
+from helix_desktop.gateway.last_agent_requests import LastAgentRequests
 from helix_desktop.gateway.registration import (
     CONVERSATIONS_FILE,
     GatewayRegistration,
@@ -50,10 +51,6 @@ def read_or_create_token(where: ProgramFolders) -> str:
     return token
 
 
-async def _ask_nobody(_conversation: str, _question: str, _system: str, _limit: int) -> NoReturn:
-    raise NotImplementedError
-
-
 class _LateWorkspaces:
     """The gateway's workspaces, made once they are first needed.
 
@@ -62,13 +59,17 @@ class _LateWorkspaces:
     """
 
     def __init__(
-        self, where: ProgramFolders, usual_workspace: str, serve: "ServeWorkspaceCommands"
+        self,
+        where: ProgramFolders,
+        usual_workspace: str,
+        serve: "ServeWorkspaceCommands",
+        ask_agent_model: AskAgentModel,
     ) -> None:
         self._where = where
         self._usual_workspace = usual_workspace
         self._serve = serve
+        self._ask_agent_model = ask_agent_model
         self._workspaces: GatewayWorkspaces | None = None
-        self.ask_agent_model: AskAgentModel = _ask_nobody
 
     async def _ensure_workspaces(self) -> "GatewayWorkspaces":
         if self._workspaces is None:
@@ -77,7 +78,7 @@ class _LateWorkspaces:
             )
             if self._workspaces is None:  # Another request may have made them meanwhile.
                 self._workspaces = module.GatewayWorkspaces(
-                    self._where, self._usual_workspace, self._serve, self.ask_agent_model
+                    self._where, self._usual_workspace, self._serve, self._ask_agent_model
                 )
         return self._workspaces
 
@@ -113,13 +114,15 @@ async def serve_gateway(
     """Serve until the process must end, or until `registration_lines`, which name
     registrations, closes.
     """
-    workspaces = _LateWorkspaces(where, usual_workspace, serve)
+    last_requests = LastAgentRequests()
+    workspaces = _LateWorkspaces(where, usual_workspace, serve, last_requests.ask_agent_model)
     conversations_file: Path | None = None
     if registration_lines is not None:
         conversations_file = where.run / CONVERSATIONS_FILE
-    gateway = GatewayApp(registrations, workspaces.use_conversations, conversations_file)
+    gateway = GatewayApp(
+        registrations, workspaces.use_conversations, conversations_file, last_requests
+    )
     gateway.memory.list_open_conversations = workspaces.list_open_conversations
-    workspaces.ask_agent_model = gateway.memory.last_requests.ask_agent_model
     server = _build_http_server(gateway)
     if registration_lines is not None:
         follow = partial(_follow_registrations, registration_lines, registrations, server)

@@ -78,20 +78,12 @@ def list_recall_tools() -> Sequence[ToolSpec]:
     """Return the tools to add to the agent's. Imported late, so that a restarted
     gateway listens sooner.
     """
-    from helix_desktop.tools import recall_tools
+    from helix_desktop.tools.built_in_tool import read_tool_descriptions
 
-    tools = []
-    for tool in recall_tools.build_recall_tools(history=_refuse_to_read_history):
-        if tool.name in HIDDEN_TOOLS:
-            schema = tool.schema
-            if isinstance(schema, str):
-                text = schema
-            else:
-                text = orjson.dumps(schema).decode()
-            tools.append(ToolSpec(tool.name, tool.description, text))
+    tools: list[ToolSpec] = []
+    # The order of the resource stays the same, so that the provider's cache stays valid.
+    for name, tool in read_tool_descriptions().items():
+        if name in HIDDEN_TOOLS:
+            schema = orjson.dumps(tool["schema"]).decode()
+            tools.append(ToolSpec(name, tool["description"], schema))
     return tuple(tools)
-
-
-async def _refuse_to_read_history(_fold: str, _words: str) -> str:
-    """Never called: the process that has the journal answers recall_history."""
-    raise NotImplementedError
