@@ -199,8 +199,7 @@ class ConversationFolding:
         if keep_alive is None or not _pays_to_send_keep_alive_request(situation):
             return
         name = f"keep the cache of {self.conversation.id} alive"
-        # Whoever is closing starts no tasks any more, and then needs no cache either.
-        with suppress(StoppedByUser):
+        with suppress(StoppedByUser):  # The workspace is closing.
             self._spawn(keep_alive(), name=name)
 
     async def fold_on_demand(

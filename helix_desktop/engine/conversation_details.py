@@ -671,7 +671,7 @@ def _blank_harmless_lines(piece: str) -> Iterator[str]:
     else:
         # The pattern ignores case, so Turkish letters i match, too.
         lower_piece = piece.casefold().replace("ı", "i").replace("\u0307", "")
-    # Most words are nowhere in the piece, and need not be searched in each of its lines.
+    # Only these words can be in one of the piece's lines.
     tells_in_piece = [tell for tell in _TELLS if tell in lower_piece]
     for line, lower_line in zip(piece.splitlines(), lower_piece.splitlines(), strict=True):
         is_second_character_space = lower_line.lstrip()[1:2].isspace()

@@ -549,7 +549,7 @@ class FoldDocumentWriter:
             request = build_material_request(material, question, purpose, answer_limit)
             answer = _require_text(await asking.ask_for_text(attempt.client, request, seconds))
             self._piece_done_at = asyncio.get_running_loop().time()
-            # Two of them always fit, so each round of merging leaves fewer.
+            # Two of them always fit into one request, so each round of merging leaves fewer.
             return self._cut_answer(answer, material_limit // 2)
 
         note = ""
@@ -565,9 +565,11 @@ class FoldDocumentWriter:
     def _cut_answer(self, answer: str, most_tokens: int) -> str:
         text = answer[: MOST_ANSWER_TOKENS * LONGEST_ANSWER_TOKEN]
         token_count = self.tokens.count_tokens(text)
-        if token_count <= most_tokens:
-            return text
-        return text[: len(text) * most_tokens // token_count]
+        # The beginning may have more tokens for its length than the rest, such as Chinese.
+        while token_count > most_tokens:
+            text = text[: len(text) * most_tokens // token_count]
+            token_count = self.tokens.count_tokens(text)
+        return text
 
     async def _ask_over_own_context(
         self,
@@ -621,7 +623,7 @@ class FoldDocumentWriter:
             try:
                 second_answer = await asking.ask_for_text(attempt.client, request, seconds)
             except ModelFailed:
-                second_answer = ""  # The sections there are make a document all the same.
+                second_answer = ""
             for name, section_text in handover.split_handover_sections(second_answer).items():
                 if name in missing and section_text:
                     sections[name] = section_text

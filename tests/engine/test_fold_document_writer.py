@@ -142,6 +142,27 @@ async def test_a_piece_that_fails_does_not_lose_the_others() -> None:
     assert LOST_PART in str(writer.requests[-1].messages)
 
 
+class DenseBeginnings:
+    """Tokens of answers that begin with Chinese: each of those letters is one."""
+
+    def count_tokens(self, text: str) -> int:
+        return text.count("工") + -(-len(text.replace("工", "")) // 4)
+
+
+async def test_two_answers_of_a_piece_fit_into_one_request_even_if_they_begin_with_chinese() -> (
+    None
+):
+    """The defect: an answer was cut once, by its average, and its dense beginning stayed above
+    half of a request, so that two of them did not fit into one and nothing was merged.
+    """
+    kept = await keeping(window=1_000_000)
+    writer = replace(kept.folding._writer, tokens=DenseBeginnings())
+    answer = "工" * 700 + "and so on. " * 1_000
+    cut = writer._cut_answer(answer, 500)
+    assert writer.tokens.count_tokens(cut) <= 500
+    assert cut.startswith("工" * 100)
+
+
 async def test_missing_sections_are_asked_for_once_and_then_filled() -> None:
     answers = iter(("## Project Background\nabout the project", "## TODO Items\nonly this one"))
     kept = await with_history(handover_writer="fast")
