@@ -45,18 +45,22 @@ class ModelRow:
 def group_models(
     models: Sequence[ModelChoice], favourites: Sequence[str], recent: Sequence[str], words: str = ""
 ) -> list[ModelRow]:
-    """The rows that match the words: favourites, recent models, then each provider's."""
+    """The rows that match the words: favourites, recent models, then each provider's others.
+    Each model has one row, so that the rows can be counted.
+    """
     wanted_words = words.casefold().split()
     matching = [model for model in models if _model_matches_words(model, wanted_words)]
-    # A recent model that is a favourite is listed as a favourite only.
     recent_only = [name for name in recent if name not in favourites]
     groups = {
         tr("Favorites"): _pick_models(matching, favourites),
         tr("Recent"): _pick_models(matching, recent_only),
     }
     for model in matching:
+        if model.name in favourites or model.name in recent:
+            continue
         provider = model.provider or model.name.partition("/")[0]
         groups.setdefault(provider, []).append(model)
+
     rows: list[ModelRow] = []
     for heading, members in groups.items():
         if members:

@@ -68,15 +68,14 @@ def test_models_are_grouped_by_provider_after_favourites_and_recent_ones() -> No
     rows = group_models(MODELS, [OLDER.name], [LOCAL.name, OLDER.name, "gone/model"])
     shown = [row.model.name if row.model else row.heading for row in rows]
     assert shown[:4] == ["Favorites", OLDER.name, "Recent", LOCAL.name]
-    assert shown[4:] == [
-        "Anthropic",
-        SONNET.name,
-        OLDER.name,
-        "OpenRouter",
-        ROUTED.name,
-        "Ollama",
-        LOCAL.name,
-    ]
+    assert shown[4:] == ["Anthropic", SONNET.name, "OpenRouter", ROUTED.name]
+
+
+def test_a_model_has_one_row_also_if_it_was_used_last() -> None:
+    """The defect: the model that was chosen last stood twice, so three models were four rows."""
+    rows = group_models([SONNET, OLDER, LOCAL], [], [SONNET.name])
+    names = [row.model.name for row in rows if row.model is not None]
+    assert names == [SONNET.name, OLDER.name, LOCAL.name]
 
 
 def test_words_are_looked_for_in_names_providers_and_abilities() -> None:
