@@ -165,7 +165,7 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         # By button: the window action that does the same.
         self._actions: dict[QtWidgets.QPushButton, str] = {}
         self._keys: Mapping[str, str] = {}
-        self._answers: QtWidgets.QBoxLayout | None = None
+        self._answers: QtWidgets.QVBoxLayout | None = None
         self._columns: QtWidgets.QPushButton | None = None
         self._below_change: QtWidgets.QHBoxLayout | None = None
         self._change: ExactDifferenceView | None = None
@@ -534,14 +534,12 @@ class PermissionQuestionCard(QtWidgets.QWidget):
             self.focus_first_control()
 
     def _build_server_buttons(self) -> QtWidgets.QHBoxLayout:
-        """The buttons of a server's question: send the values or open the page,
-        decline, dismiss.
+        """The buttons of a server's question: decline, send the values or open the page,
+        dismiss.
         """
         self._words.hide()
-        row = build_row(1, spacing=8)
-        cancel = self._build_answer_button(tr("Cancel"), "", "")
-        cancel.clicked.connect(self._dismiss_server_question)
-        row.addWidget(cancel)
+        # The order is that of the other cards: what refuses first, what agrees second.
+        row = build_row(spacing=8)
         decline = self._build_answer_button(tr("Decline"), "refuse", "danger")
         decline.clicked.connect(self.refuse_permission)
         row.addWidget(decline)
@@ -551,6 +549,10 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         agree = self._build_answer_button(agreement, "allow-once", "primary")
         agree.clicked.connect(self._open_page_or_send_form_values)
         row.addWidget(agree)
+        cancel = self._build_answer_button(tr("Cancel"), "", "")
+        cancel.clicked.connect(self._dismiss_server_question)
+        row.addWidget(cancel)
+        row.addStretch(1)
         self._allowing = [agree]
         self._first = agree
         if self._form is not None and self._form.first_field is not None:
@@ -575,29 +577,37 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         self._words.setPlaceholderText(hint)
         self._words.setAccessibleName(hint)
         self._words.returnPressed.connect(self.refuse_permission)
-        row = QtWidgets.QBoxLayout(QtWidgets.QBoxLayout.Direction.LeftToRight)
-        self._answers = row
-        row.setSpacing(8)
-        self._ways_on = QtWidgets.QWidget(self)
-        self._ways_on.setProperty("look", "plain")
-        ways = build_row(owner=self._ways_on, margins=0, spacing=8, wraps=True)
-        row.addWidget(self._ways_on)
-        look = "primary"
+        # Refusing stands first, allowing once second, and both on the lowest line: what a button
+        # does can be known by its place, whatever else this card offers. The names of the lasting
+        # answers are of any length, so they come after these two, or on a line of their own.
+        self._lowest_line = build_row(spacing=8)
+        self._first = self._build_answer_button(refusal, "refuse", "")
+        self._first.clicked.connect(self.refuse_permission)
+        self._lowest_line.addWidget(self._first)
+        self._lasting_answers = QtWidgets.QWidget(self)
+        self._lasting_answers.setProperty("look", "plain")
+        lasting_row = build_row(owner=self._lasting_answers, margins=0, spacing=8, wraps=True)
         for scope in self.question.scopes:
-            words = self._describe_lasting_answer(scope)
-            button = self._build_answer_button(words, f"allow-{scope}", look)
-            button.clicked.connect(lambda _checked=False, s=scope: self.allow_or_show_next_part(s))
-            ways.addWidget(button)
+            button = self._build_scope_button(scope)
+            if self._allowing:
+                lasting_row.addWidget(button)
+            else:
+                button.setProperty("look", "primary")
+                self._first = button
+                self._lowest_line.addWidget(button)
             self._allowing.append(button)
-            look = ""
-        refuse = self._build_answer_button(refusal, "refuse", look)
-        refuse.clicked.connect(self.refuse_permission)
-        ways.addWidget(refuse)
-        self._first = refuse
-        if self._allowing:
-            self._first = self._allowing[0]
-        row.addWidget(self._words, 1, Qt.AlignmentFlag.AlignTop)
-        return row
+        self._lasting_answers.setVisible(len(self._allowing) > 1)
+        self._lowest_line.addWidget(self._lasting_answers)
+        self._lowest_line.addWidget(self._words, 1)
+        self._answers = build_column(self._lowest_line, spacing=8)
+        return self._answers
+
+    def _build_scope_button(self, scope: str) -> QtWidgets.QPushButton:
+        """Builds the button that allows it for this scope: once, or for longer."""
+        words = self._describe_lasting_answer(scope)
+        button = self._build_answer_button(words, f"allow-{scope}", "")
+        button.clicked.connect(lambda _is_checked: self.allow_or_show_next_part(scope))
+        return button
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -610,27 +620,46 @@ class PermissionQuestionCard(QtWidgets.QWidget):
         return handled
 
     def _fit_buttons_to_width(self) -> None:
-        """Moves the text below the buttons if there is too little room beside them, and
-        hides it in a very low window.
+        """Moves the lasting answers to a line above the other two if there is too little room
+        for all, and hides the field for words in a very low window.
         """
         if self._answers is None:
             return
         px = self._theme.zoomed_pixels
-        buttons = self._ways_on.findChildren(QtWidgets.QPushButton)
-        width = sum(button.sizeHint().width() + 8 for button in buttons) - 8
-        is_wide = self.width() - 28 >= width + 8 + px(WORDS)
+        width_of_lasting_answers = 0
+        for button in self._lasting_answers.findChildren(QtWidgets.QPushButton):
+            width_of_lasting_answers += button.sizeHint().width() + 8
+        width_of_other_buttons = 0
+        for button, action in self._actions.items():
+            is_on_lowest_line = button.parentWidget() is self and action
+            if is_on_lowest_line:
+                width_of_other_buttons += button.sizeHint().width() + 8
+        needed_width = width_of_other_buttons + width_of_lasting_answers + px(WORDS)
+        is_wide = self.width() - 28 >= needed_width
         self._words.setMinimumWidth(px(WORDS))
-        if is_wide:
-            self._ways_on.setMinimumWidth(width)
-            self._answers.setDirection(QtWidgets.QBoxLayout.Direction.LeftToRight)
-        else:
-            self._ways_on.setMinimumWidth(0)
-            self._answers.setDirection(QtWidgets.QBoxLayout.Direction.TopToBottom)
+        self._place_lasting_answers(width_of_lasting_answers, is_wide=is_wide)
         if self._columns is not None:  # There is only room for two columns in a wide window.
             self._columns.setVisible(is_wide or self._columns.isChecked())
         is_low = not is_wide and self.window().height() < px(LOW)
         self._words.setVisible(not is_low)
         self._why.setVisible(not is_low and bool(self._why.text()))
+
+    def _place_lasting_answers(self, width: int, *, is_wide: bool) -> None:
+        """Puts the lasting answers behind the other two, or on a line above them."""
+        if self._answers is None:
+            return
+        is_above = self._answers.indexOf(self._lasting_answers) >= 0
+        if is_wide:
+            self._lasting_answers.setMinimumWidth(max(width - 8, 0))
+            if is_above:
+                self._answers.removeWidget(self._lasting_answers)
+                place = self._lowest_line.indexOf(self._words)
+                self._lowest_line.insertWidget(place, self._lasting_answers)
+        else:
+            self._lasting_answers.setMinimumWidth(0)
+            if not is_above:
+                self._lowest_line.removeWidget(self._lasting_answers)
+                self._answers.insertWidget(0, self._lasting_answers)
 
     def _build_answer_button(self, text: str, action: str, look: str) -> QtWidgets.QPushButton:
         button = QtWidgets.QPushButton(text, self)
@@ -693,7 +722,9 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         self.hide()
 
     def _build_waiting_row(self) -> QtWidgets.QWidget:
-        """Builds the row below the card, which is shown while more than one question waits."""
+        """Builds the row above the card, which is shown while more than one question waits.
+        Below the card, it would move the buttons up.
+        """
         waiting = QtWidgets.QWidget(self)
         waiting.setProperty("look", "plain")
         previous = widgets.build_tool_button(tr("Previous permission request"), waiting, "‹", "")
@@ -776,7 +807,7 @@ class PermissionQuestionPanel(QtWidgets.QWidget):
         card.whole_text_seen.connect(
             self._describe_waiting_questions, Qt.ConnectionType.QueuedConnection
         )
-        self._column.insertWidget(0, card)
+        self._column.addWidget(card)
         return card
 
     def _remove_card(self, number: int) -> None:

@@ -199,11 +199,17 @@ class FleetDialog(TransientDialog):
             self._open,
             self._stop,
             self._retry,
-            *self._answers.buttons,
             wraps=True,
         )
+        answers_row = build_row(*self._answers.buttons, 1, spacing=8, wraps=True)
         build_column(
-            head, self._detail, self._question, owner=card, margins=(16, 12, 16, 12), spacing=8
+            head,
+            self._detail,
+            self._question,
+            answers_row,
+            owner=card,
+            margins=(16, 12, 16, 12),
+            spacing=8,
         )
         return card
 

@@ -27,11 +27,13 @@ class TaskAnswerButtons:
         self._allow_all = allow_all
         self._workspace = ""
         self._task: Figures = {}
-        instead = build_push_button(tr("What to do instead"), parent, self._ask_what_to_do_instead)
+        # The order is that of the card in a chat: what refuses first, allowing once second. The
+        # name of the third one may be long, so that it stands where it moves neither of them.
         deny = build_push_button(tr("Deny"), parent, self._deny)
-        self._all = build_push_button("", parent, self._allow_all_calls)
         self._once = build_push_button(tr("Allow once"), parent, self._allow_once, "primary")
-        self.buttons = (instead, deny, self._all, self._once)
+        self._all = build_push_button("", parent, self._allow_all_calls)
+        instead = build_push_button(tr("What to do instead"), parent, self._ask_what_to_do_instead)
+        self.buttons = (deny, self._once, self._all, instead)
 
     def show_question(self, workspace: str, task: Figures) -> None:
         """Shows the buttons for a task's question. They are hidden if `task` is empty."""

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QTextCursor
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
@@ -929,7 +929,6 @@ def test_a_command_line_is_shown_as_the_programs_that_it_starts(theme: Theme) ->
     shown = {"Runs", "pytest", "✓ tail", "tee", "writes timings⟨202E⟩.txt", "pytest *, tee *"}
     assert shown <= set(words)
     assert "Always allow pytest and tee here" in buttons(panel)
-    assert list(buttons(panel))[-1] == "Deny", "what allows stands before it"
     many = tuple(AskedProgram(name) for name in "abcd")
     rules = ("a *, b *, c *, d *",)
     panel.show_waiting_questions({2: replace(question, programs=many, rules=rules)})
@@ -938,6 +937,33 @@ def test_a_command_line_is_shown_as_the_programs_that_it_starts(theme: Theme) ->
     last = PermissionQuestionPanel(theme)
     last.show_waiting_questions({3: exact_only})
     assert set(buttons(last)) == {"Deny", "Allow once"}
+
+
+@pytest.mark.parametrize("width", [900, 620])
+def test_the_buttons_keep_their_places_from_card_to_card(theme: Theme, width: int) -> None:
+    """The defect: Deny stood in four places, so that one pressed another button than meant."""
+    window = QWidget()
+    window.resize(width, 700)
+    panel = PermissionQuestionPanel(theme, window)
+    programs = tuple(AskedProgram(name) for name in ("pytest", "tee"))
+    long_names = replace(COMMAND, programs=programs, rules=("pytest *, tee *",))
+    questions = (COMMAND, long_names, replace(COMMAND, scopes=("once",)))
+    window.show()
+    places: dict[str, set[tuple[int, int]]] = {"Deny": set(), "Allow once": set()}
+    for waiting in (questions, questions[1:], questions[2:]):
+        panel.show_waiting_questions(dict(enumerate(waiting, 1)))
+        for _ in range(10):
+            QApplication.processEvents()
+        height = panel.sizeHint().height()
+        panel.setGeometry(0, 700 - height, width, height)
+        for _ in range(10):
+            QApplication.processEvents()
+        for words, found in places.items():
+            corner = buttons(panel)[words].mapTo(window, QPoint())
+            found.add((corner.x(), corner.y()))
+    assert [len(found) for found in places.values()] == [1, 1], places
+    corners = [corner for found in places.values() for corner in found]
+    assert corners[0][0] < corners[1][0], "refusing stands first"
 
 
 def test_the_button_says_what_the_chosen_rule_allows(theme: Theme) -> None:
