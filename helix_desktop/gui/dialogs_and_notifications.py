@@ -82,8 +82,11 @@ class DialogsAndNotifications(QObject):
         self._agents: ConnectedAgents | None = None
         # The notes already shown about opening a workspace.
         self._shown_notes: set[tuple[str, ...]] = set()
-        # The files that the user has been told about.
+        # The files in the notice that is shown for the open workspace, and those of which the
+        # user has reviewed or dismissed the notice: each by its key and text, so that a file
+        # whose text has changed is announced again.
         self._announced_files: set[tuple[str, str]] = set()
+        self._settled_files: set[tuple[str, str]] = set()
         self.models = ModelActions(self._parts, window.top, self._sides, setup)
         self._notifier = DesktopNotifier(window.windowIcon(), spawn, self)
         self._notifier.clicked.connect(self._raise_window_and_go_to_link)
@@ -125,6 +128,7 @@ class DialogsAndNotifications(QObject):
 
     def _follow_workspaces(self, workbench_shown: SignalInstance) -> None:
         workbench_shown.connect(self._close_settings_dialog)
+        workbench_shown.connect(self._forget_announced_files)
         workbench_shown.connect(self._find_and_announce_untrusted_files)
         workbench_shown.connect(self._check_folders_of_workspace)
         workbench_shown.connect(self._show_opening_notes_and_imported_settings)
@@ -236,19 +240,38 @@ class DialogsAndNotifications(QObject):
     def _announce_untrusted_files_once(
         self, bench: Workbench, files: Sequence[ProjectItem]
     ) -> None:
+        if self._showing.bench is not bench:
+            return
         new_files: list[ProjectItem] = []
+        new_keys: set[tuple[str, str]] = set()
         for file in files:
-            # A file whose text has changed is announced again.
-            if (file.settings_key, file.text) not in self._announced_files:
+            key = (file.settings_key, file.text)
+            if key not in self._announced_files and key not in self._settled_files:
                 new_files.append(file)
-        if new_files and self._showing.bench is bench:
-            self._announced_files.update((file.settings_key, file.text) for file in new_files)
-            self._notices.show_notice(
-                describe_untrusted_items(new_files),
-                button=tr("Review"),
-                act=lambda: self._open_trust_dialog(bench, new_files),
-                shown_ms=30_000,
-            )
+                new_keys.add(key)
+        if not new_files:
+            return
+        self._announced_files.update(new_keys)
+
+        def settle_files() -> None:
+            self._settled_files.update(new_keys)
+
+        def review_files() -> None:
+            settle_files()
+            self._open_trust_dialog(bench, new_files)
+
+        # The agent works without these files until the user has decided, so the notice stays.
+        self._notices.show_notice(
+            describe_untrusted_items(new_files),
+            button=tr("Review"),
+            act=review_files,
+            shown_ms=None,
+            when_dismissed=settle_files,
+        )
+
+    def _forget_announced_files(self) -> None:
+        """The notice went with the workspace that was open before. It comes again with it."""
+        self._announced_files.clear()
 
     def _open_trust_dialog(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
         def trust_reviewed_files(reviewed_files: Sequence[ProjectItem]) -> None:

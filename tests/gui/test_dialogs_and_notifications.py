@@ -484,6 +484,32 @@ def test_rules_are_shown_before_they_are_followed(
     assert parser.trusted == [rules]
 
 
+def test_the_question_about_rules_stays_until_it_is_answered(
+    front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk
+) -> None:
+    """The defect: it went by itself after half a minute, and never came again, so whoever
+    looked elsewhere had never been asked.
+    """
+    parser = desk.benches["parser"]
+    rules = ProjectItem("rules", "AGENTS.md", Path("/x/AGENTS.md"), "Never push.", "")
+    parser.rules = [rules]
+    question = "The rules in AGENTS.md are used only after you trust them."
+    window.workspaces.go_to_workspace("parser")
+    front._announce_untrusted_files_once(parser, parser.rules)
+    assert window.notices.shown_text == question
+    assert not window.notices._timer.isActive()
+    window.workspaces.go_to_workspace("storage-engine")
+    assert window.notices.shown_text != question
+    window.workspaces.go_to_workspace("parser")
+    front._announce_untrusted_files_once(parser, parser.rules)
+    assert window.notices.shown_text == question
+    window.notices._close.click()
+    window.workspaces.go_to_workspace("storage-engine")
+    window.workspaces.go_to_workspace("parser")
+    front._announce_untrusted_files_once(parser, parser.rules)
+    assert window.notices.shown_text != question, "it was dismissed"
+
+
 def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     front: DialogsAndNotifications, window: MainWindow, desk: FakeDesk
 ) -> None:

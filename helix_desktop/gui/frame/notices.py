@@ -44,6 +44,7 @@ class Notices(QWidget):
         self._theme = theme
         self._reserved_height_below = reserved_height_below
         self._undo: Callable[[], object] | None = None
+        self._when_dismissed: Callable[[], object] | None = None
         self._errors: list[str] = []
         self._repeat_shown_offer: Callable[[], None] | None = None  # Shows the current offer again.
         self._offers_more_than_undo = False  # True if the offer is not an undo.
@@ -51,9 +52,7 @@ class Notices(QWidget):
         set_surface_look(self, "notice")
         self._text = build_plain_label(parent=self)
         self._button = build_push_button("", self, self.run_notice_action)
-        self._close = build_push_button(
-            "", self, self._close_notice_and_show_waiting_offer, name=tr("Dismiss")
-        )
+        self._close = build_push_button("", self, self._dismiss_notice, name=tr("Dismiss"))
         build_row(
             (self._text, 1), self._button, self._close, owner=self, margins=(16, 8, 8, 8), spacing=8
         )
@@ -74,18 +73,30 @@ class Notices(QWidget):
         *,
         button: str = "",
         act: Callable[[], object] | None = None,
-        shown_ms: int = NOTICE_MS,
+        shown_ms: int | None = NOTICE_MS,
+        when_dismissed: Callable[[], object] | None = None,
     ) -> None:
+        """Shows a notice, with a button if something can be done by `act`.
+
+        `shown_ms` is None for a notice that stays until the user presses one of its buttons.
+        `when_dismissed` is called if the user closes it without pressing the first one.
+        """
         comes_back = not self.isHidden() and (self._offers_more_than_undo or act is None)
         if self._repeat_shown_offer is not None and comes_back:
             self._waiting_offers.append(self._repeat_shown_offer)
         self._repeat_shown_offer = None
         if act is not None:
             self._repeat_shown_offer = partial(
-                self.show_notice, text, button=button, act=act, shown_ms=shown_ms
+                self.show_notice,
+                text,
+                button=button,
+                act=act,
+                shown_ms=shown_ms,
+                when_dismissed=when_dismissed,
             )
         self._offers_more_than_undo = bool(button)
         self._undo = act
+        self._when_dismissed = when_dismissed
         self._errors = []
         text = without_backticks(text)
         # A hash in it wraps instead of being cut.
@@ -96,7 +107,9 @@ class Notices(QWidget):
         self._place_notice()
         self.show()
         self.raise_()
-        self._timer.start(shown_ms)
+        self._timer.stop()
+        if shown_ms is not None:
+            self._timer.start(shown_ms)
         announce_to_screen_reader(self, text)
 
     def show_error_notice(self, error: HelixError) -> None:
@@ -121,6 +134,13 @@ class Notices(QWidget):
         self._close_notice_and_show_waiting_offer()
         if act is not None:
             act()
+
+    def _dismiss_notice(self) -> None:
+        when_dismissed = self._when_dismissed
+        self._when_dismissed = None
+        self._close_notice_and_show_waiting_offer()
+        if when_dismissed is not None:
+            when_dismissed()
 
     def run_notice_undo(self) -> None:
         """Runs the offer for the Undo shortcut, but only if it is an undo."""

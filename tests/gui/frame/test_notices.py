@@ -53,6 +53,28 @@ def test_what_is_offered_to_be_read_comes_back_after_a_newer_notice(theme: Theme
     assert (notices.shown_text, done) == ("", ["rules"])
 
 
+def test_a_notice_that_stays_goes_only_when_the_user_says_so(theme: Theme) -> None:
+    parent, dismissed = QWidget(), list[str]()
+    parent.resize(800, 400)
+    parent.show()
+    notices = Notices(theme, parent)
+    notices.show_notice(
+        "There are rules.",
+        button="Read",
+        act=lambda: None,
+        shown_ms=None,
+        when_dismissed=lambda: dismissed.append("rules"),
+    )
+    assert not notices._timer.isActive()
+    notices.show_notice("Saved.")
+    notices._close_notice_unless_in_use()
+    assert notices.shown_text == "There are rules."
+    assert not notices._timer.isActive(), "also after it was covered for a moment"
+    assert dismissed == []
+    QTest.mouseClick(notices._close, Qt.MouseButton.LeftButton)
+    assert (notices.shown_text, dismissed) == ("", ["rules"])
+
+
 def test_what_was_offered_goes_with_its_workspace_and_an_undo_stays(theme: Theme) -> None:
     parent = QWidget()
     parent.resize(800, 400)
