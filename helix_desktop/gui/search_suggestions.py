@@ -52,17 +52,16 @@ def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
         if declared.id == "palette":
             continue
         action = actions[declared.id]
-        shortcut = actions.format_shortcut(declared.id)
-        is_enabled = action.isEnabled()
-        items.append(
-            PaletteItem(
-                declared.title,
-                action.trigger,
-                note=declared.group,
-                key=shortcut,
-                enabled=is_enabled,
-            )
+        item = PaletteItem(
+            declared.title,
+            action.trigger,
+            note=declared.group,
+            key=actions.format_shortcut(declared.id),
+            enabled=action.isEnabled(),
+            search_words=declared.search_words,
+            is_only_found_by_words=bool(declared.home),
         )
+        items.append(item)
     return items
 
 

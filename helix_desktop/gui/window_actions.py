@@ -21,14 +21,17 @@ from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
 from helix_desktop.resources import read_json_resource
 
 Condition = Callable[[], bool]
+# The palette finds the actions of these places, too. It does not find what answers a question,
+# which nobody may press by searching, nor what a menu offers for the item that it belongs to.
+SEARCHABLE_HOMES = ("changes", "settings", "models", "new conversation")
 ACTIONS_THAT_ANSWER = ("allow-once", "allow-conversation", "allow-always", "refuse")
 
 
 @dataclass(frozen=True, slots=True)
 class WindowAction:
     """`group` is its menu. `shortcut` has QKeySequence's form ("Ctrl" is Command on a Mac).
-    `home`: where it is instead of in the menus and the palette, such as a page of the settings, or
-    empty.
+    `home`: where it is instead of in the menus, such as a page of the settings, or empty.
+    `search_words`: what people call it who do not know its title.
     """
 
     id: str
@@ -36,6 +39,7 @@ class WindowAction:
     group: str
     shortcut: str = ""
     home: str = ""
+    search_words: str = ""
 
 
 @cache
@@ -55,16 +59,22 @@ def declare_actions() -> tuple[WindowAction, ...]:
     declared: list[WindowAction] = []
     for action in read_declared_actions():
         if "{agent}" not in action.id:
-            declared.append(_translated(action, action.id, tr(action.title)))
+            declared.append(_translate_action(action, action.id, tr(action.title)))
             continue
         for agent, name in AGENTS_TO_CONTINUE_IN.items():
             title = tr(action.title, agent=name)
-            declared.append(_translated(action, action.id.format(agent=agent), title))
+            action_id = action.id.format(agent=agent)
+            declared.append(_translate_action(action, action_id, title))
     return tuple(declared)
 
 
-def _translated(action: WindowAction, identity: str, title: str) -> WindowAction:
-    return replace(action, id=identity, title=title, group=tr(action.group))
+def _translate_action(action: WindowAction, action_id: str, title: str) -> WindowAction:
+    search_words = ""
+    if action.search_words:
+        search_words = tr(action.search_words)
+    return replace(
+        action, id=action_id, title=title, group=tr(action.group), search_words=search_words
+    )
 
 
 class ActionRegistry(QObject):
@@ -106,11 +116,14 @@ class ActionRegistry(QObject):
         return (action for action in self._declared.values() if not action.home)
 
     def list_searchable_actions(self) -> list[WindowAction]:
-        """Returns what the palette shows: the menus' actions, and those that a button of the
-        Changes page carries out once there is something to push.
+        """Returns what the palette finds: the menus' actions, and most of those that have their
+        place elsewhere.
         """
-        actions = self._declared.values()
-        return [action for action in actions if not action.home or action.home == "changes"]
+        searchable: list[WindowAction] = []
+        for action in self._declared.values():
+            if not action.home or action.home in SEARCHABLE_HOMES:
+                searchable.append(action)
+        return searchable
 
     def list_actions_with_shortcuts(self) -> list[WindowAction]:
         """Returns what the menus show, and what has a shortcut of its own elsewhere."""

@@ -67,7 +67,8 @@ def declared() -> Iterator[tuple[str, str]]:
         for text in (one.title, one.what_it_gives_away)
     )
     for action in read_declared_actions():
-        yield from ((text, f"action {action.id}") for text in (action.title, action.group))
+        shown = (action.title, action.group, action.search_words)
+        yield from ((text, f"action {action.id}") for text in shown)
     for table, names in translation.read_shown_names().items():
         yield from ((name, f"{table} {value}") for value, name in names.items())
     for mode in (

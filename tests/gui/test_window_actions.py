@@ -2,12 +2,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
 from helix_desktop.gui.frame.command_palette import PaletteItem, match_palette_items
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.search_suggestions import suggest_actions
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_actions import ActionRegistry, declare_actions
 from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
@@ -73,6 +76,34 @@ def test_the_menus_hold_what_is_not_elsewhere(theme: Theme, settings: ProgramSet
     shown = sum(len(each.actions()) for each in bar.findChildren(QMenu))
     assert shown == len(list(actions)) <= MOST_COMMANDS
     assert all(each.home for each in declare_actions() if each not in list(actions))
+
+
+@pytest.mark.parametrize("words", ["lab", "compare", "comparison", "compare models", "presets"])
+def test_the_comparison_of_settings_is_found_by_what_people_call_it(
+    window: MainWindow, words: str
+) -> None:
+    """The defect: neither "lab" nor "compare" found what compares presets and models."""
+    found = match_palette_items(suggest_actions(window.window_actions), words)
+    assert "What would other settings have cost here?" in [item.text for item in found]
+
+
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        ("dark", "Dark theme"),
+        ("price", "Set the model's price…"),
+        ("hooks", "Rules, skills, hooks and agents in this folder…"),
+        ("trust", "Rules, skills, hooks and agents in this folder…"),
+        ("keyboard", "Keyboard shortcuts"),
+    ],
+)
+def test_what_stands_in_the_settings_is_found_but_does_not_lengthen_the_list(
+    window: MainWindow, words: str, title: str
+) -> None:
+    """The defect: the window's search found nothing that has its place in the settings."""
+    offered = suggest_actions(window.window_actions)
+    assert title in [item.text for item in match_palette_items(offered, words)]
+    assert title not in [item.text for item in match_palette_items(offered, "")]
 
 
 def test_recording_is_found_by_its_name() -> None:

@@ -37,6 +37,8 @@ class PaletteItem:
     """A palette item. `kind` names the icon, `key` is the shortcut, `act` runs when it is chosen.
 
     `needles`: words to mark in the text. `is_similar`: a search found it, but not with all words.
+    `search_words`: other words that find it. `is_only_found_by_words`: it is not listed before
+    the user has typed something, so that the list stays short.
     """
 
     text: str
@@ -47,33 +49,38 @@ class PaletteItem:
     enabled: bool = True
     needles: tuple[str, ...] = ()
     is_similar: bool = False
+    search_words: str = ""
+    is_only_found_by_words: bool = False
 
 
 def match_palette_items(items: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
-    """Returns items with every word or its stem: first what is no help page, then what
-    begins with the text.
+    """Returns items with every word or its stem: first what is no help page, then what has the
+    words in its title, then what begins with the text.
     """
     searched_words = words.casefold().split()
     if not searched_words:
-        return list(items[:MAX_MATCHES])
+        listed = [item for item in items if not item.is_only_found_by_words]
+        return listed[:MAX_MATCHES]
     stems = [stem_of_word(word) for word in searched_words]
     searched_text = " ".join(searched_words)
     matching: list[PaletteItem] = []
     for item in items:
-        item_text = f"{item.text} {item.note}".casefold()
+        item_text = f"{item.text} {item.note} {item.search_words}".casefold()
         if all(stem in item_text for stem in stems):
             matching.append(item)
 
-    def rank(item: PaletteItem) -> tuple[bool, ...]:
+    def rank_item(item: PaletteItem) -> tuple[bool, ...]:
         text = item.text.casefold()
+        shown_text = f"{text} {item.note.casefold()}"
         return (
             item.kind != "entry",
+            all(stem in shown_text for stem in stems),
             text.startswith(searched_text),
             text.startswith(searched_words[0]),
             item.note.casefold() == searched_text,
         )
 
-    return sorted(matching, key=rank, reverse=True)[:MAX_MATCHES]
+    return sorted(matching, key=rank_item, reverse=True)[:MAX_MATCHES]
 
 
 class PaletteRows(ListRowModel[PaletteItem]):
