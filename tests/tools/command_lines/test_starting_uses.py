@@ -62,6 +62,29 @@ STARTING = [
     "biome check --staged",
     "vitest run --typecheck",
     "vitest run --browser.enabled",
+    "go doc -http",
+]
+# What these would start or write is an option's value, or stands in settings that they name.
+LOADING = [
+    "go build -o /tmp/a ./...",
+    "go build -toolexec=x ./...",
+    "go build -mod=mod ./...",
+    "go build -overlay a.json ./...",
+    "go test -exec x ./...",
+    "go test -coverprofile=c.out ./...",
+    "go test -test.coverprofile=c.out ./...",
+    "go test -test.outputdir /tmp ./...",
+    "go test --test.gocoverdir=/tmp ./...",
+    "go test -fuzz=FuzzA ./a",
+    "go test -test.fuzz=FuzzA ./a",
+    "go test -artifacts ./...",
+    "go vet -vettool=x ./...",
+    "go vet -fix ./...",
+    "pyright --createstub requests",
+    "pyright --pythonpath /tmp/python a.py",
+    "pyright -p /tmp/other",
+    "pyright --venvpath=/tmp a.py",
+    "gofmt -cpuprofile=a.out a.go",
 ]
 PLAIN = [
     "git log --oneline -5",
@@ -87,6 +110,12 @@ PLAIN = [
     "pytest --pdb tests/a.py",
     "cargo doc",
     "npm audit",
+    "go build ./...",
+    "go test -v -run TestA ./...",
+    "go test -race -count=1 -test.v ./...",
+    "go vet ./...",
+    "pyright --outputjson a.py",
+    "pyright --pythonversion 3.11 --stats a.py",
 ]
 
 
@@ -110,6 +139,18 @@ def test_what_starts_an_unnamed_program_is_asked_for_in_spite_of_a_rule(line: st
 
 @pytest.mark.parametrize("line", STARTING)
 def test_exactly_this_command_can_still_be_allowed(line: str) -> None:
+    rule = PermissionRule("allow", command=line)
+    decision = decide_permission(command(line), PermissionMode.ASK, [rule], sandboxed=True)
+    assert decision.verdict == "allow"
+
+
+@pytest.mark.parametrize("line", LOADING)
+def test_what_loads_or_writes_by_its_options_is_asked_for_in_spite_of_a_rule(line: str) -> None:
+    words = line.split()
+    for count in (1, 2):
+        rule = PermissionRule("allow", command=f"{' '.join(words[:count])} *")
+        decision = decide_permission(command(line), PermissionMode.ASK, [rule], sandboxed=True)
+        assert decision.verdict == "ask"
     rule = PermissionRule("allow", command=line)
     decision = decide_permission(command(line), PermissionMode.ASK, [rule], sandboxed=True)
     assert decision.verdict == "allow"
