@@ -30,7 +30,7 @@ from helix_desktop.store.cache_records import CHUNK, EntryState
 from helix_desktop.store.cache_repair import KnownEntry
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile
-from helix_desktop.store.unused_content import UnusedContentRemoval
+from helix_desktop.store.unused_content import UsedContents
 
 _PAGE = 500
 _LONGEST_LINE = 64 << 20  # Bytes. A longer line is read in pieces, which are no JSON.
@@ -136,12 +136,12 @@ def find_entries_of_checkpoints(
     """Return what the facts' checkpoints are made of: lists of files, and the files' contents."""
     if witnesses.journal is None or witnesses.is_shared:
         return {}
-    removal = UnusedContentRemoval(witnesses.journal, cache, 0.0, frozenset(), None)
+    used = UsedContents(cache)
     for _, _, fact in _iterate_facts(witnesses.journal):
         if isinstance(fact, facts.FilesChanged):
-            for _ in removal.mark_changed_files(fact):
+            for _ in used.mark_changed_files(fact):
                 pass
-    return dict.fromkeys(removal.used, KnownEntry(EntryOrigin(CHECKPOINT)))
+    return dict.fromkeys(used.digests, KnownEntry(EntryOrigin(CHECKPOINT)))
 
 
 def find_lost_entries(

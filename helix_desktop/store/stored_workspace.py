@@ -401,17 +401,28 @@ class StoredWorkspace:
         return await stores.thread.run_work(emptying.delete_conversations)
 
     async def remove_old_checkpoints(
-        self, days: int, keep: frozenset[Digest] = frozenset(), now: Digest | None = None
+        self,
+        days: int,
+        keep: frozenset[Digest] = frozenset(),
+        latest_checkpoint: Digest | None = None,
     ) -> CollectResult:
-        """Remove old contents that only checkpoints refer to, but `keep` and `now`."""
-        until = clock.time() - days * 86_400
-        removal = UnusedContentRemoval(self._stores.journal, self._stores.cache, until, keep, now)
+        """Remove contents older than so many days that only checkpoints refer to, except
+        `keep` and the latest checkpoint's.
+        """
+        removal = UnusedContentRemoval(
+            self._stores.journal,
+            self._stores.cache,
+            now=clock.time(),
+            retention_seconds=days * 86_400,
+            keep=keep,
+            latest_checkpoint=latest_checkpoint,
+        )
         await self._stores.thread.run_slices(removal.run_removal())
         await self.index.recount_checkpoint_contents()
-        if removal.entries:
+        if removal.removed_entries:
             await self._stores.thread.run_work(self._stores.cache.level.compact_database)
             self.cache.changed()
-        return CollectResult(removal.entries, removal.freed)
+        return CollectResult(removal.removed_entries, removal.freed_bytes)
 
     async def build_conversation_sync(
         self, connected: SharedStoreConnection, heads: ConversationHeads, machine: str

@@ -93,13 +93,15 @@ class FileChanges:
         if checkpoints.folders.coverage.off:
             return
         await checkpoints.ensure_first_check()
-        swept = self._bench.workspace.folder / _SWEPT
+        clean_up_file = self._bench.workspace.folder / _SWEPT
         with suppress(OSError):
-            if swept.stat().st_mtime > time.time() - _DAY:
+            seconds_since_clean_up = time.time() - clean_up_file.stat().st_mtime
+            # A time far in the future was noted while the clock was wrong.
+            if abs(seconds_since_clean_up) < _DAY:
                 return
         await self.remove_unused_checkpoints()
         with suppress(HelixError):
-            atomic_files.write_file_atomically(swept, "")
+            atomic_files.write_file_atomically(clean_up_file, "")
 
     async def remove_unused_checkpoints(self) -> tuple[int, int]:
         """Remove what no conversation or copy needs any more. Returns the numbers of

@@ -4,6 +4,7 @@ that is named stays.
 
 from __future__ import annotations
 
+import time as clock
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ async def test_what_a_fact_or_the_present_leads_to_stays(tmp_path: Path) -> None
         await workspace.journal.append_to_journal(
             "c", [FilesChanged(second, manifest.digest, second.digest)]
         )
-        swept = await workspace.remove_old_checkpoints(-1, now=now.digest)
+        swept = await workspace.remove_old_checkpoints(-1, latest_checkpoint=now.digest)
         assert swept.entries == 3
         gone = await workspace.cache.find_missing_content(
             [each.digest for each in (*files, manifest, second, third, now, lost)]
@@ -105,5 +106,37 @@ async def test_what_is_put_while_the_room_is_counted_is_counted_once(
         assert list(recount) == [4]
         assert more[0] == 6
         assert await workspace.index.measure_checkpoint_bytes() == more
+    finally:
+        await workspace.aclose()
+
+
+async def test_a_clock_far_ahead_or_behind_for_a_while_removes_nothing_that_is_young(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = AllWorkspaces(tmp_path)
+    workspace = await known.open_stored_workspace(known.create_stored_workspace("net", tmp_path).id)
+    day = 86_400.0
+    today = clock.time()
+    shown = today
+    monkeypatch.setattr(clock, "time", lambda: shown)
+    cache = workspace._stores.cache
+    cache.now = lambda: shown
+    try:
+        shown = today - 45 * day
+        old = await workspace.cache.store_content(b"old", ABOUT)
+        for days_before in range(40, 0, -5):
+            shown = today - days_before * day
+            await workspace.cache.store_content(f"{days_before}".encode(), ABOUT)
+        shown = 0.0
+        behind = await workspace.cache.store_content(b"stored with the clock behind", ABOUT)
+        shown = today
+        young = await workspace.cache.store_content(b"young", ABOUT)
+        shown = today + 400 * day
+        removed = await workspace.remove_old_checkpoints(30)
+        missing = set(
+            await workspace.cache.find_missing_content([old.digest, behind.digest, young.digest])
+        )
+        assert missing == {old.digest}, "it was old before the clock went wrong"
+        assert removed.entries == 3, "that of 45, of 40 and of 35 days before"
     finally:
         await workspace.aclose()

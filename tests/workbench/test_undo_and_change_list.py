@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,18 @@ async def test_a_sweep_removes_what_no_conversation_and_no_checkpoint_of_now_nee
     item = changes.workspace_checkpoints.folders.last_item_at("0/README.md")
     assert await changes.workspace_checkpoints.read_item_content(item) == b"this one is there now\n"
     assert (await changes.remove_unused_checkpoints())[0] == 0
+
+
+async def test_a_clean_up_noted_while_the_clock_was_ahead_does_not_put_the_next_one_off(
+    desks: Desks, folder: Path
+) -> None:
+    bench = await desks().create_workspace("W", folder)
+    await bench.file_changes.prepare_checkpoints()
+    clean_up_file = bench.workspace.folder / "checkpoints.swept"
+    in_a_year = time.time() + 365 * 86_400
+    os.utime(clean_up_file, (in_a_year, in_a_year))
+    await bench.file_changes.prepare_checkpoints()
+    assert clean_up_file.stat().st_mtime < in_a_year - 86_400
 
 
 async def test_lines_are_counted_once_for_the_same_contents(
