@@ -438,6 +438,24 @@ class ConversationTimeline:
         return event
 
 
+def find_last_seq_of_event(event: TimelineEvent, recorded_facts: Sequence[facts.Recorded]) -> int:
+    """Returns the number of the fact that made the last of the event's folds.
+
+    A row of the list may stand for many folds, with steps and other facts between them.
+    """
+    missing_folds = {fold.fold for fold in event.made_folds}
+    last_seq = event.seq
+    index = event.seq - 1  # The first fact has the number 1.
+    while missing_folds and index < len(recorded_facts):
+        recorded = recorded_facts[index]
+        index += 1
+        fact = recorded.fact
+        if isinstance(fact, facts.Folded) and fact.fold in missing_folds:
+            missing_folds.discard(fact.fold)
+            last_seq = recorded.seq
+    return last_seq
+
+
 def _add_usages(first: facts.Usage, second: facts.Usage) -> facts.Usage:
     return facts.Usage(first.input + second.input, cost=first.cost + second.cost)
 

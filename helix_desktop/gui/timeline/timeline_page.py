@@ -42,6 +42,7 @@ from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
     TimelineEvent,
+    find_last_seq_of_event,
     group_timeline_events,
     merge_timeline_events,
 )
@@ -423,7 +424,7 @@ class TimelinePage(QWidget):
         conversation = session.conversation
         name = fold_sentences.describe_event_title(event)
         facts = conversation.state.facts
-        last_seq = _last_seq_of_batch(event, facts)
+        last_seq = find_last_seq_of_event(event, facts)
 
         # Three answers follow one another: the view before (`compute_after`), the view after
         # (`show_both`), and the texts of outputs that both name (`show_texts`).
@@ -540,18 +541,6 @@ def _add_exclusive_choices(
         group.addAction(add_menu_choice(menu, name, act, chosen=number == 0))
     menu.addSeparator()
     return group.actions()
-
-
-def _last_seq_of_batch(event: TimelineEvent, facts: Sequence[Recorded]) -> int:
-    """Returns the last fact that made one of the event's folds."""
-    fold_ids = {fold.fold for fold in event.current_folds}
-    last_seq = event.seq
-    # Few other facts stand between the folds of a batch, which are made at once.
-    facts_searched = 4 * len(fold_ids)
-    for recorded in facts[event.seq : event.seq + facts_searched]:
-        if getattr(recorded.fact, "fold", "") in fold_ids:
-            last_seq = recorded.seq
-    return last_seq
 
 
 async def _fetch_timelines_except(

@@ -46,6 +46,7 @@ from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
     TimelineLane,
+    find_last_seq_of_event,
     group_timeline_events,
     merge_timeline_events,
 )
@@ -383,6 +384,24 @@ def test_a_long_list_has_a_row_for_what_follows_each_other(written: Written) -> 
     rows = group_timeline_events(story_of(written).events)
     assert [len(row.made_folds) for row in rows] == [0, 3, 1, 1, 40]
     assert rows[-1].last_time - rows[-1].time == 39 * 60
+
+
+def test_the_last_fold_of_a_row_is_found_behind_other_facts_and_before_its_undo() -> None:
+    """The defects: only four facts for each fold were looked at, and an undo counted as the
+    fold, so that a comparison showed what the model saw after it.
+    """
+    written = Written()
+    written.add(ConversationStarted())
+    first = written.add(Folded("a", FoldKind.MARKER, PartRef(5), "[CACHED]", 30, 900, batch="a"))
+    for number in range(12):
+        written.output(number)
+    last = written.add(Folded("b", FoldKind.MARKER, PartRef(7), "[CACHED]", 30, 900, batch="b"))
+    written.add(Unfolded("b"))
+    event = story_of(written).events[1]
+    row = replace(event, made_folds=event.made_folds + story_of(written).events[2].made_folds)
+    assert event.seq == first
+    assert find_last_seq_of_event(event, written.facts) == first
+    assert find_last_seq_of_event(row, written.facts) == last
 
 
 def test_token_counts_that_make_no_sense_are_drawn_within_the_chart() -> None:
